@@ -33,7 +33,7 @@ from bricks.backends.base import Backend, Loaded, Placed, Placement
 from bricks.backends.eviction_read import EVICTION_READ, eviction_read
 from bricks.backends.filling import filled
 from bricks.backends.reference import REFERENCE, reference
-from bricks.compose.recompose import IN_WALK_CALL_FACTOR
+from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.decompose.plan import Decomposition
 from bricks.graph.view import parse_model
 from bricks.measure.overhead_walk import chain

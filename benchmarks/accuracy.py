@@ -31,9 +31,11 @@ from accuracy_figures import summed_up
 from accuracy_results import CALLS, Case, Conduct, Cost, Cut, Host, Row, file_of, hosts, load, save
 
 from bricks import Bench, BricksError, Comparison, Measurement, ModelComparison, Target
+from bricks.compose.basis import Basis
 from bricks.compose.comparison import repeat_error
 from bricks.compose.estimate import Estimate
-from bricks.compose.recompose import recompose, state_of
+from bricks.compose.parts import state_of
+from bricks.compose.recompose import recompose
 from bricks.compose.uncertainty import composition_s
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
@@ -263,7 +265,7 @@ def row_of(bench: Bench, comparison: Comparison, row: ModelComparison, read_s: f
     state_s, noise = state_of(plan, results, whole), repeat_error(whole)
     ratios = []
     for factor in CALLS:
-        found = recompose(plan, results, state_s, in_walk_call_factor=factor)
+        found = recompose(Basis(plan, results, state_s, in_walk_call_factor=factor))
         assert isinstance(found, Estimate)
         ratios.append(round(found.estimate_s / measured.value, 4))
     total_s = estimate.estimate_s - estimate.call_overhead_s

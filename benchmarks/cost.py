@@ -36,8 +36,10 @@ from turns import Progress, Turns
 
 from bricks import Bench, Measurement, Model
 from bricks.analysis.batch import decompose_all
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.recompose import recompose, state_of
+from bricks.compose.parts import state_of
+from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
@@ -188,7 +190,7 @@ class Cost:
                 whole = Measurement(name, tuple(r for run in runs for r in run.rounds), 0.0)
                 state_s = state_of(plan, results, whole, predictions)
                 mine = latency_model.predictions_in(state_s, plan.keys, predictions)
-                estimate = recompose(plan, results, state_s, predictions=mine)
+                estimate = recompose(Basis(plan, results, state_s, predictions=mine))
                 if isinstance(estimate, Estimate):
                     found.append(_row(plan, estimate, prediction.took_s(runs, state_s)))
         return found

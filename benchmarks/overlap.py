@@ -21,7 +21,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from bricks import Bench, BricksError, Measurement, ModelComparison, Options
-from bricks.compose.recompose import IN_WALK_CALL_FACTOR
+from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.decompose.plan import Plan
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule

@@ -24,7 +24,9 @@ from typing import Any
 from page_parts import put
 
 from bricks import Bench, Estimate, Measurement, StopRule
-from bricks.compose.recompose import recompose, state_of
+from bricks.compose.basis import Basis
+from bricks.compose.parts import state_of
+from bricks.compose.recompose import recompose
 from bricks.compose.schedule import Construction
 from bricks.decompose.streams import streams_of, whole_key
 from bricks.measure.importance import Importance, Needs
@@ -138,8 +140,8 @@ def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule
         raise SystemExit(f"{name}: {next(iter(sampler.failures.values()))}")
     measured = {k: Measurement(k, tuple(rounds), 0.0) for k, rounds in taken.items()}
     state_s = state_of(plan, measured, measured[plan.digest])
-    added = recompose(plan, measured, state_s)
-    scheduled = recompose(plan, measured, state_s, construction=construction)
+    added = recompose(Basis(plan, measured, state_s))
+    scheduled = recompose(Basis(plan, measured, state_s, construction=construction))
     assert isinstance(added, Estimate)
     assert isinstance(scheduled, Estimate)
     return Row(

@@ -31,7 +31,9 @@ import rivals
 from choosing import chosen_by
 
 from bricks import Bench, Estimate, Measurement
-from bricks.compose.recompose import recompose, state_of
+from bricks.compose.basis import Basis
+from bricks.compose.parts import state_of
+from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Brick, Plan
 from bricks.predict.context import in_context
 from bricks.predict.features import BrickFeatures, extract_features
@@ -180,7 +182,7 @@ def _row(
     unmeasured = _part(zoo.features, plan.counts.keys() - results.keys())
     wanted = seen.states_seen.in_state(unmeasured, state_s)
     predictions = Predictions(predictor.predict(wanted), predictor.bias, state_s)
-    estimate = recompose(plan, results, state_s, predictions=predictions, states=states)
+    estimate = recompose(Basis(plan, results, state_s, predictions=predictions, states=states))
     assert isinstance(estimate, Estimate), f"{model}: {estimate}"
     return Row(
         model,

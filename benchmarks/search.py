@@ -36,8 +36,10 @@ from turns import Progress, Turns
 
 from bricks import Bench, Measurement, Model
 from bricks.analysis.batch import decompose_all
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.recompose import all_known_in, recompose, state_of
+from bricks.compose.parts import all_known_in, state_of
+from bricks.compose.recompose import recompose
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS
@@ -197,7 +199,7 @@ class Search:
             states = None
             if not all_known_in(plan, results, mine, state_s):
                 states = latency_model.states(plan.keys)
-            estimate = recompose(plan, results, state_s, predictions=mine, states=states)
+            estimate = recompose(Basis(plan, results, state_s, predictions=mine, states=states))
             if not isinstance(estimate, Estimate):
                 raise SystemExit(f"{plan.model} has no estimate: {estimate}")
             yield Row(

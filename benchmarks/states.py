@@ -28,8 +28,10 @@ from statistics import geometric_mean
 import numpy as np
 
 from bricks import Bench, Measurement
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.recompose import recompose, state_of
+from bricks.compose.parts import state_of
+from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Plan
 from bricks.measure.state_panel import panel_keys
 from bricks.predict.features import extract_features
@@ -325,8 +327,8 @@ def _model_error(
     # Probes cost little, and are measured in whatever state.
     known = {**results, **{key: data.results[key] for key in PROBES.values()}}
     run_s, state_s = run.latency_s(), run.state_s
-    estimate = recompose(plan, known, state_s, states=learned)
-    same = recompose(plan, {k: replace_state(m, state_s) for k, m in known.items()}, state_s)
+    estimate = recompose(Basis(plan, known, state_s, states=learned))
+    same = recompose(Basis(plan, {k: replace_state(m, state_s) for k, m in known.items()}, state_s))
     if not isinstance(estimate, Estimate) or not isinstance(same, Estimate):
         return []  # some brick was not measured
     if estimate.other_state_share < least:

@@ -17,7 +17,7 @@ from bricks.api.bench import Bench
 from bricks.compose.comparison import ModelComparison, Summary, summarise
 from bricks.compose.estimate import Estimate
 from bricks.compose.memory import PeakMemory
-from bricks.compose.recompose import Results, state_of
+from bricks.compose.parts import Results, state_of
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.titles import titles
 from bricks.errors import StoreError

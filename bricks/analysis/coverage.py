@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bricks.compose.recompose import Results
+from bricks.compose.parts import Results
 from bricks.decompose.plan import Brick, Plan
 from bricks.predict.cost import Cost, CostModel
 from bricks.samples.call_overhead import PROBES

@@ -19,8 +19,10 @@ from bricks.analysis.explanation import (
 )
 from bricks.analysis.explanation import explain as explained
 from bricks.api.bench import Bench
+from bricks.compose.basis import IN_WALK_CALL_FACTOR
+from bricks.compose.call_overhead import call_cost
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.recompose import IN_WALK_CALL_FACTOR, Results, call_cost
+from bricks.compose.parts import Results
 from bricks.decompose.plan import Plan
 from bricks.graph.model import Model
 from bricks.measure.peaks import RULE, at_best, compute_peaks, memory_peaks, peak_bricks

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bricks.analysis.significance import BRICK_DRIFT, MACHINE_DRIFT, degrees_of_freedom
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.recompose import Results, recompose
+from bricks.compose.parts import Results
+from bricks.compose.recompose import recompose
 from bricks.compose.uncertainty import composition_s
 from bricks.decompose.plan import Plan
 from bricks.predict.prediction import Predictions
@@ -110,7 +112,9 @@ class TargetLatencies:
         """The latency of ``plan``."""
         data = self.data
         return recompose(
-            plan, data.results, self.state_s, predictions=data.predictions, states=data.states
+            Basis(
+                plan, data.results, self.state_s, predictions=data.predictions, states=data.states
+            )
         )
 
     def disturbed_share(self, plan: Plan) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bricks.analysis.traced import Traced
 from bricks.api.bench import Bench
+from bricks.compose.recompose import recompose
 from bricks.compose.timeline import timeline
 from bricks.decompose.streams import whole_key
 from bricks.errors import BricksError
@@ -42,7 +43,7 @@ def traced(bench: Bench, model: Model, *, run: bool = True, target: Target | Non
         plan=plan,
         bricks=bricks,
         target=target,
-        estimate=basis.estimate(),
+        estimate=recompose(basis),
         recomposed=timeline(basis),
         profile=profile,
         whole_s=round_spread(whole) if isinstance(whole, Measurement) else None,

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory import PeakMemory, UnknownMemory
-from bricks.compose.recompose import Basis
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.graph.model import Model

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.recompose import Results
+from bricks.compose.parts import Results
 from bricks.decompose.plan import Plan
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.samples.statistics import median

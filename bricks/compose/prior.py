@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from bricks.compose.recompose import Results
+from bricks.compose.parts import Results
 from bricks.compose.uncertainty import OTHER_HOST_SHARE
 from bricks.decompose.plan import Plan
 from bricks.predict.prediction import Prediction

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from bricks.compose.basis import Basis
 from bricks.compose.composer import compose
 from bricks.compose.lanes import Span, Task, Timeline
+from bricks.compose.latencies import latencies
 from bricks.compose.occurrences import CORE, occurrence_tasks
-from bricks.compose.recompose import Basis, gaps, latencies
+from bricks.compose.parts import gaps
 from bricks.compose.schedule import schedule, worker
 from bricks.units.interval import Interval
 
@@ -78,15 +80,9 @@ class ModelTimeline:
 def timeline(basis: Basis) -> ModelTimeline:
     """The time of each occurrence, according to ``basis``."""
     plan, construction = basis.plan, basis.construction
-    found = latencies(
-        plan,
-        basis.results,
-        basis.state_s,
-        predictions=basis.predictions,
-        states=basis.states,
-    )
+    found = latencies(basis)
     missing = {gap.brick: gap.reason for gap in gaps(plan, basis.results, found.predicted)}
-    nets = {key: found.net(key) for key in found.spreads}
+    nets = {key: found.net(key) for key in found.gross_s}
     net_s = {key: nets[key].value if key in nets else 0.0 for key in plan.keys}
     lanes: tuple[str, ...] = (CORE,)
     if construction is None:
@@ -95,7 +91,7 @@ def timeline(basis: Basis) -> ModelTimeline:
     else:
         run, excess_s = schedule(plan, construction, net_s), 0.0
         lanes = tuple(map(worker, range(max(construction.streams, default=0) + 1)))
-    call_s = found.call.value
+    call_s = found.call_s.value
     run = run.later(call_s)
     spans = run.by_task
     entries: list[Entry] = []

@@ -41,7 +41,7 @@ OTHER_HOST_SHARE = 0.08
 # The last is for recorded programs: what Python and the engine do around a call is not the same
 # in all programs. A share of its cost that was assumed and never fitted; it is a small part of the
 # intervals in benchmarks/torch_steps.py.
-AROUND_SHARE = 0.5
+CALL_OVERHEAD_SHARE = 0.5
 
 
 def composition_s(

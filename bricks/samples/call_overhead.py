@@ -50,8 +50,8 @@ ALL_PROBES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """How often each part of what is around calls occurs in a phase."""
+class CallCounts:
+    """How often each part of the call overhead occurs in a phase."""
 
     once: int
     calls: int
@@ -69,17 +69,17 @@ def call_overhead_s(short_s: float, long_s: float) -> float:
     return max(0.0, short_s - SHORT * per_node)
 
 
-def around_of(plan: Plan) -> dict[str, Around]:
-    """What is around the calls of a recorded program, by phase; empty for other models.
+def call_counts(plan: Plan) -> dict[str, CallCounts]:
+    """How often call overhead occurs in a recorded program, by phase; empty for other models.
 
     An outdated plan does not tell what calls displace: there it counts as nothing, and an estimate
     has a gap.
     """
-    found: dict[str, Around] = {}
+    found: dict[str, CallCounts] = {}
     for name, phase in plan.memory.overheads:
-        before = found.get(name, Around(1, 0, 0.0))
+        before = found.get(name, CallCounts(1, 0, 0.0))
         calls, displaced = before.calls + phase.calls, before.displaced + (phase.displaced or 0.0)
-        found[name] = Around(1, calls, displaced)
+        found[name] = CallCounts(1, calls, displaced)
     return found
 
 
@@ -90,5 +90,5 @@ def needed_by(plan: Plan) -> tuple[str, ...]:
 
 def probes_of(plan: Plan) -> tuple[str, ...]:
     """The keys of the probes that an estimate of ``plan`` needs."""
-    pairs = (pair for phase in around_of(plan) for pair in PHASE_PROBES[phase].values())
+    pairs = (pair for phase in call_counts(plan) for pair in PHASE_PROBES[phase].values())
     return (*PROBES.values(), *(key for pair in pairs for key in pair))

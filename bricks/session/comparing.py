@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from bricks.compose.basis import Basis
 from bricks.compose.comparison import ComparisonFailure, ModelComparison, incomplete, summarise
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.recompose import Results, recompose, state_of
+from bricks.compose.parts import Results, state_of
+from bricks.compose.recompose import recompose
 from bricks.errors import BackendError, ModelError, WorkerError
 from bricks.graph.model import Model
 from bricks.measure.campaign import CampaignResult
@@ -116,7 +118,7 @@ class _Compared:
         if job.streams:
             construction = estimator.construction(plan, job.decomposition.bricks, target)
         states = estimator.states(plan, self.results, predictions, state_s, target)
-        return recompose(
+        return recompose(Basis(
             plan, self.results, state_s,
             predictions=predictions, states=states, construction=construction,
-        )  # fmt: skip
+        ))  # fmt: skip

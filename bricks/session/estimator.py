@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from bricks.compose.basis import Basis
+from bricks.compose.parts import Results, all_known_in, state_of
 from bricks.compose.prior import measured_elsewhere, on_another_host, unsure
-from bricks.compose.recompose import Basis, Results, all_known_in, state_of
 from bricks.compose.schedule import Construction
 from bricks.decompose.plan import Brick, Plan
 from bricks.decompose.streams import streams_of
@@ -128,7 +129,7 @@ class Estimator:
             results = {**model.borrowed_calls(), **results}
         predictions = self._with_prior(predictions, plan, results, target, state_s)
         states = self.states(plan, results, predictions, state_s, target)
-        return Basis(plan, results, predictions, construction, state_s, states)
+        return Basis(plan, results, state_s, predictions, states, construction)
 
     def _with_prior(
         self,

@@ -5,8 +5,10 @@ Bricks that are missing here may be measured first. Must not know how that is do
 
 from __future__ import annotations
 
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.recompose import Basis, Results
+from bricks.compose.parts import Results
+from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Plan
 from bricks.graph.model import Model
 from bricks.samples.call_overhead import needed_by
@@ -27,7 +29,7 @@ def predict(
     Raises :class:`UsageError` if the model was never decomposed there and its executed graph
     depends on it.
     """
-    return basis(workspace, model, measure=measure, target=target).estimate()
+    return recompose(basis(workspace, model, measure=measure, target=target))
 
 
 def basis(
@@ -59,7 +61,7 @@ def predict_plan(
     target = workspace.target if target is None else target
     estimator = workspace.estimators.of(plan, target)
     results = estimator.results(needed_by(plan), target)
-    return estimator.basis(plan, results, target).estimate()
+    return recompose(estimator.basis(plan, results, target))
 
 
 def recomposed(
@@ -73,4 +75,4 @@ def recomposed(
     target = workspace.target if target is None else target
     estimator = workspace.estimators.known
     results = estimator.results([*needed_by(plan), plan.digest], target)
-    return estimator.basis(plan, results, target).estimate()
+    return recompose(estimator.basis(plan, results, target))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from plans import measurement, plan, results
 
+from bricks.compose.basis import Basis
 from bricks.compose.comparison import ModelComparison, repeat_error, summarise
 from bricks.compose.estimate import Estimate
 from bricks.compose.recompose import recompose
@@ -15,7 +16,7 @@ def compared(whole_s: float, latencies: dict[str, float]) -> tuple[ModelComparis
     found = results(latencies)
     rounds = [whole_s, whole_s * 1.01] * 4
     found[PLAN.digest] = measurement(PLAN.digest, *rounds, wall_s=6.0)
-    estimate = recompose(PLAN, found)
+    estimate = recompose(Basis(PLAN, found))
     assert isinstance(estimate, Estimate)
     whole = found[PLAN.digest]
     return ModelComparison("net", PLAN, 2, round_spread(whole), estimate), found

@@ -8,8 +8,10 @@ import networkx as nx
 import pytest
 from plans import measurement, plan, results
 
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.recompose import critical_path, recompose
+from bricks.compose.recompose import recompose
+from bricks.compose.sourced_interval import critical_path
 from bricks.compose.uncertainty import composition_s
 from bricks.compose.wide import Remedy, wide_interval
 from bricks.decompose.plan import Occurrence
@@ -20,7 +22,7 @@ DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3],
 
 
 def estimate(*args: object, in_walk_call_factor: float = 1.0) -> Estimate:
-    result = recompose(*args, in_walk_call_factor=in_walk_call_factor)
+    result = recompose(Basis(*args, in_walk_call_factor=in_walk_call_factor))
     assert isinstance(result, Estimate)
     return result
 
@@ -117,7 +119,7 @@ def test_what_is_taken_away_makes_the_interval_wider() -> None:
 
 
 def test_a_lacking_brick_makes_the_estimate_incomplete_by_name() -> None:
-    found = recompose(CHAIN, results({"a": 2e-3}))
+    found = recompose(Basis(CHAIN, results({"a": 2e-3})))
     assert isinstance(found, IncompleteEstimate)
     assert [(g.brick, g.occurrences, g.reason) for g in found.gaps] == [
         ("b", 1, "not measured on this target")
@@ -127,7 +129,7 @@ def test_a_lacking_brick_makes_the_estimate_incomplete_by_name() -> None:
 
 
 def test_a_failed_brick_is_a_gap_with_its_reason() -> None:
-    found = recompose(CHAIN, results({"a": 2e-3, "b": "it crashed the process (SIGSEGV)"}))
+    found = recompose(Basis(CHAIN, results({"a": 2e-3, "b": "it crashed the process (SIGSEGV)"})))
     assert isinstance(found, IncompleteEstimate)
     assert found.gaps[0].reason == "it crashed the process (SIGSEGV)"
 
@@ -135,7 +137,7 @@ def test_a_failed_brick_is_a_gap_with_its_reason() -> None:
 def test_without_the_overhead_there_is_no_estimate() -> None:
     measured = results({"a": 2e-3, "b": 5e-3})
     del measured["p1-chain33"]
-    found = recompose(CHAIN, measured)
+    found = recompose(Basis(CHAIN, measured))
     assert isinstance(found, IncompleteEstimate)
     assert [g.brick for g in found.gaps] == ["p1-chain33"]
 
@@ -157,7 +159,9 @@ def test_the_critical_path_is_the_longest_way_through_the_plan(seed: int) -> Non
 
 def test_what_was_never_measured_counts_as_it_is_predicted() -> None:
     predictions = Predictions({"b": Prediction(5e-3, 0.1), "x": Prediction(1.0, 0.1)}, bias=0.05)
-    found = recompose(CHAIN, results({"a": 2e-3}), predictions=predictions, in_walk_call_factor=1.0)
+    found = recompose(
+        Basis(CHAIN, results({"a": 2e-3}), predictions=predictions, in_walk_call_factor=1.0)
+    )
     assert isinstance(found, Estimate)
     assert found.estimate_s == pytest.approx(9e-3)
     assert found.predicted_share == pytest.approx(5 / 9, rel=0.01)  # its mean counts
@@ -169,11 +173,13 @@ def test_what_was_never_measured_counts_as_it_is_predicted() -> None:
 
 def test_a_measurement_or_a_failure_counts_more_than_a_prediction() -> None:
     predictions = Predictions({"b": Prediction(1.0, 0.1)}, bias=0.1)
-    measured = recompose(CHAIN, results({"a": 2e-3, "b": 5e-3}), predictions=predictions)
+    measured = recompose(Basis(CHAIN, results({"a": 2e-3, "b": 5e-3}), predictions=predictions))
     assert isinstance(measured, Estimate)
     assert (measured.predicted_share, measured.coverage) == (0.0, 1.0)
     assert measured.estimate_s == pytest.approx(9e-3)
-    failed = recompose(CHAIN, results({"a": 2e-3, "b": "it crashed"}), predictions=predictions)
+    failed = recompose(
+        Basis(CHAIN, results({"a": 2e-3, "b": "it crashed"}), predictions=predictions)
+    )
     assert isinstance(failed, IncompleteEstimate)
     assert [gap.reason for gap in failed.gaps] == ["it crashed"]
 
@@ -181,13 +187,13 @@ def test_a_measurement_or_a_failure_counts_more_than_a_prediction() -> None:
 def test_what_no_runtime_can_measure_counts_as_it_is_predicted() -> None:
     failing = results({"a": 2e-3, "b": "other kernels"})
     predictions = Predictions({"b": Prediction(5e-3, 0.4)}, unmeasurable=frozenset("b"))
-    found = recompose(CHAIN, failing, predictions=predictions)
+    found = recompose(Basis(CHAIN, failing, predictions=predictions))
     assert isinstance(found, Estimate)
     assert found.predicted_share == pytest.approx(5 / 9)
     assert found.high_s > 4e-3 + 5e-3 * math.exp(1.9 * 0.4)
     wide = wide_interval(found)
     assert wide is not None and wide.remedy is Remedy.NOTHING
-    alone = recompose(CHAIN, failing, predictions=Predictions(unmeasurable=frozenset("b")))
+    alone = recompose(Basis(CHAIN, failing, predictions=Predictions(unmeasurable=frozenset("b"))))
     assert isinstance(alone, IncompleteEstimate)
     assert [gap.reason for gap in alone.gaps] == ["other kernels"]
 
@@ -213,6 +219,6 @@ def test_few_rounds_are_as_uncertain_as_others_show() -> None:
 @pytest.mark.parametrize("deviation", [0.1, 1.0, 3.0])
 def test_an_interval_of_a_latency_is_positive_however_wide(deviation: float) -> None:
     predictions = Predictions({"b": Prediction(5e-3, deviation)}, bias=deviation)
-    found = recompose(CHAIN, results({"a": 2e-3}), predictions=predictions)
+    found = recompose(Basis(CHAIN, results({"a": 2e-3}), predictions=predictions))
     assert isinstance(found, Estimate)
     assert 0 < found.low_s < found.estimate_s < found.high_s

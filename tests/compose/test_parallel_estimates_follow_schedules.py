@@ -9,9 +9,10 @@ from plans import plan, results
 from refusals import refused
 
 from bricks import UsageError
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
 from bricks.compose.lanes import Span, Timeline
-from bricks.compose.recompose import critical_path, recompose
+from bricks.compose.recompose import recompose
 from bricks.compose.schedule import (
     TICK_S,
     Construction,
@@ -21,6 +22,7 @@ from bricks.compose.schedule import (
     not_two_of,
     schedule,
 )
+from bricks.compose.sourced_interval import critical_path
 from bricks.compose.uncertainty import composition_s
 from bricks.decompose.plan import Brick, Plan
 from bricks.decompose.streams import streams_of, whole_key
@@ -157,7 +159,7 @@ def test_occurrences_that_overlap_share_the_threads_that_help_them() -> None:
 
 def parallel(of: Plan, workers: int, **changes: int | None) -> Estimate:
     found = construction(of, workers, LATENCIES, **changes)
-    estimate = recompose(of, results(LATENCIES), in_walk_call_factor=1.0, construction=found)
+    estimate = recompose(Basis(of, results(LATENCIES), in_walk_call_factor=1.0, construction=found))
     assert isinstance(estimate, Estimate)
     return estimate
 

@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 from plans import measurement, plan, results
 
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.recompose import Results, recompose
+from bricks.compose.parts import Results
+from bricks.compose.recompose import recompose
 from bricks.decompose.allocated import Allocated
 from bricks.decompose.memory import Phase
 from bricks.decompose.plan import Plan
 from bricks.graph.program_phases import DISPLACED, EACH, ONCE
-from bricks.samples.call_overhead import PHASE_PROBES, around_of, probes_of
+from bricks.samples.call_overhead import PHASE_PROBES, call_counts, probes_of
 
 
 def step(kind: str = "training step") -> Plan:
@@ -35,7 +37,7 @@ AROUND = {"forward": 1e-4, "backward": -1e-6, "optimizer": 2e-4}
 
 
 def test_each_phase_adds_what_is_around_its_calls() -> None:
-    estimate = recompose(step(), probed(AROUND))
+    estimate = recompose(Basis(step(), probed(AROUND)))
     assert isinstance(estimate, Estimate)
     forward, backward, optimizer = estimate.phases
     assert forward.estimate_s == pytest.approx(3e-3 + 2e-4)
@@ -46,20 +48,20 @@ def test_each_phase_adds_what_is_around_its_calls() -> None:
 
 
 def test_what_is_done_once_in_a_phase_counts_once() -> None:
-    estimate = recompose(step(), probed(AROUND, ONCE))
+    estimate = recompose(Basis(step(), probed(AROUND, ONCE)))
     assert isinstance(estimate, Estimate)
     assert [p.around_s for p in estimate.phases] == pytest.approx([1e-4, -1e-6, 2e-4])
 
 
 def test_code_takes_longer_where_calls_displaced_it() -> None:
-    estimate = recompose(step(), probed(AROUND, DISPLACED))
+    estimate = recompose(Basis(step(), probed(AROUND, DISPLACED)))
     assert isinstance(estimate, Estimate)
     assert [p.around_s for p in estimate.phases] == pytest.approx([0.0, 0.0, 2.5 * 2e-4])
 
 
 def test_the_interval_moves_with_it_and_knows_that_programs_differ() -> None:
-    exact = recompose(step(), probed(dict.fromkeys(AROUND, 0.0)))
-    estimate = recompose(step(), probed(AROUND))
+    exact = recompose(Basis(step(), probed(dict.fromkeys(AROUND, 0.0))))
+    estimate = recompose(Basis(step(), probed(AROUND)))
     assert isinstance(exact, Estimate)
     assert isinstance(estimate, Estimate)
     assert estimate.low_s < estimate.estimate_s < estimate.high_s
@@ -68,9 +70,9 @@ def test_the_interval_moves_with_it_and_knows_that_programs_differ() -> None:
 
 
 def test_inference_has_a_cost_of_its_own() -> None:
-    (around,) = around_of(step("inference")).values()
+    (around,) = call_counts(step("inference")).values()
     assert around.calls == 4
-    estimate = recompose(step("inference"), probed({"inference": 1e-5}))
+    estimate = recompose(Basis(step("inference"), probed({"inference": 1e-5})))
     assert isinstance(estimate, Estimate)
     (phase,) = estimate.phases
     assert phase.phase == "forward"
@@ -78,7 +80,7 @@ def test_inference_has_a_cost_of_its_own() -> None:
 
 
 def test_without_the_probes_there_is_no_estimate() -> None:
-    found = recompose(step(), probed({"forward": 1e-4}))
+    found = recompose(Basis(step(), probed({"forward": 1e-4})))
     assert isinstance(found, IncompleteEstimate)
     missing = {gap.brick for gap in found.gaps}
     lacking = (PHASE_PROBES[phase].values() for phase in ("backward", "optimizer"))
@@ -90,7 +92,7 @@ def test_a_plan_that_does_not_tell_what_is_displaced_has_a_gap() -> None:
     data = told.to_json()
     data["program"]["phases"] = [phase[:3] for phase in data["program"]["phases"]]
     old = Plan.from_json(data)
-    found = recompose(old, probed(AROUND))
+    found = recompose(Basis(old, probed(AROUND)))
     assert isinstance(found, IncompleteEstimate)
     (gap,) = found.gaps
     assert "of an earlier version" in gap.reason
@@ -98,8 +100,8 @@ def test_a_plan_that_does_not_tell_what_is_displaced_has_a_gap() -> None:
 
 def test_other_models_need_no_such_probes() -> None:
     other = plan([("a", [0], [1])])
-    assert around_of(other) == {}
+    assert call_counts(other) == {}
     assert len(probes_of(other)) == 2
-    estimate = recompose(other, results({"a": 1e-3}))
+    estimate = recompose(Basis(other, results({"a": 1e-3})))
     assert isinstance(estimate, Estimate)
     assert estimate.phases == ()

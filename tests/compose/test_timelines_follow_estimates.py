@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import decomposed, plan, results
 
+from bricks.compose.basis import IN_WALK_CALL_FACTOR, Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.recompose import IN_WALK_CALL_FACTOR, Basis
+from bricks.compose.recompose import recompose
 from bricks.compose.schedule import Construction
 from bricks.compose.timeline import (
     MissingLatency,
@@ -27,7 +28,7 @@ TIMES = {"a": 1e-3, "b": 5e-3, "c": 2e-3, "d": 1e-3}
 
 
 def complete(basis: Basis) -> tuple[Estimate, ModelTimeline]:
-    estimate = basis.estimate()
+    estimate = recompose(basis)
     assert isinstance(estimate, Estimate)
     return estimate, timeline(basis)
 
@@ -66,7 +67,7 @@ def test_a_step_has_the_interval_of_its_brick() -> None:
 def test_what_was_predicted_is_marked() -> None:
     known = results({"a": 1e-3})
     predictions = Predictions({"b": Prediction(5e-3, 0.1)})
-    estimate, found = complete(Basis(CHAIN, known, predictions))
+    estimate, found = complete(Basis(CHAIN, known, predictions=predictions))
     assert [step.predicted for step in steps(found)] == [False, True, False]
     assert found.run.end_s == pytest.approx(estimate.estimate_s)
     assert steps(found)[1].latency_s.low < 5e-3 < steps(found)[1].latency_s.high
@@ -74,7 +75,7 @@ def test_what_was_predicted_is_marked() -> None:
 
 def test_what_has_no_measurement_has_a_place_and_a_reason_and_no_duration() -> None:
     basis = Basis(CHAIN, results({"a": 1e-3, "b": "it crashed the process"}))
-    assert isinstance(basis.estimate(), IncompleteEstimate)
+    assert isinstance(recompose(basis), IncompleteEstimate)
     found = timeline(basis)
     first, hole, last = found.entries
     assert isinstance(hole, MissingLatency) and hole.reason == "it crashed the process"

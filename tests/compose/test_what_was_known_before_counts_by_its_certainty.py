@@ -15,9 +15,11 @@ from systems import know_on, on
 
 from bricks import Bench
 from bricks.analysis.publishing import Validated, publish
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
+from bricks.compose.parts import Results
 from bricks.compose.prior import OTHER_HOST_SD, measured_elsewhere, on_another_host, unsure
-from bricks.compose.recompose import Results, recompose
+from bricks.compose.recompose import recompose
 from bricks.compose.uncertainty import OTHER_HOST_SHARE
 from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Measurement
@@ -27,6 +29,7 @@ from bricks.system import fingerprint
 from bricks.units.interval import Interval
 
 CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
+NOTHING_KNOWN = Predictions()
 UNREST = [1e-3, 4e-3, 2e-3, 6e-3, 1.5e-3, 5e-3, 3e-3]
 
 
@@ -34,8 +37,8 @@ def published(key: str, latency_s: float) -> Measurement:
     return replace(measurement(key, *[latency_s] * 8), published=True)
 
 
-def estimate(known: Results, predictions: Predictions | None = None) -> Estimate:
-    found = recompose(CHAIN, known, predictions=predictions)
+def estimate(known: Results, predictions: Predictions = NOTHING_KNOWN) -> Estimate:
+    found = recompose(Basis(CHAIN, known, predictions=predictions))
     assert isinstance(found, Estimate)
     return found
 

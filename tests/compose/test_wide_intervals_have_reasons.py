@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 from plans import decomposed, measurement, plan, results
 
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.recompose import Results, recompose
+from bricks.compose.parts import Results
+from bricks.compose.recompose import recompose
 from bricks.compose.schedule import Construction
 from bricks.compose.uncertainty import Source, Uncertainty
 from bricks.compose.wide import Remedy, wide_interval
@@ -17,6 +19,7 @@ from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Measurement, Round
 
 CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
+NOTHING_KNOWN = Predictions()
 NEAR, FAR = 1e-4, 2e-4
 
 
@@ -24,8 +27,8 @@ def in_state(key: str, state_s: float, latency_s: float) -> Measurement:
     return Measurement(key, tuple(Round((latency_s,), state_s) for _ in range(8)), 1.0)
 
 
-def estimate(known: Results, of: Predictions | None = None, **more: object) -> Estimate:
-    found = recompose(CHAIN, known, predictions=of, **more)  # type: ignore[arg-type]
+def estimate(known: Results, of: Predictions = NOTHING_KNOWN, **more: object) -> Estimate:
+    found = recompose(Basis(CHAIN, known, predictions=of, **more))  # type: ignore[arg-type]
     assert isinstance(found, Estimate)
     return found
 
@@ -56,7 +59,7 @@ def test_the_sources_add_up_to_half_the_width(seed: int, workers: int) -> None:
         streams = tuple(i % workers for i in range(len(keys)))
         construction = Construction(workers, streams, decomposed(of).bricks, processors=2)
     predictions = Predictions(predicted, bias=0.1)
-    found = recompose(of, known, predictions=predictions, construction=construction)
+    found = recompose(Basis(of, known, predictions=predictions, construction=construction))
     assert isinstance(found, Estimate)
     assert found.uncertainty.half_width_s == pytest.approx(half_width_s(found))
     assert all(part_s >= 0 for part_s in found.uncertainty.by_source.values())
@@ -136,7 +139,7 @@ def test_workers_are_the_reason_though_every_brick_is_known_exactly() -> None:
     fork = plan([("a", [0], [1]), ("b", [0], [2]), ("c", [1, 2], [3])])
     construction = Construction(2, (0, 1, 0), decomposed(fork).bricks)
     known = results({"a": 5e-3, "b": 5e-3, "c": 1e-4})
-    found = recompose(fork, known, construction=construction)
+    found = recompose(Basis(fork, known, construction=construction))
     assert isinstance(found, Estimate)
     wide = wide_interval(found)
     assert wide is not None

@@ -18,6 +18,7 @@ from tiers import one_in, slow_but
 
 from bricks import Bench, Estimate
 from bricks.backends.fake.backend import node_latency_s
+from bricks.compose.basis import Basis
 from bricks.compose.recompose import recompose
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity, split
@@ -185,7 +186,7 @@ def test_where_latencies_add_up_overlapping_changes_nothing(graph: Graph, layers
             o.brick: 2e-6 + sum(alone_s[i] for i in window.nodes)
             for o, window in zip(plan.occurrences, windows(graph, granularity), strict=True)
         }
-        found = recompose(plan, results(known, overhead_s=2e-6), in_walk_call_factor=1.0)
+        found = recompose(Basis(plan, results(known, overhead_s=2e-6), in_walk_call_factor=1.0))
         assert isinstance(found, Estimate)
         estimates.append(found)
     plain, overlapped = estimates
@@ -218,7 +219,7 @@ def test_end_to_end_the_fake_runtime_adds_up(tmp_path: Path) -> None:
                 bench.target.key, [*plan.keys, *PROBES.values()]
             )
             # The fake runtime's calls cost no more in a walk than in a probe.
-            estimates.append(recompose(plan, found, in_walk_call_factor=1.0))
+            estimates.append(recompose(Basis(plan, found, in_walk_call_factor=1.0)))
     plain, overlapped = estimates
     assert isinstance(plain, Estimate) and isinstance(overlapped, Estimate)
     # Its samples vary by 0.4 %, each brick's in a pattern that begins elsewhere.

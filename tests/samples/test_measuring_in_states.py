@@ -9,8 +9,10 @@ from commands import Here, rounds
 from factories import mlp, save
 from plans import plan, results
 
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.recompose import recompose, state_of
+from bricks.compose.parts import state_of
+from bricks.compose.recompose import recompose
 from bricks.samples.machine_state import dominant_state, same_state, states
 from bricks.samples.measurement import Measurement, Round, common_state
 from bricks.samples.state_correction import StateCorrection
@@ -69,7 +71,7 @@ def test_an_estimate_speaks_of_one_state_and_says_what_is_of_another() -> None:
         "b": taken("b", *[(3e-3, NEAR)] * 8),
     }
     assert state_of(CHAIN, known) == NEAR
-    near, far = recompose(CHAIN, known), recompose(CHAIN, known, FAR)
+    near, far = recompose(Basis(CHAIN, known)), recompose(Basis(CHAIN, known, FAR))
     assert isinstance(near, Estimate) and isinstance(far, Estimate)
     assert near.estimate_s == pytest.approx(4e-3)
     assert near.other_state_share == 0.0

@@ -12,6 +12,7 @@ from dataclasses import replace
 from bricks.analysis.answers import inferences
 from bricks.api.bench import Bench
 from bricks.compose.estimate import IncompleteEstimate
+from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Brick, by_itself
 from bricks.errors import BricksError, ModelError, UsageError
 from bricks.graph.model import Model
@@ -156,7 +157,7 @@ class _Steps:
         """The step at ``batch``, by default the program's own; that batch, and the step."""
         bench, model = self._bench, self._recorded(batch)
         basis = bench.basis(model, measure=self._measure, target=self._target)
-        estimate = basis.estimate()
+        estimate = recompose(basis)
         if isinstance(estimate, IncompleteEstimate):
             raise ModelError(
                 f"{model.name} on {self._target.system.name}: {len(estimate.gaps)} bricks are"

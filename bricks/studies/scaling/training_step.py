@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from bricks.compose.basis import Basis
+from bricks.compose.call_overhead import phase_ends_s
 from bricks.compose.estimate import MEASURED, Estimate, Provenance
-from bricks.compose.recompose import Basis
 from bricks.compose.timeline import OccurrenceRun, timeline
 from bricks.decompose.plan import Plan
 from bricks.errors import UsageError
@@ -166,25 +167,15 @@ def _size_of(plan: Plan, value: int) -> tuple[int, str]:
 
 
 def _backward_ends_s(basis: Basis, estimate: Estimate) -> dict[int, float]:
-    """When each occurrence of the backward pass ends, by position, since that pass began.
-
-    What runs around calls is part of the pass: it is spread over its occurrences by their calls.
-    """
+    """When each occurrence of the backward pass ends, by position, since that pass began."""
     plan = basis.plan
     phase = next((each for each in estimate.phases if each.phase == BACKWARD), None)
     if phase is None:
         return {}
-    around_s = phase.around_s / phase.calls if phase.calls else 0.0
-    names, weights = plan.memory.phase_names, dict[int, float]()
-    for entry in timeline(basis).entries:
-        if names[entry.position] == BACKWARD:
-            calls = plan.occurrences[entry.position].nodes
-            own_s = entry.span.length_s if isinstance(entry, OccurrenceRun) else 0.0
-            weights[entry.position] = max(0.0, own_s + around_s * calls)
-    total_s, at_s = sum(weights.values()), 0.0
-    scale = phase.estimate_s / total_s if total_s else 0.0
-    ends_s = {}
-    for position, weight_s in weights.items():
-        at_s += scale * weight_s
-        ends_s[position] = at_s
-    return ends_s
+    names = plan.memory.phase_names
+    occurrence_s = {
+        entry.position: entry.span.length_s if isinstance(entry, OccurrenceRun) else 0.0
+        for entry in timeline(basis).entries
+        if names[entry.position] == BACKWARD
+    }
+    return phase_ends_s(plan, phase, occurrence_s)

@@ -12,6 +12,7 @@ import numpy as np
 from bricks.api.bench import Bench
 from bricks.compose.estimate import IncompleteEstimate, Provenance
 from bricks.compose.figure import Figure
+from bricks.compose.recompose import recompose
 from bricks.errors import ModelError
 from bricks.graph.model import Model
 from bricks.studies.serving.spread import run_factors
@@ -35,7 +36,7 @@ def run_latency(
     Raises :class:`ModelError` where there is no estimate, for ``which`` of the model's runs.
     """
     basis = bench.basis(model, measure=measure, target=target)
-    estimate = basis.estimate()
+    estimate = recompose(basis)
     if isinstance(estimate, IncompleteEstimate):
         gap = estimate.gaps[0]
         more = f" (and {len(estimate.gaps) - 1} more)" if len(estimate.gaps) > 1 else ""

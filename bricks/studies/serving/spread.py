@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.recompose import Basis
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Measurement, Round
 

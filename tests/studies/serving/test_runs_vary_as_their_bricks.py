@@ -9,8 +9,9 @@ import pytest
 from factories import conv_net, save
 
 from bricks import Bench
+from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.recompose import Basis
+from bricks.compose.recompose import recompose
 from bricks.samples.measurement import Measurement, Round
 from bricks.studies.serving.spread import run_factors, single_runs_s
 
@@ -20,7 +21,7 @@ def basis(tmp_path_factory: pytest.TempPathFactory) -> tuple[Basis, Estimate]:
     tmp_path = tmp_path_factory.mktemp("basis")
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         basis = bench.basis(bench.read(save(conv_net(), tmp_path, "conv.onnx")))
-    estimate = basis.estimate()
+    estimate = recompose(basis)
     assert isinstance(estimate, Estimate)
     return basis, estimate
 

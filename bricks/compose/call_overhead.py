@@ -1,0 +1,96 @@
+"""Call overhead: what a call of the runtime takes, and what runs around a recorded program's calls.
+
+From the probes among the results (:mod:`bricks.samples.call_overhead`). Must not know how they were
+measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from bricks.compose.composer import compose
+from bricks.compose.estimate import PhaseShare
+from bricks.compose.lanes import Task
+from bricks.compose.occurrences import CORE
+from bricks.compose.parts import Results
+from bricks.compose.uncertainty import CALL_OVERHEAD_SHARE
+from bricks.decompose.plan import Plan
+from bricks.samples.call_overhead import (
+    LONG,
+    PHASE_PROBES,
+    PROBES,
+    SHORT,
+    CallCounts,
+    call_counts,
+    call_overhead_s,
+)
+from bricks.samples.measurement import Measurement, round_spread
+from bricks.units.interval import Interval
+
+
+def call_cost(results: Results) -> Interval:
+    """The cost of a runtime call, in seconds, from the probes among ``results``."""
+    found = {n: results[key] for n, key in PROBES.items()}
+    chains = {n: round_spread(m) for n, m in found.items() if isinstance(m, Measurement)}
+    short, long = chains[SHORT], chains[LONG]
+    overhead_s = call_overhead_s(short.value, long.value)
+    return Interval.deviating(overhead_s, [short]).at_least(0.0)
+
+
+def phase_overheads(plan: Plan, results: Results) -> dict[str, Interval]:
+    """The call overhead of each phase of a recorded program, in seconds; empty for others."""
+    return {phase: _overhead(results, phase, of) for phase, of in call_counts(plan).items()}
+
+
+def _overhead(results: Results, phase: str, counts: CallCounts) -> Interval:
+    middle_s = half_s = 0.0
+    for part, times in counts.times.items():
+        found = [results[key] for key in PHASE_PROBES[phase][part]]
+        step, without = (round_spread(m) for m in found if isinstance(m, Measurement))
+        middle_s += times * (step.value - without.value)
+        half_s += times * math.hypot(step.half_width, without.half_width)
+    return Interval.around(middle_s, half_s)
+
+
+def overheads_uncertain_s(overheads: Mapping[str, Interval]) -> float:
+    """Half the width that call overheads add: programs differ in what they do around calls."""
+    return sum(
+        cost.half_width + CALL_OVERHEAD_SHARE * abs(cost.value) for cost in overheads.values()
+    )
+
+
+def phase_shares(
+    plan: Plan, net_s: Mapping[str, float], overheads: Mapping[str, Interval]
+) -> tuple[PhaseShare, ...]:
+    """The phases of a recorded program with their call overhead; empty for other models."""
+    counts = call_counts(plan)
+    found, begin = [], 0
+    for name, phase in plan.memory.overheads:
+        own = plan.occurrences[begin : begin + phase.occurrences]
+        begin += phase.occurrences
+        # Where a phase is interrupted, each part of it has its share.
+        around_s = overheads[name].value * phase.calls / max(1, counts[name].calls)
+        bricks_s = sum(o.times * net_s[o.brick] for o in own)
+        found.append(PhaseShare(phase.name, phase.calls, max(0.0, bricks_s + around_s), around_s))
+    return tuple(found)
+
+
+def phase_ends_s(
+    plan: Plan, share: PhaseShare, occurrence_s: Mapping[int, float]
+) -> dict[int, float]:
+    """When each occurrence of a phase ends, in seconds since the phase began.
+
+    ``occurrence_s`` is what each takes by itself, by position. Call overhead is part of the phase:
+    it is spread over the occurrences by their calls.
+    """
+    call_s = share.around_s / share.calls if share.calls else 0.0
+    weights = {
+        position: max(0.0, own_s + call_s * plan.occurrences[position].nodes)
+        for position, own_s in occurrence_s.items()
+    }
+    total_s = sum(weights.values())
+    scale = share.estimate_s / total_s if total_s else 0.0
+    run = compose([Task(CORE, scale * weight_s, share.phase) for weight_s in weights.values()])
+    spans = run.by_task
+    return {position: spans[i].end_s for i, position in enumerate(weights)}

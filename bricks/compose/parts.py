@@ -1,0 +1,86 @@
+"""The bricks of a plan as an estimate finds them: measured, predicted, or missing.
+
+Predictions have the form of measurements, so that both are corrected alike. Must not know what
+follows from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from bricks.compose.estimate import Gap
+from bricks.decompose.plan import Plan
+from bricks.predict.prediction import Predictions
+from bricks.samples.call_overhead import probes_of
+from bricks.samples.measurement import Failure, Measurement, common_state
+
+Results = Mapping[str, Measurement | Failure]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The bricks of a plan by key: those that were ``measured``, and others ``predicted``."""
+
+    measured: Mapping[str, Measurement]
+    predicted: Mapping[str, Measurement]
+
+    @classmethod
+    def of(cls, plan: Plan, results: Results, predictions: Predictions) -> Parts:
+        """The parts of ``plan``; a brick that failed is predicted only if it is unmeasurable."""
+        measured = {k: m for k in plan.counts if isinstance(m := results.get(k), Measurement)}
+        tried = results.keys() - predictions.unmeasurable
+        found = sorted((plan.counts.keys() & predictions.of.keys()) - tried)
+        state_s = predictions.state_s
+        return cls(measured, {k: predictions.of[k].measurement(k, state_s) for k in found})
+
+    @property
+    def every(self) -> dict[str, Measurement]:
+        """Both by key."""
+        return {**self.measured, **self.predicted}
+
+
+def state_of(
+    plan: Plan,
+    results: Results,
+    whole: Measurement | None = None,
+    predictions: Predictions | None = None,
+) -> float | None:
+    """The machine state in which most of ``plan``'s latency is measured or predicted.
+
+    With ``whole``, the choice is among the states of that measurement.
+    """
+    parts = Parts.of(plan, results, predictions or Predictions()).every
+    anchors = parts.values() if whole is None else [whole]
+    return common_state(anchors, parts, plan.counts)
+
+
+def all_known_in(
+    plan: Plan, results: Results, predictions: Predictions, state_s: float | None
+) -> bool:
+    """Whether nothing of ``plan`` must be corrected from another machine state."""
+    parts = Parts.of(plan, results, predictions).every
+    return all(part.known_in(state_s) for part in parts.values())
+
+
+def gaps(plan: Plan, results: Results, predicted: Collection[str]) -> tuple[Gap, ...]:
+    """The bricks and probes without a measurement or a prediction.
+
+    A plan of an earlier version that does not tell how often a probe counts has a gap too.
+    """
+    wanted = (*plan.counts.items(), *((key, 0) for key in probes_of(plan)))
+    found = (_gap(key, n, results) for key, n in wanted if key not in predicted)
+    untold: tuple[Gap, ...] = ()
+    if plan.memory.outdated:
+        untold = (Gap(plan.model, 0, "its plan is of an earlier version: decompose it again"),)
+    return (*(gap for gap in found if gap is not None), *untold)
+
+
+def _gap(key: str, occurrences: int, results: Results) -> Gap | None:
+    match results.get(key):
+        case None:
+            return Gap(key, occurrences, "not measured on this target")
+        case Failure(reason=reason):
+            return Gap(key, occurrences, reason)
+        case _:
+            return None

@@ -1,0 +1,124 @@
+"""An estimate's interval with the sources of its width: what bricks tell, and errors in common.
+
+Sampling errors of different bricks are independent, and so is most of the error of their
+corrections between machine states: they add up as squares do. So do the errors that all bricks have
+in common, which have causes of their own. Must not know how latencies came about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bricks.compose.lanes import longest_chain_s
+from bricks.compose.latencies import Latencies
+from bricks.compose.occurrences import occurrence_tasks
+from bricks.compose.schedule import Construction, longest_s
+from bricks.compose.uncertainty import HalfWidth, Source, Uncertainty
+from bricks.decompose.plan import Plan
+from bricks.units.interval import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class SourcedInterval:
+    """Seconds with their interval, and half its width by source."""
+
+    seconds: Interval
+    uncertainty: Uncertainty
+
+    def of(self, seconds: Interval) -> SourcedInterval:
+        """Another interval with the same sources in proportion."""
+        return SourcedInterval(seconds, self.uncertainty.scaled_to(seconds.half_width))
+
+    def shifted(self, by_s: float) -> SourcedInterval:
+        """The same width elsewhere."""
+        moved = self.seconds.shifted(by_s)
+        return replace(self, seconds=replace(moved, high=max(0.0, moved.high)))
+
+    def around(self, value_s: float) -> SourcedInterval:
+        """The same ends around another value."""
+        return replace(self, seconds=replace(self.seconds, value=value_s))
+
+    def positive(self) -> SourcedInterval:
+        """The interval of a latency, which is positive."""
+        found = self.seconds.positive()
+        logarithmic = self.seconds.value - self.seconds.low > self.seconds.value / 2
+        return self.of(found) if logarithmic else replace(self, seconds=found)
+
+    def widened(self, errors: Sequence[Mapping[Source, float]]) -> SourcedInterval:
+        """Wider by independent ``errors``, the parts of each by source in seconds.
+
+        Errors add up as squares do, also to what the interval has; the parts of one add up.
+        """
+        return self._with(errors, self.seconds.widened(_together_s(errors)))
+
+    def off(self, errors: Sequence[Mapping[Source, float]]) -> SourcedInterval:
+        """Wider by independent ``errors`` of each end: the interval lies between two bounds."""
+        more_s = _together_s(errors)
+        low, high = self.seconds.low - more_s, self.seconds.high + more_s
+        return self._with(errors, replace(self.seconds, low=low, high=high))
+
+    def _with(self, errors: Sequence[Mapping[Source, float]], seconds: Interval) -> SourcedInterval:
+        """``seconds``, whose sources are in proportion to their squares, those of errors too."""
+        half_s = self.seconds.half_width
+        squares = {s: part_s * half_s for s, part_s in self.uncertainty.by_source.items()}
+        for parts_s in errors:
+            error_s = sum(parts_s.values())
+            for source, part_s in parts_s.items():
+                squares[source] += part_s * error_s
+        return SourcedInterval(seconds, Uncertainty.of(squares)).of(seconds)
+
+
+def _together_s(errors: Sequence[Mapping[Source, float]]) -> float:
+    return math.sqrt(sum(sum(parts_s.values()) ** 2 for parts_s in errors))
+
+
+def sequential_interval(found: Latencies, counts: Mapping[str, int]) -> SourcedInterval:
+    """What samples and predictions say, if all bricks run one after another."""
+    net_s, below, above = found.net_s, HalfWidth(), HalfWidth()
+    for key, of in found.gross_s.items():
+        n, source = counts[key], found.source(key)
+        less = net_s[key] - found.without_call(of.low)
+        more = found.without_call(of.high) - net_s[key]
+        for width, one_s in ((below, less if n > 0 else more), (above, more if n > 0 else less)):
+            width.add(source, abs(n) * one_s)
+    middle_s = found.call_s.value + sum((counts[key] * s for key, s in net_s.items()), 0.0)
+    below_s, above_s = below.by_source, above.by_source
+    parts = {s: (below_s[s] + above_s[s]) / 2 for s in Source}
+    seconds = Interval(middle_s, middle_s - below.total_s, middle_s + above.total_s)
+    return SourcedInterval(seconds, Uncertainty.of(parts))
+
+
+def parallel_interval(
+    plan: Plan, construction: Construction, found: Latencies, sequential: SourcedInterval
+) -> SourcedInterval:
+    """From the bound that no schedule can beat to the latency without any overlap.
+
+    Measurements of bricks do not show how occurrences that run in parallel affect each other
+    (caches, memory, clock).
+    """
+    call_s, net_s, sum_s = found.call_s, found.net_s, sequential.seconds
+    lows = {
+        key: found.without_call(s.low - found.shared_s.get(key, 0.0), call_s.high)
+        for key, s in found.gross_s.items()
+    }
+    spread_out_s = (sum_s.low - call_s.low) / construction.workers
+    low_s = call_s.low + max(critical_path(plan, lows), spread_out_s)
+    high_s = call_s.high + longest_s(plan, construction, sum_s.high - call_s.high)
+    # As wide as this it would be if each brick's latency were exact.
+    total_s = sum((n * net_s[key] for key, n in plan.counts.items()), 0.0)
+    best_s = max(critical_path(plan, net_s), total_s / construction.workers)
+    exact_s = (longest_s(plan, construction, total_s) - best_s) / 2
+    workers_s = min(max(0.0, exact_s), (high_s - low_s) / 2)
+    others = sequential.uncertainty.scaled_to((high_s - low_s) / 2 - workers_s)
+    seconds = Interval(sum_s.value, low_s, high_s)
+    return SourcedInterval(seconds, replace(others, workers_s=workers_s))
+
+
+def critical_path(plan: Plan, latency_s: Mapping[str, float]) -> float:
+    """The latency of the longest chain of dependent occurrences, in seconds.
+
+    Layers shared by two bricks are subtracted from the later one.
+    """
+    return longest_chain_s(occurrence_tasks(plan, latency_s).tasks)
