@@ -1,6 +1,6 @@
 """Runtimes, one per module, behind one small interface (:mod:`bricks.backends.base`).
 
-Other packages register runtimes through entry points (:mod:`bricks.backends.added`).
+Other packages register runtimes through entry points (:mod:`bricks.backends.catalogue`).
 
 Only the backend imports its runtime, and only inside the worker process. Facts that are needed
 before a worker exists (the version, which store lookups need) come from package metadata.
@@ -13,7 +13,7 @@ import shutil
 from importlib import metadata
 from pathlib import Path
 
-from bricks.backends import added
+from bricks.backends import catalogue
 from bricks.backends.base import Backend, BackendInfo
 from bricks.errors import BackendError, UsageError, suggestion
 from bricks.system.environments import Environment
@@ -66,11 +66,11 @@ def cxx_compiler() -> str | None:
 
 def names() -> tuple[str, ...]:
     """All runtimes: those of this package, then those that other packages add."""
-    return (*BACKENDS, *(name for name in added.names() if name not in BACKENDS))
+    return (*BACKENDS, *(name for name in catalogue.names() if name not in BACKENDS))
 
 
-def _added(name: str) -> added.Offer:
-    offer = added.offer(name)
+def _added(name: str) -> catalogue.Offer:
+    offer = catalogue.offer(name)
     if offer is None:
         raise UsageError(f"no runtime is called {name!r}: {suggestion(name, names())}")
     return offer
@@ -144,7 +144,7 @@ def describe(name: str) -> BackendInfo:
             python=python,
             bounded_memory=False,  # keeps memory of earlier models; crashes when memory is short
         )
-    return added.describe(_added(name), name)
+    return catalogue.describe(_added(name), name)
 
 
 def _build(package: str) -> str | None:
@@ -211,6 +211,6 @@ def create(
             ) from exc
 
         return TorchBackend(threads=threads, seed=seed, compiled=name == "torch-compiled")
-    return added.create(
+    return catalogue.create(
         _added(name), name, threads=threads, seed=seed, workers=workers, optimization=optimization
     )
