@@ -25,7 +25,7 @@ from typing import Any
 
 from page_parts import put
 
-from bricks.backends import ENVIRONMENTS
+from bricks.backends import describe
 from bricks.system import fingerprint
 from bricks.zoo import programs, zoo_folder
 
@@ -119,7 +119,7 @@ def _measured(name: str) -> dict[str, float]:
 def _process(code: str, what: str) -> list[float]:
     environment = {**os.environ, "GLIBC_TUNABLES": KEPT, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [str(ENVIRONMENTS["torch"].required()), "-c", _STEPS, code, str(zoo_folder()), what],
+        [describe("torch").python, "-c", _STEPS, code, str(zoo_folder()), what],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     found: list[float] = json.loads(done.stdout)

@@ -14,7 +14,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from bricks.backends import ENVIRONMENTS
+from bricks.backends import describe
 from bricks.zoo import programs, zoo_folder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("functions", nargs="+", help="Names of the zoo's functions.")
     arguments = parser.parse_args()
-    python = ENVIRONMENTS["torch"].required()
+    python = describe("torch").python
     codes = {entry.name.removeprefix("torch_"): entry.code for entry in programs()}
     for function in arguments.functions:
         for name, tunables in SETTINGS.items():

@@ -17,7 +17,7 @@ from typing import Any
 
 import onnx
 
-from bricks.backends import ENVIRONMENTS
+from bricks.backends import offer
 from bricks.decompose.work import flops
 from bricks.graph.program import origin_of, state_of
 from bricks.graph.tensor import TensorType
@@ -116,7 +116,9 @@ def main() -> None:
         "--replace", action="store_true", help="Write files that have changed, too."
     )
     arguments = parser.parse_args()
-    environments.install(ENVIRONMENTS["torch"], print)
+    environment = offer("torch").environment
+    assert environment is not None
+    environments.install(environment, print)
     folder = zoo_folder() / PROGRAMS
     known = {entry.name: entry for entry in programs()}
     entries = []

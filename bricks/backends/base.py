@@ -6,7 +6,6 @@ backend. It must not know the store, plans, or how many samples are taken.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,36 +16,6 @@ import onnx
 
 from bricks.graph.containers import ValueType
 from bricks.graph.decoder import Decoder
-
-
-@dataclass(frozen=True, slots=True)
-class BackendInfo:
-    """The facts about a backend that are known without starting it.
-
-    ``timed`` says whether it takes real time, ``parallel`` whether it can run nodes in parallel.
-    ``brick_optimization`` is the optimisation that it applies to bricks of any granularity, ``all``
-    or ``none``; None if the granularity decides. ``python`` is the interpreter that the worker
-    needs. ``bounded_memory`` says whether it holds only the memory that the loaded models need;
-    otherwise the memory that a model takes cannot be predicted. ``levels`` are its levels of
-    optimisation. ``build`` is the package that it was installed from, if known. ``programs`` says
-    whether it runs recorded programs (:mod:`bricks.graph.program`), whose calls allocate their
-    results, instead of ONNX models, whose activations share memory that is planned ahead.
-    ``cutting_times`` is how many times as long as others it may take to tell the graph that it
-    executes: more where it compiles bricks for that.
-    """
-
-    name: str
-    version: str
-    provider: str
-    timed: bool
-    parallel: bool = False
-    brick_optimization: str | None = None
-    python: str = sys.executable
-    bounded_memory: bool = True
-    levels: tuple[str, ...] = ("all",)
-    build: str | None = None
-    programs: bool = False
-    cutting_times: int = 1
 
 
 @dataclass(frozen=True, slots=True)

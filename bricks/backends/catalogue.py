@@ -1,64 +1,101 @@
-"""Runtimes that other packages provide: entry points of the group ``bricks.backends``.
+"""The runtimes that installed packages offer: entry points of the group ``bricks.backends``.
 
-The entry point's name is the runtime's name. It refers to a module, or any other object, with two
-functions: ``describe()`` returns a :class:`~bricks.backends.base.BackendInfo` and must not import
-the runtime; ``create(*, threads, seed, workers, optimization)`` returns a
-:class:`~bricks.backends.base.Backend` and is called in the worker process. The names of this
-package's own runtimes are reserved. Must not know any runtime.
+The entry point's name is the runtime's name, and it leads to an
+:class:`~bricks.backends.offer.Offer`. The names of this package's own runtimes are reserved. In a
+worker's environment packages need not be installed, so a worker gets the entry point's location
+(``module:attribute``) from its parent. Must not know any runtime.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol
+from typing import Any
 
-from bricks.backends.base import Backend, BackendInfo
-from bricks.errors import BackendError, BricksError, first_line
+from bricks.backends.offer import Accepts, BackendInfo, Offer
+from bricks.errors import BackendError, BricksError, UsageError, first_line, suggestion
 
 GROUP = "bricks.backends"
 
 
-class Offer(Protocol):
-    """The object that an entry point refers to."""
-
-    def describe(self) -> BackendInfo:
-        """The facts about the runtime, without importing it."""
-        ...
-
-    def create(self, *, threads: int, seed: int, workers: int, optimization: str) -> Backend:
-        """The backend; imports the runtime."""
-        ...
+def built_in() -> tuple[str, ...]:
+    """The names of this package's own runtimes, in the order in which it lists them."""
+    return tuple(dict.fromkeys(point.name for point in _points() if _own(point)))
 
 
-def names() -> list[str]:
-    """The names of the runtimes that other packages provide."""
-    return sorted({point.name for point in entry_points(group=GROUP)})
+def names() -> tuple[str, ...]:
+    """The names of all runtimes: this package's own, then those of other packages, sorted."""
+    own = built_in()
+    return (*own, *sorted({point.name for point in _points()}.difference(own)))
 
 
-def offer(name: str) -> Offer | None:
-    """The entry point's object for the runtime called ``name``; None if no package has one.
+def location(name: str) -> str:
+    """Where the offer of the runtime called ``name`` is: ``module:attribute``.
 
-    Raises :class:`BackendError` if it cannot be imported, or if two packages provide the name.
+    Empty where no package of this environment has one.
     """
-    points = list(entry_points(group=GROUP, name=name))
-    if len(points) > 1:
-        packages = " and ".join(sorted(map(_package, points)))
-        raise BackendError(f"the runtime {name!r} comes with {packages}: remove one of them")
-    if not points:
-        return None
+    return _point(name).value if name in names() else ""
+
+
+def offer(name: str, location: str = "") -> Offer:
+    """The offer of the runtime called ``name``, at ``location`` if that is given.
+
+    Raises :class:`UsageError` if no package has one, and :class:`BackendError` if it cannot be
+    imported, if it is none, or if two packages provide the name.
+    """
+    point = EntryPoint(name, location, GROUP) if location else _point(name)
     try:
-        found: Offer = points[0].load()
+        found = point.load()
     except Exception as exc:  # importing runs foreign code, which may raise anything
         raise BackendError(
-            f"the runtime {name!r} of {_package(points[0])} cannot be imported"
+            f"the runtime {name!r} of {_package(point)} cannot be imported"
             f" ({first_line(exc)}): install it anew, or remove it"
         ) from exc
+    if not isinstance(found, Offer) or found.name != name:
+        said = repr(found.name) if isinstance(found, Offer) else type(found).__name__
+        raise BackendError(
+            f"the runtime {name!r} of {_package(point)} is offered as {said}:"
+            f" its entry point must lead to a bricks.backends.Offer called {name!r}"
+        )
     return found
 
 
-def describe(offer: Offer, name: str) -> BackendInfo:
-    """The facts that ``offer`` states about the runtime called ``name``."""
-    info = _asked(offer, "describe", name)
+def offers() -> Iterator[Offer]:
+    """All offers that can be imported, in the order of :func:`names`."""
+    for name in names():
+        with suppress(BackendError):
+            yield offer(name)
+
+
+def default(accepts: Accepts) -> str:
+    """The name of the runtime that runs ``accepts`` where none is named."""
+    return _first(lambda each: each.default and each.accepts is accepts)
+
+
+def unneeded() -> str:
+    """The name of a runtime that needs no installation, for workers of which none is asked for."""
+    return _first(lambda each: not each.computes)
+
+
+def _first(suits: Callable[[Offer], bool]) -> str:
+    for each in offers():
+        if suits(each):
+            return each.name
+    raise BackendError(
+        "the runtimes that come with bricks are not found: install it with pip, whose entry points"
+        " lead to them"
+    )
+
+
+def describe(name: str) -> BackendInfo:
+    """The facts about the runtime called ``name``, without importing it.
+
+    Raises :class:`BackendError` if the runtime is not installed; the message says how to fix it.
+    """
+    info = asked(offer(name), "describe")
     # Keys of measurements contain the name: a different one would mix two runtimes.
     if not isinstance(info, BackendInfo) or info.name != name:
         said = repr(info.name) if isinstance(info, BackendInfo) else type(info).__name__
@@ -69,23 +106,7 @@ def describe(offer: Offer, name: str) -> BackendInfo:
     return info
 
 
-def create(
-    offer: Offer, name: str, *, threads: int, seed: int, workers: int, optimization: str
-) -> Backend:
-    """The backend that ``offer`` creates."""
-    backend: Backend = _asked(
-        offer,
-        "create",
-        name,
-        threads=threads,
-        seed=seed,
-        workers=workers,
-        optimization=optimization,
-    )
-    return backend
-
-
-def _asked(offer: Offer, function: str, name: str, **arguments: Any) -> Any:
+def asked(offer: Offer, function: str, **arguments: Any) -> Any:
     """The result of one of its functions; any exception of foreign code becomes BackendError."""
     try:
         return getattr(offer, function)(**arguments)
@@ -93,8 +114,35 @@ def _asked(offer: Offer, function: str, name: str, **arguments: Any) -> Any:
         raise
     except Exception as exc:
         raise BackendError(
-            f"{function}() of the runtime {name!r} failed: {type(exc).__name__}: {first_line(exc)}"
+            f"{function}() of the runtime {offer.name!r} failed:"
+            f" {type(exc).__name__}: {first_line(exc)}"
         ) from exc
+
+
+def _point(name: str) -> EntryPoint:
+    """The entry point of the runtime called ``name``."""
+    points = [point for point in _points() if point.name == name]
+    points = [point for point in points if _own(point)] or points
+    if len(points) > 1:
+        packages = " and ".join(sorted(map(_package, points)))
+        raise BackendError(f"the runtime {name!r} comes with {packages}: remove one of them")
+    if not points:
+        raise UsageError(f"no runtime is called {name!r}: {suggestion(name, names())}")
+    return points[0]
+
+
+def _points() -> Sequence[EntryPoint]:
+    return _installed(tuple(sys.path))
+
+
+@lru_cache
+def _installed(path: tuple[str, ...]) -> Sequence[EntryPoint]:
+    """The entry points of all packages in the folders of ``path``, whose files are read once."""
+    return tuple(entry_points(group=GROUP))
+
+
+def _own(point: EntryPoint) -> bool:
+    return point.module.startswith(f"{GROUP}.")
 
 
 def _package(point: EntryPoint) -> str:

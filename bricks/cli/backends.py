@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from bricks.cli import completion
-from bricks.cli.choices import RUNTIMES
 from bricks.cli.options import Json
 from bricks.cli.output import finish, print_json, remark, show
-from bricks.errors import BackendError, UsageError, suggestion
+from bricks.errors import BackendError
+
+if TYPE_CHECKING:
+    from bricks.system.environments import Environment
 
 app = typer.Typer(
     no_args_is_help=True, help="The runtimes that models can be measured with, and their install."
@@ -39,7 +41,7 @@ def install(
     name: str = typer.Argument(
         ...,
         metavar="NAME",
-        autocompletion=completion.values(RUNTIMES),
+        autocompletion=completion.runtimes,
         help="The runtime, such as mxnet.",
     ),
     json: Json = False,
@@ -48,28 +50,36 @@ def install(
 
     Example: bricks backends install mxnet
     """
-    from bricks.backends import BACKENDS, ENVIRONMENTS, names
+    from bricks.backends import built_in
     from bricks.system import environments
 
-    if name not in names():
-        raise UsageError(f"no runtime is called {name!r}: {suggestion(name, names())}")
-    new = False
-    if name in ENVIRONMENTS:
-        _, new = environments.install(ENVIRONMENTS[name], remark)
+    environment, new = _environment(name), False
+    if environment is not None:
+        _, new = environments.install(environment, remark)
     row = _row(name)
     if json:
         print_json({**row, "new": new})
     elif row["installed"]:
-        where = ", with bricks itself" if name in BACKENDS and name not in ENVIRONMENTS else ""
+        where = ", with bricks itself" if name in built_in() and environment is None else ""
         show(f"{name} {row['version']} is installed{where}: use it with --runtime {name}")
     finish([] if row["installed"] else [row["missing"]])
 
 
+def _environment(name: str) -> Environment | None:
+    """The environment that a runtime needs; None also where its package is broken."""
+    from bricks.backends import offer
+
+    try:
+        return offer(name).environment
+    except BackendError:
+        return None
+
+
 def _row(name: str) -> dict[str, Any]:
     """The facts of a runtime; ``missing`` is the remedy if it is not installed."""
-    from bricks.backends import ENVIRONMENTS, describe
+    from bricks.backends import describe
 
-    environment = ENVIRONMENTS.get(name)
+    environment = _environment(name)
     folder = None if environment is None else str(environment.folder)
     try:
         info = describe(name)

@@ -4,16 +4,6 @@ Here because importing the library that defines them would make both too slow; a
 they are the same. Must not know the effect of a value.
 """
 
-RUNTIMES = {
-    "onnxruntime": "ONNX Runtime, on the processor",
-    "openvino": "OpenVINO in float32, in an environment of its own (bricks backends install)",
-    "openvino-bf16": "the same in bfloat16, on processors that have it",
-    "mxnet": "MXNet, in an environment of its own (bricks backends install)",
-    "mxnet-unfused": "the same, operator by operator",
-    "torch": "PyTorch, programs as they are written, in an environment of its own",
-    "torch-compiled": "the same, modules compiled by torch.compile",
-    "fake": "no runtime: made-up latencies, at once",
-}
 GRANULARITIES = {
     "executed": "nodes of the graph that the runtime executes",
     "1": "single layers of the model",

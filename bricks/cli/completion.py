@@ -45,6 +45,14 @@ def values(told: Mapping[str, str]) -> Explained:
     return complete
 
 
+def runtimes(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Offers the runtimes of installed packages, with what each says of itself."""
+    from bricks.backends import offers
+
+    found = [(offer.name, offer.summary) for offer in offers() if _plain(offer.name)]
+    return [(name, what) for name, what in found if name.startswith(incomplete)]
+
+
 def names(known: Callable[[typer.Context], Iterable[str]]) -> Completer:
     """Offers ``known`` values; nothing if they cannot be read."""
 

@@ -14,7 +14,7 @@ import typer
 
 from bricks import sources
 from bricks.cli import clock, completion
-from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS, RUNTIMES
+from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS
 from bricks.cli.known import warn_of
 from bricks.cli.progress import terminal_progress
 from bricks.cli.rules import load_rule
@@ -85,7 +85,7 @@ RuntimeName = Annotated[
     typer.Option(
         "--runtime",
         metavar="NAME",
-        autocompletion=completion.values(RUNTIMES),
+        autocompletion=completion.runtimes,
         help="What runs the models: onnxruntime, openvino, mxnet, torch, fake, or one of yours.",
         rich_help_panel=_RUNTIME,
     ),

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from bricks.cli import completion
-from bricks.cli.choices import RUNTIMES
 from bricks.cli.options import Json
 from bricks.cli.output import print_json, show
 from bricks.cli.progress import terminal_progress
 from bricks.errors import BricksError, UsageError
-from bricks.session.defaults import MAX_THREADS
+from bricks.session.defaults import MAX_THREADS, RUNTIME
 
 Into = Annotated[
     Path, typer.Option(metavar="FOLDER", help="The folder of published files and their index.")
@@ -21,9 +20,7 @@ Into = Annotated[
 Threads = Annotated[str, typer.Option(metavar="1,2", help="Numbers of threads, each a target.")]
 Runtime = Annotated[
     str,
-    typer.Option(
-        metavar="NAME", help="What executes models.", autocompletion=completion.values(RUNTIMES)
-    ),
+    typer.Option(metavar="NAME", help="What executes models.", autocompletion=completion.runtimes),
 ]
 Models = Annotated[
     list[str] | None,
@@ -48,7 +45,7 @@ def publish(
     models: Models = None,
     into: Into = Path("cache/published"),
     threads: Threads = "1,2",
-    runtime: Runtime = "onnxruntime",
+    runtime: Runtime = RUNTIME,
     json: Json = False,
     cache: OwnCache = "cache/publishing",
 ) -> None:

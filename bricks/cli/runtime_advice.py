@@ -14,6 +14,7 @@ from bricks.cli.output import finish, print_json, show
 from bricks.cli.predict import PROVENANCE
 from bricks.cli.systems import nearness, systems_called, target_called
 from bricks.errors import BackendError, BricksError, UsageError, suggestion
+from bricks.session.defaults import OPTIMIZATION
 
 if TYPE_CHECKING:
     from bricks.analysis.runtimes import Place, RuntimeAnswer, RuntimeChoice
@@ -74,7 +75,10 @@ def _reader(
     for bench in benches.values():
         if not isinstance(bench, BricksError):
             return bench
-    return opened.enter_context(open_bench(replace(options, runtime="fake", optimization="all")))
+    from bricks.backends import unneeded
+
+    other = replace(options, runtime=unneeded(), optimization=OPTIMIZATION)
+    return opened.enter_context(open_bench(other))
 
 
 def _places(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bricks.cli import completion
-from bricks.cli.choices import RUNTIMES
 from bricks.cli.known import warn_of
 from bricks.cli.options import Cache, Json, Seed, Threads
 from bricks.cli.output import remark
@@ -27,7 +26,7 @@ RuntimeNames = Annotated[
     typer.Option(
         "--runtime",
         metavar="NAME",
-        autocompletion=completion.values(RUNTIMES),
+        autocompletion=completion.runtimes,
         show_default="all that are installed, without variants",
         help="A runtime to compare; may be repeated.",
         rich_help_panel="Runtime",
@@ -106,15 +105,10 @@ def open_benches(
 
 
 def _usual() -> list[str]:
-    """All runtimes but ``fake``, which computes nothing, and variants as ``torch-compiled``."""
-    from bricks import backends
+    """All runtimes that compute, without variants of others."""
+    from bricks.backends import offers
 
-    names = backends.names()
-    return [name for name in names if name != "fake" and not _is_variant(name, names)]
-
-
-def _is_variant(name: str, names: Sequence[str]) -> bool:
-    return any(name.startswith(f"{other}-") for other in names)
+    return [offer.name for offer in offers() if offer.computes and not offer.variant]
 
 
 def runtime_facts(benches: OpenBenches) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bricks.cli import completion
-from bricks.cli.choices import GRANULARITIES, RUNTIMES
+from bricks.cli.choices import GRANULARITIES
 from bricks.cli.options import Cache, Threads
 from bricks.cli.output import remark
 from bricks.errors import UsageError
@@ -39,7 +39,7 @@ def web(
         str,
         typer.Option(
             metavar="NAME",
-            autocompletion=completion.values(RUNTIMES),
+            autocompletion=completion.runtimes,
             help="What decomposes uploaded models.",
         ),
     ] = RUNTIME,

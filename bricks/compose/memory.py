@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bricks.backends import MemoryUse, offers
 from bricks.decompose.granularity import EXECUTED
 from bricks.decompose.memory import LiveMemory
 from bricks.decompose.plan import Brick, Plan
@@ -26,9 +27,6 @@ from bricks.system import Runtime
 SESSION_BYTES = 10_060_000
 NODE_BYTES = 5_750
 WEIGHT_BYTES = 17_200
-
-# Runtimes whose memory is predicted. The fake one keeps nothing but what its plan says.
-PREDICTED = frozenset(("onnxruntime", "fake"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ def _planned(plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime) -> PeakM
     workspaces: dict[str, tuple[int, ...]] = {}
     activations = Activations(plan)
     run_bytes, session_bytes = activations.resident_bytes(weights=weights.in_arena), 0
-    if runtime.backend != "fake":
+    if _memory_use(runtime.backend) is MemoryUse.SESSION:
         sizes = {key: workspace(bricks[key], runtime.threads) for key in plan.keys}
         workspaces = {key: size for key, size in sizes.items() if size}
         unknown += _unknown_workspaces(plan, bricks, {k for k, s in sizes.items() if s is None})
@@ -135,8 +133,9 @@ def session_size_bytes(nodes: int, weights: int) -> int:
 
 def _refusal(plan: Plan, runtime: Runtime, workers: int) -> str | None:
     """Why nothing is predicted; None if it is."""
-    if runtime.backend not in PREDICTED:
-        return f"memory is predicted for onnxruntime, not for {runtime.backend}"
+    if _memory_use(runtime.backend) is MemoryUse.UNPREDICTED:
+        predicted = (o.name for o in offers() if o.computes and o.memory is MemoryUse.SESSION)
+        return f"memory is predicted for {', '.join(predicted)}, not for {runtime.backend}"
     if plan.granularity != EXECUTED:
         return (
             f"memory follows from the graph that is executed, not from bricks of granularity"
@@ -145,6 +144,11 @@ def _refusal(plan: Plan, runtime: Runtime, workers: int) -> str | None:
     if workers > 1:
         return f"with {workers} workers, the order in which memory becomes free is not known"
     return None
+
+
+def _memory_use(runtime: str) -> MemoryUse:
+    """What is known of the memory of a runtime, which may be one that only other hosts have."""
+    return next((o.memory for o in offers() if o.name == runtime), MemoryUse.UNPREDICTED)
 
 
 def _unknown_sizes(plan: Plan, weights: WeightMemory) -> tuple[str, ...]:

@@ -172,7 +172,7 @@ class Origin:
     ``entry`` is empty where the code did not travel with the program. ``folder`` is what relative
     files start from, the zoo's if it is empty, ``options`` the function's arguments, ``kind``
     whether it is inference or a training step, ``version`` PyTorch's, and ``runtime`` the one whose
-    calls these are.
+    calls these are; empty in what was recorded while there was only one.
     """
 
     entry: str
@@ -180,7 +180,7 @@ class Origin:
     kind: str
     version: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    runtime: str = "torch"
+    runtime: str = ""
 
     def note(self, proto: onnx.ModelProto) -> None:
         """Write it into a model's metadata."""

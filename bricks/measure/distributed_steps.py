@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bricks import backends
-from bricks.backends.base import BackendInfo
+from bricks.backends import Accepts, BackendInfo
 from bricks.errors import WorkerError
 from bricks.measure.protocol.ranks import BeginSteps, ReadBuckets, ReducedBucket, TimeSteps
 from bricks.measure.protocol.training import SeededProgram
@@ -99,7 +99,7 @@ def measure_steps(
 
     Raises :class:`WorkerError` for a program that is no training, and if a rank dies or hangs.
     """
-    info = backends.describe("torch")
+    info = backends.describe(backends.default(Accepts.PROGRAMS))
     seeded = SeededProgram(**program, seed=seed)
     entry = str(program["entry"])
     with (

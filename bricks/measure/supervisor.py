@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from bricks import backends
 from bricks.errors import WorkerError
 from bricks.measure.protocol.pipe import decode, encode
 from bricks.measure.protocol.process import Hello, LimitMemory
@@ -202,6 +203,7 @@ class Supervisor:
             workers=settings.workers,
             timing=settings.timing,
             optimization=settings.optimization,
+            location=backends.location(settings.backend),
         )
         self._awaited = True
         with self._ended_by_exceptions() as process:

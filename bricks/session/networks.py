@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from bricks import backends
-from bricks.errors import BackendError, UsageError, suggestion
+from bricks.backends import Offer
+from bricks.errors import UsageError, suggestion
 from bricks.measure.campaign import Progress
 from bricks.measure.collectives import CollectiveCampaign, CollectivesMeasured, known_collectives
 from bricks.measure.namespaces import namespaces
@@ -32,9 +32,6 @@ from bricks.system.network import NetworkFingerprint
 SIZES = tuple(1024 * 4**power for power in range(10))
 
 MIN_RANKS, MAX_RANKS = 2, 64
-
-# The runtimes whose environments have the backends of collectives.
-RUNTIMES = {"gloo": "torch", "nccl": "torch", "fake": "fake"}
 
 _TIMEOUT_S = 60.0
 
@@ -54,21 +51,16 @@ def collectives_settings(backend: str) -> tuple[WorkerSettings, str]:
     Raises :class:`UsageError` for an unknown backend, and :class:`BackendError` for one that cannot
     be used here.
     """
-    if backend not in RUNTIMES:
-        raise UsageError(f"no backend is called {backend!r}: {suggestion(backend, RUNTIMES)}")
-    if backend == "nccl":
-        _refuse_without_gpu()
-    info = backends.describe(RUNTIMES[backend])
+    info = _offering(backend).for_ranks(backend)
     return WorkerSettings(info.name, 1, 0, python=info.python), info.version
 
 
-def _refuse_without_gpu() -> None:
-    if not Path("/dev/nvidia0").exists():
-        raise BackendError("nccl needs a GPU, and this host has none: choose --backend gloo")
-    raise BackendError(
-        "nccl needs a build of PyTorch for GPUs, and the one of 'bricks backends install torch' is"
-        " for processors: choose --backend gloo"
-    )
+def _offering(backend: str) -> Offer:
+    """The runtime with this backend of collectives."""
+    found = {each: offer for offer in backends.offers() for each in offer.collectives}
+    if backend not in found:
+        raise UsageError(f"no backend is called {backend!r}: {suggestion(backend, found)}")
+    return found[backend]
 
 
 @contextmanager
@@ -257,7 +249,7 @@ def measure_on(
     store.systems.save_network(network)
     store.systems.save_target(target)
     wanted = _wanted(operations, sizes, ranks.count)
-    exclusive = target.runtime.backend != "fake"
+    exclusive = _offering(target.runtime.backend).computes
     campaign = CollectiveCampaign(store, ranks, target.key, progress, exclusive=exclusive)
     done = campaign.run(wanted, computing=computing, again=again)
     return NetworkMeasured(network, target, done)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bricks.backends import BackendInfo
+from bricks import backends
+from bricks.backends import Accepts, BackendInfo
 from bricks.compose.schedule import Rule, anything
 from bricks.decompose.granularity import Granularity
 from bricks.errors import UsageError, suggestion
@@ -91,6 +92,7 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
     if level not in info.levels:
         meant = suggestion(level, info.levels, "give one of")
         raise UsageError(f"runtime {info.name} has no optimisation {level!r}: {meant}")
+    programs = backends.offer(info.name).accepts is Accepts.PROGRAMS
     return Runtime(
         backend=info.name,
         version=info.version,
@@ -99,7 +101,7 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
         brick_optimization=info.brick_optimization or ("none" if granularity.executed else level),
         optimization=level,
         build=info.build,
-        allocator=(allocator_settings() or KEPT) if info.programs else None,
+        allocator=(allocator_settings() or KEPT) if programs else None,
     )
 
 

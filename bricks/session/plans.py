@@ -10,6 +10,8 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+from bricks import backends
+from bricks.backends import Accepts
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.errors import CacheDamaged, UsageError, WorkerError
 from bricks.graph.model import Model
@@ -56,7 +58,8 @@ class Plans:
     def _cut(self, model: Model) -> Decomposition:
         self._resources.progress(f"decomposing {model.name}", 0.0)
         info = self._resources.setup.info
-        if not info.programs and is_program(parse_model(model.skeleton)):
+        accepts = backends.offer(info.name).accepts
+        if accepts is Accepts.MODELS and is_program(parse_model(model.skeleton)):
             raise WorkerError(
                 f"{model.name} is a recorded program, and {info.name} runs ONNX models:"
                 f" choose --runtime {PROGRAMS_RUNTIME}"

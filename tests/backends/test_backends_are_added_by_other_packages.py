@@ -12,16 +12,19 @@ from bricks import backends
 from bricks.errors import BackendError, UsageError
 
 GOOD = """
-from bricks.backends import BackendInfo
+from bricks.backends import BackendInfo, Offer
 from bricks.backends.fake.backend import FakeBackend
 
 
-def describe():
-    return BackendInfo("mine", "3", "none", timed=False)
+class Mine(Offer):
+    def describe(self):
+        return BackendInfo("mine", "3", "none", timed=False)
+
+    def create(self, *, threads, seed, workers, optimization):
+        return FakeBackend()
 
 
-def create(*, threads, seed, workers, optimization):
-    return FakeBackend()
+OFFER = Mine(name="mine", summary="my own")
 """
 
 
@@ -42,7 +45,7 @@ def installed(site: Path, module: str, source: str, name: str = "mine") -> None:
     facts = site / f"{module}-1.0.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text(f"[bricks.backends]\n{name} = {module}\n")
+    (facts / "entry_points.txt").write_text(f"[bricks.backends]\n{name} = {module}:OFFER\n")
 
 
 def measured(here: Here, site: Path) -> CommandResult:
@@ -52,7 +55,7 @@ def measured(here: Here, site: Path) -> CommandResult:
 def test_a_runtime_of_another_package_measures(here: Here, site: Path) -> None:
     installed(site, "good_one", GOOD)
     rows = here.plain("backends", "list", "--json").json["backends"]
-    assert [row["name"] for row in rows] == [*backends.BACKENDS, "mine"]
+    assert [row["name"] for row in rows] == [*backends.built_in(), "mine"]
     assert rows[-1] == {
         "name": "mine", "installed": True, "version": "3", "provider": "none",
         "environment": None, "missing": None,
@@ -73,7 +76,7 @@ def test_it_needs_no_installation(here: Here, site: Path) -> None:
 
 def test_who_asks_for_a_runtime_that_nobody_has_is_told_of_all(site: Path) -> None:
     installed(site, "good_three", GOOD)
-    with refused(UsageError, "tvm", *backends.BACKENDS, "mine"):
+    with refused(UsageError, "tvm", *backends.built_in(), "mine"):
         backends.describe("tvm")
 
 
@@ -127,7 +130,7 @@ def test_two_packages_with_one_name_are_both_named(site: Path) -> None:
 
 def test_no_package_replaces_a_runtime_that_comes_with_bricks(here: Here, site: Path) -> None:
     installed(site, "usurper", GOOD, name="fake")
-    assert backends.names() == backends.BACKENDS
+    assert backends.names() == backends.built_in()
     assert backends.describe("fake").version == "1"
 
 

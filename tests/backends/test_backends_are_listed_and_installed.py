@@ -7,7 +7,7 @@ from commands import Here, chain
 from factories import save
 from refusals import refused
 
-from bricks.backends import BACKENDS, ENVIRONMENTS, describe
+from bricks.backends import built_in, describe, offer
 from bricks.errors import BackendError
 from bricks.system import environments
 from bricks.system.environments import Environment
@@ -30,13 +30,14 @@ def environment(tmp_path: Path, requirements: str = "", python: str = "3.11") ->
 
 def test_all_runtimes_are_listed(here: Here, nowhere: Path) -> None:
     rows = {row["name"]: row for row in here.plain("backends", "list", "--json").json["backends"]}
-    assert tuple(rows) == BACKENDS
+    assert tuple(rows) == built_in()
     assert all(row["version"] for row in rows.values())
     for name, row in rows.items():
-        assert row["installed"] == (name not in ENVIRONMENTS)
+        needed = offer(name).environment
+        assert row["installed"] == (needed is None)
         assert (row["missing"] is None) == row["installed"]
-        if not row["installed"]:
-            assert row["missing"].endswith(f": {ENVIRONMENTS[name].install}")
+        if needed is not None:
+            assert row["missing"].endswith(f": {needed.install}")
     shown = here.plain("backends", "list")
     assert shown.status == 0
     assert "mxnet" in shown.out and "bricks backends install mxnet" in shown.out
@@ -59,7 +60,7 @@ def test_bfloat16_is_refused_where_the_processor_lacks_it(
 ) -> None:
     monkeypatch.setattr(Environment, "required", lambda self: Path("python"))
     processor = Processor(name="one", flags=frozenset(flags.split()))
-    monkeypatch.setattr("bricks.backends.read_processor", lambda: processor)
+    monkeypatch.setattr("bricks.backends.openvino.read_processor", lambda: processor)
     if installed:
         assert describe("openvino-bf16").provider == "CPU bf16"
         return

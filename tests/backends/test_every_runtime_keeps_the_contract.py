@@ -15,7 +15,7 @@ from refusals import refused
 from tiers import slow_but
 
 from bricks import BackendError, Bench, Conditions, Estimate, Model, StopRule, WorkerError
-from bricks.backends import BACKENDS, ENVIRONMENTS, describe
+from bricks.backends import Accepts, built_in, describe, offer
 from bricks.measure.worker.verify import within_tolerance
 
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)
@@ -33,16 +33,17 @@ class Opened:
     renamed: Model
 
 
-@pytest.fixture(scope="module", params=slow_but(EACH_TIME.__contains__, BACKENDS))
+@pytest.fixture(scope="module", params=slow_but(EACH_TIME.__contains__, built_in()))
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     name, folder = request.param, tmp_path_factory.mktemp("contract")
     with ExitStack() as stack:
-        if name in ENVIRONMENTS:
+        if offer(name).environment is not None:
             runtime_environments.python(name)
         try:
-            programs = describe(name).programs
+            describe(name)
         except BackendError as exc:  # the processor, or no compiler
             pytest.skip(str(exc))
+        programs = offer(name).accepts is Accepts.PROGRAMS
         if programs and name == "torch":
             stack.enter_context(torch_environment.one_recorder())
         bench = stack.enter_context(

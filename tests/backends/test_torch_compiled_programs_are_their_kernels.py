@@ -9,7 +9,8 @@ from refusals import refused
 from torch_environment import program
 
 from bricks import BackendError, Bench, ModelComparison
-from bricks.backends import cxx_compiler, describe
+from bricks.backends import describe
+from bricks.backends.torch import cxx_compiler
 from bricks.graph.program import call_of
 from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions

@@ -11,7 +11,7 @@ from commands import COMMAND, Here
 from terminals import plain, shown_here
 from tiers import slow_but
 
-from bricks.backends import BACKENDS, describe
+from bricks.backends import describe
 from bricks.cli import choices as values
 from bricks.cli.help import FIRST_STEPS, PANELS, page_of
 from bricks.cli.main import app
@@ -165,7 +165,6 @@ def test_a_wide_terminal_does_not_make_lines_too_long_to_read() -> None:
 
 def test_values_are_those_that_the_library_takes() -> None:
     assert tuple(values.EFFORTS) == tuple(EFFORTS)
-    assert tuple(values.RUNTIMES) == BACKENDS
     assert tuple(values.OPTIMIZATIONS) == describe("onnxruntime").levels
     assert tuple(values.LISTS) == LISTS
     for text in values.GRANULARITIES:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tiers
 
-from bricks.backends import ENVIRONMENTS
+from bricks.backends import offer
 from bricks.system import environments
 
 SUPPORT = Path(__file__).resolve().parent
@@ -20,7 +20,8 @@ def python(name: str) -> Path:
 
     Where it is not installed, all tests install it first, and the quick ones are skipped.
     """
-    environment = ENVIRONMENTS[name]
+    environment = offer(name).environment
+    assert environment is not None, name
     if tiers.quick and environment.interpreter is None:
         pytest.skip(f"{name} is not installed: {environment.install}")
     return environments.install(environment)[0]

@@ -20,6 +20,7 @@ import onnx
 import torch
 
 from bricks.backends.base import Executed, Placement
+from bricks.backends.torch import COMPILED, OFFER
 from bricks.backends.torch.companions import Companion, is_companion
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import Program, program, users_errors
@@ -94,7 +95,7 @@ class TorchBackend:
 
     @property
     def _name(self) -> str:
-        return "torch-compiled" if self._compiled else "torch"
+        return COMPILED.name if self._compiled else OFFER.name
 
     def _made(self, entry: str, folder: str, options: Mapping[str, Any]) -> Program:
         torch.manual_seed(self._seed)
@@ -230,9 +231,10 @@ class TorchBackend:
         """The program itself: what was recorded is what runs."""
         _refuse_others(proto)
         origin = origin_of(proto)
-        if origin is not None and origin.runtime != self._name:
+        recorded = self._name if origin is None else origin.runtime or OFFER.name
+        if recorded != self._name:
             raise BackendError(
-                f"it was recorded as {origin.runtime} runs it: choose --runtime {origin.runtime},"
+                f"it was recorded as {recorded} runs it: choose --runtime {recorded},"
                 " or record its code again"
             )
         return Executed(proto, graph_of(proto).types, {})

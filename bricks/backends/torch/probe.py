@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn import functional
 
 from bricks.backends.base import Placement
+from bricks.backends.torch import OFFER
 from bricks.backends.torch.entry import Program
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import ReplayedCall
@@ -107,7 +108,9 @@ class TinySteps:
             self._program = replace(self._program, compiled=module)
         kind = TRAINING if training else INFERENCE
         state = torch.get_rng_state()
-        recorded = record(self._program, Origin("probe", "", kind, torch.__version__), seed)
+        recorded = record(
+            self._program, Origin("probe", "", kind, torch.__version__, runtime=OFFER.name), seed
+        )
         torch.set_rng_state(state)
         nodes, types = recorded.proto.graph.node, graph_of(recorded.proto).types
         notes = [{p.key: p.value for p in node.metadata_props} for node in nodes]

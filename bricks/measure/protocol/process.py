@@ -11,7 +11,8 @@ from bricks.measure.protocol.request import Request
 class Hello(Request[int]):
     """The first request: make the backend with these settings. The answer is the process's number.
 
-    ``memory_bytes`` limits the data of the process; None: no limit. See
+    ``memory_bytes`` limits the data of the process; None: no limit. ``location`` is where the
+    runtime's offer is (:func:`bricks.backends.location`); empty where packages are installed. See
     :class:`bricks.measure.supervisor.WorkerSettings`.
     """
 
@@ -22,6 +23,7 @@ class Hello(Request[int]):
     workers: int = 1
     timing: bool = True
     optimization: str = "all"
+    location: str = ""
 
 
 @dataclass(frozen=True, slots=True)

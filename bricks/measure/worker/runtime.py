@@ -48,6 +48,7 @@ class WorkerRuntime:
             seed=hello.seed,
             workers=hello.workers,
             optimization=hello.optimization,
+            location=hello.location,
         )
         gc.freeze()  # these objects stay: searching them for garbage takes 20 ms each time
         return os.getpid()

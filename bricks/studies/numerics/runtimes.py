@@ -19,6 +19,7 @@ import onnx
 
 from bricks import backends
 from bricks.api.bench import Bench
+from bricks.backends import Accepts
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.graph.model import Model
 from bricks.graph.program import is_program
@@ -78,10 +79,9 @@ class Runtimes:
         self._opened = ExitStack()
         folder = tempfile.TemporaryDirectory(prefix="bricks-", ignore_cleanup_errors=True)
         self.folder = Path(self._opened.enter_context(folder))
-        # A backend that computes nothing: only the worker around it is needed.
-        settings = WorkerSettings(
-            "fake", 1, benches[0].options.seed, int(available_memory_bytes() * 0.9), timing=False
-        )
+        # Only the worker is needed, and no runtime in it.
+        seed, memory_bytes = benches[0].options.seed, int(available_memory_bytes() * 0.9)
+        settings = WorkerSettings(backends.unneeded(), 1, seed, memory_bytes, timing=False)
         self._references = Graphs(self._opened.enter_context(Supervisor(settings)), MAX_S)
         self._recorders: dict[str, ProgramRecorder] = {}
         self._blocks: dict[str, int] = {}
@@ -101,7 +101,7 @@ class Runtimes:
     @classmethod
     def runs_programs(cls, bench: Bench) -> bool:
         """Whether the runtime runs recorded programs, and no ONNX models."""
-        return backends.describe(cls.name_of(bench)).programs
+        return backends.offer(cls.name_of(bench)).accepts is Accepts.PROGRAMS
 
     def takes(self, bench: Bench, operator: Operator) -> None:
         """Raise :class:`BackendError` if the operator has no form that the runtime runs."""

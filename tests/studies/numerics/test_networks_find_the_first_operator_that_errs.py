@@ -26,14 +26,21 @@ from bricks.studies.numerics.results import (
 # ONNX Runtime, but its Relu is off by 1 %.
 WRONG = """
 import onnx
-from bricks.backends import BackendInfo
+from bricks.backends import BackendInfo, Offer
 
 
-def describe():
-    return BackendInfo("wrong", "1", "CPU", timed=True)
+class WrongOffer(Offer):
+    def describe(self):
+        return BackendInfo("wrong", "1", "CPU", timed=True)
+
+    def create(self, **settings):
+        return backend_class()(**settings)
 
 
-def create(*, threads, seed, workers, optimization):
+OFFER = WrongOffer(name="wrong")
+
+
+def backend_class():
     from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
 
     class Wrong(OnnxRuntimeBackend):
@@ -54,7 +61,7 @@ def create(*, threads, seed, workers, optimization):
             other.graph.initializer.append(tensor)
             return super().evaluate(other, weights, feeds, optimize=optimize)
 
-    return Wrong(threads=threads, seed=seed, workers=workers, optimization=optimization)
+    return Wrong
 """
 
 
@@ -66,7 +73,7 @@ def wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     facts.mkdir(parents=True)
     (folder / "wrong_runtime.py").write_text(WRONG, encoding="utf-8")
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: wrong-runtime\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text("[bricks.backends]\nwrong = wrong_runtime\n")
+    (facts / "entry_points.txt").write_text("[bricks.backends]\nwrong = wrong_runtime:OFFER\n")
     monkeypatch.syspath_prepend(str(folder))
     paths = filter(None, (str(folder), os.environ.get("PYTHONPATH")))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
