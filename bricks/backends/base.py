@@ -6,14 +6,16 @@ backend. It must not know the store, plans, or how many samples are taken.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import onnx
 
+from bricks.backends.capability import Capability
 from bricks.graph.containers import ValueType
 from bricks.graph.decoder import Decoder
 
@@ -66,12 +68,12 @@ class Placed(Protocol):
         ...
 
 
-class Renewable(Protocol):
+class Renewable(ABC):
     """An optional interface of what is placed: its synthetic inputs can be drawn anew."""
 
+    @abstractmethod
     def renew(self) -> None:
         """Write other numbers into the float32 inputs that have buffers of their own."""
-        ...
 
 
 class Joint(Protocol):
@@ -82,18 +84,18 @@ class Joint(Protocol):
         ...
 
 
-class Joiner(Protocol):
+class Joiner(ABC):
     """An optional interface of a backend: steps of a walk in one call.
 
     For runtimes whose kernels depend on what runs between them, and which tell what each takes.
     """
 
+    @abstractmethod
     def joined(self, placed: Sequence[Placed]) -> Joint | None:
         """What runs ``placed`` in one call; None where it joins no steps like these.
 
         Raises :class:`BackendError` or :class:`MemoryError` where these cannot run together.
         """
-        ...
 
 
 class Loaded(Protocol):
@@ -132,46 +134,48 @@ class Profiled(Protocol):
         ...
 
 
-class Profiler(Protocol):
+class Profiler(Capability):
     """An optional interface of a backend: profiles from the runtime's own profiler."""
 
+    lacking: ClassVar[str] = "{name} has no profile of its own that could be shown"
+
+    @abstractmethod
     def profiled(
         self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
     ) -> Profiled:
         """``proto`` loaded as by :meth:`Backend.load`, optimised, with buffers of its own."""
-        ...
 
 
-class ValueObserver(Protocol):
+class ValueObserver(ABC):
     """An optional interface of a backend: what operators read in a run of a model.
 
     Without it, operators whose time depends on values (see ``graph.value_dependence``) read random
     ones.
     """
 
+    @abstractmethod
     def branching_on(self, operator: str) -> Collection[str]:
         """What the time of ``operator`` depends on in its first input in this runtime alone.
 
         These are traits of ``graph.sketch``; most operators have none.
         """
-        ...
 
+    @abstractmethod
     def observe(
         self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
     ) -> Mapping[str, np.ndarray]:
         """Tensors called ``names`` in a run, with weights and inputs as in :meth:`Backend.load`."""
-        ...
 
 
-class WeightObserver(Protocol):
+class WeightObserver(ABC):
     """An optional interface of a backend: what its optimisation makes of weights.
 
     Without it, no brick has weights that are folded into denormals.
     """
 
+    @abstractmethod
     def executed_weights(self, proto: onnx.ModelProto, *, key: str) -> Mapping[str, np.ndarray]:
         """The weights of the executed graph by name, as :meth:`Backend.load` gives them."""
-        ...
 
 
 class Standalone(Protocol):
@@ -186,9 +190,12 @@ class Standalone(Protocol):
         ...
 
 
-class Isolated(Protocol):
+class Isolated(Capability):
     """An optional interface of a backend: whole models apart from everything, for their memory."""
 
+    lacking: ClassVar[str] = "{name} loads no model by itself: its memory is not measured"
+
+    @abstractmethod
     def standalone(
         self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False
     ) -> Standalone:
@@ -196,7 +203,6 @@ class Isolated(Protocol):
 
         The weights are in a file beside the model, or with ``inline`` in the model's own file.
         """
-        ...
 
 
 class Generating(Protocol):
@@ -213,38 +219,43 @@ class Generating(Protocol):
         ...
 
 
-class Generator(Protocol):
+class Generator(Capability):
     """An optional interface of a backend: decoders that really generate text."""
 
+    lacking: ClassVar[str] = "{name} cannot be made to generate text: leave out --check"
+
+    @abstractmethod
     def generating(self, proto: onnx.ModelProto, decoder: Decoder) -> Generating:
         """A decoder, of which ``proto`` is a step, with synthetic weights."""
-        ...
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """A runtime with a fixed number of threads, in this process.
 
-    ``loaders`` is the number of threads that may call :meth:`load` at the same time.
+    ``loaders`` is the number of threads that may call :meth:`load` at the same time. Latencies that
+    are ``derived`` are computed and not timed, so nothing on the host disturbs them.
     """
 
-    loaders: int
+    loaders: ClassVar[int]
+    derived: ClassVar[bool] = False
 
+    @abstractmethod
     def sign_sensitive(self, operator: str) -> bool:
         """Whether an operator takes longer when the signs of its input are unpredictable."""
-        ...
 
+    @abstractmethod
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The graph that the runtime executes for ``proto`` (a model without weights)."""
-        ...
 
+    @abstractmethod
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
         """Every value's type, and the values whose type was observed by running ``proto``."""
-        ...
 
+    @abstractmethod
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[float]]:
         """The flattened contents of the values called ``names`` in a run of ``proto``."""
-        ...
 
+    @abstractmethod
     def load(
         self,
         proto: onnx.ModelProto,
@@ -262,8 +273,14 @@ class Backend(Protocol):
         ``streams`` holds a number for each node of the graph that is executed for ``proto``. Nodes
         with different numbers run in parallel, those with the same number in order.
         """
-        ...
 
+
+class Evaluator(Backend, Capability):
+    """A backend that tells what a graph computes."""
+
+    lacking: ClassVar[str] = "the {name} runtime computes nothing: choose --runtime onnxruntime"
+
+    @abstractmethod
     def evaluate(
         self,
         proto: onnx.ModelProto,
@@ -276,10 +293,9 @@ class Backend(Protocol):
 
         Tensors are arrays; sequences are lists, maps are dicts, an absent optional is None.
         """
-        ...
 
+    @abstractmethod
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
     ) -> tuple[Executed, Mapping[str, np.ndarray]]:
-        """As :meth:`executed`, with the weights in the form that graph needs (fused, reordered)."""
-        ...
+        """As :meth:`Backend.executed`, with weights as that graph needs them: fused, reordered."""

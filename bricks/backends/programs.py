@@ -6,39 +6,44 @@ runtime does it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import onnx
 
+from bricks.backends.capability import Capability
 
-class Recorder(Protocol):
+
+class Recorder(Capability):
     """The interface of a backend for recorded programs, whose calls allocate their results.
 
     What one call hands to the next is a tensor in a numbered slot. An input whose slot is empty is
     a synthetic tensor of its own.
     """
 
+    lacking: ClassVar[str] = "{name} runs ONNX models, not programs: choose --runtime torch"
+
+    @abstractmethod
     def record(self, entry: str, folder: str, options: Mapping[str, Any]) -> onnx.ModelProto:
         """One step of the program ``entry``, a file in ``folder`` or a module, and its function.
 
         ``options`` are the function's arguments. The result is a graph of calls without weights.
         """
-        ...
 
+    @abstractmethod
     def occupy(self, events: Sequence[tuple[int, int]]) -> None:
         """Fill slots with so many bytes of memory that nobody reads, or empty them where it is 0.
 
         An event is a slot and its bytes; the slot -1 stands for all of them.
         """
-        ...
 
+    @abstractmethod
     def stepped(self, proto: onnx.ModelProto) -> Stepped:
         """A real step of the program that was recorded as ``proto``."""
-        ...
 
 
 class Stepped(Protocol):
@@ -60,12 +65,14 @@ class Stepped(Protocol):
         ...
 
 
-class InDouble(Protocol):
+class InDouble(Capability):
     """An optional interface of a recorder: the accuracy of a program's step."""
 
+    lacking: ClassVar[str] = "{name} has no step in double to compare with"
+
+    @abstractmethod
     def in_double(self, proto: onnx.ModelProto) -> DoubleStep:
         """The step of the program that was recorded as ``proto``, and the same in double."""
-        ...
 
 
 class DoubleStep(Protocol):
@@ -162,28 +169,31 @@ class Training(Protocol):
         ...
 
 
-class Trainer(Protocol):
+class Trainer(Capability):
     """An optional interface of a backend for recorded programs: it trains them, and checks them.
 
     Programs are named as in :meth:`Recorder.record`. Each call makes a program anew.
     """
 
+    lacking: ClassVar[str] = "this runtime trains no programs: choose --runtime torch"
+
+    @abstractmethod
     def training(self, entry: str, folder: str, options: Mapping[str, Any], seed: int) -> Training:
         """The program made with this seed, ready to be trained; raises where it cannot be."""
-        ...
 
+    @abstractmethod
     def gradients(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int
     ) -> Mapping[str, Any]:
         """The gradients of the loss beside finite differences; see ``backends/torch/gradients``."""
-        ...
 
+    @abstractmethod
     def trajectories(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int, steps: int
     ) -> Mapping[str, Any]:
         """What the optimiser does in so many ``steps``; see ``backends/torch/trajectories``."""
-        ...
 
+    @abstractmethod
     def item_orders(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int, epochs: int
     ) -> Mapping[str, Any]:
@@ -192,4 +202,3 @@ class Trainer(Protocol):
         ``orders`` has a list of numbers for each epoch: equal numbers are equal items. ``data_set``
         has the numbers of all items that there are, or is None where that cannot be told.
         """
-        ...

@@ -6,8 +6,11 @@ ranks are started.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
+
+from bricks.backends.capability import Capability
 
 
 class Collectives(Protocol):
@@ -50,13 +53,22 @@ class DistributedStep(Protocol):
         ...
 
 
-class Communicator(Protocol):
-    """An optional interface of a backend: processes that are ranks of one job."""
+class Communicator(Capability):
+    """An optional interface of a backend: processes that communicate."""
 
+    lacking: ClassVar[str] = "this runtime has no collectives: choose torch's"
+
+    @abstractmethod
     def collectives(self) -> Collectives:
         """This process as a rank, which has yet to join the others."""
-        ...
 
+
+class DistributedTrainer(Capability):
+    """An optional interface of a communicator: data-parallel training."""
+
+    lacking: ClassVar[str] = "this runtime has no data-parallel training: choose torch"
+
+    @abstractmethod
     def distributed_step(
         self,
         entry: str,
@@ -72,4 +84,3 @@ class Communicator(Protocol):
 
         If ``synchronised``, it is data-parallel; else ranks do the same without communicating.
         """
-        ...

@@ -26,15 +26,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 import onnx
 
-from bricks.backends.base import Executed, NodeEvent, Placement
+from bricks.backends.base import (
+    Backend,
+    Executed,
+    Isolated,
+    NodeEvent,
+    Placement,
+    Profiler,
+)
 from bricks.backends.eviction_read import EVICTION_READ
 from bricks.backends.fake.collectives import FakeCollectives
+from bricks.backends.ranks import Communicator
 from bricks.backends.reference import REFERENCE, SIBLING_CHAIN
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
@@ -49,7 +56,7 @@ PROFILING_S = 2e-7
 _PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
 
 
-class FakeBackend:
+class FakeBackend(Backend, Profiler, Isolated, Communicator):
     """The backend called ``fake``."""
 
     loaders = 2
@@ -113,23 +120,6 @@ class FakeBackend:
     ) -> FakeStandalone:
         """A model that takes memory for its weights when it is loaded, and for values in runs."""
         return FakeStandalone(_typed(proto))
-
-    def evaluate(
-        self,
-        proto: onnx.ModelProto,
-        weights: Mapping[str, np.ndarray],
-        feeds: Mapping[str, Any],
-        *,
-        optimize: bool,
-    ) -> Sequence[Any]:
-        """Not possible: nothing is computed here."""
-        raise BackendError("the fake runtime computes nothing: choose --runtime onnxruntime")
-
-    def materialised(
-        self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
-    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
-        """Not possible: nothing is computed here."""
-        raise BackendError("the fake runtime computes nothing: choose --runtime onnxruntime")
 
 
 class FakeLoaded:

@@ -21,7 +21,7 @@ import mxnet as mx
 import numpy as np
 import onnx
 
-from bricks.backends.base import Executed, Placement
+from bricks.backends.base import Evaluator, Executed, Placement, ValueObserver
 from bricks.backends.mxnet.loaded import LoadedGraph, Region
 from bricks.backends.mxnet.translate import groups, translate
 from bricks.errors import BackendError
@@ -40,7 +40,7 @@ from bricks.graph.view import graph_of, upstream, without_values
 _BRANCHING = frozenset(("Erf", "Tanh"))
 
 
-class MxnetBackend:
+class MxnetBackend(Evaluator, ValueObserver):
     """MXNet's CPU context, with its fusions if ``fuse`` is true.
 
     The number of threads is set before MXNet is imported.

@@ -22,7 +22,15 @@ import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
 
-from bricks.backends.base import Executed
+from bricks.backends.base import (
+    Evaluator,
+    Executed,
+    Generator,
+    Isolated,
+    Profiler,
+    ValueObserver,
+    WeightObserver,
+)
 from bricks.backends.onnxruntime.generating import GeneratingSession
 from bricks.backends.onnxruntime.inplace import in_place_values
 from bricks.backends.onnxruntime.misinferred import corrected_types
@@ -78,7 +86,7 @@ _EXPONENTIAL, _SCALE = "QLinearSoftmax", 2.0**-6
 _BRANCHING = frozenset(("PRelu", "Shrink"))
 
 
-class OnnxRuntimeBackend:
+class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Isolated, Generator):
     """ONNX Runtime's CPU execution provider with a fixed number of threads.
 
     The calling thread is one of the pool that runs nodes in parallel, and only waits.

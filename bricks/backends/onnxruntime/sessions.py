@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from bricks.backends.base import Placed, Placement
+from bricks.backends.base import Placed, Placement, Renewable
 from bricks.backends.onnxruntime.values import DTYPES, PROVIDERS, to_value, translated
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
@@ -210,7 +210,7 @@ class LoadedSession:
         return PlacedSession(self.session, binding, unsure, drawn, keep)
 
 
-class PlacedSession:
+class PlacedSession(Renewable):
     """A session bound to its memory, except outputs whose shapes are ``unsure`` until it runs."""
 
     def __init__(

@@ -18,7 +18,14 @@ import numpy as np
 import onnx
 import openvino as ov
 
-from bricks.backends.base import Executed, Placed, Placement
+from bricks.backends.base import (
+    Evaluator,
+    Executed,
+    Joiner,
+    Placed,
+    Placement,
+    ValueObserver,
+)
 from bricks.backends.kernel_counters import Around
 from bricks.backends.openvino import grouping
 from bricks.backends.openvino.around import measured
@@ -67,7 +74,7 @@ from bricks.graph.view import graph_of, parse_model, upstream, without_values
 _AT_ONCE_BYTES = 1 << 28
 
 
-class OpenvinoBackend:
+class OpenvinoBackend(Evaluator, ValueObserver, Joiner):
     """OpenVINO's CPU plugin with a fixed number of threads, computing in ``precision``."""
 
     loaders = 1  # compiling uses all processors

@@ -19,7 +19,9 @@ import numpy as np
 import onnx
 import torch
 
-from bricks.backends.base import Executed, Placement
+from bricks.backends.base import Evaluator, Executed, Isolated, Placement, Profiler
+from bricks.backends.programs import InDouble, Recorder, Trainer
+from bricks.backends.ranks import Communicator, DistributedTrainer
 from bricks.backends.torch import COMPILED, OFFER
 from bricks.backends.torch.companions import Companion, is_companion
 from bricks.backends.torch.double import ProgramInDouble
@@ -60,7 +62,16 @@ if TYPE_CHECKING:
 _PAGE_BYTES = 4096
 
 
-class TorchBackend:
+class TorchBackend(
+    Evaluator,
+    Recorder,
+    InDouble,
+    Trainer,
+    Profiler,
+    Isolated,
+    Communicator,
+    DistributedTrainer,
+):
     """PyTorch with so many threads within an operator.
 
     Modules are ``compiled`` by PyTorch's compiler, or run as they are; loss and optimiser always

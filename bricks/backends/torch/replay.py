@@ -16,7 +16,7 @@ from typing import Any
 import onnx
 import torch
 
-from bricks.backends.base import Placement
+from bricks.backends.base import Placement, Renewable
 from bricks.backends.torch.generator_states import GENERATOR, OPERATORS
 from bricks.backends.torch.recomputation import HIDE, RECOMPUTATION, RECOMPUTE, Recomputation
 from bricks.backends.torch.values import drawn, elements_of
@@ -240,7 +240,7 @@ def _in_turn(random: torch.Tensor, sketch: Sketch | None) -> Iterator[torch.Tens
     return cycle([drawn(sketch, elements, seed) for seed in range(turns)])
 
 
-class PlacedCalls:
+class PlacedCalls(Renewable):
     """Calls with the slots that they read and fill; an empty slot is replaced by an own tensor.
 
     Where a slot holds another shape than was recorded, since values decide that, the own tensor is

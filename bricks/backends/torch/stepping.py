@@ -57,7 +57,7 @@ class RealStep:
         self._numbers = recorder.numbers
         first, second = self._stepped(), self._stepped()
         self.deterministic = all(map(torch.equal, first, second))
-        self.expected = {
+        self.expected: Mapping[str, np.ndarray] = {
             name: array(tensor) for name, tensor in zip(names, first, strict=True) if name
         }
 

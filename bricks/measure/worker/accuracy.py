@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bricks.backends.base import Backend
+from bricks.backends.base import Evaluator
 from bricks.backends.programs import InDouble
 from bricks.errors import BackendError, BricksError, WorkerError
 from bricks.graph.reference_values import Reference
@@ -98,7 +98,7 @@ class Runs:
 
 
 def evaluate_model(
-    backend: Backend,
+    backend: Evaluator,
     proto: onnx.ModelProto,
     reference: Reference,
     *,
@@ -202,7 +202,7 @@ def _compared(runs: Runs, expected: Arrays) -> Facts:
 
 
 def _parting(
-    backend: Backend,
+    backend: Evaluator,
     proto: onnx.ModelProto,
     reference: Reference,
     further: Sequence[str],

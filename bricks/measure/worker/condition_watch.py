@@ -72,8 +72,8 @@ class ConditionWatch:
         """
         settings = self._runtime.settings
         threads = settings.threads + (settings.workers if self._parallel else 0)
-        derived = getattr(self._runtime.backend, "derived", False)
-        if self._waiting is None or threads > len(logical_cpus()) or derived:
+        timed = not self._runtime.backend.derived and threads <= len(logical_cpus())
+        if self._waiting is None or not timed:
             return None
         return self._waiting.share()
 

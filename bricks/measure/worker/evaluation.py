@@ -11,8 +11,9 @@ from typing import Any
 
 import onnx
 
-from bricks.backends.programs import InDouble
-from bricks.errors import BackendError, WorkerError
+from bricks.backends.base import Evaluator
+from bricks.backends.programs import InDouble, Recorder
+from bricks.errors import WorkerError
 from bricks.graph.model import Model
 from bricks.graph.program import is_program
 from bricks.graph.reference_values import Reference
@@ -55,11 +56,11 @@ class EvaluationRequests:
         """Whether the model's bricks, chained, compute what the model does."""
         model = replace(_model(request), digest=request.plan.digest)
         bricks = {key: parse_model(skeleton) for key, skeleton in request.bricks.items()}
-        backend: Any = self._runtime.backend
         if is_program(parse_model(model.skeleton)):
-            return verify_program(backend, model=model, plan=request.plan, bricks=bricks)
-        seed = self._runtime.settings.seed
-        return verify_model(backend, seed=seed, model=model, plan=request.plan, bricks=bricks)
+            recorder = self._runtime.capable(Recorder)
+            return verify_program(recorder, model=model, plan=request.plan, bricks=bricks)
+        evaluator, seed = self._runtime.capable(Evaluator), self._runtime.settings.seed
+        return verify_model(evaluator, seed=seed, model=model, plan=request.plan, bricks=bricks)
 
     def write_reference(self, request: WriteReference) -> WrittenReference:
         """Write the reference in double; it is the same whatever the backend."""
@@ -75,7 +76,7 @@ class EvaluationRequests:
         if request.file is None:
             raise WorkerError("an ONNX model is evaluated with the data of its reference")
         return evaluate_model(
-            self._runtime.backend,
+            self._runtime.capable(Evaluator),
             proto,
             Reference.load(Path(request.file)),
             repeats=request.repeats,
@@ -84,11 +85,7 @@ class EvaluationRequests:
         )
 
     def _evaluate_program(self, request: EvaluateModel, proto: onnx.ModelProto) -> Facts:
-        backend: Any = self._runtime.backend
-        if not hasattr(backend, "in_double"):
-            name = self._runtime.settings.backend
-            raise BackendError(f"{name} has no step in double to compare with")
-        programs: InDouble = backend
+        programs = self._runtime.capable(InDouble)
         if request.file is None or request.names is None:
             return evaluate_program(
                 programs, proto, repeats=request.repeats, gradients=request.gradients

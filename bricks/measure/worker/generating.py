@@ -5,10 +5,8 @@ Must not know what is predicted.
 
 from __future__ import annotations
 
-from typing import Any
-
 from bricks.backends.base import Generating, Generator
-from bricks.errors import BackendError, WorkerError
+from bricks.errors import WorkerError
 from bricks.graph.view import parse_model
 from bricks.measure.protocol.serving import GenerateText, LoadDecoder, TextTimes
 from bricks.measure.worker.handlers import Handlers
@@ -28,11 +26,7 @@ class GenerationRequests:
 
     def load(self, request: LoadDecoder) -> None:
         """Load a decoder."""
-        backend: Any = self._runtime.backend
-        if not hasattr(backend, "generating"):
-            name = self._runtime.settings.backend
-            raise BackendError(f"{name} cannot be made to generate text: leave out --check")
-        generator: Generator = backend
+        generator = self._runtime.capable(Generator)
         self._generating = None
         self._generating = generator.generating(parse_model(request.model), request.decoder)
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import onnx
 
-from bricks.backends.base import Executed
+from bricks.backends.base import Executed, ValueObserver
 from bricks.backends.programs import Recorder
-from bricks.errors import BackendError
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.value_dependence import values_decide
@@ -76,8 +74,8 @@ class GraphRequests:
         self, request: ReadExecuted, proto: onnx.ModelProto, executed: Executed
     ) -> Observed:
         """What operators read in a run of the model; what is noted where nobody observes one."""
-        backend: Any = self._runtime.backend
-        if not hasattr(backend, "observe"):
+        backend = self._runtime.backend
+        if not isinstance(backend, ValueObserver):
             return Observed(noted_sketches(proto))
         decided = request.folder and values_decide(proto.graph.node)
         own = with_own_weights(proto, Path(request.folder)) if decided else proto
@@ -109,10 +107,6 @@ class GraphRequests:
 
     def record(self, request: RecordProgram) -> bytes:
         """A recorded program."""
-        backend: Any = self._runtime.backend
-        if not hasattr(backend, "record"):
-            name = self._runtime.settings.backend
-            raise BackendError(f"{name} runs ONNX models, not programs: choose --runtime torch")
-        recorder: Recorder = backend
+        recorder = self._runtime.capable(Recorder)
         proto = recorder.record(request.entry, request.folder, request.options)
         return bytes(proto.SerializeToString())

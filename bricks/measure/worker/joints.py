@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from bricks.backends.base import Backend, Joiner, Placed
 from bricks.errors import BackendError
@@ -67,12 +66,12 @@ class Joints:
         eviction_bytes: int,
     ) -> JointSteps | None:
         """The steps at ``places`` in few calls; None where the runtime has a call for each."""
-        if not hasattr(backend, "joined") or tuple(places) in self._refused:
+        if not isinstance(backend, Joiner) or tuple(places) in self._refused:
             return None
         for known in self._found:
             if known.covers(places):
                 return known
-        calls = _calls(cast(Joiner, backend), placed, places) if len(places) > 1 else None
+        calls = _calls(backend, placed, places) if len(places) > 1 else None
         if calls is None:
             self._refused.add(tuple(places))
             return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import onnx
@@ -76,13 +75,12 @@ def observed(
 
 
 def _denormal_weights(
-    observer: Any, model: onnx.ModelProto, graph: Graph, key: str
+    observer: ValueObserver, model: onnx.ModelProto, graph: Graph, key: str
 ) -> dict[str, np.ndarray]:
     """The weights of the executed graph that are denormal in part; none where no scale is tiny."""
-    if not noted_weights(model) or not hasattr(observer, "executed_weights"):
+    if not noted_weights(model) or not isinstance(observer, WeightObserver):
         return {}
-    weighing: WeightObserver = observer
-    arrays = weighing.executed_weights(model, key=key)
+    arrays = observer.executed_weights(model, key=key)
     floats = {n: values for n, values in arrays.items() if _float(graph, n)}
     return {n: v for n, v in floats.items() if Sketch.of(v, (DENORMALS,)).denormals}
 

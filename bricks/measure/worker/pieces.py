@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import onnx
 
-from bricks.backends.base import Backend, Loaded, Placed, Placement
+from bricks.backends.base import Backend, Loaded, Placed, Placement, Renewable
 from bricks.graph.loops import running_as_noted
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.topology import all_nodes
@@ -107,9 +106,8 @@ class Pieces:
             *self._instruments.signs.placed(request.piece, request.inputs, region),
         )
         before: list[Callable[[], object]] = [each.sample for each in prepared]
-        renewable: Any = placed
-        if piece.branching and hasattr(placed, "renew"):
-            before.append(renewable.renew)
+        if piece.branching and isinstance(placed, Renewable):
+            before.append(placed.renew)
         repeated = request.repeated and not piece.branching
         self.steps[request.step] = BoundPiece(placed, tuple(before), repeated, piece.parallel)
 

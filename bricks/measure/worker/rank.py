@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from bricks.backends.ranks import Collectives, Communicator, DistributedStep
-from bricks.errors import BackendError, WorkerError
+from bricks.backends.ranks import Collectives, Communicator, DistributedStep, DistributedTrainer
+from bricks.errors import WorkerError
 from bricks.measure.protocol.ranks import (
     BeginSteps,
     CollectiveTimes,
@@ -52,17 +52,9 @@ class RankRequests:
         }
 
     @property
-    def _communicator(self) -> Communicator:
-        backend: Any = self._runtime.backend
-        if not hasattr(backend, "collectives"):
-            raise BackendError("this runtime has no collectives: choose torch's")
-        communicator: Communicator = backend
-        return communicator
-
-    @property
     def _collectives(self) -> Collectives:
         if self._group is None:
-            self._group = self._communicator.collectives()
+            self._group = self._runtime.capable(Communicator).collectives()
         return self._group
 
     def read_interface(self, request: ReadInterface) -> Mapping[str, Any]:
@@ -97,12 +89,11 @@ class RankRequests:
 
     def begin_steps(self, request: BeginSteps) -> None:
         """Make the program that all ranks train."""
-        if not hasattr(self._runtime.backend, "distributed_step"):
-            raise BackendError("this runtime has no data-parallel training: choose torch")
+        trainer = self._runtime.capable(DistributedTrainer)
         self._step = None
         gc.collect()
         program = request.program
-        self._step = self._communicator.distributed_step(
+        self._step = trainer.distributed_step(
             program.entry, program.folder, program.options, program.seed,
             synchronised=request.synchronised, bucket_cap_mb=request.bucket_cap_mb,
             accumulation=request.accumulation,

@@ -13,6 +13,7 @@ import onnx
 
 from bricks import backends
 from bricks.backends.base import Backend, Loaded, Placed, Placement
+from bricks.backends.capability import C, capability
 from bricks.errors import WorkerError
 from bricks.measure.protocol.process import Hello, LimitMemory
 from bricks.measure.worker.handlers import Handlers
@@ -36,6 +37,10 @@ class WorkerRuntime:
         if self._backend is None:
             raise WorkerError("the worker was not told its backend")
         return self._backend
+
+    def capable(self, kind: type[C]) -> C:
+        """The backend, as one with this capability; :class:`BackendError` if it lacks it."""
+        return capability(self.backend, kind, self.settings.backend)
 
     def begin(self, hello: Hello) -> int:
         """Make the backend; the number of this process."""

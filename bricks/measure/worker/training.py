@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bricks.backends.programs import Loading, TrainedEpoch, Trainer, Training
-from bricks.errors import BackendError, WorkerError
+from bricks.errors import WorkerError
 from bricks.measure.protocol.training import (
     BeginTraining,
     CheckGradients,
@@ -54,11 +54,7 @@ class TrainingRequests:
 
     @property
     def _trainer(self) -> Trainer:
-        backend: Any = self._runtime.backend
-        if not hasattr(backend, "training"):
-            raise BackendError("this runtime trains no programs: choose --runtime torch")
-        trainer: Trainer = backend
-        return trainer
+        return self._runtime.capable(Trainer)
 
     @property
     def _training(self) -> Training:

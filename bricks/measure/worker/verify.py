@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from bricks.backends.base import Backend
+from bricks.backends.base import Backend, Evaluator
 from bricks.backends.programs import Recorder
 from bricks.decompose.build import build
 from bricks.decompose.granularity import EXECUTED, Granularity
@@ -57,7 +57,9 @@ _RANDOM = {
 TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-9}
 
 
-def verify_model(backend: Backend, *, seed: int, model: Model, plan: Plan, bricks: Bricks) -> Facts:
+def verify_model(
+    backend: Evaluator, *, seed: int, model: Model, plan: Plan, bricks: Bricks
+) -> Facts:
     """Chain ``bricks`` (protos by key) along ``plan`` and compare with the whole ``model``.
 
     Returns ``exact`` (bitwise equal), ``max_abs_difference``, ``max_rel_difference`` (relative to
@@ -152,7 +154,7 @@ def _read_beside(graph: Graph, random: set[str]) -> list[str]:
 
 
 def _evaluated(
-    backend: Backend,
+    backend: Evaluator,
     proto: onnx.ModelProto,
     arrays: Mapping[str, np.ndarray],
     given: Mapping[str, Any],
@@ -219,7 +221,7 @@ def within_tolerance(facts: Mapping[str, Any]) -> bool:
 
 
 def chain(
-    backend: Backend,
+    backend: Evaluator,
     plan: Plan,
     bricks: Bricks,
     weights: Sequence[Sequence[np.ndarray]],

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from typing import cast
 
 from bricks.backends.programs import Recorder
 from bricks.measure.protocol.walking import RunWalk, TimeReference, Walked
@@ -92,7 +91,7 @@ class WalkRequests:
         ]
         end = None
         if request.memory:
-            recorder = cast(Recorder, self._runtime.backend)
+            recorder = self._runtime.capable(Recorder)
             runs, end = allocating(recorder, runs, request.memory)
         one_pass = announced(runs, self._announce) if request.announce else one_by_one(runs)
         return one_pass if end is None else ending(one_pass, end)

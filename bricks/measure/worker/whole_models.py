@@ -8,10 +8,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from bricks.backends.base import Isolated, Profiler
-from bricks.errors import BackendError
 from bricks.graph.view import parse_model
 from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel
 from bricks.measure.worker.handlers import Handlers
@@ -34,11 +32,7 @@ class WholeModelRequests:
 
     def profile(self, request: ProfileModel) -> TypicalRun:
         """A typical run under the runtime's profiler."""
-        backend: Any = self._runtime.backend
-        if not hasattr(backend, "profiled"):
-            name = self._runtime.settings.backend
-            raise BackendError(f"{name} has no profile of its own that could be shown")
-        profiler: Profiler = backend
+        profiler = self._runtime.capable(Profiler)
         self._unload()
         try:
             proto = parse_model(request.model)
@@ -49,11 +43,7 @@ class WholeModelRequests:
 
     def measure_memory(self, request: MeasureMemory) -> MemoryPeaks:
         """Peaks of this process, which must be fresh: see :func:`memory_peaks`."""
-        backend: Any = self._runtime.backend
-        if not hasattr(backend, "standalone"):
-            name = self._runtime.settings.backend
-            raise BackendError(f"{name} loads no model by itself: its memory is not measured")
-        isolated: Isolated = backend
+        isolated = self._runtime.capable(Isolated)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name).resolve()
             written = isolated.standalone(
