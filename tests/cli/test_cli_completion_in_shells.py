@@ -16,8 +16,9 @@ from rough import ROUGH
 from terminals import plain, terminal
 
 from bricks import Bench
+from bricks.backends import offers
 from bricks.cli import main
-from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS, RUNTIMES
+from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS
 from bricks.cli.completion import joined
 from bricks.zoo import entries
 
@@ -132,7 +133,7 @@ def test_commands_and_options(complete: Complete) -> None:
 def test_values_of_options(complete: Complete) -> None:
     for option, offered in (
         ("--effort", EFFORTS),
-        ("--runtime", RUNTIMES),
+        ("--runtime", {offer.name: offer.summary for offer in offers()}),
         ("--granularity", GRANULARITIES),
         ("--optimization", OPTIMIZATIONS),
     ):
