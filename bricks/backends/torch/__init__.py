@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.backends.offer import Accepts, BackendInfo, Offer
+from bricks.backends.torch import modes
 from bricks.errors import BackendError
 from bricks.system.environments import Environment
 
@@ -77,7 +78,7 @@ class TorchOffer(Offer):
 
 
 OFFER = TorchOffer(
-    name="torch",
+    name=modes.EAGER,
     summary="PyTorch, programs as they are written, in an environment of its own",
     accepts=Accepts.PROGRAMS,
     environment=_ENVIRONMENT,
@@ -86,7 +87,7 @@ OFFER = TorchOffer(
     compiled=False,
 )
 COMPILED = TorchOffer(
-    name="torch-compiled",
+    name=modes.COMPILED,
     summary="the same, modules compiled by torch.compile",
     accepts=Accepts.PROGRAMS,
     environment=_ENVIRONMENT,

@@ -22,13 +22,13 @@ import torch
 from bricks.backends.base import Evaluator, Executed, Isolated, Placement, Profiler
 from bricks.backends.programs import InDouble, Recorder, Trainer
 from bricks.backends.ranks import Communicator, DistributedTrainer
-from bricks.backends.torch import COMPILED, OFFER
 from bricks.backends.torch.companions import Companion, is_companion
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import Program, program, users_errors
 from bricks.backends.torch.generator_states import GENERATOR
 from bricks.backends.torch.gradients import gradients
 from bricks.backends.torch.item_orders import item_orders
+from bricks.backends.torch.modes import COMPILED, EAGER
 from bricks.backends.torch.probe import PhaseProbe, PhaseProbes, probed
 from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.recording import WARM_UP, record
@@ -106,7 +106,7 @@ class TorchBackend(
 
     @property
     def _name(self) -> str:
-        return COMPILED.name if self._compiled else OFFER.name
+        return COMPILED if self._compiled else EAGER
 
     def _made(self, entry: str, folder: str, options: Mapping[str, Any]) -> Program:
         torch.manual_seed(self._seed)
@@ -242,7 +242,7 @@ class TorchBackend(
         """The program itself: what was recorded is what runs."""
         _refuse_others(proto)
         origin = origin_of(proto)
-        recorded = self._name if origin is None else origin.runtime or OFFER.name
+        recorded = self._name if origin is None else origin.runtime or EAGER
         if recorded != self._name:
             raise BackendError(
                 f"it was recorded as {recorded} runs it: choose --runtime {recorded},"

@@ -20,8 +20,8 @@ from torch import nn
 from torch.nn import functional
 
 from bricks.backends.base import Placement
-from bricks.backends.torch import OFFER
 from bricks.backends.torch.entry import Program
+from bricks.backends.torch.modes import EAGER
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import ReplayedCall
 from bricks.errors import BackendError
@@ -109,7 +109,7 @@ class TinySteps:
         kind = TRAINING if training else INFERENCE
         state = torch.get_rng_state()
         recorded = record(
-            self._program, Origin("probe", "", kind, torch.__version__, runtime=OFFER.name), seed
+            self._program, Origin("probe", "", kind, torch.__version__, runtime=EAGER), seed
         )
         torch.set_rng_state(state)
         nodes, types = recorded.proto.graph.node, graph_of(recorded.proto).types
