@@ -18,15 +18,13 @@ from tiers import slow_but
 from unusual import nested_control_flow, scan
 
 import bricks
-from bricks.backends.base import NodeEvent
+from bricks.backends.base import NodeEvent, Profiler
+from bricks.backends.capability import capability
 from bricks.backends.fake.backend import CALL_OVERHEAD_S, PROFILING_S, FakeBackend, node_latency_s
 from bricks.backends.onnxruntime.profile import ProfiledSession
 from bricks.errors import BackendError
-from bricks.measure.protocol.process import Hello
-from bricks.measure.protocol.whole_models import ProfileModel
 from bricks.measure.worker import profiling
 from bricks.measure.worker.profiling import typical_run
-from bricks.measure.worker.worker import Worker
 from bricks.samples.profile import NodeRun, Profile, TypicalRun, profile_of
 
 # No latency is looked at: others may measure meanwhile.
@@ -186,12 +184,10 @@ def test_a_fault_while_it_is_profiled_is_told(
         profiled(mlp(), tmp_path, runtime="fake")
 
 
-def test_a_backend_without_a_profile_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(FakeBackend, "profiled")
-    worker = Worker(lambda message: None)
-    worker.answer(Hello("fake", threads=1, seed=0))
-    with refused(BackendError, "fake"):
-        worker.answer(ProfileModel("m1-0", b""))
+def test_a_backend_without_a_profile_is_refused_by_name() -> None:
+    with refused(BackendError, "mine", "profile"):
+        capability(object(), Profiler, "mine")
+    assert isinstance(capability(FakeBackend(), Profiler, "fake"), FakeBackend)
 
 
 @pytest.mark.slow

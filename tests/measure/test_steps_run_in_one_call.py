@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bricks.backends.base import Placed
+from bricks.backends.base import Joiner, Placed
 from bricks.errors import BackendError
 from bricks.measure.worker.joints import Joints
 
@@ -17,7 +17,7 @@ class Step:
 
 
 @dataclass
-class Together:
+class Together(Joiner):
     """A backend that notes what it joins, and its answer: the number of each step."""
 
     refuses: bool = False
