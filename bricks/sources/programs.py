@@ -35,7 +35,8 @@ def zoo_of(runtime: str) -> list[ZooEntry]:
     """The zoo's models that a runtime may run: recorded programs, or ONNX models."""
     from bricks import backends  # here: most sources need no runtime
 
-    return programs() if backends.describe(runtime).programs else entries()
+    of_programs = backends.offer(runtime).accepts is backends.Accepts.PROGRAMS
+    return programs() if of_programs else entries()
 
 
 @dataclass(frozen=True, slots=True)

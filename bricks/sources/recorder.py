@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from bricks import backends
-from bricks.backends import Accepts
 from bricks.errors import WorkerError
 from bricks.graph.digest import digest
 from bricks.graph.model import Model
