@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import psutil
@@ -33,6 +32,7 @@ from bricks import (
     UsageError,
     WorkerError,
 )
+from bricks.closing import Closing
 from bricks.sources import find_files, only
 from bricks.zoo import entries
 from evaluation import published
@@ -98,7 +98,7 @@ class Settings:
         }
 
 
-class Benches:
+class Benches(Closing):
     """A bench for each runtime and granularity on one cache, each kept open while memory lasts.
 
     Starting a worker costs more than measuring a small model does.
@@ -109,17 +109,6 @@ class Benches:
         self._cache = cache
         self._settings = settings
         self._open: dict[tuple[str, str], Bench] = {}
-
-    def __enter__(self) -> Benches:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def get(self, runtime: str, granularity: str) -> Bench:
         """The bench, opened if it isn't."""

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from bricks.closing import Closing
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory import PeakMemory, UnknownMemory
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
 
 
-class Bench:
+class Bench(Closing):
     """A cache and a runtime on this host; use it as a context manager, or close it."""
 
     def __init__(
@@ -58,17 +58,6 @@ class Bench:
         """
         options = replace(options or Options(), **changes)
         self.workspace = Workspace.open(cache, options, progress=progress)
-
-    def __enter__(self) -> Bench:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the worker and close the cache."""

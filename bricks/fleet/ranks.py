@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bricks._version import __version__
+from bricks.closing import Closing
 from bricks.errors import FleetError, WorkerError, first_line
 from bricks.fleet.hosts import Call, Cluster
 from bricks.measure.protocol.ranks import JoinGroup, OpenGroup
@@ -61,7 +62,7 @@ def end(request: str) -> None:
         known.close()
 
 
-class RankHosts:
+class RankHosts(Closing):
     """Ranks on so many hosts of ``cluster``; use it as a context manager, or close it.
 
     Raises FleetError where fewer hosts have joined, or one cannot take part.
@@ -83,12 +84,6 @@ class RankHosts:
             start, [(self._own(rank), backend, self.ip(rank)) for rank in range(ranks)], 120.0
         )
         self._refuse_unlike()
-
-    def __enter__(self) -> RankHosts:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the ranks, as soon as their hosts are free."""

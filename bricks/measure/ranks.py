@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadP
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from bricks.closing import Closing
 from bricks.errors import WorkerError
 from bricks.measure.protocol.ranks import JoinGroup, OpenGroup
 from bricks.measure.protocol.request import Answer, Request
@@ -66,7 +67,7 @@ def loopback(ranks: int) -> list[RankPlace]:
     return [RankPlace("127.0.0.1", "lo", cores) for cores in cores_of(ranks)]
 
 
-class LocalRanks:
+class LocalRanks(Closing):
     """Ranks on this host, one in each of ``places``; use it as a context manager, or close it.
 
     ``launchers`` are commands that each start the worker of a rank, and tell it where the ranks
@@ -92,12 +93,6 @@ class LocalRanks:
         self._joined = False
         for worker in self._workers:
             worker.awaken()
-
-    def __enter__(self) -> LocalRanks:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End all ranks."""

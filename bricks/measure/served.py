@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
+from bricks.closing import Closing
 from bricks.decompose.plan import Decomposition
 from bricks.errors import UsageError, WorkerError
 from bricks.graph.model import Model
@@ -94,22 +94,15 @@ class ServedQueries:
     batches: Sequence[ServedBatch] = field(repr=False)
 
 
-class ServedModel:
+class ServedModel(Closing):
     """Instances of a model in a worker, loaded for each size of a batch; a context manager."""
 
     def __init__(self, worker: Supervisor, batching: Batching) -> None:
         self._worker, self._batching = worker, batching
         self._folder = tempfile.TemporaryDirectory(prefix="bricks-served-")
 
-    def __enter__(self) -> ServedModel:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the worker."""
         self._worker.close()
         self._folder.cleanup()
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bricks import backends
+from bricks.closing import Closing
 from bricks.errors import WorkerError
 from bricks.measure.protocol.pipe import decode, encode
 from bricks.measure.protocol.process import Hello, LimitMemory
@@ -69,7 +70,7 @@ class WorkerSettings:
         return worker_command(self.python, self.backend)
 
 
-class Supervisor:
+class Supervisor(Closing):
     """Owns one worker process at a time. ``starts`` counts the processes that it has started."""
 
     def __init__(self, settings: WorkerSettings) -> None:
@@ -93,12 +94,6 @@ class Supervisor:
         It is, too, if no worker lives.
         """
         return self._process is None or not self._asked
-
-    def __enter__(self) -> Supervisor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def ask(
         self,

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from bricks.closing import Closing
 from bricks.decompose.granularity import Granularity
 from bricks.measure.campaign import Progress
 from bricks.measure.conditions import Conditions
@@ -30,7 +29,7 @@ from bricks.system import Runtime, Target
 _logger = logging.getLogger(__name__)
 
 
-class Resources:
+class Resources(Closing):
     """What is open as long as a workspace is; use it as a context manager, or close it.
 
     ``store`` is the user's cache, ``published`` the measurements that ship, and ``known`` both read
@@ -55,17 +54,6 @@ class Resources:
             "the target is %s with %s %s, threads: %d",
             self.target.system.name, setup.info.name, setup.info.version, self.runtime.threads,
         )  # fmt: skip
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the worker and close the cache."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bricks import backends
+from bricks.closing import Closing
 from bricks.errors import WorkerError
 from bricks.graph.digest import digest
 from bricks.graph.model import Model
@@ -52,7 +53,7 @@ def record_program(
         return recorder.record(entry, given, name=name, folder=folder)
 
 
-class ProgramRecorder:
+class ProgramRecorder(Closing):
     """Records many programs with one worker; use it as a context manager, or close it."""
 
     def __init__(self, *, runtime: str, threads: int, seed: int) -> None:
@@ -61,12 +62,6 @@ class ProgramRecorder:
         self._worker = Supervisor(
             WorkerSettings(info.name, threads, seed, timing=False, python=info.python)
         )
-
-    def __enter__(self) -> ProgramRecorder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the worker."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bricks.closing import Closing
 from bricks.store import engine
 from bricks.store.claims import Claims
 from bricks.store.contents import Contents
@@ -19,7 +20,7 @@ from bricks.store.plans import Plans
 from bricks.store.systems import Systems
 
 
-class Store:
+class Store(Closing):
     """The deduplicating cache; make one with :meth:`open`, and close it.
 
     ``systems``, ``plans``, ``measurements`` and ``claims`` are what it holds by subject, and
@@ -76,11 +77,3 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self._database.close()
-
-    def __enter__(self) -> Store:
-        """The store itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()

@@ -13,9 +13,9 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from bricks.closing import Closing
 from bricks.errors import SuiteError
 
 MANIFEST = "manifest.json"
@@ -49,7 +49,7 @@ def write(path: Path, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -
         part.unlink(missing_ok=True)
 
 
-class Archive:
+class Archive(Closing):
     """An archive that is open for reading; a context manager.
 
     The manifest lists every other file with its SHA-256, which is checked when the file is read.
@@ -77,15 +77,8 @@ class Archive:
             self._zip.close()
             raise
 
-    def __enter__(self) -> Archive:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._zip.close()
 
     def read(self, name: str) -> bytes:

@@ -18,6 +18,7 @@ from bricks import Bench
 from bricks.analysis.cache_summary import CacheSummary, summarise_cache
 from bricks.analysis.similarity import similarity
 from bricks.cli.main import run
+from bricks.closing import Closing
 from bricks.report import page as pages
 from bricks.report.lanes import lanes
 from bricks.report.tables import size
@@ -71,7 +72,7 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-class Looked:
+class Looked(Closing):
     """A page, and all that it complained of."""
 
     def __init__(self, browser: Any, path: Path, hash_: str = "", **context: Any) -> None:
@@ -88,10 +89,7 @@ class Looked:
             ".every(chart => chart.querySelector('svg'))"
         )
 
-    def __enter__(self) -> Looked:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._context.close()
 
     def opened(self, number: int) -> Any:

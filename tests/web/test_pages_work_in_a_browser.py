@@ -16,6 +16,7 @@ from commands import ROOT
 from factories import mlp, save
 from web_server import Served, serving
 
+from bricks.closing import Closing
 from bricks.graph.read import read_model
 
 pytest.importorskip("starlette")
@@ -60,7 +61,7 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-class Visit:
+class Visit(Closing):
     """A page of the server, what it asked for, and what it complained of."""
 
     def __init__(self, browser: Any, served: Served, **context: Any) -> None:
@@ -73,10 +74,7 @@ class Visit:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
 
-    def __enter__(self) -> Visit:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._context.close()
 
     def upload(self, path: Path) -> str:

@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[2] / "bricks"
 # From below: what is in one layer imports from layers before it, and from itself alone. "" is
 # bricks/__init__.py, the public API, whose names are loaded when they are first used.
 LAYERS = (
-    {"errors", "_version"},
+    {"errors", "_version", "closing"},
     {"units"},
     {"graph", "system"},
     {"decompose", "zoo"},
@@ -28,7 +28,7 @@ LAYERS = (
     {"__main__"},
 )
 LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}
-LOOSE = {"__init__.py", "__main__.py", "_version.py", "errors.py", "py.typed"}
+LOOSE = {"__init__.py", "__main__.py", "_version.py", "closing.py", "errors.py", "py.typed"}
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "manager", "misc"}
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 from statistics import median
-from types import TracebackType
 
 import numpy as np
 
 from bricks.api.bench import Bench
+from bricks.closing import Closing
 from bricks.errors import UsageError
 from bricks.measure.protocol.serving import GenerateText, LoadDecoder, TextTimes
 from bricks.studies.generation.decoders import OnnxSteps, onnx_decoder
@@ -27,7 +27,7 @@ _LOAD_TIMEOUT_S, _TEXT_TIMEOUT_S = 600.0, 1800.0
 _SERIES_S, _MIN_TEXTS, _MAX_TEXTS = 10.0, 3, 40
 
 
-class GeneratedText:
+class GeneratedText(Closing):
     """A decoder that generates here; a context manager."""
 
     def __init__(self, bench: Bench, name: str, generation: Generation) -> None:
@@ -54,15 +54,8 @@ class GeneratedText:
             self._opened.close()
             raise
 
-    def __enter__(self) -> GeneratedText:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the worker."""
         self._opened.close()
 
     def _text(self) -> TextTimes:

@@ -20,6 +20,7 @@ import onnx
 from bricks import backends
 from bricks.api.bench import Bench
 from bricks.backends import Accepts
+from bricks.closing import Closing
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.graph.model import Model
 from bricks.graph.program import is_program
@@ -67,7 +68,7 @@ class Evaluated:
     facts: Mapping[str, Any]
 
 
-class Runtimes:
+class Runtimes(Closing):
     """The runtimes of ``benches``; use it as a context manager. The benches stay the caller's.
 
     Each model is evaluated ``repeats`` times.
@@ -87,10 +88,8 @@ class Runtimes:
         self._blocks: dict[str, int] = {}
         self._numbers = count()
 
-    def __enter__(self) -> Runtimes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the benches."""
         self._opened.close()
 
     @staticmethod

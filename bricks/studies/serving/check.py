@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from scipy.stats import trim_mean
 
 from bricks.api.bench import Bench
+from bricks.closing import Closing
 from bricks.errors import UsageError
 from bricks.measure.served import (
     Batching,
@@ -83,7 +83,7 @@ def refuse_unchecked(load: ScenarioLoad, serving: Serving) -> None:
         )
 
 
-class ServedScenario:
+class ServedScenario(Closing):
     """A model served here under a scenario; a context manager.
 
     ``queries`` are those of both series together.
@@ -114,15 +114,8 @@ class ServedScenario:
             raise
         self._series: list[ServedQueries] = []
 
-    def __enter__(self) -> ServedScenario:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the workers."""
         self._opened.close()
 
     def _with_costs(self, result: ScenarioResult) -> Serving:
