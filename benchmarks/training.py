@@ -23,7 +23,14 @@ from typing import Any
 
 from page_parts import with_parts
 
-from bricks import Bench, BricksError, TrainingFailure, TrainingResult, train
+from bricks import (
+    Bench,
+    BricksError,
+    TrainingFailure,
+    TrainingOptions,
+    TrainingResult,
+    train,
+)
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent, seconds
@@ -119,8 +126,11 @@ def _measure(rows: dict[str, Row], arguments: argparse.Namespace) -> None:
                 break
             try:
                 result = train(
-                    bench, name, until=UNTIL, seeds=range(arguments.seeds),
-                    max_epochs=arguments.max_epochs, folder=arguments.cache / "runs",
+                    bench.workspace,
+                    TrainingOptions(
+                        workload=name, until=UNTIL, seeds=range(arguments.seeds),
+                        max_epochs=arguments.max_epochs, folder=arguments.cache / "runs",
+                    ),
                 )  # fmt: skip
                 rows[name] = _row(result)
             except BricksError as error:
@@ -135,9 +145,9 @@ def _row(result: TrainingResult) -> Row:
     return Row(
         result.workload,
         result.target.runtime.threads,
-        None if parts.step is None else _milli(parts.step.estimate_s),
-        _milli(parts.loading.estimate_s),
-        _milli(parts.evaluation.estimate_s),
+        None if parts.step is None else _milli(parts.step.value),
+        _milli(parts.loading.value),
+        _milli(parts.evaluation.value),
         tuple(
             Seed(
                 run.seed,

@@ -67,17 +67,18 @@ if TYPE_CHECKING:
     from bricks.studies.serving.predict import predict_scenario
     from bricks.studies.serving.result import ScenarioResult
     from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
+    from bricks.studies.training.options import TrainingOptions
     from bricks.studies.training.result import (
-        PredictedTime,
         TrainingFailure,
         TrainingPrediction,
         TrainingResult,
         TrainingRun,
     )
-    from bricks.studies.training.train import train
+    from bricks.studies.training.study import train
     from bricks.studies.training.validation import TrainingValidation, validate_training
     from bricks.suite import Suite, read_suite, write_suite
     from bricks.system.target import Runtime, System, Target
+    from bricks.units.interval import Interval
 
 _ORIGIN = {
     "bricks.analysis.batch": ("coverage", "decompose_all"),
@@ -94,7 +95,7 @@ _ORIGIN = {
     ),
     "bricks.compose.advice": ("PROMISE", "per_million", "risk"),
     "bricks.compose.comparison": ("ComparisonFailure", "ModelComparison", "Summary"),
-    "bricks.compose.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
+    "bricks.compose.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Interval", "Share"),
     "bricks.compose.memory": ("PeakMemory", "UnknownMemory"),
     "bricks.compose.schedule": ("Place", "Rule", "anything", "not_two_of"),
     "bricks.compose.wide": ("wide_interval",),
@@ -121,10 +122,12 @@ _ORIGIN = {
     "bricks.suite": ("Suite", "read_suite", "write_suite"),
     "bricks.system.target": ("Runtime", "System", "Target"),
     "bricks.studies.training.result": (
-        "PredictedTime", "TrainingFailure", "TrainingPrediction", "TrainingResult", "TrainingRun",
+        "TrainingFailure", "TrainingPrediction", "TrainingResult", "TrainingRun",
     ),
-    "bricks.studies.training.train": ("train",),
+    "bricks.studies.training.options": ("TrainingOptions",),
+    "bricks.studies.training.study": ("train",),
     "bricks.studies.training.validation": ("TrainingValidation", "validate_training"),
+    "bricks.units.interval": ("Interval",),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 
@@ -133,17 +136,17 @@ __all__ = [
     "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
     "Conditions", "Cost", "CostModel", "Coverage", "Covered", "DataParallelTraining",
     "Decomposition", "Difference", "Estimate", "Explanation", "Failure", "Gap", "Generation",
-    "GenerationResult", "IncompleteEstimate", "Measured", "Measurement", "MemoryPeaks", "Merged",
-    "Model", "ModelComparison", "ModelError", "Occurrence", "Options", "Part", "PeakMemory",
-    "Peaks", "Place", "Plan", "PredictedTime", "Probed", "Rule", "Runtime", "ScaleFailure",
+    "GenerationResult", "IncompleteEstimate", "Interval", "Measured", "Measurement", "MemoryPeaks",
+    "Merged", "Model", "ModelComparison", "ModelError", "Occurrence", "Options", "Part",
+    "PeakMemory", "Peaks", "Place", "Plan", "Probed", "Rule", "Runtime", "ScaleFailure",
     "ScalePoint", "ScaleResult", "ScenarioKind", "ScenarioLoad", "ScenarioResult", "Serving",
     "ShapeError", "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError",
-    "Summary", "System", "Target", "TargetDiff", "TrainingFailure", "TrainingPrediction",
-    "TrainingResult", "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError",
-    "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets",
-    "explain", "not_two_of", "per_million", "predict_generation", "predict_scenario", "read_model",
-    "read_suite", "risk", "scale_training", "similarity", "train", "validate_training",
-    "wide_interval", "write_suite",
+    "Summary", "System", "Target", "TargetDiff", "TrainingFailure", "TrainingOptions",
+    "TrainingPrediction", "TrainingResult", "TrainingRun", "TrainingValidation", "UnknownMemory",
+    "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all",
+    "diff_targets", "explain", "not_two_of", "per_million", "predict_generation",
+    "predict_scenario", "read_model", "read_suite", "risk", "scale_training", "similarity", "train",
+    "validate_training", "wide_interval", "write_suite",
 ]  # fmt: skip
 
 

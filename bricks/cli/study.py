@@ -29,7 +29,7 @@ from bricks.studies.options import Option, option_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bricks.api.bench import Bench
+    from bricks.session.workspace import Workspace
 
 NoMeasure = Annotated[
     bool, typer.Option("--no-measure", help="Use what the cache holds; predict what it lacks.")
@@ -119,8 +119,8 @@ def _answer(
     for file, path in files.items():
         if file.page and path is not None:
             check_page(path)
-    with _opened(settings) as bench:
-        study = offer.load()(options, bench)
+    with _opened(settings) as workspace:
+        study = offer.load()(options, workspace)
         warn_of_crowding(study.target, 1)
         result = ask(study, measure=not settings.no_measure, check=check)
     errors = [error for file, path in files.items() if (error := _written(file, path, result))]
@@ -134,20 +134,23 @@ def _answer(
 
 
 @contextmanager
-def _opened(settings: Settings) -> Iterator[Bench]:
-    from bricks.api.bench import Bench
+def _opened(settings: Settings) -> Iterator[Workspace]:
     from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
     from bricks.session.options import Options
+    from bricks.session.workspace import Workspace
 
     rule = StopRule(precision=settings.precision)
     options = Options(
         runtime=settings.runtime, threads=settings.threads, seed=settings.seed,
         conditions=Conditions(rule=rule, timeout_s=settings.timeout),
     )  # fmt: skip
-    with terminal_progress() as progress, Bench(settings.cache, options, progress=progress) as it:
-        yield it
-        warn_of(it.published)
+    with (
+        terminal_progress() as progress,
+        Workspace.open(settings.cache, options, progress=progress) as opened,
+    ):
+        yield opened
+        warn_of(opened.published)
 
 
 def _written(file: File, path: Path | None, result: Any) -> str | None:
@@ -200,8 +203,9 @@ def _of_field(field: Field[Any], kind: Any, described: Option) -> inspect.Parame
     default = inspect.Parameter.empty if field.default is MISSING else field.default
     if field.default_factory is not MISSING:
         default = field.default_factory()
-    if described.read is not None:  # a command has text, the library what it means
-        kind = str if default is inspect.Parameter.empty or default is not None else str | None
+    if described.read is not None or described.written is not str:
+        # A command has what is written, the library what that means.
+        kind = described.written if default is not None else described.written | None
         default = described.shown if isinstance(described.shown, str) else default
     return _parameter(field.name, Annotated[kind, _typer_option(described)], default)
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from bricks.errors import printable
+from bricks.report.columns import cells_of
+from bricks.report.figures import place_of_page
 from bricks.report.page import environment, in_script, library, style
-from bricks.report.tables import number, seconds
+from bricks.report.training import COLUMNS
 from bricks.studies.training.result import TrainingFailure, TrainingResult
 
 # Points of a curve: more than a screen has columns would only enlarge the page.
@@ -20,30 +22,13 @@ def training_page(result: TrainingResult, *, version: str, made: str) -> str:
     """The page; ``version`` is that of this package, ``made`` the time of its creation."""
     from bricks.report.charts import losses
 
-    target = result.target
     window = max((-(-run.steps // _MAX_POINTS) for run in result.runs), default=1)
     rows = [row for run in result.runs for row in _curve(run.seed, run.losses, window)]
     page: str = environment().get_template("training.html.jinja").render(
         title=printable(result.workload),
         until=result.until,
-        where=printable(
-            f"{target.system.name}, {target.runtime.backend} {target.runtime.version},"
-            f" threads: {target.runtime.threads}"
-        ),
-        runs=[
-            {
-                "seed": run.seed,
-                "steps": run.steps,
-                "epochs": len(run.epochs),
-                "accuracy": number(run.accuracy, 3),
-                "measured": seconds(run.measured_s),
-                "predicted": seconds(run.predicted.estimate_s if run.predicted else None),
-                "interval": "–" if run.predicted is None else
-                f"{seconds(run.predicted.low_s)} … {seconds(run.predicted.high_s)}",
-                "ratio": number(run.ratio, 3),
-            }
-            for run in result.runs
-        ],
+        where=place_of_page(result.target),
+        runs=cells_of(result.runs, COLUMNS),
         failures=[f.error for f in result.trainings if isinstance(f, TrainingFailure)],
         window=window,
         version=version,

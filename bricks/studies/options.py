@@ -19,7 +19,7 @@ class Option:
 
     ``flag`` is its name on a command line, by default ``--`` and the name of its field;
     ``argument`` says that it has none. ``least`` and ``most`` limit numbers. ``read`` makes its
-    value of the flag and of the text that was written, and raises
+    value of the flag and of what was ``written``, a text or number, and raises
     :class:`~bricks.errors.UsageError`; ``shown`` is how the default is written. ``values`` are
     those that can be completed, with a description of each, or the name of the list that has them.
     ``group`` is the title that it stands under.
@@ -31,7 +31,8 @@ class Option:
     metavar: str | None = None
     least: float | None = None
     most: float | None = None
-    read: Callable[[str, str], Any] | None = None
+    read: Callable[[str, Any], Any] | None = None
+    written: type = str
     shown: str | bool = True
     values: Mapping[str, str] | str | None = None
     group: str | None = None

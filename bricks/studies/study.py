@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
-    from bricks.api.bench import Bench as Workspace
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
     from bricks.measure.rounds import StopRule
+    from bricks.session.workspace import Workspace
     from bricks.system import Target
 
 Options = TypeVar("Options")
@@ -142,15 +142,21 @@ def ask(
 def _predicted(
     study: Study[Options, Prediction, Observation, Result_co], *, measure: bool
 ) -> Prediction:
-    needs, workspace = study.needs(), study.workspace
+    needs = study.needs()
     if measure:
-        for measure_other in needs.others:
-            measure_other()
-        if needs.models:
-            workspace.measure(needs.models)
-        if needs.bricks:
-            workspace.measure_alone(needs.bricks, rule=needs.rule)
+        _measure(needs, study.workspace)
     return study.predict()
+
+
+def _measure(needs: Needs, workspace: Workspace) -> None:
+    from bricks.session import measuring
+
+    if needs.models:
+        measuring.measure(workspace, needs.models)
+    if needs.bricks:
+        measuring.measure_isolated(workspace, needs.bricks, rule=needs.rule)
+    for measure_other in needs.others:
+        measure_other()
 
 
 def _sent(observing: Observing[Prediction, Observation], prediction: Prediction) -> Observation:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +11,15 @@ import torch_environment
 from commands import CommandResult, Here
 from torch_environment import workload
 
-from bricks import Bench
 from bricks.backends.programs import TrainedEpoch
 from bricks.studies.training.result import (
-    PredictedTime,
     TrainingFailure,
     TrainingPrediction,
     TrainingResult,
     TrainingRun,
 )
+from bricks.studies.training.study import TrainingStudy
+from bricks.units.interval import Interval
 
 GOAL = ("--until", "accuracy=0.8", "--seeds", 2, "--max-epochs", 20)
 FACTS = {
@@ -35,21 +33,19 @@ SEED = {
 }  # fmt: skip
 
 EPOCH = TrainedEpoch((2.0, 1.0), (1e-3, 1e-3), (1e-4, 1e-4), 1e-5, 0.9, 1e-3)
-TIME = PredictedTime(1e-3, 5e-4, 2e-3)
+TIME = Interval(1e-3, 5e-4, 2e-3)
 
 
-def made_up(
-    bench: Bench, name: str, *, until: float, seeds: Sequence[int], max_epochs: int, **_: Any
-) -> TrainingResult:
+def made_up(study: TrainingStudy, **_: Any) -> TrainingResult:
     """Each seed takes an epoch, which was kept; the accuracy of seed 2 is none."""
-    prediction = TrainingPrediction(TIME, TIME, TIME, TIME)
+    prediction, options = TrainingPrediction(TIME, TIME, TIME, TIME), study.options
     runs = [
         TrainingFailure(seed, "not seed 2")
         if seed == 2
-        else TrainingRun(seed, (EPOCH,), EPOCH.accuracy >= until, prediction.of(2, 1), 0)
-        for seed in seeds
+        else TrainingRun(seed, (EPOCH,), EPOCH.accuracy >= options.until, prediction.of(2, 1), 0)
+        for seed in options.seeds
     ]
-    return TrainingResult(name, bench.target, None, until, max_epochs, prediction, tuple(runs))
+    return study.result(prediction, tuple(runs))
 
 
 def hold(done: CommandResult, page: Path) -> Any:
@@ -91,7 +87,7 @@ def kept(done: CommandResult) -> None:
 def test_json_table_and_page_have_predicted_beside_measured_for_each_seed(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_module("bricks.studies.training.train"), "train", made_up)
+    monkeypatch.setattr("bricks.studies.study.ask", made_up)
     page, words = tmp_path / "page.html", ("train", "learn.py:task", "--threads", 1)
     assert hold(here(*words, *GOAL, "--json", "--out", page), page)["validation"] is None
     kept(here(*words, *GOAL))

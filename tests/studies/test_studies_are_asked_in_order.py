@@ -16,16 +16,10 @@ from bricks.units.interval import Interval
 
 
 @dataclass
-class Workspace:
+class NotingWorkspace:
     """Notes what is done with it."""
 
     done: list[str]
-
-    def measure(self, models: Sequence[str]) -> None:
-        self.done.append(f"measure {', '.join(models)}")
-
-    def measure_alone(self, bricks: Sequence[str], *, rule: Any) -> None:
-        self.done.append(f"measure {', '.join(bricks)} until {rule}")
 
     @contextmanager
     def timing(self) -> Iterator[None]:
@@ -74,12 +68,24 @@ class Noted(Study[str, float, float, Answer]):
         return Answer(prediction, observation)
 
 
-MEASURED = ["needs", "other", "measure model", "measure brick until rule", "predict"]
+MEASURED = ["needs", "measure model", "measure brick until rule", "other", "predict"]
+
+
+@pytest.fixture(autouse=True)
+def _noted_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(workspace: NotingWorkspace, models: Sequence[str]) -> None:
+        workspace.done.append(f"measure {', '.join(models)}")
+
+    def isolated(workspace: NotingWorkspace, bricks: Sequence[str], *, rule: Any) -> None:
+        workspace.done.append(f"measure {', '.join(bricks)} until {rule}")
+
+    monkeypatch.setattr("bricks.session.measuring.measure", measure)
+    monkeypatch.setattr("bricks.session.measuring.measure_isolated", isolated)
 
 
 def noted(fails: str = "") -> tuple[Noted, list[str]]:
     done: list[str] = []
-    workspace: Any = Workspace(done)
+    workspace: Any = NotingWorkspace(done)
     return Noted(fails, workspace), done
 
 

@@ -3,3 +3,37 @@
 The time of a step is recomposed from bricks; loading data and evaluating are measured as a whole.
 The number of steps is counted, since no measurement of bricks tells it. Must not render anything.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bricks.session.defaults import PROGRAMS_RUNTIME
+from bricks.studies.offer import StudyOffer
+from bricks.studies.training.options import TrainingOptions
+
+if TYPE_CHECKING:
+    from bricks.studies.training.study import TrainingStudy
+
+
+def _study() -> type[TrainingStudy]:
+    from bricks.studies.training.study import TrainingStudy
+
+    return TrainingStudy
+
+
+OFFER = StudyOffer(
+    name="train",
+    help="""\
+    Train a PyTorch program until it is accurate, and tell how long that takes and was to take.
+
+    The step is predicted from its bricks; loading a batch and evaluating are timed as a whole. An
+    interrupted training goes on from its last epoch. docs/levels.md says what a workload returns.
+    Example: bricks train digits_cnn --until accuracy=0.95 --seeds 5 --threads 1
+    """,
+    options=TrainingOptions,
+    load=_study,
+    runtime=PROGRAMS_RUNTIME,
+    without=frozenset({"no_measure", "seed"}),
+)
+OFFERS = (OFFER,)

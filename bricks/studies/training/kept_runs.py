@@ -18,7 +18,6 @@ from typing import Any
 from bricks.backends.programs import TrainedEpoch
 from bricks.errors import StoreError
 
-FOLDER = Path("cache/training")
 _FORMAT = 1
 _DIGITS = 16
 

@@ -5,39 +5,21 @@ Must not know how anything was measured, or how it is shown.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from bricks.backends.programs import TrainedEpoch
 from bricks.samples.statistics import median
-from bricks.system import Target
-
-
-@dataclass(frozen=True, slots=True)
-class PredictedTime:
-    """A predicted time in seconds; the interval is meant to hold the time with 95 %."""
-
-    estimate_s: float
-    low_s: float
-    high_s: float
-
-    def times(self, count: int) -> PredictedTime:
-        """As often one after the other: the error is common to all."""
-        return PredictedTime(count * self.estimate_s, count * self.low_s, count * self.high_s)
-
-    def plus(self, *others: PredictedTime) -> PredictedTime:
-        """One after the other; independent errors add as squares."""
-        every = (self, *others)
-        total_s = sum(each.estimate_s for each in every)
-        below_s = math.hypot(*(each.estimate_s - each.low_s for each in every))
-        above_s = math.hypot(*(each.high_s - each.estimate_s for each in every))
-        return PredictedTime(total_s, max(0.0, total_s - below_s), total_s + above_s)
+from bricks.studies.study import Checked
+from bricks.studies.training.validation import TrainingValidation
+from bricks.system import Runtime, System, Target
+from bricks.units.interval import Interval, independent_sum
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPrediction:
-    """The parts that times of trainings are recomposed from.
+    """The parts that times of trainings are recomposed from, in seconds.
 
     ``step`` is recomposed from bricks; None if it cannot be, with the ``reason``. ``loading`` of a
     batch, ``begin`` of iterating the data for an epoch, and ``evaluation`` are measured as a whole.
@@ -45,40 +27,71 @@ class TrainingPrediction:
     a prediction with any is too large.
     """
 
-    step: PredictedTime | None
-    loading: PredictedTime
-    begin: PredictedTime
-    evaluation: PredictedTime
+    step: Interval | None
+    loading: Interval
+    begin: Interval
+    evaluation: Interval
     loading_processes: int = 0
     reason: str | None = None
 
-    def of(self, steps: int, epochs: int) -> PredictedTime | None:
-        """The time of so many steps in so many epochs, each with its evaluation."""
+    def of(self, steps: int, epochs: int) -> Interval | None:
+        """The seconds of so many steps in so many epochs, each with its evaluation.
+
+        The error of a part is common to all of its repetitions.
+        """
         if self.step is None:
             return None
-        return self.step.times(steps).plus(
-            self.loading.times(steps), self.begin.times(epochs), self.evaluation.times(epochs)
-        )
+        parts = [
+            *(each.scaled(steps) for each in (self.step, self.loading)),
+            *(each.scaled(epochs) for each in (self.begin, self.evaluation)),
+        ]
+        return independent_sum(parts).at_least(0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {
+            "step": None if self.step is None else _seconds(self.step),
+            "loading": _seconds(self.loading),
+            "loading_begin": _seconds(self.begin),
+            "loading_processes": self.loading_processes,
+            "evaluation": _seconds(self.evaluation),
+        }
+
+
+def _seconds(of: Interval) -> dict[str, float]:
+    return {"estimate_s": of.value, "low_s": of.low, "high_s": of.high}
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
     """A training from one ``seed``, until the accuracy was ``reached`` or epochs ran out.
 
-    ``new_epochs`` were trained now, the others before. ``predicted`` is the time of as many steps
-    and epochs; None where there is no prediction of a step.
+    ``new_epochs`` were trained now, the others before. ``predicted`` is the seconds of as many
+    steps and epochs; None where there is no prediction of a step.
     """
+
+    FACTS: ClassVar = (
+        "seed", "steps", ("epoch_count", "epochs"), "new_epochs", "accuracy", "reached", "step_s",
+        "loading_s", "evaluation_s", "epoch_s", "measured_s",
+        ("predicted", "predicted_s", "low_s", "high_s"), "predicted_epoch_s", "ratio", "losses",
+        "error",
+    )  # fmt: skip
 
     seed: int
     epochs: tuple[TrainedEpoch, ...]
     reached: bool
-    predicted: PredictedTime | None
+    predicted: Interval | None
     new_epochs: int
 
     @property
     def steps(self) -> int:
         """Steps of all epochs."""
         return sum(len(epoch.losses) for epoch in self.epochs)
+
+    @property
+    def epoch_count(self) -> int:
+        """All epochs, new or not."""
+        return len(self.epochs)
 
     @property
     def accuracy(self) -> float:
@@ -111,9 +124,29 @@ class TrainingRun:
         return sum(epoch.evaluation_s for epoch in self.epochs) / len(self.epochs)
 
     @property
+    def epoch_s(self) -> float:
+        """Mean seconds of an epoch."""
+        return self.measured_s / len(self.epochs)
+
+    @property
+    def predicted_epoch_s(self) -> float | None:
+        """Mean predicted seconds of an epoch."""
+        return None if self.predicted_s is None else self.predicted_s / len(self.epochs)
+
+    @property
+    def predicted_s(self) -> float | None:
+        """The predicted seconds without their interval."""
+        return None if self.predicted is None else self.predicted.value
+
+    @property
+    def checked(self) -> Checked | None:
+        """Predicted next to measured seconds."""
+        return None if self.predicted is None else Checked(self.predicted, self.measured_s)
+
+    @property
     def ratio(self) -> float | None:
         """Predicted over measured time."""
-        return None if self.predicted is None else self.predicted.estimate_s / self.measured_s
+        return None if self.checked is None else self.checked.ratio
 
 
 def epoch_s(epoch: TrainedEpoch) -> float:
@@ -125,13 +158,49 @@ def epoch_s(epoch: TrainedEpoch) -> float:
 class TrainingFailure:
     """A training from one ``seed`` that came to no end, and why."""
 
+    LIKE: ClassVar = TrainingRun
+
     seed: int
     error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Medians:
+    """Medians over trainings; None where there is none."""
+
+    steps: float | None
+    epochs: float | None
+    step_s: float | None
+    loading_s: float | None
+    evaluation_s: float | None
+    measured_s: float | None
+    predicted_s: float | None
+    ratio: float | None
+
+    @classmethod
+    def of(cls, runs: Sequence[TrainingRun]) -> Medians:
+        """The medians of ``runs``."""
+        return cls(
+            steps=_median([run.steps for run in runs]),
+            epochs=_median([run.epoch_count for run in runs]),
+            step_s=_median([run.step_s for run in runs]),
+            loading_s=_median([run.loading_s for run in runs]),
+            evaluation_s=_median([run.evaluation_s for run in runs]),
+            measured_s=_median([run.measured_s for run in runs]),
+            predicted_s=_median([run.predicted_s for run in runs if run.predicted_s is not None]),
+            ratio=_median([run.ratio for run in runs if run.ratio is not None]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
     """Trainings of one program from several seeds, until an accuracy of ``until``."""
+
+    FACTS: ClassVar = (
+        "workload", "system", "runtime", "batch", ("goal", "until"), "max_epochs",
+        ("prediction", "predicted"), ("trainings", "seeds"), ("reached_count", "reached"),
+        ("medians", "median"), ("step_range", "steps"), "validation",
+    )  # fmt: skip
 
     workload: str
     target: Target
@@ -140,6 +209,22 @@ class TrainingResult:
     max_epochs: int
     prediction: TrainingPrediction
     trainings: tuple[TrainingRun | TrainingFailure, ...]
+    validation: TrainingValidation | None = None
+
+    @property
+    def system(self) -> System:
+        """The host."""
+        return self.target.system
+
+    @property
+    def runtime(self) -> Runtime:
+        """What ran the program."""
+        return self.target.runtime
+
+    @property
+    def goal(self) -> Mapping[str, float]:
+        """What had to be reached, by name."""
+        return {"accuracy": self.until}
 
     @property
     def runs(self) -> tuple[TrainingRun, ...]:
@@ -152,15 +237,41 @@ class TrainingResult:
         return tuple(run for run in self.runs if run.reached)
 
     @property
-    def median_ratio(self) -> float | None:
-        """The median of predicted over measured time to the accuracy; None if there is none."""
-        return _median([run.ratio for run in self.reached if run.ratio is not None])
+    def reached_count(self) -> int:
+        """How many reached it."""
+        return len(self.reached)
+
+    @property
+    def medians(self) -> Medians:
+        """Over the seeds that reached the accuracy."""
+        return Medians.of(self.reached)
 
     @property
     def steps(self) -> tuple[int, float, int] | None:
         """The fewest, the median and the most steps to the accuracy; None if none reached it."""
         counts = sorted(run.steps for run in self.reached)
         return (counts[0], median(counts), counts[-1]) if counts else None
+
+    @property
+    def step_range(self) -> Mapping[str, float] | None:
+        """:attr:`steps` by name."""
+        steps = self.steps
+        return None if steps is None else dict(zip(("min", "median", "max"), steps, strict=True))
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """A line for each seed that failed or fell short, and for what deviates or is missing."""
+        found = [] if self.validation is None else [*self.validation.errors]
+        found += [each.error for each in self.trainings if isinstance(each, TrainingFailure)]
+        if self.prediction.step is None:
+            found.append(f"{self.workload}: its step is not predicted: {self.prediction.reason}")
+        return (*found, *(self._short(run) for run in self.runs if not run.reached))
+
+    def _short(self, run: TrainingRun) -> str:
+        return (
+            f"{self.workload}, seed {run.seed}: its accuracy is {run.accuracy:.3f} after"
+            f" {run.epoch_count} epochs, and not {self.until:g}: raise --max-epochs"
+        )
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bricks.studies.training.result import PredictedTime
+from bricks.units.interval import Interval
 
 # Means of so many parts of a series show how much the mean varies: neighbouring times depend on
 # each other, so that single ones would show too little.
 _PARTS = 5
 
 
-def predicted_mean(times_s: Sequence[float]) -> PredictedTime:
+def predicted_mean(times_s: Sequence[float]) -> Interval:
     """The mean of ``times_s`` (at least one), and its 95 % interval from means of parts of them.
 
     A single time has an interval of no width: nothing tells how it varies.
@@ -29,7 +29,7 @@ def predicted_mean(times_s: Sequence[float]) -> PredictedTime:
     means = [sum(part) / len(part) for part in parts]
     mean_s = sum(times_s) / len(times_s)
     if count < 2:
-        return PredictedTime(mean_s, mean_s, mean_s)
+        return Interval.exact(mean_s)
     variance = sum((each - mean_s) ** 2 for each in means) / (count - 1)
     half_s = float(t.ppf(0.975, count - 1)) * math.sqrt(variance / count)
-    return PredictedTime(mean_s, max(0.0, mean_s - half_s), mean_s + half_s)
+    return Interval(mean_s, max(0.0, mean_s - half_s), mean_s + half_s)

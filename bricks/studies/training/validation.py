@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bricks.api.bench import Bench
 from bricks.errors import WorkerError
 from bricks.measure.protocol.request import Request
 from bricks.measure.protocol.training import (
@@ -25,6 +24,7 @@ from bricks.measure.protocol.training import (
 )
 from bricks.measure.supervisor import Supervisor
 from bricks.samples.error_norms import GRADIENT_TOLERANCE
+from bricks.session.workspace import Workspace
 from bricks.sources import find_workload
 from bricks.studies.training.optimizers import reference, trajectory, unknown_option
 
@@ -108,6 +108,10 @@ class SamplingCheck:
 class TrainingValidation:
     """What was found about a training; ``gradients_reason`` says why no gradient was compared."""
 
+    FACTS: ClassVar = (
+        "workload", "gradients", "optimizer", "sampling", "gradients_reason", "errors", "verdict",
+    )  # fmt: skip
+
     workload: str
     gradients: tuple[GradientCheck, ...]
     optimizer: tuple[OptimizerCheck, ...]
@@ -122,7 +126,7 @@ class TrainingValidation:
 
 
 def validate_training(
-    bench: Bench, workload: str, *, batch: int | None = None, seed: int = 0
+    workspace: Workspace, workload: str, *, batch: int | None = None, seed: int = 0
 ) -> TrainingValidation:
     """Check the gradients, the optimiser and the data of ``workload``.
 
@@ -130,13 +134,13 @@ def validate_training(
     program that cannot be trained; what deviates is part of the result.
     """
     program = SeededProgram(**find_workload(workload).request(batch), seed=seed)
-    with bench.worker() as worker:
+    with workspace.worker() as worker:
         ask = partial(_asked, worker, workload)
-        bench.progress(f"{workload}: comparing gradients with differences", 0.0)
+        workspace.progress(f"{workload}: comparing gradients with differences", 0.0)
         found = ask(CheckGradients(program))
-        bench.progress(f"{workload}: comparing the optimiser with its definition", 0.5)
+        workspace.progress(f"{workload}: comparing the optimiser with its definition", 0.5)
         steps = ask(CheckTrajectories(program, OPTIMIZER_STEPS))
-        bench.progress(f"{workload}: comparing the orders of data", 0.7)
+        workspace.progress(f"{workload}: comparing the orders of data", 0.7)
         orders = ask(CheckItemOrders(program, SAMPLING_EPOCHS))
     return judge(workload, found, steps, orders)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from factories import mlp, save
 
-from bricks import Bench, TrainingFailure, TrainingResult, WorkerError, train
+from bricks import Bench, TrainingFailure, TrainingOptions, TrainingResult, WorkerError, train
 from bricks.backends.programs import Loading, TrainedEpoch
 from bricks.graph.read import read_model
 from bricks.measure.protocol.request import Request
@@ -24,7 +24,8 @@ from bricks.measure.protocol.training import (
     TrainEpoch,
 )
 from bricks.session.workspace import Workspace
-from bricks.studies.training.result import PredictedTime, epoch_s
+from bricks.studies.training.result import TrainingPrediction, epoch_s
+from bricks.units.interval import Interval
 
 STEPS = 8  # of an epoch
 DIVERGING = 13  # a seed
@@ -77,13 +78,14 @@ class Learner:
 @pytest.fixture
 def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     model = read_model(save(mlp(), tmp_path))
-    monkeypatch.setattr("bricks.studies.training.train.record_program", lambda *_, **__: model)
+    monkeypatch.setattr("bricks.sources.recorder.record_program", lambda *_, **__: model)
     monkeypatch.setattr(Workspace, "worker", lambda _: nullcontext(Learner()))
 
     def trained(**options: Any) -> TrainingResult:
         progress = options.pop("progress", lambda what, share: None)
         with Bench(tmp_path / "cache", runtime="fake", progress=progress) as bench:
-            return train(bench, "program.py:step", **{"folder": tmp_path / "kept", **options})
+            given: dict[str, Any] = {"folder": tmp_path / "kept", **options}
+            return train(bench.workspace, TrainingOptions(workload="program.py:step", **given))
 
     return trained
 
@@ -97,11 +99,11 @@ def test_predicted_and_measured_times_stand_beside_each_other(training: Train) -
         assert [epoch.accuracy >= 0.8 for epoch in run.epochs] == [False, False, False, True]
         assert run.measured_s == pytest.approx(sum(map(epoch_s, run.epochs)))
         assert run.predicted is not None
-        assert run.predicted.low_s <= run.predicted.estimate_s <= run.predicted.high_s
-        assert run.predicted.estimate_s == pytest.approx(
-            run.steps * (parts.step.estimate_s + 0.01) + 4 * (0.1 + 0.2)
+        assert run.predicted.holds(run.predicted.value)
+        assert run.predicted.value == pytest.approx(
+            run.steps * (parts.step.value + 0.01) + 4 * (0.1 + 0.2)
         )
-        assert run.ratio == pytest.approx(run.predicted.estimate_s / run.measured_s)
+        assert run.ratio == pytest.approx(run.predicted.value / run.measured_s)
 
 
 def test_an_interrupted_training_goes_on_as_if_it_had_not_been(
@@ -138,7 +140,8 @@ def test_a_seed_that_fails_leaves_the_others_alone(training: Train) -> None:
     assert run.seed == 1
 
 
-def test_independent_errors_add_as_squares() -> None:
-    three, four = PredictedTime(10, 7, 13), PredictedTime(10, 6, 14)
-    assert three.plus(four) == PredictedTime(20, 15, 25)
-    assert three.times(2) == PredictedTime(20, 14, 26)
+def test_independent_errors_of_a_training_add_as_squares() -> None:
+    three, four, none = Interval(10, 7, 13), Interval(5, 3, 7), Interval.exact(0)
+    prediction = TrainingPrediction(three, loading=none, begin=none, evaluation=four)
+    assert prediction.of(1, 2) == Interval(20, 15, 25)
+    assert prediction.of(2, 0) == Interval(20, 14, 26)  # common to all steps

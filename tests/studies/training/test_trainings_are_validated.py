@@ -40,7 +40,7 @@ def bench(worker: Supervisor, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def validated(bench: Bench, name: str) -> TrainingValidation:
-    return validate_training(bench, workload(name))
+    return validate_training(bench.workspace, workload(name))
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -11,7 +11,16 @@ from recorded_programs import inference_step
 from refusals import refused
 from torch_environment import workload
 
-from bricks import Bench, BricksError, ModelError, UsageError, WorkerError, train
+from bricks import (
+    Bench,
+    BricksError,
+    ModelError,
+    TrainingOptions,
+    TrainingResult,
+    UsageError,
+    WorkerError,
+)
+from bricks import train as train_with
 from bricks.graph.read import read_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.protocol.training import (
@@ -50,6 +59,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(worker: Supervisor, cache: Path) -> Iterator[Bench]:
     with Bench(cache, runtime="torch", threads=1, conditions=QUICK) as opened:
         yield opened
+
+
+def train(bench: Bench, workload: str, **options: Any) -> TrainingResult:
+    return train_with(bench.workspace, TrainingOptions(workload=workload, **options))
 
 
 def losses(bench: Bench, folder: Path, name: str, epochs: int, seed: int = 0) -> list[float]:
@@ -177,7 +190,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_measured(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = read_model(save(inference_step(), tmp_path))  # as good as another here
-    monkeypatch.setattr("bricks.studies.training.train.record_program", lambda *_, **__: recorded)
+    monkeypatch.setattr("bricks.sources.recorder.record_program", lambda *_, **__: recorded)
     before = bench.store.contents.stats().samples
     with refused(WorkerError, workload("without_data"), "data", "accuracy"):
         train(bench, workload("without_data"), until=0.9, folder=tmp_path)
@@ -215,5 +228,5 @@ def test_workloads_of_the_zoo_learn(name: str, bench: Bench, tmp_path: Path) -> 
     (run,) = result.runs
     assert [epoch.accuracy >= 0.95 for epoch in run.epochs].index(True) == len(run.epochs) - 1
     assert run.predicted is not None
-    assert run.predicted.low_s <= run.predicted.estimate_s <= run.predicted.high_s
+    assert run.predicted.holds(run.predicted.value)
     assert run.ratio is not None

@@ -10,6 +10,8 @@ from bricks.compose.estimate import Estimate
 from bricks.errors import UsageError
 from bricks.graph.model import Model
 from bricks.samples.measurement import Measurement
+from bricks.session.measuring import measure_whole
+from bricks.session.predicting import predict
 from bricks.studies.offer import StudyOffer
 from bricks.studies.options import argument, option
 from bricks.studies.study import Checked, Needs, Study
@@ -105,7 +107,7 @@ class EnergyStudy(
         return tuple(map(self._of, self.models))
 
     def _of(self, model: Model) -> ModelEnergy | Unknown:
-        estimate = self.workspace.predict(model, measure=False)
+        estimate = predict(self.workspace, model, measure=False)
         if not isinstance(estimate, Estimate):
             return Unknown(model.name, f"{model.name}: {estimate.gaps[0].reason}")
         latency_s = Interval(estimate.estimate_s, estimate.low_s, estimate.high_s)
@@ -120,7 +122,7 @@ class EnergyStudy(
     ) -> Generator[None, tuple[ModelEnergy | Unknown, ...], dict[str, float]]:
         """Whole models are run."""
         yield
-        self.workspace.run(self.models)
+        measure_whole(self.workspace, self.models)
         target, keys = self.workspace.target.key, [each.digest for each in self.models]
         results = self.workspace.store.measurements.results(target, keys)
         return {
