@@ -76,6 +76,7 @@ from bricks.decompose.content import (
     plain_attributes,
 )
 from bricks.decompose.context import context_of, weight_bound
+from bricks.decompose.lowering import AS_WRITTEN, UNKNOWN, Contents, Lowering
 from bricks.decompose.plan import Brick
 from bricks.decompose.structure import Path, ranks, schedule
 from bricks.decompose.work import flops
@@ -165,37 +166,28 @@ class Cutter:
     """Cuts pieces out of one graph.
 
     The subgraphs of its nodes have no initializers, because reading has moved those outside.
-    ``steering`` holds, by name, the flattened contents of computed steering values, ``sketches``
-    what is known of values that the time of a node depends on (see ``graph.sketch``),
-    ``iterations`` how often loops run, by the name of their first output, and
-    ``layouts`` those of values that a runtime keeps in another layout than ONNX's.
-    ``other_kernels`` are, by its first node, those of a piece that runs as others alone. With
-    ``context``, bricks that are bound by reading their weights count the size of the graph's.
-    Raises ``ModelError`` for initializers in subgraphs.
+    What values hold (``contents``) and how a runtime executes the graph (``lowering``: layouts and
+    other kernels) are part of pieces. With ``context``, bricks that are bound by reading their
+    weights count the size of the graph's. Raises ``ModelError`` for initializers in subgraphs.
     """
 
     def __init__(
         self,
         graph: Graph,
         *,
-        steering: Mapping[str, Sequence[float]] | None = None,
-        sketches: Mapping[str, Sketch] | None = None,
-        iterations: Mapping[str, int] | None = None,
-        layouts: Mapping[str, str] | None = None,
-        other_kernels: Mapping[int, Sequence[str]] | None = None,
+        contents: Contents = UNKNOWN,
+        lowering: Lowering = AS_WRITTEN,
         context: bool = False,
     ) -> None:
         for node in graph.nodes:
             if holds_initializers(node):
                 raise ModelError(f"a subgraph of {label(node)} holds initializers: hoist them")
         self.graph = graph
-        self._sketches = sketches or {}
-        self._iterations = iterations or {}
-        self._layouts = layouts or {}
-        self._other_kernels = other_kernels or {}
+        self._sketches, self._iterations = contents.sketches, contents.iterations
+        self._layouts, self._other_kernels = lowering.layouts, lowering.other_kernels
         self._context = context_of(graph) if context else None
         self._visits_left = ALL_VISITS
-        self._values = {name: tuple(held) for name, held in (steering or {}).items()}
+        self._values = {name: tuple(held) for name, held in contents.steering.items()}
         self._steering = [tuple(steering_inputs(node)) for node in self.graph.nodes]
         self._readers: dict[str, list[int]] = {name: [-1] for name in graph.outputs}
         for i, node in enumerate(self.graph.nodes):

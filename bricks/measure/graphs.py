@@ -14,6 +14,7 @@ from typing import Any
 
 from bricks import backends
 from bricks.decompose.granularity import EXECUTED, Granularity
+from bricks.decompose.lowering import Contents, Lowering
 from bricks.decompose.plan import Decomposition
 from bricks.errors import WorkerError
 from bricks.graph.domains import observations, steering_values
@@ -70,25 +71,18 @@ class Graphs:
 
         found = self._executed(model) if granularity.executed else self._source(model)
         answer = found.answer
+        seen = observations(found.graph, set(answer.observed), given=given_inputs(model))
         decomposition = build(
             model,
             found.graph,
             granularity,
-            groups=answer.groups,
-            layouts=answer.layouts,
-            other_kernels=answer.other_kernels,
-            in_place=answer.in_place,
-            steering=self._steering_values(model, found),
-            sketches=answer.sketches,
-            iterations=answer.iterations,
-            assumed=[
-                *answer.notes,
-                *observations(found.graph, set(answer.observed), given=given_inputs(model)),
-            ],
-            rewritten_bytes=answer.rewritten_bytes,
-            started=started,
+            lowering=_lowering(answer),
+            contents=Contents(
+                self._steering_values(model, found), answer.sketches, answer.iterations
+            ),
+            assumed=[*answer.notes, *seen],
         )
-        return decomposition, found.graph
+        return replace(decomposition, wall_s=time.perf_counter() - started), found.graph
 
     def ask(self, of: Model, request: Request[Answer]) -> Answer:
         """The worker's answer about a model; errors name the model, and explain what may help."""
@@ -171,6 +165,17 @@ def _named(skeleton: bytes) -> bytes:
             taken.add(node.name)
         seen.add(node.name)
     return bytes(proto.SerializeToString())
+
+
+def _lowering(answer: TypedGraph) -> Lowering:
+    """How the runtime executes the graph of an answer."""
+    return Lowering(
+        answer.groups,
+        answer.layouts,
+        answer.other_kernels,
+        answer.in_place,
+        answer.rewritten_bytes,
+    )
 
 
 def _cuttable(of: Model, answer: TypedGraph, proto: bytes) -> _Cuttable:

@@ -15,6 +15,7 @@ from bricks.decompose.build import build
 from bricks.decompose.context import around_bytes
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import key_of
+from bricks.decompose.lowering import Contents
 from bricks.decompose.plan import Brick, Plan
 from bricks.graph.read import read_model
 from bricks.graph.sketch import Sketch
@@ -47,7 +48,9 @@ def bricks_of(
 ) -> dict[str, Brick]:
     read = read_model(save(proto, folder))
     cut = Granularity.parse(granularity)
-    return dict(build(read, source_graph(read), cut, sketches=sketches).bricks)
+    return dict(
+        build(read, source_graph(read), cut, contents=Contents(sketches=sketches or {})).bricks
+    )
 
 
 def test_a_product_of_few_rows_is_another_brick_in_a_much_larger_model(tmp_path: Path) -> None:

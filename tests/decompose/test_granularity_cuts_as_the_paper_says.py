@@ -10,6 +10,7 @@ from refusals import refused
 
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity, split
+from bricks.decompose.lowering import Lowering
 from bricks.decompose.plan import Plan
 from bricks.errors import UsageError
 from bricks.graph.graph import Graph
@@ -87,7 +88,7 @@ def test_a_plan_keeps_every_node_and_edge_and_travels(
     graph: Graph, granularity: Granularity, rewritten_bytes: int | None
 ) -> None:
     model = Model("net", Path(), b"", (), "m1-net")
-    made = build(model, graph, granularity, rewritten_bytes=rewritten_bytes)
+    made = build(model, graph, granularity, lowering=Lowering(rewritten_bytes=rewritten_bytes))
     plan = made.plan
     assert plan.nodes == len(graph.nodes)
     assert plan.rewritten_bytes == rewritten_bytes

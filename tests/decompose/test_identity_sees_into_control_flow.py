@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from refusals import refused
 
 from bricks.decompose.identity import Cutter, Piece, key_of
+from bricks.decompose.lowering import Contents
 from bricks.decompose.plan import Brick
 from bricks.errors import ModelError
 from bricks.graph.graph import Graph
@@ -217,7 +218,7 @@ def counted(how_often: str = "n") -> Graph:
 
 def test_what_a_computed_trip_count_holds_counts() -> None:
     def brick(times: int) -> Brick:
-        return Cutter(counted(), steering={"n": [times]}).cut([2]).brick
+        return Cutter(counted(), contents=Contents(steering={"n": [times]})).cut([2]).brick
 
     assert brick(4).key == brick(4).key != brick(1024).key
     assert cut(counted(), [2]).brick.key not in {brick(4).key, brick(1024).key}
@@ -229,7 +230,7 @@ def test_what_a_computed_trip_count_holds_counts() -> None:
 
 def test_steering_values_of_alike_inputs_tell_them_apart() -> None:
     def piece(n: int, m: int) -> Piece:
-        return Cutter(counted(), steering={"n": [n], "m": [m]}).cut([2, 3])
+        return Cutter(counted(), contents=Contents(steering={"n": [n], "m": [m]})).cut([2, 3])
 
     keys = {piece(3, 5).brick.key, piece(5, 3).brick.key}
     assert len(keys) == 1
@@ -238,4 +239,7 @@ def test_steering_values_of_alike_inputs_tell_them_apart() -> None:
         values = [values for values in made.brick.examples.values()]
         assert values == [values for values in piece(3, 5).brick.examples.values()]
     # The same loop takes both counts, or two loops take the same: not the same work.
-    assert piece(3, 3).brick.key != Cutter(counted("m"), steering={"m": [3]}).cut([2, 3]).brick.key
+    assert (
+        piece(3, 3).brick.key
+        != Cutter(counted("m"), contents=Contents(steering={"m": [3]})).cut([2, 3]).brick.key
+    )

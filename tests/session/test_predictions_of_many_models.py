@@ -12,6 +12,7 @@ from factories import save
 from bricks import Bench, Model
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
+from bricks.decompose.lowering import Lowering
 from bricks.graph.source import source_graph
 from bricks.predict.defaults import MIN
 from bricks.samples.machine_state import same_state
@@ -80,7 +81,9 @@ def test_what_failed_is_predicted_only_if_nothing_can_measure_it(tmp_path: Path)
         *known, new = read(bench, tmp_path)
         measured(bench, known, FAST)
         kernels = {0: ["another kernel"]}
-        made = build(new, source_graph(new), Granularity(None), other_kernels=kernels)
+        made = build(
+            new, source_graph(new), Granularity(None), lowering=Lowering(other_kernels=kernels)
+        )
         unmeasurable, crashed, *_ = made.plan.keys
         assert unmeasurable not in bench.decompose(new).bricks
         latency_model = bench.latency_model()

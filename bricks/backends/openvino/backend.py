@@ -53,6 +53,7 @@ from bricks.backends.openvino.precision import as_float32, in_float32
 from bricks.backends.openvino.settling import Cut, settled
 from bricks.backends.openvino.wrapping import moved, moved_back, wrapped
 from bricks.decompose.identity import Cutter, is_brick
+from bricks.decompose.lowering import Contents, Lowering
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.domains import integer_ranges, steering_values
@@ -236,7 +237,8 @@ class OpenvinoBackend(Evaluator, ValueObserver, Joiner):
         execution = Execution.of(graph, executed)
         layouts = grouping.layouts(execution)
         names = steering_values(graph)
-        cutter = Cutter(graph, steering=self.values(found, names) if names else {}, layouts=layouts)
+        contents = Contents(steering=self.values(found, names) if names else {})
+        cutter = Cutter(graph, contents=contents, lowering=Lowering(layouts=layouts))
         known: dict[str, Sequence[Kernel]] = {}
 
         def alone(groups: Sequence[Group]) -> list[Sequence[Kernel]]:

@@ -24,6 +24,7 @@ from bricks.backends.programs import Recorder
 from bricks.decompose.build import build
 from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.identity import Cutter, Piece
+from bricks.decompose.lowering import AS_WRITTEN, Contents, Lowering
 from bricks.decompose.overlap import windows
 from bricks.decompose.plan import Occurrence, Plan
 from bricks.errors import BackendError
@@ -76,32 +77,21 @@ def verify_model(
     proto, weights, given, own = data.proto, data.weights, data.inputs, data.own_weights
     expected = backend.evaluate(proto, weights, given, optimize=True)
     cut = Granularity.parse(plan.granularity)
-    groups: Sequence[tuple[int, ...]] | None = None
-    layouts: Mapping[str, str] = {}
-    other_kernels: Mapping[int, Sequence[str]] = {}
+    lowering = AS_WRITTEN
     if cut.executed:
         executed, arrays = backend.materialised(proto, weights)
         proto, graph = executed.proto, graph_of(executed.proto, executed.types)
-        groups, layouts = executed.groups, executed.layouts
-        other_kernels = executed.other_kernels
+        lowering = Lowering(executed.groups, executed.layouts, executed.other_kernels)
     else:
         (graph, _), arrays = source_of(backend, model, proto), weights
     names = steering_values(graph)
-    steering = backend.values(proto, names) if names else {}
-    cutter = Cutter(graph, steering=steering, layouts=layouts, other_kernels=other_kernels)
-    pieces = [cutter.cut(window.nodes) for window in windows(graph, cut, groups)]
-    again = build(
-        model,
-        graph,
-        cut,
-        groups=groups,
-        layouts=layouts,
-        other_kernels=other_kernels,
-        steering=steering,
-    ).plan
+    contents = Contents(steering=backend.values(proto, names) if names else {})
+    cutter = Cutter(graph, contents=contents, lowering=lowering)
+    pieces = [cutter.cut(window.nodes) for window in windows(graph, cut, lowering.groups)]
+    again = build(model, graph, cut, lowering=lowering, contents=contents).plan
     plan = _fitting(plan, again, pieces)
     random = random_values(graph)
-    read = _read_beside(graph, random) if groups is None else []
+    read = _read_beside(graph, random) if lowering.groups is None else []
     numbers = {
         name: number
         for occurrence, piece in zip(plan.occurrences, pieces, strict=True)
@@ -123,7 +113,9 @@ def verify_model(
     # What a runtime folds inside a subgraph it packs for its kernels, unlike the same constant in a
     # brick, where it is outside: sums may then be in another order.
     packed = any(subgraphs(node) for node in graph.nodes)
-    facts = compare(expected, actual, bitwise=cut.executed and groups is None and not packed)
+    facts = compare(
+        expected, actual, bitwise=cut.executed and lowering.groups is None and not packed
+    )
     facts["random"] = sorted(random.intersection(graph.outputs))
     if not cut.executed and not within_tolerance(facts):
         plain_run = backend.evaluate(parse_model(model.skeleton), weights, given, optimize=False)
@@ -185,10 +177,10 @@ def verify_program(backend: Recorder, *, model: Model, plan: Plan, bricks: Brick
     step = backend.stepped(proto)
     graph = graph_of(proto)
     cut = Granularity.parse(plan.granularity)
-    sketches = noted_sketches(proto)
-    cutter = Cutter(graph, sketches=sketches, context=cut.executed)
+    contents = Contents(sketches=noted_sketches(proto))
+    cutter = Cutter(graph, contents=contents, context=cut.executed)
     pieces = [cutter.cut(window.nodes) for window in windows(graph, cut, None)]
-    plan = _fitting(plan, build(model, graph, cut, sketches=sketches).plan, pieces)
+    plan = _fitting(plan, build(model, graph, cut, contents=contents).plan, pieces)
     begins = step.begin()
     values = {n: begins[name] for name, n in zip(graph.inputs, plan.inputs, strict=True)}
     made: dict[str, Any] = {}

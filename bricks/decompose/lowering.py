@@ -1,0 +1,49 @@
+"""What is known of a graph beyond its nodes and types, before it is cut.
+
+A runtime lowers a graph to its kernels, and one run on synthetic data shows what values hold. Both
+decide which bricks are the same. Frozen data; must not know how either is found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bricks.graph.sketch import Sketch
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How a runtime executes a graph.
+
+    ``groups`` are the nodes, by position, that it executes as one; None: each by itself.
+    ``layouts`` maps a value to the layout that it has there, if that is not ONNX's, and
+    ``in_place`` to the value whose memory it reuses. ``other_kernels`` maps the first node of a
+    group that the runtime would run as other kernels alone to its kernels in the model.
+    ``rewritten_bytes`` are those of the weights that it rewrites while it loads the model; None if
+    that isn't known.
+    """
+
+    groups: Sequence[tuple[int, ...]] | None = None
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    other_kernels: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    in_place: Mapping[str, str] = field(default_factory=dict)
+    rewritten_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What values of a graph hold, by their names, as far as it decides what runs or how long.
+
+    ``steering`` are the flattened contents of computed steering values, ``sketches`` those of
+    values on which the time of an operator depends (see ``graph.sketch``), and ``iterations`` how
+    often loops run, by the name of their first output.
+    """
+
+    steering: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    sketches: Mapping[str, Sketch] = field(default_factory=dict)
+    iterations: Mapping[str, int] = field(default_factory=dict)
+
+
+# Of a graph that nothing more is known of.
+AS_WRITTEN, UNKNOWN = Lowering(), Contents()
