@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
     from bricks.compose.memory import PeakMemory, UnknownMemory
     from bricks.compose.schedule import Place, Rule, anything, not_two_of
-    from bricks.compose.wide import wide_interval
+    from bricks.compose.wide_interval import wide_interval
     from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
     from bricks.errors import (
         BackendError,
@@ -98,7 +98,7 @@ _ORIGIN = {
     "bricks.compose.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Interval", "Share"),
     "bricks.compose.memory": ("PeakMemory", "UnknownMemory"),
     "bricks.compose.schedule": ("Place", "Rule", "anything", "not_two_of"),
-    "bricks.compose.wide": ("wide_interval",),
+    "bricks.compose.wide_interval": ("wide_interval",),
     "bricks.graph.model": ("Model",),
     "bricks.graph.read": ("read_model",),
     "bricks.measure.conditions": ("Conditions",),

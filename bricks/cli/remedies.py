@@ -16,7 +16,7 @@ from bricks.zoo import entries
 
 if TYPE_CHECKING:
     from bricks.compose.estimate import Estimate
-    from bricks.compose.wide import Remedy
+    from bricks.compose.wide_interval import Remedy
     from bricks.decompose.plan import Plan
     from bricks.report.wide import ShownEstimate
     from bricks.system import Target
@@ -62,7 +62,7 @@ class Remedies:
 
     def line(self, remedy: Remedy, words: Sequence[str]) -> str | None:
         """The command that remedies the intervals of the models called ``words``."""
-        from bricks.compose.wide import Remedy
+        from bricks.compose.wide_interval import Remedy
 
         options = self.options
         measures = self.place is None and isinstance(options, Measuring)

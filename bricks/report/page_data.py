@@ -14,7 +14,7 @@ from typing import Any
 from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
 from bricks.analysis.explanation import Part
 from bricks.errors import printable
-from bricks.report.lanes import lanes
+from bricks.report.tracks import tracks
 from bricks.report.tables import percent, seconds
 
 Facts = dict[str, Any]
@@ -62,7 +62,7 @@ def _model(model: ModelView, index: dict[str, int]) -> Facts:
         "places": [
             [index.get(occurrence.brick, -1), lane, needed]
             for occurrence, needed, lane in zip(
-                plan.occurrences, plan.producers(), lanes(plan.producers()), strict=True
+                plan.occurrences, plan.producers(), tracks(plan.producers()), strict=True
             )
         ],
     }

@@ -1,6 +1,6 @@
 """Sentences about wide intervals: why each is wide, and what to run to narrow it.
 
-For people, from the reasons that :mod:`bricks.compose.wide` gives. Must not know how commands are
+For people, from the reasons that :mod:`bricks.compose.wide_interval` gives. Must not know how commands are
 made: the caller brings them.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bricks.compose.estimate import Estimate
 from bricks.compose.uncertainty import Source
-from bricks.compose.wide import Remedy, WideInterval, wide_interval
+from bricks.compose.wide_interval import Remedy, WideInterval, wide_interval
 from bricks.errors import printable
 from bricks.report.tables import other_state, percent, predicted, share_text
 

@@ -13,7 +13,7 @@ from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.recompose import recompose
 from bricks.compose.sourced_interval import critical_path
 from bricks.compose.uncertainty import composition_s
-from bricks.compose.wide import Remedy, wide_interval
+from bricks.compose.wide_interval import Remedy, wide_interval
 from bricks.decompose.plan import Occurrence
 from bricks.predict.prediction import Prediction, Predictions
 

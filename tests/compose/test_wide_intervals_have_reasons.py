@@ -14,7 +14,7 @@ from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.compose.schedule import Construction
 from bricks.compose.uncertainty import Source, Uncertainty
-from bricks.compose.wide import Remedy, wide_interval
+from bricks.compose.wide_interval import Remedy, wide_interval
 from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Measurement, Round
 

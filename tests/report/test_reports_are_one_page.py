@@ -20,7 +20,7 @@ from bricks.analysis.similarity import similarity
 from bricks.cli.main import run
 from bricks.closing import Closing
 from bricks.report import page as pages
-from bricks.report.lanes import lanes
+from bricks.report.tracks import tracks
 from bricks.report.tables import size
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -365,11 +365,11 @@ def test_a_page_that_cannot_be_written_leaves_what_was_there(
     assert list(tmp_path.iterdir()) == [tmp_path / "r.html"]
 
 
-def test_graphs_are_drawn_in_as_few_lanes_as_they_need() -> None:
+def test_graphs_are_drawn_in_as_few_tracks_as_they_need() -> None:
     for producers, expected in (
         ([[], [0], [1]], [0, 0, 0]),
         ([[], [0], [0], [1, 2]], [0, 1, 0, 0]),
         ([[], [0], [1], [0, 2]], [0, 1, 1, 0]),
         ([[], []], [0, 0]),
     ):
-        assert lanes(producers) == expected, producers
+        assert tracks(producers) == expected, producers
