@@ -36,7 +36,7 @@ from bricks.compose.comparison import repeat_error
 from bricks.compose.estimate import Estimate
 from bricks.compose.parts import state_of
 from bricks.compose.recompose import recompose
-from bricks.compose.uncertainty import composition_s
+from bricks.compose.recomposition_error import composition_s
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.samples.call_overhead import PROBES

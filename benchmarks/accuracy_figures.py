@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from accuracy_results import CALLS, Calls, Case, Errors, Figures, Host, Intervals, Row
 
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
-from bricks.compose.uncertainty import CALL_SHARE, STATE_SHARE
+from bricks.compose.recomposition_error import CALL_SHARE, STATE_SHARE
 from bricks.samples.machine_state import same_state, states
 from bricks.samples.statistics import median
 from bricks.zoo import entries

@@ -185,7 +185,7 @@ def _intervals(of: Intervals) -> str:
 An [interval](measuring.md#intervals) should contain the measured latency in 95 % of all cases. Its
 first part is the spread of the samples. Its second part covers errors of recomposition:
 {percent(of.state_share)} of the latency, and {number(of.call_share)} times a call's overhead for each
-occurrence, and a further share of what mostly reads weights (`bricks/compose/uncertainty.py`).
+occurrence, and a further share of what mostly reads weights (`bricks/compose/recomposition_error.py`).
 
 | width | inside | median half-width |
 |---|--:|--:|

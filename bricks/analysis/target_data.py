@@ -16,7 +16,7 @@ from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
-from bricks.compose.uncertainty import composition_s
+from bricks.compose.recomposition_error import composition_s
 from bricks.decompose.plan import Plan
 from bricks.predict.prediction import Predictions
 from bricks.samples.machine_state import dominant_state

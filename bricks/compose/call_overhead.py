@@ -14,7 +14,7 @@ from bricks.compose.estimate import PhaseShare
 from bricks.compose.lanes import Task
 from bricks.compose.occurrences import CORE
 from bricks.compose.parts import Results
-from bricks.compose.uncertainty import CALL_OVERHEAD_SHARE
+from bricks.compose.recomposition_error import CALL_OVERHEAD_SHARE
 from bricks.decompose.plan import Plan
 from bricks.samples.call_overhead import (
     LONG,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bricks.compose.estimate import Share
 from bricks.compose.latencies import Latencies
-from bricks.compose.uncertainty import CACHED_NODES, cache_state_s
+from bricks.compose.recomposition_error import CACHED_NODES, cache_state_s
 from bricks.decompose.plan import Plan
 
 

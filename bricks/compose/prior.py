@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 
 from bricks.compose.parts import Results
-from bricks.compose.uncertainty import OTHER_HOST_SHARE
+from bricks.compose.recomposition_error import OTHER_HOST_SHARE
 from bricks.decompose.plan import Plan
 from bricks.predict.prediction import Prediction
 from bricks.samples.measurement import UNSURE_SHARE, Measurement, round_spread

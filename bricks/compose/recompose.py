@@ -17,6 +17,7 @@ from bricks.compose.contributions import Contributions
 from bricks.compose.estimate import Estimate, IncompleteEstimate, PhaseShare
 from bricks.compose.latencies import latencies
 from bricks.compose.parts import gaps
+from bricks.compose.recomposition_error import OTHER_HOST_SHARE, calls_s
 from bricks.compose.schedule import schedule
 from bricks.compose.sourced_interval import (
     SourcedInterval,
@@ -24,7 +25,7 @@ from bricks.compose.sourced_interval import (
     parallel_interval,
     sequential_interval,
 )
-from bricks.compose.uncertainty import OTHER_HOST_SHARE, Source, calls_s
+from bricks.compose.uncertainty import Source
 from bricks.units.interval import Interval
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
 from bricks.analysis.explanation import Part
 from bricks.errors import printable
-from bricks.report.tracks import tracks
 from bricks.report.tables import percent, seconds
+from bricks.report.tracks import tracks
 
 Facts = dict[str, Any]
 
@@ -60,8 +60,8 @@ def _model(model: ModelView, index: dict[str, int]) -> Facts:
     return {
         "parts": [[index[part.brick], *_part(part)] for part in model.explanation.parts],
         "places": [
-            [index.get(occurrence.brick, -1), lane, needed]
-            for occurrence, needed, lane in zip(
+            [index.get(occurrence.brick, -1), track, needed]
+            for occurrence, needed, track in zip(
                 plan.occurrences, plan.producers(), tracks(plan.producers()), strict=True
             )
         ],

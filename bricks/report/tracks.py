@@ -1,7 +1,7 @@
 """Assigns tracks to the nodes of a graph drawn with one row per node, in execution order.
 
-The layout is that of version histories: a node is in a track, and its track continues to the last row
-that needs its output. Must not know what nodes are.
+The layout is that of version histories: a node is in a track, and its track continues to the last
+row that needs its output. Must not know what nodes are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sentences about wide intervals: why each is wide, and what to run to narrow it.
 
-For people, from the reasons that :mod:`bricks.compose.wide_interval` gives. Must not know how commands are
-made: the caller brings them.
+For people, from the reasons that :mod:`bricks.compose.wide_interval` gives. Must not know how
+commands are made: the caller brings them.
 """
 
 from __future__ import annotations

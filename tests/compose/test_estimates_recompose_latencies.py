@@ -11,8 +11,8 @@ from plans import measurement, plan, results
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.recompose import recompose
+from bricks.compose.recomposition_error import composition_s
 from bricks.compose.sourced_interval import critical_path
-from bricks.compose.uncertainty import composition_s
 from bricks.compose.wide_interval import Remedy, wide_interval
 from bricks.decompose.plan import Occurrence
 from bricks.predict.prediction import Prediction, Predictions

@@ -13,6 +13,7 @@ from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
 from bricks.compose.lanes import Span, Timeline
 from bricks.compose.recompose import recompose
+from bricks.compose.recomposition_error import composition_s
 from bricks.compose.schedule import (
     TICK_S,
     Construction,
@@ -23,7 +24,6 @@ from bricks.compose.schedule import (
     schedule,
 )
 from bricks.compose.sourced_interval import critical_path
-from bricks.compose.uncertainty import composition_s
 from bricks.decompose.plan import Brick, Plan
 from bricks.decompose.streams import streams_of, whole_key
 

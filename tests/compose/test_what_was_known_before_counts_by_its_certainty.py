@@ -20,7 +20,7 @@ from bricks.compose.estimate import Estimate
 from bricks.compose.parts import Results
 from bricks.compose.prior import OTHER_HOST_SD, measured_elsewhere, on_another_host, unsure
 from bricks.compose.recompose import recompose
-from bricks.compose.uncertainty import OTHER_HOST_SHARE
+from bricks.compose.recomposition_error import OTHER_HOST_SHARE
 from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Measurement
 from bricks.samples.statistics import NORMAL_95

@@ -10,7 +10,7 @@ import pytest
 from factories import constant, model, node, save, value
 
 from bricks import Bench
-from bricks.compose.uncertainty import cache_state_s
+from bricks.compose.recomposition_error import cache_state_s
 from bricks.decompose.granularity import Granularity, split
 from bricks.graph.read import read_model
 from bricks.graph.source import source_graph

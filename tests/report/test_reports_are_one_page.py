@@ -20,8 +20,8 @@ from bricks.analysis.similarity import similarity
 from bricks.cli.main import run
 from bricks.closing import Closing
 from bricks.report import page as pages
-from bricks.report.tracks import tracks
 from bricks.report.tables import size
+from bricks.report.tracks import tracks
 
 playwright = pytest.importorskip("playwright.sync_api")
 
