@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from bricks.errors import BackendError
+
 if TYPE_CHECKING:
     from bricks.backends.base import Backend
     from bricks.system.environments import Environment
@@ -59,13 +61,26 @@ class BackendInfo:
     cutting_times: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Counterparts:
+    """Programs of a runtime that compute what ONNX operators and models do.
+
+    ``operators`` is a module with a function for each operator, ``model`` the function
+    (``module:function``) for a model in a file.
+    """
+
+    operators: str
+    model: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Offer(ABC):
     """A runtime called ``name``; ``summary`` says in a line what it is.
 
     ``environment`` is the Python environment that it needs beside this one, None if it runs in this
     one. ``collectives`` names the backends of collectives that its workers can be ranks with.
-    ``memory`` says whether the memory of a model can be predicted. A ``default`` runtime is taken
+    ``counterparts`` are its programs in place of ONNX models, None if it has none. ``memory`` says
+    whether the memory of a model can be predicted. A ``default`` runtime is taken
     for what it accepts where none is named. A ``variant`` is another runtime with other settings,
     and is compared only where it is named. One that does not ``compute`` makes latencies up, needs
     no installation, and serves where a worker is needed and its runtime does not matter.
@@ -76,6 +91,7 @@ class Offer(ABC):
     accepts: Accepts = Accepts.MODELS
     environment: Environment | None = None
     collectives: tuple[str, ...] = ()
+    counterparts: Counterparts | None = None
     memory: MemoryUse = MemoryUse.UNPREDICTED
     default: bool = False
     variant: bool = False
@@ -103,3 +119,11 @@ class Offer(ABC):
         Raises :class:`~bricks.errors.BackendError` if it cannot be used on this host.
         """
         return self.describe()
+
+    def launcher(self, rank: int, ranks: int, address: str, port: int) -> tuple[str, ...]:
+        """The command that starts a worker as one of ``ranks``, which meet at ``address``.
+
+        Options of Python that name the worker's module follow it. Raises
+        :class:`~bricks.errors.BackendError` if the runtime has no such launcher.
+        """
+        raise BackendError(f"{self.name} starts no ranks of a training: choose another --runtime")

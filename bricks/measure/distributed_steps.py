@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bricks import backends
-from bricks.backends import Accepts, BackendInfo
+from bricks.backends import Accepts, Offer
 from bricks.errors import WorkerError
 from bricks.measure.protocol.ranks import BeginSteps, ReadBuckets, ReducedBucket, TimeSteps
 from bricks.measure.protocol.training import SeededProgram
@@ -99,13 +99,13 @@ def measure_steps(
 
     Raises :class:`WorkerError` for a program that is no training, and if a rank dies or hangs.
     """
-    info = backends.describe(backends.default(Accepts.PROGRAMS))
+    offer = backends.offer(backends.default(Accepts.PROGRAMS))
     seeded = SeededProgram(**program, seed=seed)
     entry = str(program["entry"])
     with (
         timing_lock(lambda: progress(WAITING, 0.0)),
-        _joined(info, places) as solo,
-        _joined(info, places) as synchronised,
+        _joined(offer, places) as solo,
+        _joined(offer, places) as synchronised,
     ):
         progress(f"{entry}: beginning on {len(places)} ranks", 0.0)
         for ranks in (solo, synchronised):
@@ -116,10 +116,10 @@ def measure_steps(
 
 
 @contextmanager
-def _joined(info: BackendInfo, places: Sequence[RankPlace]) -> Iterator[LocalRanks]:
+def _joined(offer: Offer, places: Sequence[RankPlace]) -> Iterator[LocalRanks]:
     """Ranks that torchrun has started, and that have met."""
     for attempt in range(_PORT_TRIES):
-        ranks = _launched(info, places)
+        ranks = _launched(offer, places)
         try:
             ranks.join()
         except BaseException as error:
@@ -133,19 +133,17 @@ def _joined(info: BackendInfo, places: Sequence[RankPlace]) -> Iterator[LocalRan
             return
 
 
-def _launched(info: BackendInfo, places: Sequence[RankPlace]) -> LocalRanks:
+def _launched(offer: Offer, places: Sequence[RankPlace]) -> LocalRanks:
     """Ranks that torchrun starts: for each place one, as if it were a host of its own."""
     port = _free_port(places[0])
     launchers = [
         (
-            info.python, "-m", "torch.distributed.run",
-            f"--nnodes={len(places)}", "--nproc-per-node=1", f"--node-rank={rank}",
-            f"--master-addr={places[0].address}", f"--master-port={port}",
+            *offer.launcher(rank, len(places), places[0].address, port),
             "-m", "bricks.measure.worker.launched",
         )
         for rank in range(len(places))
     ]  # fmt: skip
-    return LocalRanks(WorkerSettings(info.name, 1, 0), places, launchers=launchers)
+    return LocalRanks(WorkerSettings(offer.name, 1, 0), places, launchers=launchers)
 
 
 def _free_port(place: RankPlace) -> int:

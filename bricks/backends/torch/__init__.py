@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bricks.backends.offer import Accepts, BackendInfo, Offer
+from bricks.backends.offer import Accepts, BackendInfo, Counterparts, Offer
 from bricks.backends.torch import modes
 from bricks.errors import BackendError
 from bricks.system.environments import Environment
@@ -21,6 +21,10 @@ _ENVIRONMENT = Environment(
     lock=Path(__file__).parent / "requirements.lock",
     python="3.11",
     install="bricks backends install torch",
+)
+_COUNTERPARTS = Counterparts(
+    operators="bricks.backends.torch.operators",
+    model="bricks.backends.torch.onnx_program:onnx_program",
 )
 _GPU = Path("/dev/nvidia0")
 
@@ -76,12 +80,21 @@ class TorchOffer(Offer):
             )
         return self.describe()
 
+    def launcher(self, rank: int, ranks: int, address: str, port: int) -> tuple[str, ...]:
+        """One torchrun for each rank, as if it were a host of its own."""
+        return (
+            str(_ENVIRONMENT.required()), "-m", "torch.distributed.run",
+            f"--nnodes={ranks}", "--nproc-per-node=1", f"--node-rank={rank}",
+            f"--master-addr={address}", f"--master-port={port}",
+        )  # fmt: skip
+
 
 OFFER = TorchOffer(
     name=modes.EAGER,
     summary="PyTorch, programs as they are written, in an environment of its own",
     accepts=Accepts.PROGRAMS,
     environment=_ENVIRONMENT,
+    counterparts=_COUNTERPARTS,
     collectives=("gloo", "nccl"),
     default=True,
     compiled=False,
@@ -91,6 +104,7 @@ COMPILED = TorchOffer(
     summary="the same, modules compiled by torch.compile",
     accepts=Accepts.PROGRAMS,
     environment=_ENVIRONMENT,
+    counterparts=_COUNTERPARTS,
     variant=True,
     compiled=True,
 )

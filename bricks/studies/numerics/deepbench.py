@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import onnx
 from onnx import TensorProto, helper
 
+from bricks.backends import Accepts, default, offer
 from bricks.studies.numerics.operator import Operator, ProgramForm
 
 SOURCE = "https://github.com/baidu-research/DeepBench"
 
 _OPSET, _IR_VERSION = 17, 8
-_PROGRAMS = "bricks.backends.torch.operators"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,9 @@ KERNELS: Sequence[Kernel] = (*CONVOLUTIONS, *PRODUCTS, *RECURRENT)
 
 def operator_of(kernel: Kernel) -> Operator:
     """A size as an operator, in ONNX and as a PyTorch program."""
-    entry = f"{_PROGRAMS}:{kernel.function}"
+    counterparts = offer(default(Accepts.PROGRAMS)).counterparts
+    assert counterparts is not None, "the runtime of programs has them"
+    entry = f"{counterparts.operators}:{kernel.function}"
     return Operator(kernel.name, SOURCE, kernel.model(), ProgramForm(entry, asdict(kernel), None))
 
 

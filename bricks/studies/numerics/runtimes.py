@@ -41,9 +41,6 @@ from bricks.system import available_memory_bytes
 ONNX_REFERENCE = "onnx's reference evaluator in double precision"
 PROGRAM_REFERENCE = "the same program in double precision"
 
-# The function that makes a program of an ONNX model.
-_COUNTERPART = "bricks.backends.torch.onnx_program:onnx_program"
-
 # Errors that concern one model with one runtime; all others end the comparison.
 FAILURES = (BackendError, ModelError, WorkerError)
 
@@ -141,10 +138,13 @@ class Runtimes(Closing):
         file = self.new_file(".onnx")
         file.write_bytes(model.skeleton)
         options = {"model": str(file), "data": str(data.file)}
+        counterparts = backends.offer(self.name_of(bench)).counterparts
+        if counterparts is None:
+            raise WorkerError(f"{self.name_of(bench)} has no programs in place of ONNX models")
         try:
-            return self._recorder(bench).record(_COUNTERPART, options, name=model.name)
+            return self._recorder(bench).record(counterparts.model, options, name=model.name)
         except WorkerError as error:
-            raise WorkerError(str(error).removeprefix(f"{_COUNTERPART}: ")) from error
+            raise WorkerError(str(error).removeprefix(f"{counterparts.model}: ")) from error
 
     def _recorder(self, bench: Bench) -> ProgramRecorder:
         name = self.name_of(bench)
