@@ -14,7 +14,7 @@ from bricks.measure.campaign import CampaignResult, Progress
 from bricks.measure.jobs import Job
 from bricks.predict.effort import EFFORTS
 from bricks.session.adaptive import AdaptiveMeasurement
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latencies import Latencies
 from bricks.store import Owner
 from bricks.system import Target
 from bricks.zoo import entries
@@ -29,7 +29,7 @@ def chosen_by(bench: Bench, effort: str, results: Mapping[str, Measurement]) -> 
         store.systems.save_target(target)
         for job in jobs:
             store.plans.save(job.decomposition, target.key)
-        latency_model = LatencyModel(store, target.key, "executed")
+        latencies = Latencies(store, target.key, "executed")
 
         def run(jobs: Sequence[Job], _left_s: float | None, _progress: Progress) -> CampaignResult:
             wanted = {key for job in jobs for key in job.bricks} & results.keys()
@@ -37,7 +37,7 @@ def chosen_by(bench: Bench, effort: str, results: Mapping[str, Measurement]) -> 
             _copy({key: results[key] for key in new}, store, target, owner)
             return CampaignResult({}, (), frozenset())
 
-        AdaptiveMeasurement(jobs, latency_model, EFFORTS[effort], None, lambda *_: None).run(run)
+        AdaptiveMeasurement(jobs, latencies, EFFORTS[effort], None, lambda *_: None).run(run)
         keys = {key for job in jobs for key in job.bricks}
         return frozenset(store.measurements.results(target.key, sorted(keys)))
 

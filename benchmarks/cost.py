@@ -46,7 +46,7 @@ from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.machine_state import states
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latencies import Latencies
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -182,14 +182,14 @@ class Cost:
             target = bench.target.key
             keys = sorted({key for plan in plans.values() for key in plan.keys})
             results = bench.store.measurements.results(target, [*keys, *PROBES.values()])
-            latency_model = LatencyModel(bench.store, target, "executed")
-            predictions = latency_model.predictions(keys)
+            latencies = Latencies(bench.store, target, "executed")
+            predictions = latencies.predictions(keys)
             found = []
             for name, runs in self.truths().items():
                 plan = plans[name]
                 whole = Measurement(name, tuple(r for run in runs for r in run.rounds), 0.0)
                 state_s = state_of(plan, results, whole, predictions)
-                mine = latency_model.predictions_in(state_s, plan.keys, predictions)
+                mine = latencies.predictions_in(state_s, plan.keys, predictions)
                 estimate = recompose(Basis(plan, results, state_s, predictions=mine))
                 if isinstance(estimate, Estimate):
                     found.append(_row(plan, estimate, prediction.took_s(runs, state_s)))

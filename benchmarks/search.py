@@ -45,7 +45,7 @@ from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS
 from bricks.report.tables import percent
 from bricks.samples.call_overhead import PROBES
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latencies import Latencies
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "search.json"
@@ -187,18 +187,18 @@ class Search:
         results = bench.store.measurements.results(target, [*keys, *PROBES.values(), *digests])
         with self.bench("again") as other:
             again = other.store.measurements.results(target, digests)
-        latency_model = LatencyModel(bench.store, target, str(bench.granularity))
-        predictions = latency_model.predictions(keys)
+        latencies = Latencies(bench.store, target, str(bench.granularity))
+        predictions = latencies.predictions(keys)
         for plan in plans:
             first, second = results.get(plan.digest), again.get(plan.digest)
             if not (isinstance(first, Measurement) and isinstance(second, Measurement)):
                 raise SystemExit(f"{plan.model} was not run: {first} {second}")
             # As when they are compared, the estimate is for a machine state of the run.
             state_s = state_of(plan, results, first, predictions)
-            mine = latency_model.predictions_in(state_s, plan.keys, predictions)
+            mine = latencies.predictions_in(state_s, plan.keys, predictions)
             states = None
             if not all_known_in(plan, results, mine, state_s):
-                states = latency_model.states(plan.keys)
+                states = latencies.target.states(plan.keys)
             estimate = recompose(Basis(plan, results, state_s, predictions=mine, states=states))
             if not isinstance(estimate, Estimate):
                 raise SystemExit(f"{plan.model} has no estimate: {estimate}")

@@ -34,7 +34,8 @@ from bricks.predict.predictor import learn
 from bricks.predict.transfer import SourceTarget, expected, learn_transfer
 from bricks.report.tables import number, percent
 from bricks.samples.statistics import NORMAL_95
-from bricks.session.latency_model import LatencyModel
+from bricks.session.measured_target import MeasuredTarget
+from bricks.session.source_targets import source_target
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,18 +71,19 @@ def read(store: Store) -> list[KnownTarget]:
     """All targets of the cache on which most of the zoo is measured."""
     found = []
     for target in store.systems.targets():
-        latency_model = LatencyModel(store, target.key, "executed")
-        elsewhere = latency_model.as_source()
+        measured = MeasuredTarget(store, target.key, "executed")
+        elsewhere = source_target(measured)
         if elsewhere is None:
             continue
-        latency_s, families = latency_model.known_latencies()
+        known = measured.latencies()
+        latency_s, families = known.seconds, known.families
         counts = {}
         for plan, _ in store.plans.all(target.key, "executed"):
             counted = dict(plan.counts)
             if counted.keys() <= latency_s.keys():
                 counts[plan.model] = counted
         if len(counts) >= _MIN_MODELS:
-            features = latency_model.features(list(latency_s))
+            features = measured.features(list(latency_s))
             found.append(KnownTarget(target, latency_s, features, families, counts, elsewhere))
     return sorted(found, key=lambda known: known.name)
 

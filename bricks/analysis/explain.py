@@ -71,7 +71,7 @@ class Explainer:
         """Where the time of ``estimate`` goes, which was made from ``plan``."""
         bench, target = self.bench, self._target
         bricks = bench.bricks(plan)
-        features = bench.latency_model(target).features(plan.keys)
+        features = bench.workspace.estimators.latencies(target).target.features(plan.keys)
         return explained(
             plan,
             estimate,
@@ -164,7 +164,8 @@ class Explainer:
         self, plan: Plan, estimate: Estimate | IncompleteEstimate
     ) -> dict[str, BestImplementation]:
         """For each measured brick, the fastest implementation of its work, if it is another."""
-        features = self.bench.latency_model(self._target).features(plan.keys)
+        latencies = self.bench.workspace.estimators.latencies(self._target)
+        features = latencies.target.features(plan.keys)
         found = {}
         for share in estimate.shares:
             if share.predicted or share.occurrences <= 0:
@@ -193,10 +194,10 @@ class Explainer:
     def _consider(
         self, target: Target, fastest: dict[tuple[object, ...], BestImplementation]
     ) -> None:
-        latency_model = self.bench.latency_model(target)
-        latency_s, _ = latency_model.known_latencies()
+        latencies = self.bench.workspace.estimators.latencies(target)
+        latency_s = latencies.target.latencies().seconds
         call_s = self._call_s(target)
-        for key, features in latency_model.features(sorted(latency_s)).items():
+        for key, features in latencies.target.features(sorted(latency_s)).items():
             work, net_s = same_work(features), max(0.0, latency_s[key] - call_s)
             if work not in fastest or net_s < fastest[work].latency_s:
                 fastest[work] = BestImplementation(key, target.key, net_s)

@@ -28,7 +28,7 @@ from bricks.graph.model import Model
 from bricks.predict import learned_file
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.defaults import GRANULARITY
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latencies import Latencies
 from bricks.session.summaries import Comparison
 from bricks.store import Published, Store
 from bricks.store.published_index import INDEX, Entry, LearnedFile, read_index, write_index
@@ -180,7 +180,7 @@ def learned_from(entry: Entry, place: Path) -> Entry:
     targets with too few measurements to do without others.
     """
     published = Published(place)
-    models = {t.key: LatencyModel(published, t.key, GRANULARITY) for t in entry.targets}
+    models = {t.key: Latencies(published, t.key, GRANULARITY) for t in entry.targets}
     learned = {key: model.to_keep() for key, model in models.items()}
     kept = {key: each for key, each in learned.items() if each is not None}
     if not kept:

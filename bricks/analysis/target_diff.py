@@ -19,7 +19,7 @@ from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import ALL_PROBES
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latencies import Latencies
 from bricks.sources import find_files
 from bricks.store import Reading
 from bricks.system.names import names_of, target_named
@@ -131,11 +131,11 @@ def target_data(
     changed = not all(m.known_in(state_s) for m in known)
     predictions, states = Predictions(), None
     if missing or (meant and changed):  # learning takes a while
-        latency_model = LatencyModel(store, target.key, meant[0].granularity)
+        latencies = Latencies(store, target.key, meant[0].granularity)
         for plan in meant:
-            latency_model.add_plan(plan)
-        predictions = latency_model.predictions(missing)
-        states = latency_model.states(keys) if changed else None
+            latencies.add_plan(plan)
+        predictions = latencies.predictions(missing)
+        states = latencies.target.states(keys) if changed else None
     return TargetData(name, target, plans, results, predictions, states)
 
 

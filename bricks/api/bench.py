@@ -28,7 +28,6 @@ from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import Profile
 from bricks.session import measuring, peak_memory, predicting, whole_models
 from bricks.session.defaults import CACHE, PROBE_BRICKS, PROBING_S
-from bricks.session.latency_model import LatencyModel
 from bricks.session.options import Options
 from bricks.session.summaries import Comparison, Measured, Probed
 from bricks.session.workspace import Workspace, silent
@@ -142,10 +141,6 @@ class Bench(Closing):
     def bricks(self, plan: Plan) -> Mapping[str, Brick]:
         """See :meth:`Plans.bricks`."""
         return self.workspace.plans.bricks(plan)
-
-    def latency_model(self, target: Target | None = None) -> LatencyModel:
-        """The latency model of bricks on ``target``, by default this one."""
-        return self.workspace.estimators.latency_model(target)
 
     def verify(self, model: Model) -> Mapping[str, Any]:
         """Chain the model's bricks and compare with the whole model.

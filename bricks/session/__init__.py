@@ -6,7 +6,8 @@ Here so that studies, analyses and commands get one object, a
     options.py, setup.py    the options, checked, and the target that they describe
     resources.py            what is open: cache, published data, worker
     plans.py                models decomposed, here or elsewhere
-    latency_model.py        latencies of bricks on a target: measured, and predicted from these
+    measured_target.py      what is measured on a target; source_targets.py: what others tell of it
+    latencies.py        what was learned from that; latencies.py learns again when it has to
     estimator.py            estimates of plans; estimators.py chooses what they learn from
     campaigns.py            measuring; adaptive.py decides which bricks
     workspace.py            ``Workspace``, which has all of these

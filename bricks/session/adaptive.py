@@ -23,7 +23,7 @@ from bricks.measure.jobs import Job, needs_of
 from bricks.predict.effort import Effort
 from bricks.samples.sampling import combined
 from bricks.samples.statistics import NORMAL_95, median
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latencies import Latencies
 
 if TYPE_CHECKING:
     from bricks.predict.planner import Belief, Planner
@@ -64,27 +64,27 @@ class AdaptiveMeasurement:
     def __init__(
         self,
         jobs: Sequence[Job],
-        latency_model: LatencyModel,
+        latencies: Latencies,
         effort: Effort,
         budget_s: float | None,
         progress: Progress,
     ) -> None:
         self._jobs = jobs
-        self._latency_model = latency_model
+        self._latencies = latencies
         self._effort = effort
         self._budget_s = budget_s
         self._progress = progress
         self._started = time.monotonic()
         self._keys = _keys(jobs)
         for job in jobs:  # already in memory: they need not be loaded again
-            latency_model.add_model(job.decomposition)
+            latencies.add_model(job.decomposition)
         self._span = 0.0, 0.0  # the next stage's part of all progress
         self._planner: Planner | None = None
 
     @property
     def untried(self) -> bool:
         """Whether no brick has been measured yet: then some probably will be."""
-        return bool(self._keys) and not self._latency_model.resolved(self._keys)
+        return bool(self._keys) and not self._latencies.target.resolved(self._keys)
 
     def run(self, run: Run) -> CampaignResult:
         """Measure stage by stage; returns the merged result of all stages."""
@@ -104,7 +104,7 @@ class AdaptiveMeasurement:
                 for job in self._jobs
             ]
             result = run(jobs, self._left_s(), self._shown(said))
-            self._latency_model.invalidate(result.remeasured)
+            self._latencies.invalidate(result.remeasured)
             done.append(result)
             whole = False
             if result.unfinished:
@@ -113,15 +113,15 @@ class AdaptiveMeasurement:
 
     def _costliest(self, run: Run) -> CampaignResult:
         """Measure what probably takes longest in the models, until the budget is spent."""
-        latency_s = self._latency_model.usual_s(self._keys)
+        latency_s = self._latencies.target.usual_s(self._keys)
         counts = Counter[str]()
         for job in self._jobs:
             counts.update(job.decomposition.plan.counts)
         waiting = sorted(
-            self._keys - self._latency_model.resolved(self._keys),
+            self._keys - self._latencies.target.resolved(self._keys),
             key=lambda key: (-counts[key] * latency_s[key], key),
         )
-        cost_s = _usual_s(self._jobs, self._latency_model, waiting)
+        cost_s = _usual_s(self._jobs, self._latencies, waiting)
         done: list[CampaignResult] = []
         while waiting and (not done or (self._left_s() or 0.0) > _ANSWER_S):
             least_s = 0.0 if done else min(LEAST_S, self._budget_s or 0.0)
@@ -133,7 +133,7 @@ class AdaptiveMeasurement:
             self._span = self._span[1], 1.0
             most_s = left_s if not done else left_s - _ANSWER_S
             done.append(run(jobs, most_s, self._shown("")))
-            self._latency_model.invalidate(done[-1].remeasured)
+            self._latencies.invalidate(done[-1].remeasured)
         return _combined(done, self._unfinished(done))
 
     def _soon_done(self) -> bool:
@@ -144,26 +144,26 @@ class AdaptiveMeasurement:
         """
         if self._budget_s is not None or any(job.whole for job in self._jobs):
             return False
-        unknown = self._keys - self._latency_model.resolved(self._keys)
-        return sum(_usual_s(self._jobs, self._latency_model, unknown).values()) <= SOON_S
+        unknown = self._keys - self._latencies.target.resolved(self._keys)
+        return sum(_usual_s(self._jobs, self._latencies, unknown).values()) <= SOON_S
 
     def _unfinished(self, done: Sequence[CampaignResult]) -> frozenset[str]:
         """The bricks for which there was no time: among all bricks, or among the chosen ones."""
         if self._effort.complete:
-            return frozenset(self._keys - self._latency_model.resolved(self._keys))
+            return frozenset(self._keys - self._latencies.target.resolved(self._keys))
         return done[-1].unfinished if done else frozenset()
 
     def _choose(self) -> tuple[list[str], str]:
         """The bricks of the next stage, and how well the models are known before it."""
-        beliefs = self._latency_model.beliefs(self._keys)
+        beliefs = self._latencies.beliefs(self._keys)
         if self._planner is None:
-            self._planner = _planner(self._jobs, self._latency_model, beliefs)
+            self._planner = _planner(self._jobs, self._latencies, beliefs)
         else:
             self._planner.believe(beliefs)
         measured, goal = sum(b.measured for b in beliefs.values()), self._effort.deviation
         typical = NORMAL_95 * median([float(d) for d in self._planner.deviations()])
         left_s, chosen = self._left_s(), list[str]()
-        least = self._latency_model.missing_count  # with fewer, the others cannot be predicted
+        least = self._latencies.model().missing_count  # with fewer, the others cannot be predicted
         known = not self._effort.complete and self._planner.meets(goal, _NEARLY)
         if least or not measured or not known:
             chosen = self._planner.choose(
@@ -197,32 +197,28 @@ class AdaptiveMeasurement:
         return show
 
 
-def probes(jobs: Sequence[Job], latency_model: LatencyModel, most: int) -> list[str]:
+def probes(jobs: Sequence[Job], latencies: Latencies, most: int) -> list[str]:
     """The ``most`` bricks of ``jobs`` that tell most about a target, given other targets."""
-    return _planner(jobs, latency_model, latency_model.beliefs(_keys(jobs))).choose(
-        _WELL, most=most
-    )
+    return _planner(jobs, latencies, latencies.beliefs(_keys(jobs))).choose(_WELL, most=most)
 
 
-def deviation(jobs: Sequence[Job], latency_model: LatencyModel) -> float | None:
+def deviation(jobs: Sequence[Job], latencies: Latencies) -> float | None:
     """The median of the relative standard deviations of the models' estimates; None without any."""
-    if latency_model.missing_count or not jobs:
+    if latencies.model().missing_count or not jobs:
         return None
-    planner = _planner(jobs, latency_model, latency_model.beliefs(_keys(jobs)))
+    planner = _planner(jobs, latencies, latencies.beliefs(_keys(jobs)))
     return median([float(d) for d in planner.deviations()])
 
 
-def _usual_s(
-    jobs: Sequence[Job], latency_model: LatencyModel, keys: Collection[str]
-) -> dict[str, float]:
+def _usual_s(jobs: Sequence[Job], latencies: Latencies, keys: Collection[str]) -> dict[str, float]:
     """About how many seconds measuring each of ``keys`` takes on an unknown machine."""
     if not keys:
         return {}
     from bricks.predict.cost import usual_s
 
-    latency_s = latency_model.usual_s(_keys(jobs))
+    latency_s = latencies.target.usual_s(_keys(jobs))
     shares = Importance(needs_of(jobs), {}).of(latency_s)
-    features = latency_model.features(sorted(keys))
+    features = latencies.target.features(sorted(keys))
     rows = [(each.weight_bytes, latency_s[key], shares[key]) for key, each in features.items()]
     return dict(zip(features, usual_s(*np.array(rows).T).tolist(), strict=True))
 
@@ -231,16 +227,14 @@ def _keys(jobs: Sequence[Job]) -> set[str]:
     return {key for job in jobs for key in job.decomposition.plan.keys}
 
 
-def _planner(
-    jobs: Sequence[Job], latency_model: LatencyModel, beliefs: Mapping[str, Belief]
-) -> Planner:
+def _planner(jobs: Sequence[Job], latencies: Latencies, beliefs: Mapping[str, Belief]) -> Planner:
     """A planner that starts from the current beliefs."""
     # Imported here, since its libraries take a second to import.
     from bricks.predict.planner import Planner
 
     counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
-    features = latency_model.features(sorted(beliefs))
-    familiar = frozenset[str]().union(*(other.kernels for other in latency_model.others))
+    features = latencies.target.features(sorted(beliefs))
+    familiar = frozenset[str]().union(*(other.kernels for other in latencies.others))
     return Planner(counts, features, beliefs, familiar)
 
 

@@ -42,9 +42,9 @@ class Campaigns:
         # Here: measuring everything needs no planning, and should not import it.
         from bricks.session.adaptive import AdaptiveMeasurement
 
-        latency_model = self._estimators.measured.latency_model(self._resources.target)
+        latencies = self._estimators.measured.latencies(self._resources.target)
         progress = self._resources.progress
-        adaptive = AdaptiveMeasurement(jobs, latency_model, effort, budget_s, progress)
+        adaptive = AdaptiveMeasurement(jobs, latencies, effort, budget_s, progress)
         if adaptive.untried:
             self._resources.supervisor.awaken()  # while the first stage is planned
         return adaptive.run(self.measure_all)

@@ -112,8 +112,8 @@ class _Compared:
         estimator, target = self.workspace.estimators.measured, self.workspace.target
         plan, predictions = job.decomposition.plan, self.predictions
         if predictions.of:
-            latency_model = estimator.latency_model(target)
-            predictions = latency_model.predictions_in(state_s, plan.keys, predictions)
+            latencies = estimator.latencies(target)
+            predictions = latencies.predictions_in(state_s, plan.keys, predictions)
         construction = None
         if job.streams:
             construction = estimator.construction(plan, job.decomposition.bricks, target)

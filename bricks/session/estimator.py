@@ -18,7 +18,8 @@ from bricks.decompose.streams import streams_of
 from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.state_model import StateModel
-from bricks.session.latency_model import LatencyModel, Loaded
+from bricks.session.latencies import Latencies
+from bricks.session.measured_target import Loaded
 from bricks.session.plans import Plans
 from bricks.session.resources import Resources
 from bricks.store import Reading
@@ -39,28 +40,28 @@ class Estimator:
         self._resources = resources
         self._plans = plans
         self._prior = prior
-        self._latency_models: dict[str, LatencyModel] = {}  # by target
+        self._latencies: dict[str, Latencies] = {}  # by target
         self._loaded = Loaded()
         # By target: models share most of their bricks, and decoding samples takes longest.
         self._settled: dict[str, dict[str, Measurement | Failure]] = {}
 
-    def latency_model(self, target: Target) -> LatencyModel:
-        """The latency model of bricks on ``target``."""
-        if target.key not in self._latency_models:
+    def latencies(self, target: Target) -> Latencies:
+        """Latencies of bricks on ``target``."""
+        if target.key not in self._latencies:
             cut = str(self._resources.granularity)
-            model = LatencyModel(self._source, target.key, cut, self._loaded)
-            self._latency_models[target.key] = model
-        return self._latency_models[target.key]
+            found = Latencies(self._source, target.key, cut, self._loaded)
+            self._latencies[target.key] = found
+        return self._latencies[target.key]
 
     def forget(self) -> None:
         """Learn again at the next request: the store has changed."""
-        self._latency_models.clear()
+        self._latencies.clear()
         self._settled.clear()
 
     def note_measured(self, target: Target, remeasured: Collection[str]) -> None:
         """There are new results on ``target``, and new rounds of the ``remeasured`` bricks."""
         self._settled.pop(target.key, None)
-        self.latency_model(target).invalidate(remeasured)
+        self.latencies(target).invalidate(remeasured)
 
     def results(self, keys: Collection[str], target: Target) -> Results:
         """The stored results of ``keys`` on ``target``: bricks, probes and whole models.
@@ -83,10 +84,10 @@ class Estimator:
         """
         if all(isinstance(results.get(key), Measurement) for key in keys):
             return Predictions()  # return early: searching the whole cache takes a while
-        latency_model = self._informed(target)
+        latencies = self._informed(target)
         if plan is not None:
-            latency_model.add_plan(plan)
-        return latency_model.predictions(keys)
+            latencies.add_plan(plan)
+        return latencies.predictions(keys)
 
     def states(
         self,
@@ -99,11 +100,11 @@ class Estimator:
         """How latencies change between states; None if all of ``plan`` is known in ``state_s``."""
         if all_known_in(plan, results, predictions, state_s):
             return None  # return early: learning from the whole cache takes a while
-        return self._informed(target).states(plan.keys)
+        return self._informed(target).target.states(plan.keys)
 
-    def _informed(self, target: Target) -> LatencyModel:
+    def _informed(self, target: Target) -> Latencies:
         """The latency model on ``target``, with all models that were decomposed so far."""
-        found = self.latency_model(target)
+        found = self.latencies(target)
         for digest, decomposition in self._plans.met().items():
             if digest not in found.added:
                 found.add_model(decomposition)
@@ -124,9 +125,9 @@ class Estimator:
         run = whole if isinstance(whole, Measurement) else None
         state_s = state_of(plan, results, run, predictions)
         if predictions.of:
-            model = self.latency_model(target)
-            predictions = model.predictions_in(state_s, plan.keys, predictions)
-            results = {**model.borrowed_calls(), **results}
+            latencies = self.latencies(target)
+            predictions = latencies.predictions_in(state_s, plan.keys, predictions)
+            results = {**latencies.borrowed_calls(), **results}
         predictions = self._with_prior(predictions, plan, results, target, state_s)
         states = self.states(plan, results, predictions, state_s, target)
         return Basis(plan, results, state_s, predictions, states, construction)
@@ -154,7 +155,7 @@ class Estimator:
         measured = {key: m for key, m in results.items() if isinstance(m, Measurement)}
         found = {key: measured_elsewhere(round_spread(m, state_s)) for key, m in measured.items()}
         predictions = self.predictions(keys, results, target, plan)
-        mine = self.latency_model(target).predictions_in(state_s, keys, predictions)
+        mine = self.latencies(target).predictions_in(state_s, keys, predictions)
         return found | {key: on_another_host(each) for key, each in mine.of.items()}
 
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:

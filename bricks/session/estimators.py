@@ -11,7 +11,7 @@ from collections.abc import Collection
 from bricks.decompose.plan import Plan
 from bricks.samples.call_overhead import needed_by
 from bricks.session.estimator import Estimator
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latencies import Latencies
 from bricks.session.plans import Plans
 from bricks.session.resources import Resources
 from bricks.store import Reading, ReadThrough, Union
@@ -46,9 +46,9 @@ class Estimators:
         measured = keys == self._resources.store.measurements.settled(target.key, sorted(keys))
         return self.measured if measured else self.known
 
-    def latency_model(self, target: Target | None = None) -> LatencyModel:
-        """The latency model of bricks on ``target``, by default this host's."""
-        return self.known.latency_model(self._resources.target if target is None else target)
+    def latencies(self, target: Target | None = None) -> Latencies:
+        """Latencies of bricks on ``target``, by default this host's."""
+        return self.known.latencies(self._resources.target if target is None else target)
 
     def note_measured(self, remeasured: Collection[str]) -> None:
         """There are new results on this host, and new rounds of the ``remeasured`` bricks."""

@@ -15,7 +15,7 @@ from bricks.samples.measurement import Failure, Measurement
 from bricks.session.adaptive import deviation, probes
 from bricks.session.defaults import PROBE_BRICKS, PROBING_S
 from bricks.session.jobs import bricks_job
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latencies import Latencies
 from bricks.session.summaries import Probed
 from bricks.session.workspace import Workspace
 
@@ -36,10 +36,10 @@ def probe(
     """
     started = time.perf_counter()
     jobs = [bricks_job(workspace, model) for model in models]
-    latency_model = workspace.estimators.measured.latency_model(workspace.target)
+    latencies = workspace.estimators.measured.latencies(workspace.target)
     for job in jobs:
-        latency_model.add_model(job.decomposition)
-    chosen = _measured_probes(workspace, jobs, latency_model, bricks, budget_s)
+        latencies.add_model(job.decomposition)
+    chosen = _measured_probes(workspace, jobs, latencies, bricks, budget_s)
     keys = sorted({key for job in jobs for key in job.keys})
     found = workspace.store.measurements.results(workspace.target.key, keys)
     others = {target.key: target for target in workspace.known.systems.targets()}
@@ -48,8 +48,8 @@ def probe(
         bricks=len(keys),
         probes=len(found.keys() & set(chosen)),
         measured=sum(isinstance(result, Measurement) for result in found.values()),
-        teachers=tuple(others[other.target_key] for other in latency_model.others),
-        deviation=deviation(jobs, latency_model),
+        teachers=tuple(others[other.target_key] for other in latencies.others),
+        deviation=deviation(jobs, latencies),
         failures=tuple(r for k, r in found.items() if isinstance(r, Failure) and k in chosen),
         wall_s=time.perf_counter() - started,
     )
@@ -58,14 +58,14 @@ def probe(
 def _measured_probes(
     workspace: Workspace,
     jobs: Sequence[Job],
-    latency_model: LatencyModel,
+    latencies: Latencies,
     bricks: int,
     budget_s: float,
 ) -> list[str]:
     """The keys of the chosen ``bricks``, measured within ``budget_s`` seconds."""
     if not any(job.keys for job in jobs):
         return []
-    chosen = probes(jobs, latency_model, bricks)
+    chosen = probes(jobs, latencies, bricks)
     picked = [replace(job, chosen=frozenset(chosen)) for job in jobs]
     workspace.campaigns.measure_all([job for job in picked if job.keys], budget_s)
     return chosen

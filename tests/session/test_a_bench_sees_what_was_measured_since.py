@@ -8,16 +8,15 @@ from refusals import refused
 
 import bricks
 from bricks.errors import StoreError
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latencies import Latencies
 from bricks.store import Store
 from bricks.store.systems import Systems
 
 QUICK = bricks.Conditions(rule=bricks.StopRule(min_rounds=2, max_rounds=2), exclusive=False)
 
 
-def known(model: LatencyModel) -> dict[str, float]:
-    latencies_s, _ = model.known_latencies()
-    return latencies_s
+def known(latencies: Latencies) -> dict[str, float]:
+    return latencies.target.latencies().seconds
 
 
 def test_rounds_that_are_added_to_a_measurement_count_in_the_same_bench(
@@ -29,13 +28,14 @@ def test_rounds_that_are_added_to_a_measurement_count_in_the_same_bench(
     options = bricks.Options(runtime="fake", threads=1, conditions=QUICK)
     with bricks.Bench(tmp_path / "cache", options) as bench:
         bench.measure([bench.read(small)])
-        known(bench.latency_model())  # learned once, in the first state
+        known(bench.workspace.estimators.latencies())  # learned once, in the first state
         monkeypatch.setenv("BRICKS_FAKE_STATE", "2")
         bench.profile(bench.read(small))  # in a worker of its own, which is in the other state
         compared = bench.compare([bench.read(larger)])
         assert compared.remeasured_bricks > 0
         with bricks.Bench(tmp_path / "cache", options) as fresh:
-            assert known(bench.latency_model()) == known(fresh.latency_model())
+            latencies = bench.workspace.estimators.latencies()
+            assert known(latencies) == known(fresh.workspace.estimators.latencies())
 
 
 def test_a_bench_that_cannot_be_opened_leaves_no_cache_open(

@@ -207,7 +207,7 @@ def test_a_short_budget_measures_first_what_takes_longest(
         plan = bench.decompose(read)
         job = Job(read, plan, whole=False)
         adaptive_one = adaptive.AdaptiveMeasurement(
-            [job], bench.latency_model(), EFFORTS["full"], 1e9, lambda *_: None
+            [job], bench.workspace.estimators.latencies(), EFFORTS["full"], 1e9, lambda *_: None
         )
         monkeypatch.setattr(adaptive, "PLANNED_S", math.inf)
         monkeypatch.setattr(adaptive, "STAGE", 0.0)  # one at a time

@@ -50,9 +50,9 @@ def test_predictions_are_for_a_state_in_which_enough_was_measured(tmp_path: Path
     with Bench(tmp_path / "cache", runtime="fake", threads=1, published=False) as bench:
         *known, new = read(bench, tmp_path)
         measured(bench, known, FAST)
-        latency_model = bench.latency_model()
-        latency_model.add_model(bench.decompose(new))
-        found = latency_model.predictions(bench.plan(new).keys, SLOW)
+        latencies = bench.workspace.estimators.latencies()
+        latencies.add_model(bench.decompose(new))
+        found = latencies.predictions(bench.plan(new).keys, SLOW)
     assert found.of
     # It must be corrected from there to the other state, with the uncertainty of that.
     assert same_state(found.state_s, FAST) and not same_state(found.state_s, SLOW)
@@ -86,12 +86,12 @@ def test_what_failed_is_predicted_only_if_nothing_can_measure_it(tmp_path: Path)
         )
         unmeasurable, crashed, *_ = made.plan.keys
         assert unmeasurable not in bench.decompose(new).bricks
-        latency_model = bench.latency_model()
-        latency_model.add_model(made)
+        latencies = bench.workspace.estimators.latencies()
+        latencies.add_model(made)
         owner = Owner.current()
         bench.store.claims.claim(bench.target.key, [unmeasurable, crashed], owner)
         for key in (unmeasurable, crashed):
             bench.store.claims.fail(bench.target.key, key, "no measurement", owner)
-        found = latency_model.predictions(made.plan.keys)
+        found = latencies.predictions(made.plan.keys)
     assert found.unmeasurable == {unmeasurable}
     assert unmeasurable in found.of and crashed not in found.of

@@ -20,7 +20,7 @@ from bricks.measure.jobs import Job
 from bricks.predict.effort import EFFORTS
 from bricks.predict.features import extract_features
 from bricks.session import adaptive
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latencies import Latencies
 from bricks.store import Store
 
 TARGET = make_target()
@@ -76,11 +76,9 @@ def measured(store: Store, found: Sequence[Brick], effort: str) -> set[str]:
         done.update(new)
         return CampaignResult({}, (), frozenset())
 
-    latency_model = LatencyModel(store, TARGET.key, "executed")
+    latencies = Latencies(store, TARGET.key, "executed")
     job = Job(model, made, whole=False)
-    adaptive.AdaptiveMeasurement([job], latency_model, EFFORTS[effort], None, lambda *_: None).run(
-        run
-    )
+    adaptive.AdaptiveMeasurement([job], latencies, EFFORTS[effort], None, lambda *_: None).run(run)
     return done
 
 
@@ -110,7 +108,7 @@ def test_what_is_soon_measured_is_measured_and_nothing_learned(
     store: Store, effort: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Learning takes longer than measuring a few small bricks, and would know them less well."""
-    monkeypatch.setattr(LatencyModel, "learned", refuse)
+    monkeypatch.setattr(Latencies, "model", refuse)
     small = [unary("Sin", 10), unary("Exp", 30)]
     assert measured(store, small, effort) == {brick.key for brick in small}
     assert measured(store, small, effort) == set()
@@ -121,5 +119,5 @@ def test_what_takes_long_is_not_all_measured(store: Store) -> None:
     assert len(measured(store, large, "quick")) < len(large)
 
 
-def refuse(_: LatencyModel) -> None:
+def refuse(_: Latencies) -> None:
     raise AssertionError("nothing is to be learned")

@@ -28,7 +28,7 @@ from bricks.predict.features import extract_features
 from bricks.report.tables import measured_text
 from bricks.samples.measurement import Measurement
 from bricks.session.defaults import GRANULARITY
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latencies import Latencies
 from bricks.store import Published, Store
 from bricks.store.published_index import INDEX, read_index, write_index
 from bricks.system import System, fingerprint
@@ -479,7 +479,7 @@ def test_shipped_files_hold_what_learning_gives() -> None:
     content = shipped.measurements.learned(target_key)
     assert content is not None
     kept = learned_file.read(content, target_key, GRANULARITY)
-    anew = LatencyModel(Unlearned(CHECKOUT), target_key, GRANULARITY).to_keep()
+    anew = Latencies(Unlearned(CHECKOUT), target_key, GRANULARITY).to_keep()
     assert kept is not None and anew is not None
     assert kept.seen == anew.seen
     assert kept.predictor.bias == pytest.approx(anew.predictor.bias, rel=1e-3)

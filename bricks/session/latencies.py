@@ -1,0 +1,203 @@
+"""Latencies of bricks on one target: measured, or predicted by the current latency model.
+
+Here because it decides when a target's :class:`~bricks.session.latency_model.LatencyModel` is
+learned: at the first request, and at the first one after new measurements. While these are few,
+other targets inform it. Must not know how bricks are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bricks.decompose.plan import Decomposition, Plan
+from bricks.graph.model_metadata import noted_other_kernels
+from bricks.graph.view import parse_model
+from bricks.predict.prediction import Predictions
+from bricks.samples.machine_state import same_state
+from bricks.samples.measurement import Failure, Measurement
+from bricks.session.latency_model import LatencyModel
+from bricks.session.measured_target import Loaded, MeasuredTarget
+from bricks.session.source_targets import SourceTargets
+from bricks.store import Reading
+
+if TYPE_CHECKING:
+    from bricks.predict.features import BrickFeatures
+    from bricks.predict.learned_file import Learned
+    from bricks.predict.planner import Belief
+    from bricks.predict.prediction import Prediction
+    from bricks.predict.transfer import Borrowed, SourceTarget
+
+# From this many measured bricks on, a target's own measurements suffice.
+WELL_KNOWN = 300
+
+
+class Latencies:
+    """Latencies on one target of ``source``, for models cut at ``granularity``.
+
+    ``target`` is what the source knows of it. ``loaded`` are bricks and features that several
+    targets have in common.
+    """
+
+    def __init__(
+        self, source: Reading, target_key: str, granularity: str, loaded: Loaded | None = None
+    ) -> None:
+        self.target = MeasuredTarget(source, target_key, granularity, loaded)
+        self.added: set[str] = set()  # digests of models
+        self._planned: set[str] = set()  # likewise, of models known by their plans alone
+        self._ahead: set[str] = set()  # bricks of added models that no prediction met so far
+        # Models share bricks; in another model or state a brick has other features.
+        self._predicted: dict[tuple[str, BrickFeatures], Prediction] = {}
+        self._sources = SourceTargets(self.target)
+        self._model: LatencyModel | None = None
+        self._outdated = True  # whether there are measurements that the model has not learned from
+
+    def invalidate(self, remeasured: Collection[str] = ()) -> None:
+        """Learn again: there are new measurements, and new rounds of the ``remeasured`` bricks."""
+        self.target.forget(remeasured)
+        self._predicted.clear()
+        self._outdated = True
+
+    def add_model(self, decomposition: Decomposition) -> None:
+        """Add this model's bricks, even if the cache could not store them."""
+        if decomposition.plan.digest not in self.added:
+            self.added.add(decomposition.plan.digest)
+            self._ahead.update(decomposition.bricks)
+            self.target.add_model(decomposition)
+
+    def add_plan(self, plan: Plan) -> None:
+        """Add a model that was decomposed earlier, perhaps for another target."""
+        if plan.digest not in self.added | self._planned:
+            self._planned.add(plan.digest)
+            self.target.add_plan(plan)
+
+    def model(self) -> LatencyModel:
+        """The model learned from all current measurements."""
+        if self._model is None or self._outdated:
+            # Bricks that cannot be read would be predicted.
+            self.target.source.refuse_damage()
+            self._model = LatencyModel.read(self.target) or self._learned()
+            self._outdated = False
+        return self._model
+
+    def _learned(self) -> LatencyModel:
+        self._model = None  # if it was read before, it says no longer that others are not needed
+        known = self.target.latencies()
+        return LatencyModel.learn(known, self.target.features(known.measured), self.others)
+
+    @property
+    def others(self) -> Sequence[SourceTarget]:
+        """The data of other source targets, as long as too few bricks are measured here."""
+        kept = self._model is not None and self._model.kept
+        return () if kept or len(self.target.measured) >= WELL_KNOWN else self._sources.all
+
+    def borrowed(self) -> Borrowed | None:
+        """What other targets tell about this one, if too little is measured here to learn from."""
+        if self.model().predictor is not None or not self.others:
+            return None
+        return self._sources.borrowed()
+
+    def borrowed_calls(self) -> dict[str, Measurement | Failure]:
+        """What a call costs on a target of which predictions are borrowed; else nothing."""
+        borrowed = self.borrowed()
+        return {} if borrowed is None else self._sources.calls(borrowed)
+
+    def _predicting(self) -> LatencyModel | None:
+        """The model with a predictor of its own or a borrowed one; None if there is neither."""
+        model, borrowed = self.model(), self.borrowed()
+        if borrowed is not None:
+            return model.borrowing(borrowed)
+        return None if model.predictor is None else model
+
+    def predictions(self, keys: Collection[str], state_s: float | None = None) -> Predictions:
+        """Predictions for the unresolved ``keys``; empty if too few bricks are measured anywhere.
+
+        Also for those that cannot be measured, since the runtime runs other kernels for them alone.
+        All are for the machine state ``state_s`` if enough is measured in it, and else, as by
+        default, for the state in which most is measured.
+        """
+        unresolved = set(keys) - self.target.resolved(keys)
+        unmeasurable = self._unmeasurable(keys)
+        wanted = sorted(unresolved | unmeasurable)
+        model = self._predicting() if wanted else None
+        if model is None:
+            return Predictions()
+        state_s = model.state_for(state_s)
+        predicted = self._predict(model, wanted, state_s)
+        return Predictions(predicted, model.bias, state_s, unmeasurable=unmeasurable)
+
+    def _predict(
+        self, model: LatencyModel, keys: Sequence[str], state_s: float | None
+    ) -> Mapping[str, Prediction]:
+        """Predictions for ``keys``; for bricks of all added models at once, which is faster."""
+        assert model.predictor is not None
+        features = model.in_state(self.target.features(keys), state_s)
+        if any(each not in self._predicted for each in features.items()):
+            ahead = self._ahead - self.target.resolved(self._ahead) - features.keys()
+            self._ahead.clear()
+            others = model.in_state(self.target.features(sorted(ahead)), state_s)
+            every = {**features, **others}
+            new = {key: t for key, t in every.items() if (key, t) not in self._predicted}
+            for key, prediction in model.predictor.predict(new).items():
+                self._predicted[key, every[key]] = prediction
+        return {key: self._predicted[key, t] for key, t in features.items()}
+
+    def _unmeasurable(self, keys: Collection[str]) -> frozenset[str]:
+        """Those of ``keys`` that failed since they run as other kernels alone."""
+        failed = self.target.load([key for key in keys if key in self.target.failed])
+        return frozenset(k for k, b in failed.items() if noted_other_kernels(parse_model(b.model)))
+
+    def predictions_in(
+        self, state_s: float | None, keys: Collection[str], predictions: Predictions
+    ) -> Predictions:
+        """Those of ``predictions`` that are of ``keys``, in the machine state ``state_s``.
+
+        They are made anew if ``predictions`` are for another state.
+        """
+        wanted = set(keys)
+        mine = {key: p for key, p in predictions.of.items() if key in wanted}
+        if not mine or same_state(state_s, predictions.state_s):
+            return replace(predictions, of=mine)
+        return self.predictions(mine, state_s)
+
+    def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
+        """Beliefs about each of ``keys``, and about all measured bricks, which inform them.
+
+        A failed brick has a latency of zero, and counts as measured.
+        """
+        from bricks.predict.planner import Belief
+
+        model, measured = self.model(), self.target.measured
+        resolved = self.target.resolved(keys) | measured.keys()
+        seconds = {k: model.known.mean_s(measured[k]) if k in measured else 0.0 for k in resolved}
+        found = {key: Belief(latency_s, measured=True) for key, latency_s in seconds.items()}
+        return found | self._expected(model, sorted(set(keys) - resolved))
+
+    def _expected(self, model: LatencyModel, keys: Sequence[str]) -> dict[str, Belief]:
+        """Beliefs about unmeasured bricks: from the model, other targets, or the usual host."""
+        from bricks.predict.planner import Belief
+        from bricks.predict.transfer import expected
+
+        features, predictor = self.target.features(keys), model.predictor
+        if predictor is not None:
+            features = model.in_state(features, model.state_s)
+            return {
+                key: Belief(prediction.latency_s, scale=predictor.scale(features[key]))
+                for key, prediction in predictor.predict(features).items()
+            }
+        if not features:
+            return {}
+        if self.others:
+            return {k: Belief(s) for k, s in expected(features, self.others).items()}
+        return {k: Belief(s) for k, s in self.target.usual_s(features).items()}
+
+    def to_keep(self) -> Learned | None:
+        """What is learned from this target's own measurements; None if they are too few."""
+        from bricks.predict.learned_file import Learned
+        from bricks.predict.predictor import Predictor
+
+        model = self.model()
+        if model.seen is None or not isinstance(model.predictor, Predictor) or self.others:
+            return None
+        return Learned(model.predictor, model.seen, model.state_s, self.target.latencies().seconds)

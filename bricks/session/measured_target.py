@@ -1,0 +1,182 @@
+"""What a source of measurements knows of one target: its bricks, and how long they take.
+
+Read once, and again as far as new measurements are announced. Must not know what is learned from
+it, nor how bricks are measured.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from bricks.decompose.plan import Brick, Decomposition, Plan, Usage
+from bricks.measure.state_panel import learn_states
+from bricks.samples.machine_state import dominant_state
+from bricks.samples.measurement import Failure, Measurement
+from bricks.samples.state_correction import StateCorrection
+from bricks.samples.state_model import StateModel
+from bricks.store import Reading
+from bricks.zoo import entries, programs
+
+if TYPE_CHECKING:
+    from bricks.predict.features import BrickFeatures, Context
+
+
+@dataclass(slots=True)
+class Loaded:
+    """Bricks loaded so far, and their features without context: both by key."""
+
+    bricks: dict[str, Brick] = field(default_factory=dict)
+    features: dict[str, BrickFeatures] = field(default_factory=dict)
+
+
+class MeasuredTarget:
+    """Results and bricks that ``source`` has of a target, by its ``key``.
+
+    Bricks are of models cut at ``granularity``.
+
+    ``measured`` and ``failed`` are the results that were asked for so far. ``loaded`` are bricks
+    and features that several targets have in common.
+    """
+
+    def __init__(
+        self, source: Reading, key: str, granularity: str, loaded: Loaded | None = None
+    ) -> None:
+        self.source = source
+        self.key = key
+        self.granularity = granularity
+        self.loaded = Loaded() if loaded is None else loaded
+        self.measured: dict[str, Measurement] = {}
+        self.failed: set[str] = set()
+        self._contexts: dict[str, Context] = {}
+        self._states: StateModel | None = None
+
+    def forget(self, remeasured: Collection[str]) -> None:
+        """Read again: there are new measurements, and new rounds of the ``remeasured`` bricks."""
+        for key in remeasured:
+            self.measured.pop(key, None)
+        self.failed.clear()
+        self._states = None
+
+    def resolved(self, keys: Collection[str]) -> set[str]:
+        """Those of ``keys`` that are measured by now, or have failed."""
+        open_keys = [k for k in keys if k not in self.measured and k not in self.failed]
+        for key, result in self.source.measurements.results(self.key, open_keys).items():
+            if isinstance(result, Measurement):
+                self.measured[key] = result
+            elif isinstance(result, Failure):
+                self.failed.add(key)
+        return {k for k in keys if k in self.measured or k in self.failed}
+
+    def states(self, keys: Collection[str]) -> StateModel:
+        """How latencies change between machine states on this target, those of ``keys`` too."""
+        if self._states is None:
+            self._states = learn_states(self.source, self.key)
+        features = self.features([key for key in keys if not self._states.knows(key)])
+        facts = {key: each.size_facts for key, each in features.items()}
+        self._states = self._states.with_facts(facts)
+        return self._states
+
+    def latencies(self) -> KnownLatencies:
+        """The latencies of measured bricks of all known models."""
+        models = self.source.plans.usage(self.key, self.granularity)
+        keys = sorted({key for _, usage in models for key in usage})
+        self.note_contexts([usage for _, usage in models])
+        self.resolved(keys)
+        found = {key: self.measured[key] for key in keys if key in self.measured}
+        state_s = dominant_state(m.state_s for m in found.values())
+        return KnownLatencies(self, found, state_s, _families(models))
+
+    def features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
+        """The features of each of ``keys``, in the model of whose work it is the largest share."""
+        found = self._bare_features(keys)
+        return {
+            key: replace(t, context=self._contexts[key]) if key in self._contexts else t
+            for key, t in found.items()
+        }
+
+    def usual_s(self, keys: Collection[str]) -> dict[str, float]:
+        """The typical latency of each of ``keys`` in seconds, on an unknown machine."""
+        from bricks.predict.roofline import Roofline
+
+        features = self.features(sorted(keys))
+        seconds = Roofline.usual().seconds([*features.values()])
+        return dict(zip(features, map(float, seconds), strict=True))
+
+    def add_model(self, decomposition: Decomposition) -> None:
+        """Add a model's bricks, even if the cache could not store them."""
+        self.loaded.bricks.update(decomposition.bricks)
+        self.note_contexts([decomposition.plan.usage], decomposition.unseen_weight_bytes)
+
+    def add_plan(self, plan: Plan) -> None:
+        """Add a model that was decomposed earlier, perhaps for another target."""
+        self.note_contexts([plan.usage])
+
+    def note_contexts(self, models: Sequence[Mapping[str, Usage]], unseen_bytes: int = 0) -> None:
+        """Note the contexts of these models' bricks; see :func:`contexts`."""
+        from bricks.predict.context import contexts
+
+        features = self._bare_features(sorted({key for usage in models for key in usage}))
+        for key, context in contexts(models, features, unseen_bytes).items():
+            self._contexts[key] = context.prevailing(self._contexts.get(key))
+
+    def load(self, keys: Collection[str]) -> dict[str, Brick]:
+        """The bricks with these ``keys``, as far as they are known."""
+        bricks = self.loaded.bricks
+        missing = [key for key in keys if key not in bricks]
+        bricks |= self.source.plans.load_bricks(missing)
+        return {key: bricks[key] for key in keys if key in bricks}
+
+    def _bare_features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
+        from bricks.predict.features import extract_features
+
+        found = self.loaded.features
+        missing = [key for key in keys if key not in found]
+        found |= {key: extract_features(b) for key, b in self.load(missing).items()}
+        return {key: found[key] for key in keys if key in found}
+
+
+class KnownLatencies:
+    """Latencies of ``measured`` bricks of a target, all in the machine state ``state_s``.
+
+    That is the one in which most is measured: latencies of two states must not be mixed.
+    ``families`` are the bricks of each family of models.
+    """
+
+    def __init__(
+        self,
+        target: MeasuredTarget,
+        measured: Mapping[str, Measurement],
+        state_s: float | None,
+        families: Mapping[str, set[str]],
+    ) -> None:
+        self._target = target
+        self.measured = measured
+        self.state_s = state_s
+        self.families = families
+        self._correction: StateCorrection | None = None
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The latency of each brick in seconds."""
+        return {key: self.mean_s(m) for key, m in self.measured.items()}
+
+    def mean_s(self, measurement: Measurement) -> float:
+        """What one of many runs of a brick takes in that state, in seconds."""
+        if self._correction is None:
+            every = self.measured.values()
+            changed = not all(m.known_in(self.state_s) for m in every)
+            states = self._target.states(self.measured) if changed else None
+            self._correction = StateCorrection(every, self.state_s, states)
+        return self._correction.mean_s(measurement)
+
+
+def _families(models: Iterable[tuple[str, Collection[str]]]) -> dict[str, set[str]]:
+    """The bricks of each family of models; a model outside the zoo is a family of its own."""
+    family = {entry.name: entry.family for entry in (*entries(), *programs())}
+    found: dict[str, set[str]] = defaultdict(set)
+    for model, keys in models:
+        found[family.get(model, model)].update(keys)
+    return dict(found)
