@@ -161,7 +161,7 @@ class Bed:
         def sample() -> list[float]:
             if size_bytes:
                 self.ballasts[size_bytes].sample()
-            return [one.sample() for one in placed]
+            return [one.sample().host_s for one in placed]
 
         return steps, sample
 
@@ -172,7 +172,7 @@ class Bed:
         def again(one: Placed) -> float:
             one.sample()
             one.sample()
-            return one.sample()
+            return one.sample().host_s
 
         return steps, lambda: [again(one) for one in placed]
 
@@ -195,7 +195,7 @@ def overhead_probes(backend: Backend) -> dict[int, Placed]:
 def reference_s(bed: Bed) -> float:
     """The current latency of the reference workload."""
     bed.reference.sample()
-    return min(bed.reference.sample() for _ in range(5))
+    return min(bed.reference.sample().host_s for _ in range(5))
 
 
 def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
@@ -209,7 +209,7 @@ def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
     while rounds < ROUNDS:
         before_s = reference_s(bed)
         bed.whole.sample()
-        whole_s = [bed.whole.sample() for _ in range(PASSES)]
+        whole_s = [bed.whole.sample().host_s for _ in range(PASSES)]
         round_s = {}
         for way, (_, sample) in ways.items():
             bed.whole.sample()  # all ways start with the caches as the model leaves them
@@ -225,7 +225,7 @@ def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
         whole += whole_s
         for way, samples in round_s.items():
             taken[way] += samples
-        short, long = ([one.sample() for _ in range(5)][-1] for one in probes.values())
+        short, long = ([one.sample().host_s for _ in range(5)][-1] for one in probes.values())
         calls.append((short, long))
     overhead_s = call_overhead_s(median([c[0] for c in calls]), median([c[1] for c in calls]))
     less_s = IN_WALK_CALL_FACTOR * overhead_s

@@ -291,8 +291,8 @@ def facts_of(cost: Cost) -> dict[str, Any]:
 
 def _saved_s(whole: Measurement) -> float:
     """About how much less time a model would take in as few rounds as the rule allows."""
-    passes = len(whole.rounds[0].samples)
-    mean_s = sum(whole.samples) / len(whole.samples)
+    passes = len(whole.rounds[0].host_s)
+    mean_s = sum(whole.host_s) / len(whole.host_s)
     more = max(0, len(whole.rounds) - StopRule().min_rounds)
     return more * (passes + 1) * mean_s  # one pass of each round warms up
 

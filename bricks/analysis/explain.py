@@ -136,7 +136,7 @@ class Explainer:
         for brick in peak_bricks():
             measured = results.get(brick.key)
             if isinstance(measured, Measurement):
-                net_s = min(measured.samples) - call_s
+                net_s = min(measured.host_s) - call_s
                 if net_s > 0:
                     found[brick.key] = 1 / net_s
         return found

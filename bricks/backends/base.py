@@ -18,6 +18,7 @@ import onnx
 from bricks.backends.capability import Capability
 from bricks.graph.containers import ValueType
 from bricks.graph.decoder import Decoder
+from bricks.units.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,8 @@ class Placement:
 class Placed(Protocol):
     """A loaded model or brick with its inputs and outputs bound: ready to run."""
 
-    def sample(self) -> float:
-        """Run once; the latency in seconds."""
+    def sample(self) -> Sample:
+        """Run once; what it took."""
         ...
 
 
@@ -79,8 +80,8 @@ class Renewable(ABC):
 class Joint(Protocol):
     """Steps of a walk that run in one call of the runtime, as the nodes of a model do."""
 
-    def sample(self) -> Sequence[float]:
-        """Run all once, in order; the latency of each in seconds, as if each were a call."""
+    def sample(self) -> Sequence[Sample]:
+        """Run all once, in order; what each took, as if each were a call."""
         ...
 
 

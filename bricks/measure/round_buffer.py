@@ -41,14 +41,15 @@ class RoundBuffer:
 
     def add(self, taken: WalkSamples, wall_s: float) -> None:
         """Add the round that a walk of ``wall_s`` seconds took of each of its keys."""
-        sampled_s = sum(map(sum, taken.samples.values())) or 1.0
+        rounds = taken.rounds()
+        sampled_s = sum(sum(found.host_s) for found in rounds.values()) or 1.0
         self._walks.append(
             {
                 key: (
                     found,
-                    wall_s * sum(found.samples) / sampled_s + self._preparation_s.pop(key, 0.0),
+                    wall_s * sum(found.host_s) / sampled_s + self._preparation_s.pop(key, 0.0),
                 )
-                for key, found in taken.rounds().items()
+                for key, found in rounds.items()
             }
         )
         if time.monotonic() - self._kept_at >= _MAX_AGE_S:

@@ -28,6 +28,7 @@ from bricks.measure.protocol.serving import LoadServed, Serve, ServedBatch
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.walk import walk_of
+from bricks.measure.walk_samples import WalkSamples
 
 # Making a session may take this long; a server that says nothing for so long hangs.
 _LOAD_TIMEOUT_S, _SILENT_S = 300.0, 300.0
@@ -168,11 +169,15 @@ class ServedWalk:
             (taken, idle_s), _ = driven(
                 queries, path, lambda ready: self._sampler.served(_WALK, path, ready)
             )
-        return idle_s, taken.samples
+        return idle_s, _host_s(taken)
 
     def looped(self, count: int) -> Samples:
         """``count`` passes one after another, without a server: seconds of each brick."""
-        return self._sampler.walk(_WALK, count).samples
+        return _host_s(self._sampler.walk(_WALK, count))
+
+
+def _host_s(taken: WalkSamples) -> Samples:
+    return {key: [sample.host_s for sample in of] for key, of in taken.samples.items()}
 
 
 def driven(

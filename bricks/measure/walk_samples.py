@@ -1,4 +1,4 @@
-"""The samples of one walk: seconds by key, and the conditions under which they were taken.
+"""The samples of one walk by key, and the conditions under which they were taken.
 
 They must not know how the walk was run.
 """
@@ -10,16 +10,17 @@ from dataclasses import dataclass
 
 from bricks.measure.walk import Step
 from bricks.samples.measurement import Round
+from bricks.units.sample import Sample, weighted_mean
 
 
 @dataclass(frozen=True, slots=True)
 class WalkSamples:
-    """Samples of the timed steps of a walk: seconds by key, one for each pass.
+    """Samples of the timed steps of a walk by key, one for each pass.
 
     The conditions are as in :class:`~bricks.samples.measurement.Round`.
     """
 
-    samples: Mapping[str, tuple[float, ...]]
+    samples: Mapping[str, tuple[Sample, ...]]
     reference_s: float | None = None
     waited_share: float | None = None
     reference_end_s: float | None = None
@@ -27,25 +28,25 @@ class WalkSamples:
     def rounds(self) -> dict[str, Round]:
         """The samples as a round of each key."""
         return {
-            key: Round(samples, self.reference_s, self.waited_share, self.reference_end_s)
+            key: Round.of(samples, self.reference_s, self.waited_share, self.reference_end_s)
             for key, samples in self.samples.items()
         }
 
 
 def by_key(
-    steps: Sequence[Step], columns: Sequence[Sequence[float]]
-) -> dict[str, tuple[float, ...]]:
+    steps: Sequence[Step], columns: Sequence[Sequence[Sample]]
+) -> dict[str, tuple[Sample, ...]]:
     """Samples by key: for each pass, the mean over the occurrences that the steps stand for.
 
-    ``columns`` holds the seconds of each step, one for each pass.
+    ``columns`` holds the samples of each step, one for each pass.
     """
-    weights: dict[str, float] = {}
-    timed: dict[str, list[list[float]]] = {}
+    weights: dict[str, list[float]] = {}
+    timed: dict[str, list[Sequence[Sample]]] = {}
     for step, column in zip(steps, columns, strict=True):
         if step.timed:
-            weights[step.key] = weights.get(step.key, 0.0) + step.weight
-            timed.setdefault(step.key, []).append([step.weight * s for s in column])
+            weights.setdefault(step.key, []).append(step.weight)
+            timed.setdefault(step.key, []).append(column)
     return {
-        key: tuple(sum(samples) / weights[key] for samples in zip(*of_key, strict=True))
+        key: tuple(weighted_mean(of_pass, weights[key]) for of_pass in zip(*of_key, strict=True))
         for key, of_key in timed.items()
     }

@@ -77,7 +77,7 @@ def round_time(aspect: Aspect, taken: Round) -> float:
     mean.
     """
     if aspect is Aspect.COMPUTING:
-        return sum(taken.samples) / len(taken.samples)
+        return sum(taken.host_s) / len(taken.host_s)
     return taken.latency_s
 
 

@@ -5,13 +5,14 @@ Here because the store and all estimates read it. Must not know how samples are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
 from bricks.samples.statistics import Term, median, pooled_variance, spread
 from bricks.units.interval import Interval
+from bricks.units.sample import Kernel, Sample, weighted_mean
 
 # Increment this when samples from before and after a change must not be mixed.
 PROTOCOL = 4
@@ -33,7 +34,10 @@ _MOST_OF_A_RUN, _ENOUGH_SAMPLES = 1.5, 6
 
 @dataclass(frozen=True)  # without slots: what follows from the samples is asked for many times
 class Round:
-    """One round's raw latencies in seconds, without warm-ups, and the conditions during the round.
+    """One round's raw samples, without warm-ups, and the conditions during the round.
+
+    ``host_s`` has the seconds of each sample on the host: its latency. ``kernels`` has what ran for
+    each on a device; it is empty where nothing did.
 
     ``reference_s`` and ``reference_end_s`` are the latency of the reference workload just before
     and just after. ``waited_share`` is the share of the round in which the worker's threads waited
@@ -41,10 +45,35 @@ class Round:
     is None where it is not known.
     """
 
-    samples: tuple[float, ...]
+    host_s: tuple[float, ...]
     reference_s: float | None = None
     waited_share: float | None = None
     reference_end_s: float | None = None
+    kernels: tuple[tuple[Kernel, ...], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        samples: Sequence[Sample],
+        reference_s: float | None = None,
+        waited_share: float | None = None,
+        reference_end_s: float | None = None,
+    ) -> Round:
+        """A round of these samples."""
+        kernels = tuple(sample.kernels for sample in samples)
+        host_s = tuple(sample.host_s for sample in samples)
+        conditions = reference_s, waited_share, reference_end_s
+        return cls(host_s, *conditions, kernels if any(kernels) else ())
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples, in the order in which they were taken."""
+        return tuple(map(Sample, self.host_s, self.kernels or ((),) * len(self.host_s)))
+
+    @cached_property
+    def device_s(self) -> float:
+        """The median of the seconds that a sample's kernels take; 0 without any."""
+        return median([sample.device_s for sample in self.samples]) if self.kernels else 0.0
 
     def rounded(self, digits: int) -> Round:
         """The same with so many significant digits of each latency, and two of the share."""
@@ -54,10 +83,14 @@ class Round:
 
         return replace(
             self,
-            samples=tuple(float(f"{sample:.{digits}g}") for sample in self.samples),
+            host_s=tuple(float(f"{host_s:.{digits}g}") for host_s in self.host_s),
             reference_s=short(self.reference_s),
             waited_share=short(self.waited_share, 2),
             reference_end_s=short(self.reference_end_s),
+            kernels=tuple(
+                tuple(Kernel(k.name, float(f"{k.device_s:.{digits}g}")) for k in of_sample)
+                for of_sample in self.kernels
+            ),
         )
 
     @property
@@ -73,8 +106,8 @@ class Round:
         Outliers are further from the fastest sample than latencies vary within one machine state. A
         round has few samples, so a single outlier would otherwise be half of its median.
         """
-        max_s = SAME_STATE_FACTOR * min(self.samples)
-        return median([s for s in self.samples if s <= max_s])
+        max_s = SAME_STATE_FACTOR * min(self.host_s)
+        return median([s for s in self.host_s if s <= max_s])
 
     @property
     def state_s(self) -> float | None:
@@ -99,9 +132,14 @@ class Measurement:
     published: bool = field(default=False, compare=False)
 
     @property
-    def samples(self) -> tuple[float, ...]:
-        """All samples in seconds, in the order in which they were taken."""
+    def samples(self) -> tuple[Sample, ...]:
+        """All samples, in the order in which they were taken."""
         return tuple(s for r in self.rounds for s in r.samples)
+
+    @property
+    def host_s(self) -> tuple[float, ...]:
+        """Seconds of all samples on the host, in the order in which they were taken."""
+        return tuple(s for r in self.rounds for s in r.host_s)
 
     @cached_property
     def quiet_rounds(self) -> tuple[Round, ...]:
@@ -132,6 +170,14 @@ class Measurement:
     def latency_s(self, state_s: float | None = None) -> float:
         """The median over the rounds in use: the samples of one round are not independent."""
         return self._used(state_s).latency_s
+
+    def device_s(self, state_s: float | None = None) -> float:
+        """Seconds of all kernels of a run: the median over the rounds in use; 0 on a CPU."""
+        return self._used(state_s).device_s
+
+    def kernels(self, state_s: float | None = None) -> tuple[Kernel, ...]:
+        """The kernels of a run, each with its mean over all samples of the rounds in use."""
+        return self._used(state_s).kernels
 
     def runs(self, state_s: float | None = None) -> RunVariation:
         """How single runs of the rounds in use vary around :meth:`latency_s`."""
@@ -197,9 +243,18 @@ class _Used:
         return median([r.latency_s for r in self.rounds])
 
     @cached_property
+    def device_s(self) -> float:
+        return median([r.device_s for r in self.rounds])
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        samples = [sample for r in self.rounds for sample in r.samples]
+        return weighted_mean(samples, [1.0] * len(samples)).kernels
+
+    @cached_property
     def runs(self) -> RunVariation:
         most_s = _MOST_OF_A_RUN * self.latency_s
-        rounds = [[min(s, most_s) for s in r.samples] for r in self.rounds]
+        rounds = [[min(s, most_s) for s in r.host_s] for r in self.rounds]
         counted = [s for each in rounds for s in each]
         if len(counted) < _ENOUGH_SAMPLES:
             return RunVariation(1.0, 0.0)

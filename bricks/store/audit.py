@@ -196,7 +196,7 @@ def _of_rounds(connection: Connection) -> Iterator[str]:
         name = f"measurement of {row.brick_key} on {row.target_key}, round {row.number}"
         try:
             with decoding(name):
-                samples = round_of(row, check=False).samples
+                samples = round_of(row, check=False).host_s
         except StoreError as exc:
             yield str(exc)
             continue

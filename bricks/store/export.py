@@ -150,4 +150,4 @@ def _measurements(
 
 def _round_record(taken: Round) -> list[Any]:
     conditions = taken.reference_s, taken.waited_share, taken.reference_end_s
-    return [list(taken.samples), *conditions]
+    return [list(taken.host_s), *conditions]

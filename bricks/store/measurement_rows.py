@@ -115,7 +115,7 @@ def add_rounds(
     counts = round_counts(connection, ids.values())
     added: list[dict[str, Any]] = []
     for key, (taken, _) in walk.items():
-        if not taken.samples:  # time was spent, on creating a session say, and nothing sampled
+        if not taken.host_s:  # time was spent, on creating a session say, and nothing sampled
             continue
         try:
             columns = round_row(taken)
@@ -141,7 +141,7 @@ def _count_rounds(
             round_count=measurements.c.round_count + bindparam("rounds_more"),
         ),
         [
-            {"row": ids[key], "wall_s_delta": wall_s, "rounds_more": bool(taken.samples)}
+            {"row": ids[key], "wall_s_delta": wall_s, "rounds_more": bool(taken.host_s)}
             for key, (taken, wall_s) in walk.items()
         ],
     )

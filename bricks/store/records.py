@@ -72,7 +72,7 @@ class Settled:
         taken = tuple(
             checked_round(Round(tuple(samples), *more)) for samples, *more in data.get("rounds", ())
         )
-        if (reason is None) != bool(taken) or not all(each.samples for each in taken):
+        if (reason is None) != bool(taken) or not all(each.host_s for each in taken):
             raise ValueError(f"the measurement of {key} has neither samples nor a reason")
         line = None if reason is None else first_line(Exception(str(reason)))
         return cls(key, wall_s, taken, line)

@@ -213,8 +213,8 @@ def round_row(taken: Round) -> dict[str, Any]:
             ("reference_end_s", checked.reference_end_s),
         )
     }
-    count = len(checked.samples)
-    row = {"samples": to_text(checked.samples), "sample_count": count, **conditions}
+    count = len(checked.host_s)
+    row = {"samples": to_text(checked.host_s), "sample_count": count, **conditions}
     return _with_checksum(row)
 
 
@@ -240,7 +240,7 @@ def checked_round(taken: Round) -> Round:
     waited_share = taken.waited_share
     if waited_share is not None and not (math.isfinite(waited_share) and waited_share >= 0):
         raise ValueError(f"the share waited, {waited_share!r}, is no share")
-    return replace(taken, samples=_checked_samples(taken.samples))
+    return replace(taken, host_s=_checked_samples(taken.host_s))
 
 
 def _checked_samples(samples: Iterable[object]) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ import pytest
 
 from bricks.backends.base import Placement
 from bricks.measure.worker.sibling import SiblingWatch
+from bricks.units.sample import Sample
 
 FAST, SLOW = 1e-4, 2e-4  # latencies of the reference in two machine states
 
@@ -23,8 +24,8 @@ class Scripted:
     def place(self, placement: Placement, region: np.ndarray) -> Scripted:
         return self
 
-    def sample(self) -> float:
-        return self.seconds
+    def sample(self) -> Sample:
+        return Sample(self.seconds)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from bricks.measure.rounds import Goal, StopRule, WalkProgress, sample_in_turn
 from bricks.measure.walk import Step
 from bricks.measure.walk_samples import WalkSamples
 from bricks.samples.measurement import Measurement, Round
+from bricks.units.sample import Sample
 
 
 class Walks:
@@ -45,7 +46,7 @@ class Walks:
         for key in name.partition("-")[2] or [name]:
             noisy = key.startswith("noisy") or key == "n"
             if keys is None or key in keys:
-                samples[key] = (1.0 + (turn % 5 if noisy else 0),) * passes
+                samples[key] = (Sample(1.0 + (turn % 5 if noisy else 0)),) * passes
                 self.rounds[key] += 1
         waited = 0.5 if name.startswith("busy") and turn % 2 else 0.0
         reference_s = 1e-3 if turn < self.turns_at else 2e-3
@@ -152,7 +153,7 @@ def test_rounds_count_in_the_state_that_prevails() -> None:
 
 def test_what_was_known_well_enough_in_one_state_may_not_be_in_another() -> None:
     def taken(state_s: float, *keys: str) -> WalkSamples:
-        return WalkSamples(dict.fromkeys(keys, (1.0,)), state_s, 0.0, state_s)
+        return WalkSamples(dict.fromkeys(keys, (Sample(1.0),)), state_s, 0.0, state_s)
 
     walk = WalkProgress("net", Goal(), StopRule())
     for _ in range(8):

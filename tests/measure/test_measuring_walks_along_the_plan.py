@@ -12,6 +12,7 @@ from bricks import Bench
 from bricks.decompose.plan import Decomposition, Occurrence
 from bricks.measure.walk import Step, Walk, alone, grounded, narrowed, walk_of
 from bricks.measure.walk_samples import by_key
+from bricks.units.sample import Sample
 
 REPEATED = plan([(key, [i], [i + 1]) for i, key in enumerate("abcabdabcd")])
 LAYERS = plan([("abc"[i % 3], [i], [i + 1]) for i in range(36)])
@@ -166,8 +167,9 @@ def test_what_is_timed_at_several_places_counts_with_their_mean() -> None:
         Step(str(i), key, (), (), timed=key != "x", weight=weight)
         for i, (key, weight) in enumerate(zip("axab", weights, strict=True))
     ]
-    columns = [[1.0, 2.0], [], [3.0, 6.0], [5.0, 7.0]]
-    assert by_key(steps, columns) == {"a": (1.5, 3.0), "b": (5.0, 7.0)}
+    seconds = [[1.0, 2.0], [], [3.0, 6.0], [5.0, 7.0]]
+    found = by_key(steps, [[*map(Sample, column)] for column in seconds])
+    assert found == {"a": (Sample(1.5), Sample(3.0)), "b": (Sample(5.0), Sample(7.0))}
 
 
 IN_PLACE = plan(

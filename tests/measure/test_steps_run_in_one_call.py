@@ -9,10 +9,11 @@ from typing import Any
 from bricks.backends.base import Joiner, Placed
 from bricks.errors import BackendError
 from bricks.measure.worker.joints import Joints
+from bricks.units.sample import Sample
 
 
 class Step:
-    def sample(self) -> float:
+    def sample(self) -> Sample:
         raise AssertionError("it runs with the others")
 
 
@@ -35,8 +36,8 @@ class Together(Joiner):
 class OneCall:
     steps: int
 
-    def sample(self) -> list[float]:
-        return [float(n) for n in range(self.steps)]
+    def sample(self) -> list[Sample]:
+        return [Sample(float(n)) for n in range(self.steps)]
 
 
 STEPS = {name: Step() for name in "abcd"}
@@ -46,7 +47,7 @@ def test_all_steps_run_at_once() -> None:
     backend: Any = Together()
     found = Joints().of(backend, STEPS, ["a", "b", "c"], 100)
     assert found is not None and found.eviction_bytes == 100
-    assert found.sample(["a", "b", "c"]) == [0.0, 1.0, 2.0]
+    assert found.sample(["a", "b", "c"]) == [Sample(0.0), Sample(1.0), Sample(2.0)]
     assert backend.joined_steps == [[STEPS["a"], STEPS["b"], STEPS["c"]]]
 
 
@@ -55,7 +56,7 @@ def test_a_walk_over_fewer_steps_joins_nothing_anew() -> None:
     joints = Joints()
     joints.of(backend, STEPS, ["a", "b", "c"], 100)
     fewer = joints.of(backend, STEPS, ["b", "c"], 200)
-    assert fewer is not None and fewer.sample(["b", "c"]) == [1.0, 2.0]
+    assert fewer is not None and fewer.sample(["b", "c"]) == [Sample(1.0), Sample(2.0)]
     # It runs all steps, so it reads what was read before all of them.
     assert fewer.eviction_bytes == 100
     assert len(backend.joined_steps) == 1
@@ -88,14 +89,14 @@ def test_what_cannot_be_joined_is_asked_for_once() -> None:
 
 def test_a_step_that_cannot_be_joined_runs_apart() -> None:
     class Lone(Step):
-        def sample(self) -> float:
-            return 7.0
+        def sample(self) -> Sample:
+            return Sample(7.0)
 
     steps = {**STEPS, "c": Lone(), "d": Lone()}
     backend: Any = Together(alone=(steps["c"],))
     found = Joints().of(backend, steps, ["a", "b", "c", "d"], 0)
     assert found is not None and found.apart >= {"c"} and not found.apart & {"a", "b"}
-    assert found.sample(["b", "c"]) == [1.0, 7.0]
+    assert found.sample(["b", "c"]) == [Sample(1.0), Sample(7.0)]
 
 
 def test_steps_of_a_kind_that_is_never_joined_are_not_called_apart() -> None:

@@ -15,6 +15,7 @@ from bricks.measure.protocol.loading import BindPiece, LoadPiece, UnloadAll
 from bricks.measure.protocol.process import Hello
 from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.worker.worker import Worker
+from bricks.units.sample import Sample
 
 
 class Clock:
@@ -42,10 +43,10 @@ class Counting:
     def place(self, placement: Placement, region: np.ndarray) -> Counting:
         return self
 
-    def sample(self) -> float:
+    def sample(self) -> Sample:
         self.runs += 1
         CLOCK.now_s += self.seconds
-        return self.seconds
+        return Sample(self.seconds)
 
 
 REFERENCE_WORKLOAD = Counting()

@@ -50,6 +50,7 @@ from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.topology import used_values
 from bricks.graph.view import graph_of
+from bricks.units.sample import Sample
 
 CALL_OVERHEAD_S = 2e-6
 PROFILING_S = 2e-7
@@ -171,14 +172,15 @@ class FakePlaced:
         self._state = float(os.environ.get("BRICKS_FAKE_STATE", "1"))
         self._unrest = float(os.environ.get("BRICKS_FAKE_UNREST", "1"))
 
-    def sample(self) -> float:
-        """The latency in seconds, varied by a fixed pattern."""
+    def sample(self) -> Sample:
+        """The latency, varied by a fixed pattern."""
         if self._pace_s:  # sleeping for no time takes as long as the system's timer is coarse
             time.sleep(self._pace_s)
         turn = next(self._turn)
         if self._fault is not None:
             self._strike(self._fault, turn)
-        return self._state * self._latency_s * (1 + self._unrest * _PATTERN[turn % len(_PATTERN)])
+        varied = 1 + self._unrest * _PATTERN[turn % len(_PATTERN)]
+        return Sample(self._state * self._latency_s * varied)
 
     def _strike(self, fault: str, turn: int) -> None:
         if (fault == "later" and turn == 0) or (fault == "crowd" and not self._loaded.crowded):
@@ -222,7 +224,7 @@ class FakeProfiled:
 
     def sample(self) -> float:
         """The latency in seconds, varied by a fixed pattern."""
-        self._taken.append(self._placed.sample())
+        self._taken.append(self._placed.sample().host_s)
         return self._taken[-1]
 
     def runs(self) -> list[list[NodeEvent]]:

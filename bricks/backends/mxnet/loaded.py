@@ -21,6 +21,7 @@ from bricks.backends.base import Placement
 from bricks.backends.mxnet.translate import Translation, translated
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.tensor import TensorType
+from bricks.units.sample import Sample
 
 # The flags of Gluon's hybridize(static_alloc=True, static_shape=True).
 _STATIC = [("static_alloc", "True"), ("static_shape", "True")]
@@ -110,8 +111,8 @@ class PlacedGraph:
         self._handles = (NDArrayHandle * len(given))(*(a.handle for a in given))
         self._result_handles = (NDArrayHandle * len(results))(*(a.handle for a in results))
 
-    def sample(self) -> float:
-        """Run once; the latency in seconds."""
+    def sample(self) -> Sample:
+        """Run once; what it took."""
         count = ctypes.c_int(len(self._results))
         results = ctypes.cast(self._result_handles, ctypes.POINTER(NDArrayHandle))
         kinds = ctypes.POINTER(ctypes.c_int)()
@@ -128,7 +129,7 @@ class PlacedGraph:
         if failed:
             with translated("running it"):
                 check_call(failed)
-        return taken * 1e-9
+        return Sample(taken * 1e-9)
 
     def results(self) -> list[np.ndarray]:
         """The outputs of the last run."""

@@ -54,7 +54,7 @@ class ProfiledSession:
 
     def sample(self) -> float:
         """Run once; the latency in seconds."""
-        return self._placed.sample()
+        return self._placed.sample().host_s
 
     def runs(self) -> list[list[NodeEvent]]:
         """The nodes of each run so far; ends the profile."""

@@ -23,6 +23,7 @@ from bricks.graph.sketch import Sketch
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import without_values
+from bricks.units.sample import Sample
 
 ALL, NONE = "all", "none"
 
@@ -242,15 +243,15 @@ class PlacedSession(Renewable):
             buffer *= 2
             buffer -= 1
 
-    def sample(self) -> float:
-        """Run once; the latency in seconds."""
+    def sample(self) -> Sample:
+        """Run once; what it took."""
         for name in self._unsure:  # the last run's buffer may have another shape
             self._bind_output(name)
         run, binding, clock = self._run, self._binding, time.perf_counter_ns
         try:
             start = clock()
             run(binding, None)
-            return (clock() - start) * 1e-9
+            return Sample((clock() - start) * 1e-9)
         except Exception as exc:  # translated here: a context manager would add to the latency
             if _MISINFERRED in str(exc) and len(self._unsure) < len(self._outputs):
                 # The runtime makes a shape that it did not infer: it allocates from now on.

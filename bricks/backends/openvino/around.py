@@ -34,12 +34,12 @@ def measured(compiler: Compiler) -> Around:
             row = ops.matmul(row, ops.constant(weights), False, False)
         compiled = compiler.compile(ov.Model([row], [value], "products"), counted=True)
         products = _placed(compiled)
-    call_s = statistics.median(trivial.sample() for _ in range(_RUNS))
+    call_s = statistics.median(trivial.sample().host_s for _ in range(_RUNS))
     for _ in range(_FIRST):
         products.sample()
     before_s = sum(products.counters().values()) * _FIRST
     # Of the same runs: between two requests, what kernels take differs by more.
-    run_s = statistics.mean(products.sample() for _ in range(_RUNS))
+    run_s = statistics.mean(products.sample().host_s for _ in range(_RUNS))
     after_s = sum(products.counters().values()) * (_FIRST + _RUNS)
     outside_s = run_s - call_s - (after_s - before_s) / _RUNS
     number = sum(kernel.works for kernel in kernels(compiled))

@@ -25,6 +25,7 @@ from bricks.backends.openvino.compiling import Compiler, translated
 from bricks.backends.openvino.execution import kernels
 from bricks.backends.openvino.loaded import Ends, PlacedRequest
 from bricks.errors import BackendError
+from bricks.units.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,8 @@ class PlacedBrick:
     region: np.ndarray
     _alone: Joint | None = field(default=None, init=False)
 
-    def sample(self) -> float:
-        """Run it alone; the latency in seconds."""
+    def sample(self) -> Sample:
+        """Run it alone; what it took."""
         if self._alone is None:
             self._alone = Joint([self])
         return self._alone.sample()[0]
@@ -100,6 +101,6 @@ class Joint:
         self._placed = PlacedRequest(request, keep, outputs)
         self._counters = Counters(names, others, first.around(), self._placed.counters)
 
-    def sample(self) -> list[float]:
-        """Run all once; the latency of each in seconds, as if each were a call."""
-        return self._counters.latencies_s(self._placed.sample())
+    def sample(self) -> list[Sample]:
+        """Run all once; what each took, as if each were a call."""
+        return [*map(Sample, self._counters.latencies_s(self._placed.sample().host_s))]

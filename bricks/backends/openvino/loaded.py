@@ -17,6 +17,7 @@ from bricks.backends.base import Placement
 from bricks.backends.openvino.compiling import translated
 from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.units.sample import Sample
 
 # Element types that numpy lacks.
 _FOREIGN = {"BFLOAT16": ov.Type.bf16, "FLOAT8E4M3FN": ov.Type.f8e4m3, "FLOAT8E5M2": ov.Type.f8e5m2}
@@ -120,12 +121,11 @@ class PlacedRequest:
         self._infer = wrapper.infer
         self._request, self._keep, self._outputs = request, keep, outputs
 
-    def sample(self) -> float:
-        """Run once; the latency in seconds."""
+    def sample(self) -> Sample:
+        """Run once; what it took."""
         try:
             self._infer({}, share_outputs=True, decode_strings=False)
-            latency_s: float = self._request.latency * 1e-3
-            return latency_s
+            return Sample(self._request.latency * 1e-3)
         except Exception:  # translated here: a context manager would add to what runs between
             with translated("running it"):
                 raise

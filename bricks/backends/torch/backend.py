@@ -53,6 +53,7 @@ from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 from bricks.graph.value_dependence import read_for_values
 from bricks.graph.view import graph_of, without_values
+from bricks.units.sample import Sample
 from bricks.zoo import zoo_folder
 
 if TYPE_CHECKING:
@@ -361,12 +362,12 @@ class LoadedProgram:
         """The program holds its own inputs: nothing is bound."""
         return self
 
-    def sample(self) -> float:
-        """Run one step; its latency in seconds."""
+    def sample(self) -> Sample:
+        """Run one step; what it took."""
         with users_errors(self._program.entry):
             start = time.perf_counter_ns()
             self._program.step()
-            return (time.perf_counter_ns() - start) * 1e-9
+            return Sample((time.perf_counter_ns() - start) * 1e-9)
 
 
 class StandaloneProgram:

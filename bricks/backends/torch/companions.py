@@ -20,6 +20,7 @@ from bricks.backends.base import Placement
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
+from bricks.units.sample import Sample
 
 Tensors = Sequence[torch.Tensor]
 Attributes = Mapping[str, Any]
@@ -93,13 +94,13 @@ class PlacedCompanion:
     def __init__(self, steps: Sequence[Any], values: Mapping[str, torch.Tensor]) -> None:
         self._steps, self._values = steps, values
 
-    def sample(self) -> float:
-        """Run once; the latency in seconds."""
+    def sample(self) -> Sample:
+        """Run once; what it took."""
         values = dict(self._values)
         start = time.perf_counter_ns()
         for operator, attributes, inputs, output in self._steps:
             values[output] = operator([values[name] for name in inputs], attributes)
-        return (time.perf_counter_ns() - start) * 1e-9
+        return Sample((time.perf_counter_ns() - start) * 1e-9)
 
 
 def _input(graph: Graph, name: str, offset: int | None, region: np.ndarray) -> torch.Tensor:

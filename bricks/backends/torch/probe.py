@@ -29,6 +29,7 @@ from bricks.graph.program import FREED, PHASE, Origin
 from bricks.graph.program_phases import DISPLACED, EACH, INFERENCE, ONCE, TRAINING
 from bricks.graph.program_traffic import displacement, touched_bytes
 from bricks.graph.view import graph_of
+from bricks.units.sample import Sample
 
 # The domain of the models that stand for phases of this program: see ``measure/overhead_walk``.
 DOMAIN = "org.pytorch.probe"
@@ -234,9 +235,9 @@ class PhaseProbe:
         """It has memory of its own."""
         return self
 
-    def sample(self) -> float:
-        """Seconds; see :meth:`PhaseProbes.sample`."""
-        return self._probes.sample(*self._which)
+    def sample(self) -> Sample:
+        """See :meth:`PhaseProbes.sample`."""
+        return Sample(self._probes.sample(*self._which))
 
 
 def probed(proto: onnx.ModelProto) -> tuple[str, str, str] | None:

@@ -24,6 +24,7 @@ from bricks.errors import BackendError, first_line
 from bricks.graph.program import TORCH_DTYPES, Call, Port, call_of
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
+from bricks.units.sample import Sample
 
 # The namespace of kernels that PyTorch's compiler makes.
 KERNEL = "kernel"
@@ -276,8 +277,8 @@ class PlacedCalls(Renewable):
         for name, turns in self._turns.items():
             elements_of(self._own[name]).copy_(next(turns))
 
-    def sample(self) -> float:
-        """Run once; the latency in seconds of the calls alone."""
+    def sample(self) -> Sample:
+        """Run once; what the calls alone took."""
         values = dict(self._own)
         for name, slot in self._inputs:
             found = self._slots.get(slot)
@@ -295,4 +296,4 @@ class PlacedCalls(Renewable):
             values.update(each.results(result, values))
         for name, slot in self._outputs:
             self._slots[slot] = values[name]
-        return taken * 1e-9
+        return Sample(taken * 1e-9)

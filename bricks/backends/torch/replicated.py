@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from bricks.backends.base import Placement
 from bricks.graph.program import DOMAIN, REPLICATED, call_of
 from bricks.graph.program_traffic import ALL_BYTES
+from bricks.units.sample import Sample
 
 # Written after each gradient: more than a core's own caches hold.
 _DISPLACED = 4 * ALL_BYTES // 4
@@ -73,9 +74,10 @@ class ReplicatedSteps:
         """It has memory of its own."""
         return self
 
-    def sample(self) -> float:
-        """Seconds that a step takes longer under DDP than right before; more than nothing."""
-        return max(_LEAST_S, -self._settled_s(self._alone) + self._settled_s(self._replicated))
+    def sample(self) -> Sample:
+        """What a step takes longer under DDP than right before; more than nothing."""
+        more_s = -self._settled_s(self._alone) + self._settled_s(self._replicated)
+        return Sample(max(_LEAST_S, more_s))
 
     def _settled_s(self, called: nn.Module) -> float:
         """Seconds of a step whose forward pass begins with its own code in the caches."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from bricks.measure.fresh_memory import Event
 from bricks.measure.protocol.request import Request
+from bricks.units.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """Samples in seconds of each step, one for each pass; of a step that is not timed, none.
+    """Samples of each step, one for each pass; of a step that is not timed, none.
 
     The conditions are as in :class:`~bricks.samples.measurement.Round`. ``eviction_short`` is
     whether there was memory for a part of the eviction read alone. Steps with the numbers ``apart``
@@ -18,7 +19,7 @@ class Walked:
     was asked for over a socket, in which there was nothing to run.
     """
 
-    samples: tuple[tuple[float, ...], ...]
+    samples: tuple[tuple[Sample, ...], ...]
     reference_s: float | None = None
     reference_end_s: float | None = None
     waited_share: float | None = None

@@ -21,6 +21,7 @@ from bricks.graph.program import is_program
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
+from bricks.units.sample import Sample
 
 # Loads a model, by its key.
 Load = Callable[[onnx.ModelProto, str], Loaded]
@@ -84,6 +85,6 @@ class _InTurn:
     def __init__(self, placed: Sequence[Placed]) -> None:
         self._next = cycle(placed)
 
-    def sample(self) -> float:
-        """Run the next one; the latency in seconds."""
+    def sample(self) -> Sample:
+        """Run the next one; what it took."""
         return next(self._next).sample()

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 from bricks.backends.base import Backend, Joiner, Placed
 from bricks.errors import BackendError
+from bricks.units.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call of the runtime, which runs the steps at ``places``: a latency for each."""
+    """One call of the runtime, which runs the steps at ``places``: a sample of each."""
 
     places: Sequence[str]
-    sample: Callable[[], Sequence[float]]
+    sample: Callable[[], Sequence[Sample]]
 
 
 class JointSteps:
@@ -36,9 +37,9 @@ class JointSteps:
         """Whether all of ``places`` are run."""
         return self._numbers.keys() >= set(places)
 
-    def sample(self, places: Sequence[str]) -> list[float]:
-        """Run all steps once; the latencies of those at ``places``, in seconds."""
-        taken = [latency_s for call in self._calls for latency_s in call.sample()]
+    def sample(self, places: Sequence[str]) -> list[Sample]:
+        """Run all steps once; samples of those at ``places``."""
+        taken = [sample for call in self._calls for sample in call.sample()]
         return [taken[self._numbers[place]] for place in places]
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from bricks.errors import WorkerError
 from bricks.measure.protocol.serving import ServedBatch
 from bricks.measure.worker.handlers import Announce
+from bricks.units.sample import Sample
 
 # The number of a sample on the socket.
 NUMBER = struct.Struct("=Q")
@@ -66,17 +67,17 @@ class LoadServer:
                 gc.enable()
 
     def serve_passes(
-        self, path: str, one_pass: Callable[[], list[float]]
-    ) -> tuple[list[list[float]], list[float]]:
-        """Run a pass for each sample that arrives at ``path``; what all took, and idle seconds.
+        self, path: str, one_pass: Callable[[], list[Sample]]
+    ) -> tuple[list[list[Sample]], list[float]]:
+        """Run a pass for each query that arrives at ``path``; its samples, and idle seconds.
 
         The seconds are those before each pass in which there was nothing to run.
         """
-        taken: list[list[float]] = []
+        taken: list[list[Sample]] = []
 
         def run() -> float:
             taken.append(one_pass())
-            return sum(taken[-1])
+            return sum(sample.host_s for sample in taken[-1])
 
         batches = self.serve(path, [{1: run}], 1, 0.0)
         return taken, [batch.idle_s for batch in batches]

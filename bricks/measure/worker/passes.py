@@ -13,12 +13,13 @@ from bricks.measure.fresh_memory import Event
 from bricks.measure.worker.handlers import Announce
 from bricks.measure.worker.joints import JointSteps
 from bricks.measure.worker.pieces import BoundPiece
+from bricks.units.sample import Sample
 
-# Runs a step once; its latency in seconds.
-StepRun = Callable[[], float]
+# Runs a step once; what it took.
+StepRun = Callable[[], Sample]
 
-# Runs all steps once, in order; the latency of each in seconds.
-Pass = Callable[[], list[float]]
+# Runs all steps once, in order; what each of them took.
+Pass = Callable[[], list[Sample]]
 
 
 def one_by_one(runs: Sequence[StepRun]) -> Pass:
@@ -29,7 +30,7 @@ def one_by_one(runs: Sequence[StepRun]) -> Pass:
 def announced(runs: Sequence[StepRun], announce: Announce) -> Pass:
     """Each step in a call of its own, and announced before."""
 
-    def one_pass() -> list[float]:
+    def one_pass() -> list[Sample]:
         taken = []
         for number, run in enumerate(runs):
             announce(number)
@@ -43,7 +44,7 @@ def at_once(joint: JointSteps, names: Sequence[str], steps: Sequence[BoundPiece]
     """The steps called ``names`` together, after what is to run before each of them."""
     before = [prepare for step in steps for prepare in step.before]
 
-    def one_pass() -> list[float]:
+    def one_pass() -> list[Sample]:
         for prepare in before:
             prepare()
         return joint.sample(names)
@@ -54,7 +55,7 @@ def at_once(joint: JointSteps, names: Sequence[str], steps: Sequence[BoundPiece]
 def evicting(read: Placed, one_pass: Pass) -> Pass:
     """A pass that finds the caches as other weights have left them."""
 
-    def evicted() -> list[float]:
+    def evicted() -> list[Sample]:
         read.sample()
         return one_pass()
 
@@ -67,7 +68,7 @@ def allocating(
     """``runs`` that allocate and free before, and what to allocate and free after the last one."""
 
     def after(events: Sequence[Event], run: StepRun) -> StepRun:
-        def prepared() -> float:
+        def prepared() -> Sample:
             recorder.occupy(events)
             return run()
 
@@ -81,7 +82,7 @@ def allocating(
 def ending(one_pass: Pass, end: Callable[[], None]) -> Pass:
     """A pass with ``end`` after its last step."""
 
-    def ended() -> list[float]:
+    def ended() -> list[Sample]:
         taken = one_pass()
         end()
         return taken

@@ -22,6 +22,7 @@ from bricks.measure.protocol.loading import BindPiece, LoadPiece
 from bricks.measure.worker.instruments import Instruments
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.runtime import WorkerRuntime
+from bricks.units.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +53,21 @@ class BoundPiece:
     repeated: bool
     parallel: bool
 
-    def runner(self, *, sampled: bool) -> Callable[[], float]:
-        """A function that runs the step; it returns the latency in seconds.
+    def runner(self, *, sampled: bool) -> Callable[[], Sample]:
+        """A function that runs the step; it returns what that took.
 
         It runs it once, or twice if it is repeated and ``sampled``: then the second counts.
         """
         run, before = self.placed.sample, self.before
 
-        def prepared() -> float:
+        def prepared() -> Sample:
             for prepare in before:
                 prepare()
             return run()
 
         once = prepared if before else run
 
-        def twice() -> float:
+        def twice() -> Sample:
             once()
             return once()
 

@@ -49,7 +49,11 @@ class ServingRequests:
         proto = parse_model(model)
         loaded = self._runtime.backend.load(proto, key=f"served-{size}", optimize=True)
         own = Placement((None,) * len(proto.graph.input), (None,) * len(proto.graph.output))
-        run = loaded.place(own, np.zeros(0, np.uint8)).sample
+        placed = loaded.place(own, np.zeros(0, np.uint8))
+
+        def run() -> float:
+            return placed.sample().host_s
+
         for _ in range(2):
             run()
         return run

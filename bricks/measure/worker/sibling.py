@@ -40,7 +40,7 @@ class SiblingWatch:
             self._chain = self._load(chain(_LENGTH), SIBLING_CHAIN)
         for _ in range(_WARM_UPS):
             self._chain.sample()
-        now_s = min(self._chain.sample() for _ in range(_RUNS))
+        now_s = min(self._chain.sample().host_s for _ in range(_RUNS))
         state_s = next((s for s in self._fastest_s if same_state(s, reference_s)), reference_s)
         fastest_s = self._fastest_s[state_s] = min(now_s, self._fastest_s.get(state_s, now_s))
         return 1 - fastest_s / now_s if now_s > _BUSY_FACTOR * fastest_s else 0.0

@@ -27,6 +27,7 @@ from bricks.measure.worker.passes import (
 from bricks.measure.worker.pieces import BoundPiece, Pieces
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.warmth import Warmth
+from bricks.units.sample import Sample
 
 
 class WalkRequests:
@@ -108,8 +109,8 @@ class WalkRequests:
 
     def _sampled(
         self, request: RunWalk, steps: Sequence[BoundPiece], one_pass: Pass
-    ) -> tuple[list[list[float]], list[float], Conditions]:
-        """Latencies of each pass that counts, idle seconds before each, and the conditions."""
+    ) -> tuple[list[list[Sample]], list[float], Conditions]:
+        """The samples of each pass that counts, idle seconds before each, and the conditions."""
         watch = ConditionWatch(
             self._runtime,
             self._instruments,
@@ -129,7 +130,7 @@ class WalkRequests:
             gc.enable()
         return taken, idle_s, watch.end()
 
-    def _passes(self, request: RunWalk, one_pass: Pass) -> tuple[list[list[float]], list[float]]:
+    def _passes(self, request: RunWalk, one_pass: Pass) -> tuple[list[list[Sample]], list[float]]:
         if request.served_at is None:
             return [one_pass() for _ in range(request.passes)], []
         return LoadServer(self._announce).serve_passes(request.served_at, one_pass)

@@ -62,7 +62,7 @@ def unevenness(
 
 def _square(found: Measurement) -> float:
     """The variance between samples that follow one another."""
-    return pooled_variance(taken.samples for taken in found.rounds)
+    return pooled_variance(taken.host_s for taken in found.rounds)
 
 
 def slowest(ranks: int) -> float:

@@ -38,7 +38,7 @@ def run_factors(basis: Basis, estimate: Estimate, *, seed: int = 0) -> np.ndarra
             continue
         rounds = _rounds(found)
         medians = np.sort([r.latency_s for r in rounds])
-        own = np.concatenate([np.asarray(r.samples) / r.latency_s for r in rounds])
+        own = np.concatenate([np.asarray(r.host_s) / r.latency_s for r in rounds])
         common = np.quantile(medians, ranks) / np.median(medians)
         count = max(1, share.occurrences)
         total += share.share * common * _mean_of(own, count, rng)

@@ -1,0 +1,74 @@
+"""What one run took: on the host, and in the kernels that it started on a device.
+
+Must not know what ran, nor how it was timed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel that ran on a device for ``device_s`` seconds."""
+
+    name: str
+    device_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run: ``host_s`` seconds from the call to its end, and the kernels that ran for it.
+
+    On a CPU there are no kernels, and ``host_s`` is the latency.
+    """
+
+    host_s: float
+    kernels: tuple[Kernel, ...] = ()
+
+    @property
+    def device_s(self) -> float:
+        """Seconds of all kernels; 0 on a CPU."""
+        return sum(kernel.device_s for kernel in self.kernels)
+
+    def to_json(self) -> float | list[Any]:
+        """Seconds, or with kernels ``[host_s, [[name, device_s], …]]``."""
+        if not self.kernels:
+            return self.host_s
+        return [self.host_s, [[kernel.name, kernel.device_s] for kernel in self.kernels]]
+
+    @classmethod
+    def from_json(cls, data: float | list[Any]) -> Sample:
+        """The inverse of :meth:`to_json`."""
+        if not isinstance(data, list):
+            return cls(data)
+        host_s, kernels = data
+        return cls(host_s, tuple(Kernel(name, device_s) for name, device_s in kernels))
+
+
+def weighted_mean(samples: Sequence[Sample], weights: Sequence[float]) -> Sample:
+    """The mean sample of several runs of the same thing, with a weight for each.
+
+    Kernels are the same if they have the same name, and as many of that name ran before them. A
+    kernel that a run does not have counts as 0 s there.
+    """
+    total = sum(weights)
+    host_s = sum(w * each.host_s for w, each in zip(weights, samples, strict=True)) / total
+    if not any(each.kernels for each in samples):
+        return Sample(host_s)
+    summed_s: dict[tuple[str, int], float] = {}
+    for weight, each in zip(weights, samples, strict=True):
+        for kernel, device_s in _numbered(each.kernels):
+            summed_s[kernel] = summed_s.get(kernel, 0.0) + weight * device_s
+    return Sample(host_s, tuple(Kernel(name, s / total) for (name, _), s in summed_s.items()))
+
+
+def _numbered(kernels: Iterable[Kernel]) -> Iterator[tuple[tuple[str, int], float]]:
+    """Seconds of each kernel, by its name and how many of that name ran before it."""
+    before: Counter[str] = Counter()
+    for kernel in kernels:
+        yield (kernel.name, before[kernel.name]), kernel.device_s
+        before[kernel.name] += 1
