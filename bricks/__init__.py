@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from bricks.graph.read import read_model
     from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
-    from bricks.predict.cost import Cost, CostModel
+    from bricks.predict.cost import CostModel
     from bricks.samples.measurement import Failure, Measurement
     from bricks.samples.memory_peaks import MemoryPeaks
     from bricks.session.options import Options
@@ -95,7 +95,7 @@ _ORIGIN = {
     ),
     "bricks.compose.advice": ("PROMISE", "per_million", "risk"),
     "bricks.compose.comparison": ("ComparisonFailure", "ModelComparison", "Summary"),
-    "bricks.compose.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Interval", "Share"),
+    "bricks.compose.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
     "bricks.compose.memory": ("PeakMemory", "UnknownMemory"),
     "bricks.compose.schedule": ("Place", "Rule", "anything", "not_two_of"),
     "bricks.compose.wide_interval": ("wide_interval",),
@@ -103,7 +103,7 @@ _ORIGIN = {
     "bricks.graph.read": ("read_model",),
     "bricks.measure.conditions": ("Conditions",),
     "bricks.measure.rounds": ("StopRule",),
-    "bricks.predict.cost": ("Cost", "CostModel"),
+    "bricks.predict.cost": ("CostModel",),
     "bricks.samples.measurement": ("Failure", "Measurement"),
     "bricks.samples.memory_peaks": ("MemoryPeaks",),
     "bricks.studies.scaling.result": ("ScaleFailure", "ScalePoint", "ScaleResult"),
@@ -134,7 +134,7 @@ _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 # What went by another name in the version before.
 __all__ = [
     "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
-    "Conditions", "Cost", "CostModel", "Coverage", "Covered", "DataParallelTraining",
+    "Conditions", "CostModel", "Coverage", "Covered", "DataParallelTraining",
     "Decomposition", "Difference", "Estimate", "Explanation", "Failure", "Gap", "Generation",
     "GenerationResult", "IncompleteEstimate", "Interval", "Measured", "Measurement", "MemoryPeaks",
     "Merged", "Model", "ModelComparison", "ModelError", "Occurrence", "Options", "Part",

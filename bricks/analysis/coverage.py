@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from bricks.compose.parts import Results
 from bricks.decompose.plan import Brick, Plan
-from bricks.predict.cost import Cost, CostModel
+from bricks.predict.cost import CostModel
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Failure, Measurement
+from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Coverage:
     ``missing`` (keys, in order) have none yet. ``share`` is the part of the occurrences whose brick
     is measured; ``flops_share`` and ``bytes_share`` are the measured parts of the operations, and
     of the bytes read and written, of all occurrences: None if these are unknown for one occurrence,
-    or zero in total. ``complete`` says that the measurements suffice for an estimate. ``cost`` is
+    or zero in total. ``complete`` says that the measurements suffice for an estimate. ``cost_s`` is
     the cost of measuring all missing bricks; None if too few are measured to predict it.
     """
 
@@ -37,20 +38,20 @@ class Coverage:
     flops_share: float | None
     bytes_share: float | None
     complete: bool
-    cost: Cost | None
+    cost_s: Interval | None
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
     """One model's coverage; ``new`` are the missing bricks that no model before it needs.
 
-    ``marginal`` is the cost of measuring those after the bricks of the models before it.
+    ``marginal_s`` is the cost of measuring those after the bricks of the models before it.
     """
 
     model: str
     coverage: Coverage
     new: tuple[str, ...]
-    marginal: Cost | None
+    marginal_s: Interval | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def _coverage(
         flops_share=_share((key in measured, bricks[key].flops) for key in placed),
         bytes_share=_share((key in measured, bricks[key].bytes_moved) for key in placed),
         complete=probed and len(measured) == len(keys),
-        cost=_cost(missing, bricks, cost_model),
+        cost_s=_cost(missing, bricks, cost_model),
     )
 
 
@@ -122,5 +123,5 @@ def _share(parts: Iterable[tuple[bool, int | None]]) -> float | None:
 
 def _cost(
     keys: Sequence[str], bricks: Mapping[str, Brick], cost_model: CostModel | None
-) -> Cost | None:
-    return None if cost_model is None else cost_model.cost(bricks[key] for key in keys)
+) -> Interval | None:
+    return None if cost_model is None else cost_model.cost_s(bricks[key] for key in keys)

@@ -14,6 +14,7 @@ import numpy as np
 
 from bricks.decompose.plan import Brick
 from bricks.samples.statistics import median
+from bricks.units.interval import Interval
 
 # With fewer measured bricks than this nothing is learned.
 MIN = 10
@@ -39,15 +40,6 @@ def usual_s(weight_bytes: np.ndarray, latency_s: np.ndarray, share: np.ndarray) 
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """Seconds of benchmarking, with an interval; :meth:`CostModel.cost` gives its coverage."""
-
-    estimate_s: float
-    low_s: float
-    high_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class CostModel:
     """Seconds of benchmarking as a sum over bricks; see ``fit``.
 
@@ -65,8 +57,8 @@ class CostModel:
         factors = self.blind_factors if brick.flops is None else self.factors
         return float(np.dot(factors, _features(brick)))
 
-    def cost(self, bricks: Iterable[Brick]) -> Cost:
-        """The predicted cost of measuring these bricks.
+    def cost_s(self, bricks: Iterable[Brick]) -> Interval:
+        """The predicted seconds of measuring ``bricks``.
 
         The interval covers 95 % of the past groups of this many bricks measured one after another
         (groups of a fifth of all, if that is fewer). New bricks may resemble the measured ones less
@@ -76,9 +68,9 @@ class CostModel:
         each_s = [self.brick_s(brick) for brick in bricks]
         total_s = sum(each_s)
         if not each_s:
-            return Cost(0.0, 0.0, 0.0)
+            return Interval.exact(0.0)
         low, high = self._ratios(len(each_s))
-        return Cost(total_s, total_s * min(1.0, low), total_s * max(1.0, high))
+        return Interval(1.0, min(1.0, low), max(1.0, high)).scaled(total_s)
 
     @property
     def median_abs_error(self) -> float:

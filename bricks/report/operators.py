@@ -20,10 +20,10 @@ from bricks.studies.numerics.results import (
     Accuracy,
     Form,
     Gradients,
-    Latency,
     Missing,
     NetworkResult,
     OperatorComparison,
+    OperatorLatency,
     OperatorResult,
     OperatorRun,
     OutputAccuracy,
@@ -65,14 +65,14 @@ def _cells(run: OperatorRun) -> tuple[str, ...]:
     return (*_latency_cells(run.latency), *_accuracy_cells(run.accuracy))
 
 
-def _latency_cells(latency: Latency | Missing) -> tuple[str, ...]:
+def _latency_cells(latency: OperatorLatency | Missing) -> tuple[str, ...]:
     if isinstance(latency, Missing):
         return (_NONE,) * 5
-    half_s = (latency.high_s - latency.low_s) / 2
+    latency_s = latency.latency_s
     share = percent(latency.peak_share, 0)
     return (
-        seconds(latency.latency_s),
-        percent(half_s / latency.latency_s) if latency.latency_s > 0 else _NONE,
+        seconds(latency_s.value),
+        percent(latency_s.relative) if latency_s.value > 0 else _NONE,
         _giga(latency.flops_per_s),
         _giga(latency.bytes_per_s),
         share if latency.bound is None else f"{share} {latency.bound}",

@@ -49,6 +49,11 @@ def facts(of: object) -> dict[str, Any]:
     }
 
 
+def absent(cls: type) -> dict[str, None]:
+    """The JSON object of a result that there is not: the names alone."""
+    return {key: None for fact in _facts_in(cls) for key in fact.keys}
+
+
 def attributes(cls: type) -> list[str]:
     """The fields and properties of a class that are facts, in the order of its JSON."""
     return [fact.attribute for fact in _facts_in(cls)]

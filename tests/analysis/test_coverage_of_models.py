@@ -63,8 +63,8 @@ def test_all_measured_is_complete_and_costs_nothing() -> None:
     found = coverage([model("one", "ab")], BRICKS, results({"a": 1e-3, "b": 1e-3}), FLAT)
     told = found.together
     assert (told.share, told.flops_share, told.complete, told.missing) == (1.0, 1.0, True, ())
-    assert told.cost is not None
-    assert told.cost.estimate_s == told.cost.high_s == 0.0
+    assert told.cost_s is not None
+    assert told.cost_s.value == told.cost_s.high == 0.0
 
 
 def test_without_probes_there_is_no_estimate() -> None:
@@ -77,8 +77,8 @@ def test_what_failed_is_neither_measured_nor_paid_for_again() -> None:
     told = coverage([model("one", "ab")], BRICKS, known, FLAT).together
     assert (told.measured, told.failed, told.missing, told.complete) == (1, 1, (), False)
     assert told.share == 0.5
-    assert told.cost is not None
-    assert told.cost.estimate_s == 0.0
+    assert told.cost_s is not None
+    assert told.cost_s.value == 0.0
 
 
 def test_work_that_is_not_known_of_one_brick_is_not_known_of_the_model() -> None:
@@ -96,12 +96,12 @@ def marginals(order: list[str], known: Mapping[str, float]) -> tuple[list[float]
     zoo = {"one": "abc", "two": "bcd", "three": "dd"}
     plans = [model(name, zoo[name]) for name in order]
     found = coverage(plans, BRICKS, results(known), FLAT)
-    assert found.together.cost is not None
-    each = [row.marginal.estimate_s for row in found.models if row.marginal is not None]
+    assert found.together.cost_s is not None
+    each = [row.marginal_s.value for row in found.models if row.marginal_s is not None]
     new = [key for row in found.models for key in row.new]
     assert sorted(new) == sorted(found.together.missing)
     assert len(each) == len(order)
-    return each, found.together.cost.estimate_s
+    return each, found.together.cost_s.value
 
 
 def test_a_brick_that_several_lack_is_paid_for_by_the_first() -> None:
@@ -112,7 +112,7 @@ def test_a_brick_that_several_lack_is_paid_for_by_the_first() -> None:
 
 def test_where_nothing_is_measured_nothing_is_known_of_costs() -> None:
     found = coverage([model("one", "ab")], BRICKS, {}, fit([]))
-    assert found.cost_model is found.together.cost is found.models[0].marginal is None
+    assert found.cost_model is found.together.cost_s is found.models[0].marginal_s is None
 
 
 def test_few_measured_bricks_say_nothing_of_others() -> None:
@@ -126,9 +126,9 @@ def test_costs_that_follow_the_work_are_found_exactly() -> None:
     assert learned is not None
     assert learned.median_abs_error < 1e-3
     new = some(20, seed=1)
-    cost = learned.cost(new)
-    assert cost.estimate_s == pytest.approx(sum(map(seconds, new)), rel=1e-3)
-    assert cost.low_s <= cost.estimate_s <= cost.high_s < 1.01 * cost.low_s
+    cost = learned.cost_s(new)
+    assert cost.value == pytest.approx(sum(map(seconds, new)), rel=1e-3)
+    assert cost.low <= cost.value <= cost.high < 1.01 * cost.low
 
 
 def test_costs_that_vary_come_with_an_interval_that_says_so() -> None:
@@ -136,10 +136,10 @@ def test_costs_that_vary_come_with_an_interval_that_says_so() -> None:
     noisy = [(each, seconds(each) * chance.lognormal(0, 1)) for each in some(200)]
     learned = fit(noisy)
     assert learned is not None
-    one, many = learned.cost(some(1, seed=2)), learned.cost(some(40, seed=2))
-    assert one.high_s / one.low_s > many.high_s / many.low_s > 1.2  # errors of many cancel
+    one, many = learned.cost_s(some(1, seed=2)), learned.cost_s(some(40, seed=2))
+    assert one.high / one.low > many.high / many.low > 1.2  # errors of many cancel
     total = sum(map(seconds, some(40, seed=2))) * float(np.exp(0.5))
-    assert many.low_s < total < many.high_s
+    assert many.low < total < many.high
 
 
 def test_bricks_of_unknown_work_are_estimated_from_their_bytes() -> None:
@@ -149,7 +149,7 @@ def test_bricks_of_unknown_work_are_estimated_from_their_bytes() -> None:
     assert learned.brick_s(unknown[0]) > 0
     blind = fit([(each, seconds(each)) for each in unknown])
     assert blind is not None
-    assert blind.cost(unknown).estimate_s == pytest.approx(sum(map(seconds, unknown)), rel=1e-3)
+    assert blind.cost_s(unknown).value == pytest.approx(sum(map(seconds, unknown)), rel=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(5))

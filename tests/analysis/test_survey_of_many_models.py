@@ -132,7 +132,7 @@ def test_coverage_grows_with_what_is_measured(paths: list[Path], tmp_path: Path)
         models = [bench.read(path) for path in paths]
         plans = [bench.plan(each) for each in models]
         before = bricks.coverage(bench, plans)
-        assert (before.together.share, before.together.cost) == (0.0, None)
+        assert (before.together.share, before.together.cost_s) == (0.0, None)
         bench.measure(models[:1])
         partly = bricks.coverage(bench, plans)
         assert partly.models[0].coverage.complete
@@ -155,10 +155,10 @@ def test_marginal_costs_add_up_to_the_cost_of_all(paths: list[Path], tmp_path: P
         plans = [bench.plan(bench.read(path)) for path in paths]
         for order in (plans, plans[::-1]):
             found = bricks.coverage(bench, order)
-            costs = [row.marginal.estimate_s for row in found.models if row.marginal is not None]
-            assert found.together.cost is not None
+            costs = [row.marginal_s.value for row in found.models if row.marginal_s is not None]
+            assert found.together.cost_s is not None
             assert len(costs) == len(plans)
-            assert sum(costs) == pytest.approx(found.together.cost.estimate_s)
+            assert sum(costs) == pytest.approx(found.together.cost_s.value)
             assert min(costs) == 0.0 < max(costs)  # of two that are the same, one is for free
 
 

@@ -17,7 +17,8 @@ from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.analysis.coverage import Coverage, Covered
-    from bricks.predict.cost import Cost, CostModel
+    from bricks.predict.cost import CostModel
+    from bricks.units.interval import Interval
 
 
 @takes_options
@@ -67,7 +68,7 @@ def _row(covered: Covered) -> dict[str, Any]:
         "model": covered.model,
         **_facts(covered.coverage),
         "new": list(covered.new),
-        **_seconds("marginal", covered.marginal),
+        **_seconds("marginal", covered.marginal_s),
         "error": None,
     }
 
@@ -83,7 +84,7 @@ def _facts(coverage: Coverage) -> dict[str, Any]:
         "flops_share": coverage.flops_share,
         "bytes_share": coverage.bytes_share,
         "complete": coverage.complete,
-        **_seconds("cost", coverage.cost),
+        **_seconds("cost", coverage.cost_s),
     }
 
 
@@ -94,11 +95,11 @@ def _nothing(name: str) -> dict[str, Any]:
     return {"model": name, **counts, **shares, **costs, "missing": [], "new": [], "complete": False}
 
 
-def _seconds(name: str, cost: Cost | None) -> dict[str, float | None]:
+def _seconds(name: str, cost_s: Interval | None) -> dict[str, float | None]:
     return {
-        f"{name}_s": None if cost is None else cost.estimate_s,
-        f"{name}_low_s": None if cost is None else cost.low_s,
-        f"{name}_high_s": None if cost is None else cost.high_s,
+        f"{name}_s": None if cost_s is None else cost_s.value,
+        f"{name}_low_s": None if cost_s is None else cost_s.low,
+        f"{name}_high_s": None if cost_s is None else cost_s.high,
     }
 
 

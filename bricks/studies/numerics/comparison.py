@@ -25,9 +25,9 @@ from bricks.studies.numerics.operator import Operator, bytes_of
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,
-    Latency,
     Missing,
     OperatorComparison,
+    OperatorLatency,
     OperatorResult,
     OperatorRun,
     RuntimeFacts,
@@ -35,6 +35,7 @@ from bricks.studies.numerics.results import (
 )
 from bricks.studies.numerics.runtimes import FAILURES, ReferenceFile, Runtimes, reason_of
 from bricks.studies.numerics.standard_form import standard_form
+from bricks.units.interval import Interval
 
 _UNKNOWN = Work(None, None)
 
@@ -163,7 +164,7 @@ class _Comparison:
         assert found is not None
         return found
 
-    def _latency(self, bench: Bench, model: Model) -> Latency | Missing:
+    def _latency(self, bench: Bench, model: Model) -> OperatorLatency | Missing:
         try:
             estimate = bench.predict(model)
         except FAILURES as error:
@@ -207,7 +208,7 @@ class _Comparison:
         return self._reference
 
 
-def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> Latency:
+def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> OperatorLatency:
     """An estimate with the rates at which ``work`` is done in it, without the cost of the call."""
     net_s = estimate.estimate_s - estimate.call_overhead_s
     share, bound = None, None
@@ -216,10 +217,8 @@ def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> Latency:
         compute_s, memory_s = work.flops / peaks.flops_per_s, work.bytes / bandwidth
         bound = "compute" if compute_s >= memory_s else "memory"
         share = max(compute_s, memory_s) / net_s if net_s > 0 else None
-    return Latency(
-        latency_s=estimate.estimate_s,
-        low_s=estimate.low_s,
-        high_s=estimate.high_s,
+    return OperatorLatency(
+        latency_s=Interval(estimate.estimate_s, estimate.low_s, estimate.high_s),
         flops_per_s=None if work.flops is None or net_s <= 0 else work.flops / net_s,
         bytes_per_s=None if work.bytes is None or net_s <= 0 else work.bytes / net_s,
         peak_share=share,

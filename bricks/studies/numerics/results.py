@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from bricks.analysis.explanation import Peaks
 from bricks.samples.error_norms import GRADIENT_TOLERANCE, ErrorNorms
 from bricks.system import Target
+from bricks.units.facts import absent, facts
+from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +152,19 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class OperatorLatency:
     """An operator's latency with its interval, and the rates that it reaches without the call.
 
     ``peak_share`` is the latency at the roofline over its own, ``bound`` the lower roof,
     ``compute`` or ``memory``; None where work or peaks are not known.
     """
 
-    latency_s: float
-    low_s: float
-    high_s: float
+    FACTS: ClassVar = (
+        ("latency_s", "latency_s", "low_s", "high_s"), "flops_per_s", "bytes_per_s", "peak_share",
+        "bound",
+    )  # fmt: skip
+
+    latency_s: Interval
     flops_per_s: float | None
     bytes_per_s: float | None
     peak_share: float | None
@@ -183,7 +188,7 @@ class OperatorRun:
     """An operator with one runtime, in one ``form``."""
 
     runtime: str
-    latency: Latency | Missing
+    latency: OperatorLatency | Missing
     accuracy: Accuracy | Missing
     form: Form = Form.GIVEN
 
@@ -195,12 +200,10 @@ class OperatorRun:
     def to_json(self) -> dict[str, Any]:
         """A JSON object; ``error`` says why there is no latency."""
         latency, accuracy = self.latency, self.accuracy
-        names = Latency.__dataclass_fields__
-        facts = dict.fromkeys(names) if isinstance(latency, Missing) else asdict(latency)
         return {
             "runtime": self.runtime,
             "form": self.form.value,
-            **facts,
+            **(absent(OperatorLatency) if isinstance(latency, Missing) else facts(latency)),
             "accuracy": None if isinstance(accuracy, Missing) else accuracy.to_json(),
             "accuracy_error": accuracy.reason if isinstance(accuracy, Missing) else None,
             "error": latency.reason if isinstance(latency, Missing) else None,

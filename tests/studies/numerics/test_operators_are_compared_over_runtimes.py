@@ -38,8 +38,8 @@ from bricks.studies.numerics.results import (
     Accuracy,
     Form,
     Gradients,
-    Latency,
     Missing,
+    OperatorLatency,
     OperatorResult,
     OperatorRun,
     Work,
@@ -101,8 +101,8 @@ def accuracy(run: OperatorRun) -> Accuracy:
 
 
 def has_latency_rates_and_accuracy(run: OperatorRun) -> None:
-    assert isinstance(run.latency, Latency), run.latency
-    assert run.latency.low_s <= run.latency.latency_s <= run.latency.high_s
+    assert isinstance(run.latency, OperatorLatency), run.latency
+    assert run.latency.latency_s.holds(run.latency.latency_s.value)
     assert run.latency.flops_per_s and run.latency.bytes_per_s and run.latency.peak_share
     assert run.latency.bound in ("compute", "memory")
     found = accuracy(run)
@@ -261,7 +261,7 @@ def test_operators_without_a_reference_are_measured_and_named(
     chosen = [Operator("gelu", "a test", onnx=save(fast, tmp_path))]
     (result,) = compare_operators(chosen, [onnxruntime], repeats=2).operators
     (run,) = result.runs
-    assert isinstance(run.latency, Latency)
+    assert isinstance(run.latency, OperatorLatency)
     found = accuracy(run)
     assert isinstance(found.reference, Missing)
     assert "no reference: there is no reference of FastGelu" in found.reference.reason
