@@ -7,7 +7,7 @@ all of them shifted so that medians add up. Must not know how latencies are comp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bricks.compose.basis import Basis
 from bricks.compose.call_overhead import call_cost
@@ -18,6 +18,7 @@ from bricks.samples.measurement import Measurement
 from bricks.samples.state_correction import Factor, StateCorrection
 from bricks.samples.statistics import NORMAL_95, pooled_deviation, pooled_spread, skew_share
 from bricks.units.interval import Interval
+from bricks.units.sample import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class Latencies:
     have in common, for each brick of which one was applied, and ``all_shared_s`` that of the sum of
     all occurrences. ``predicted`` are the bricks that were not measured, ``other_state`` those that
     were measured in another state only. ``published`` is, of each brick of which other hosts tell
-    something, how much of its latency they tell: 1 where it was not measured here.
+    something, how much of its latency they tell: 1 where it was not measured here. ``kernels`` are
+    those that a device runs for each brick; a brick that runs on the host alone has none.
     """
 
     gross_s: Mapping[str, Interval]
@@ -41,6 +43,7 @@ class Latencies:
     other_state: frozenset[str]
     published: Mapping[str, float]
     in_walk_call_factor: float
+    kernels: Mapping[str, tuple[Kernel, ...]] = field(default_factory=dict)
 
     def source(self, key: str) -> Source:
         """What the uncertainty of a brick's latency is due to."""
@@ -93,6 +96,7 @@ def latencies(basis: Basis) -> Latencies:
         other_state=frozenset(key for key, m in every if not m.known_in(state_s)),
         published=published,
         in_walk_call_factor=basis.in_walk_call_factor,
+        kernels={key: of for key, m in parts.measured.items() if (of := m.kernels(state_s))},
     )
 
 

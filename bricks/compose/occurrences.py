@@ -1,7 +1,9 @@
 """Occurrences of a plan's bricks as tasks: which lane runs each, and what each one needs.
 
-Here because sums, critical paths, schedules and timelines are all of the same tasks. Must not know
-how latencies came about.
+Here because sums, critical paths, schedules and timelines are all of the same tasks. On a GPU the
+host launches kernels in order, and the device runs them in order: a kernel begins once the call
+that launches it has returned and the kernel before has ended. The run ends with the later of both,
+where the host waits for the device. Must not know how latencies came about.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from dataclasses import dataclass
 
 from bricks.compose.lanes import Task
 from bricks.decompose.plan import Plan
+from bricks.units.sample import Kernel
 
-CORE = "core"
+CORE, HOST, DEVICE = "core", "host", "device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +53,21 @@ def occurrence_tasks(
         excess_s += max(0.0, -own_s)
         tasks.append(Task(on[i], max(0.0, own_s), occurrence.brick, after))
     return OccurrenceTasks(tuple(tasks), excess_s)
+
+
+def launching_tasks(
+    plan: Plan, host_s: Mapping[str, float], kernels: Mapping[str, Sequence[Kernel]]
+) -> OccurrenceTasks:
+    """The tasks of ``plan`` on a host, and behind them those of the device.
+
+    ``host_s`` and ``kernels`` are those of one run of each brick; a brick without kernels runs on
+    the host alone.
+    """
+    of = occurrence_tasks(plan, host_s, [HOST] * len(plan.occurrences))
+    launched = [
+        Task(DEVICE, kernel.device_s, kernel.name, {position: 0.0})
+        for position, occurrence in enumerate(plan.occurrences)
+        if occurrence.repeats is None
+        for kernel in kernels.get(occurrence.brick, ())
+    ]
+    return OccurrenceTasks((*of.tasks, *launched), of.excess_s)

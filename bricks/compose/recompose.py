@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 
 from bricks.compose.basis import Basis
 from bricks.compose.call_overhead import overheads_uncertain_s, phase_overheads, phase_shares
+from bricks.compose.composer import compose
 from bricks.compose.contributions import Contributions
 from bricks.compose.estimate import Estimate, IncompleteEstimate, PhaseShare
 from bricks.compose.latencies import latencies
+from bricks.compose.occurrences import launching_tasks
 from bricks.compose.parts import gaps
 from bricks.compose.recomposition_error import OTHER_HOST_SHARE, calls_s
 from bricks.compose.schedule import schedule
@@ -56,13 +58,24 @@ def _seconds(
     plan, found, construction = basis.plan, of.found, basis.construction
     around_s = sum(phase.around_s for phase in phases)
     own = sequential_interval(found, plan.counts)
-    if construction is None:
-        value_s = found.call_s.value + max(0.0, of.total_s + around_s)
-        return own.shifted(around_s).around(value_s).widened(errors).positive()
-    run_s = schedule(plan, construction, found.net_s).end_s
+    run_s = _run_s(basis, of)
     value_s = found.call_s.value + max(0.0, run_s + around_s)
+    if construction is None:
+        # Off by the same ratio as their sum, all bricks of a run make it as much longer.
+        own = own.scaled(run_s / of.total_s) if found.kernels and of.total_s else own
+        return own.shifted(around_s).around(value_s).widened(errors).positive()
     bounds = parallel_interval(plan, construction, found, own)
     return bounds.shifted(around_s).around(value_s).off(errors).positive()
+
+
+def _run_s(basis: Basis, of: Contributions) -> float:
+    """Seconds of a run without its call: of one lane its work, of several their composition."""
+    plan, found = basis.plan, of.found
+    if basis.construction is not None:
+        return schedule(plan, basis.construction, found.net_s).end_s
+    if found.kernels:
+        return compose(launching_tasks(plan, found.net_s, found.kernels).tasks).end_s
+    return of.total_s
 
 
 def _common_errors(

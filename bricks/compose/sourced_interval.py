@@ -31,6 +31,10 @@ class SourcedInterval:
         """Another interval with the same sources in proportion."""
         return SourcedInterval(seconds, self.uncertainty.scaled_to(seconds.half_width))
 
+    def scaled(self, factor: float) -> SourcedInterval:
+        """All seconds times a positive factor."""
+        return self.of(self.seconds.scaled(factor))
+
     def shifted(self, by_s: float) -> SourcedInterval:
         """The same width elsewhere."""
         moved = self.seconds.shifted(by_s)

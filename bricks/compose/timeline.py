@@ -7,16 +7,17 @@ measurement has a position and a reason, never a duration. Must not know how a t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from bricks.compose.basis import Basis
 from bricks.compose.composer import compose
 from bricks.compose.lanes import Span, Task, Timeline
-from bricks.compose.latencies import latencies
-from bricks.compose.occurrences import CORE, occurrence_tasks
+from bricks.compose.latencies import Latencies, latencies
+from bricks.compose.occurrences import CORE, DEVICE, HOST, launching_tasks, occurrence_tasks
 from bricks.compose.parts import gaps
 from bricks.compose.schedule import schedule, worker
+from bricks.decompose.plan import Plan
 from bricks.units.interval import Interval
 
 CALL = "call of the runtime"
@@ -66,7 +67,8 @@ class ModelTimeline:
     ``run`` begins with a call of the runtime, which takes ``call_s`` seconds; the first occurrence
     begins after it. The run lasts as long as the estimate plus ``excess_s``, the part of overlaps
     that could not be subtracted because the next occurrence was shorter. ``lanes`` are those of all
-    workers. ``missing`` are the reasons why it is incomplete, by the key of the unmeasured brick.
+    workers, or host and device, whose kernels have no entry. ``missing`` are the reasons why it is
+    incomplete, by the key of the unmeasured brick.
     """
 
     run: Timeline
@@ -79,36 +81,47 @@ class ModelTimeline:
 
 def timeline(basis: Basis) -> ModelTimeline:
     """The time of each occurrence, according to ``basis``."""
-    plan, construction = basis.plan, basis.construction
     found = latencies(basis)
-    missing = {gap.brick: gap.reason for gap in gaps(plan, basis.results, found.predicted)}
-    nets = {key: found.net(key) for key in found.gross_s}
-    net_s = {key: nets[key].value if key in nets else 0.0 for key in plan.keys}
-    lanes: tuple[str, ...] = (CORE,)
-    if construction is None:
-        of = occurrence_tasks(plan, net_s)
-        run, excess_s = compose(of.tasks), of.excess_s
-    else:
-        run, excess_s = schedule(plan, construction, net_s), 0.0
-        lanes = tuple(map(worker, range(max(construction.streams, default=0) + 1)))
+    missing = {gap.brick: gap.reason for gap in gaps(basis.plan, basis.results, found.predicted)}
+    net_s = dict.fromkeys(basis.plan.keys, 0.0) | found.net_s
+    run, lanes, excess_s = _run(basis, found, net_s)
     call_s = found.call_s.value
     run = run.later(call_s)
-    spans = run.by_task
-    entries: list[Entry] = []
-    for i, occurrence in enumerate(plan.occurrences):
-        key, predicted = occurrence.brick, occurrence.brick in found.predicted
-        if key in missing:
-            entries.append(MissingLatency(i, spans[i], missing[key]))
-        elif occurrence.repeats is not None:
-            entries.append(Subtraction(i, spans[i], nets[key], predicted))
-        else:
-            entries.append(OccurrenceRun(i, spans[i], nets[key], predicted))
     call = Span(Task(lanes[0], call_s, CALL), 0.0, call_s)
     return ModelTimeline(
         replace(run, spans=(call, *run.spans)),
-        tuple(entries),
+        tuple(_entries(basis.plan, found, run, missing)),
         call_s=call_s,
         lanes=lanes,
         excess_s=excess_s,
         missing=missing,
     )
+
+
+def _entries(
+    plan: Plan, found: Latencies, run: Timeline, missing: Mapping[str, str]
+) -> Iterator[Entry]:
+    spans, nets = run.by_task, {key: found.net(key) for key in found.gross_s}
+    for i, occurrence in enumerate(plan.occurrences):
+        key, predicted = occurrence.brick, occurrence.brick in found.predicted
+        if key in missing:
+            yield MissingLatency(i, spans[i], missing[key])
+        elif occurrence.repeats is not None:
+            yield Subtraction(i, spans[i], nets[key], predicted)
+        else:
+            yield OccurrenceRun(i, spans[i], nets[key], predicted)
+
+
+def _run(
+    basis: Basis, found: Latencies, net_s: Mapping[str, float]
+) -> tuple[Timeline, tuple[str, ...], float]:
+    """The run without its call, its lanes, and the seconds that could not be subtracted."""
+    plan, construction = basis.plan, basis.construction
+    if construction is not None:
+        lanes = map(worker, range(max(construction.streams, default=0) + 1))
+        return schedule(plan, construction, net_s), tuple(lanes), 0.0
+    if found.kernels:
+        of = launching_tasks(plan, net_s, found.kernels)
+        return compose(of.tasks), (HOST, DEVICE), of.excess_s
+    of = occurrence_tasks(plan, net_s)
+    return compose(of.tasks), (CORE,), of.excess_s

@@ -16,6 +16,7 @@ from typing import Any
 
 from bricks.analysis.traced import Traced
 from bricks.compose.estimate import Estimate
+from bricks.compose.occurrences import DEVICE
 from bricks.compose.timeline import (
     CALL,
     Entry,
@@ -187,6 +188,17 @@ def _recomposed(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
                 yield _instant(RECOMPOSED, thread, why, span[0], facts)
             case Subtraction():
                 yield _instant(RECOMPOSED, thread, f"taken away: {name}", span[0], facts)
+    yield from _kernels(found)
+
+
+def _kernels(found: ModelTimeline) -> Iterator[Event]:
+    """What a device ran."""
+    rows = _Rows()
+    for span in found.run.of(DEVICE):
+        thread = _FIRST_LANE + found.lanes.index(DEVICE)
+        placed = rows.place(thread, span.begin_s, span.end_s)
+        (position,) = span.work.after
+        yield _slice(RECOMPOSED, thread, span.kind, placed, {"launched_by_occurrence": position})
 
 
 def _measured(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
