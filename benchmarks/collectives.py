@@ -21,7 +21,6 @@ from typing import Any
 
 from page_parts import put
 
-from bricks.cli.quantities import bytes_per_s_of
 from bricks.network.collective import ALL_REDUCE, Aspect
 from bricks.network.interpolation import interpolated
 from bricks.network.times import MeasuredNetwork
@@ -29,6 +28,7 @@ from bricks.report.tables import number, percent, seconds, size
 from bricks.samples.statistics import median
 from bricks.session.networks import measure_locally, network_called
 from bricks.store import Store
+from bricks.units.quantities import bytes_per_s_of
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "collectives.json"

@@ -25,7 +25,6 @@ from typing import Any
 from page_parts import put
 
 from bricks import Bench, BricksError, DataParallelTraining, scale_training
-from bricks.cli.quantities import bytes_per_s_of
 from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.network.collective import ALL_REDUCE, BROADCAST
@@ -38,6 +37,7 @@ from bricks.studies.scaling.check import RealSteps
 from bricks.studies.scaling.result import ScaleFailure, ScalePoint
 from bricks.studies.scaling.strategies import DistributedDataParallel
 from bricks.units.interval import Interval
+from bricks.units.quantities import bytes_per_s_of
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "scaling.json"

@@ -19,12 +19,12 @@ from bricks.cli.options import (
 )
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.predict import PROVENANCE
-from bricks.cli.quantities import seconds_of, whole_numbers_of
 from bricks.cli.remedies import Remedies, width_of
 from bricks.cli.systems import known_targets
 from bricks.errors import BricksError, UsageError
 from bricks.graph.sizes import LARGEST_DIM
 from bricks.sources import Unread
+from bricks.units.quantities import seconds_of, whole_numbers_of
 
 if TYPE_CHECKING:
     from bricks.api.bench import Bench

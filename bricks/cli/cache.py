@@ -12,8 +12,8 @@ from bricks.cli import completion
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.publish import publish
-from bricks.cli.systems import systems_called
 from bricks.errors import StoreError
+from bricks.session.targets import systems_called
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick

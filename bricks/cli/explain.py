@@ -18,9 +18,10 @@ from bricks.cli.options import (
 from bricks.cli.output import add, finish, print_json, show
 from bricks.cli.predict import NoMeasure, facts_of
 from bricks.cli.remedies import Remedies, width_of
-from bricks.cli.systems import SystemName, target_called
+from bricks.cli.systems import SystemName
 from bricks.cli.warnings import refuse_crowding, warn_of_crowding
 from bricks.errors import BricksError, UsageError
+from bricks.session.targets import target_called
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def explain(
     from bricks.analysis.explain import Explainer
 
     with open_bench(options) as bench:
-        target = bench.target if system is None else target_called(bench, system)
+        target = bench.target if system is None else target_called(bench.workspace, system)
         warn_of_crowding(target, options.workers)
         if system is None and not no_measure:
             refuse_crowding(target)

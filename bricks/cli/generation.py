@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.cli.options import Measuring, open_bench
 from bricks.cli.output import print_json, show
-from bricks.cli.quantities import seconds_of
 from bricks.cli.scenario_facts import ends
-from bricks.cli.systems import target_called
 from bricks.errors import UsageError
+from bricks.session.targets import target_called
+from bricks.units.quantities import seconds_of
 
 if TYPE_CHECKING:
     from bricks.compose.figure import Figure
@@ -50,7 +50,7 @@ def generation_scenario(
     if check and system is not None:
         raise UsageError("--check generates text on this host: leave out --system")
     with open_bench(options) as bench, ExitStack() as opened:
-        target = bench.target if system is None else target_called(bench, system)
+        target = bench.target if system is None else target_called(bench.workspace, system)
         text: GeneratedText | None = None
         if check:
             from bricks.studies.generation.check import GeneratedText

@@ -11,9 +11,9 @@ from bricks.cli.choices import COLLECTIVES
 from bricks.cli.options import Cache, Json
 from bricks.cli.output import print_json, remark, show
 from bricks.cli.progress import terminal_progress
-from bricks.cli.quantities import bytes_per_s_of
 from bricks.errors import StoreError, UsageError
 from bricks.session.defaults import CACHE
+from bricks.units.quantities import bytes_per_s_of
 
 if TYPE_CHECKING:
     from bricks.measure.campaign import Progress

@@ -20,8 +20,8 @@ from bricks.cli.runtimes import (
     open_benches,
     runtime_facts,
 )
-from bricks.cli.systems import target_called
 from bricks.errors import BricksError, UsageError
+from bricks.session.targets import target_called
 
 if TYPE_CHECKING:
     from bricks.api.bench import Bench
@@ -140,7 +140,7 @@ def _zoo(bench: Bench, system: str | None, top: int) -> ZooSource | None:
 
     cut = str(bench.granularity)
     if system is not None:
-        return ZooSource(bench.known, target_called(bench, system), cut, top)
+        return ZooSource(bench.known, target_called(bench.workspace, system), cut, top)
     every = {target.key: target for target in bench.known.systems.targets()}
     for target in (
         *filter(None, [every.get(bench.target.key)]),

@@ -18,10 +18,11 @@ from bricks.cli.options import (
 )
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.remedies import Remedies, width_of
-from bricks.cli.systems import SystemName, target_called
+from bricks.cli.systems import SystemName
 from bricks.cli.verbosity import Verbosity, verbosity
 from bricks.cli.warnings import refuse_crowding, warn_of_crowding
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
+from bricks.session.targets import target_called
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def predict(
     measurement. Example: bricks predict resnet50 --threads 2
     """
     with open_bench(options) as bench:
-        target = bench.target if system is None else target_called(bench, system)
+        target = bench.target if system is None else target_called(bench.workspace, system)
         warn_of_crowding(target, options.workers)
         if system is None and not no_measure:
             refuse_crowding(target)

@@ -18,7 +18,8 @@ from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.predict import PROVENANCE
 from bricks.cli.remedies import Remedies, width_of, zoo_name
-from bricks.cli.systems import SystemName, systems_called
+from bricks.cli.systems import SystemName
+from bricks.session.targets import systems_called
 from bricks.sources import Unread
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from bricks.cli.known import refuse_missing
 from bricks.cli.options import Surveying, given_values, open_bench
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.predict import PROVENANCE
-from bricks.cli.systems import nearness, systems_called, target_called
 from bricks.errors import BackendError, BricksError, UsageError, suggestion
 from bricks.session.defaults import OPTIMIZATION
+from bricks.session.targets import nearness, systems_called, target_called
 
 if TYPE_CHECKING:
     from bricks.analysis.runtimes import Place, RuntimeAnswer, RuntimeChoice
@@ -99,7 +99,7 @@ def _places(
             elif isinstance(bench, BricksError):
                 found[runtime] = bench
             else:
-                target = bench.target if system is None else target_called(bench, system)
+                target = bench.target if system is None else target_called(bench.workspace, system)
                 found[runtime] = Place(bench, target)
         except (BackendError, UsageError) as error:
             found[runtime] = error

@@ -24,12 +24,13 @@ from bricks.cli.options import (
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.predict import NoMeasure
-from bricks.cli.quantities import bytes_per_s_of, seconds_of, whole_numbers_of
-from bricks.cli.systems import SystemName, target_called
+from bricks.cli.systems import SystemName
 from bricks.cli.verbosity import Quiet, Verbose
 from bricks.cli.warnings import warn_of_crowding
 from bricks.errors import StoreError, UsageError, suggestion
 from bricks.session.defaults import CACHE, PRECISION, PROGRAMS_RUNTIME, TIMEOUT_S
+from bricks.session.targets import target_called
+from bricks.units.quantities import bytes_per_s_of, seconds_of, whole_numbers_of
 
 if TYPE_CHECKING:
     from bricks.api.bench import Bench
@@ -218,7 +219,7 @@ def scale(
         counts = sorted({*counts, check})
         _refuse_check(joined, strategies[0], runtime)
     with open_bench(options) as bench:
-        target = bench.target if system is None else target_called(bench, system)
+        target = bench.target if system is None else target_called(bench.workspace, system)
         warn_of_crowding(target, 1)
         checks: dict[int, Check] = {}
         if check is not None:

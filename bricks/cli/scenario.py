@@ -29,9 +29,8 @@ from bricks.cli.options import (
 )
 from bricks.cli.output import print_json, show
 from bricks.cli.predict import NoMeasure
-from bricks.cli.quantities import seconds_of
 from bricks.cli.scenario_facts import facts_of
-from bricks.cli.systems import SystemName, target_called
+from bricks.cli.systems import SystemName
 from bricks.cli.verbosity import Quiet, Verbose
 from bricks.errors import UsageError, suggestion
 from bricks.session.defaults import (
@@ -43,6 +42,8 @@ from bricks.session.defaults import (
     RUNTIME,
     TIMEOUT_S,
 )
+from bricks.session.targets import target_called
+from bricks.units.quantities import seconds_of
 
 if TYPE_CHECKING:
     from bricks.studies.serving.check import ServedScenario
@@ -343,7 +344,7 @@ def scenario(
     shapes = dict(map(parse_shape, shape or []))
     values = dict(map(parse_value, value or []))
     with open_bench(options) as bench, ExitStack() as opened:
-        target = bench.target if system is None else target_called(bench, system)
+        target = bench.target if system is None else target_called(bench.workspace, system)
         refuse_crowding(target, serving)
         served: ServedScenario | None = None
         if check:

@@ -10,9 +10,9 @@ from bricks.cli.known import refuse_missing
 from bricks.cli.options import Surveying, given_values, open_bench
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.predict import PROVENANCE
-from bricks.cli.quantities import seconds_of
 from bricks.cli.systems import known_targets
 from bricks.errors import UsageError
+from bricks.units.quantities import seconds_of
 
 if TYPE_CHECKING:
     from bricks.compose.estimate import Provenance

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 from refusals import refused
 
-from bricks.cli.quantities import bytes_per_s_of
 from bricks.errors import UsageError
 from bricks.network.collective import OPERATIONS, Aspect, Collective
 from bricks.network.fit import fit
@@ -16,6 +15,7 @@ from bricks.network.formulas import bytes_sent, steps, volume
 from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
 from bricks.network.units import written_bits
 from bricks.samples.measurement import Measurement, Round
+from bricks.units.quantities import bytes_per_s_of
 
 SIZES = [1024 << power for power in range(0, 17, 2)]
 

@@ -11,8 +11,9 @@ from bricks.cli.options import (
     takes_options,
 )
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.systems import SystemName, target_called
+from bricks.cli.systems import SystemName
 from bricks.cli.zoo.plans import plans_of
+from bricks.session.targets import target_called
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def coverage(
     from bricks.analysis.batch import coverage as coverage_of
 
     with open_bench(options) as bench:
-        target = bench.target if system is None else target_called(bench, system)
+        target = bench.target if system is None else target_called(bench.workspace, system)
         plans = plans_of(bench, read_all(options), target)
         found = coverage_of(bench, [p for p in plans if not isinstance(p, Unread)], target=target)
     covered = iter(found.models)
