@@ -244,12 +244,13 @@ class _Used:
 
     @cached_property
     def device_s(self) -> float:
-        return median([r.device_s for r in self.rounds])
+        known = [r.device_s for r in self.rounds if r.kernels]
+        return median(known) if known else 0.0
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        samples = [sample for r in self.rounds for sample in r.samples]
-        return weighted_mean(samples, [1.0] * len(samples)).kernels
+        samples = [sample for r in self.rounds if r.kernels for sample in r.samples]
+        return weighted_mean(samples, [1.0] * len(samples)).kernels if samples else ()
 
     @cached_property
     def runs(self) -> RunVariation:

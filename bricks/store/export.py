@@ -14,10 +14,10 @@ from typing import Any
 from sqlalchemy import Connection, Select, select
 
 from bricks.decompose.plan import Brick
-from bricks.samples.measurement import Round
 from bricks.store.engine import CHUNK, chunks
 from bricks.store.measurement_rows import rounds_by_id, rounds_lost
 from bricks.store.results_file import Record
+from bricks.store.round_records import round_record
 from bricks.store.rows import (
     SYSTEM_COLUMNS,
     brick_of,
@@ -144,10 +144,5 @@ def _measurements(
                     raise rounds_lost(row, len(mine))
                 if digits is not None:
                     mine = [taken.rounded(digits) for taken in mine]
-                record["rounds"] = list(map(_round_record, mine))
+                record["rounds"] = list(map(round_record, mine))
             yield "measurement", record
-
-
-def _round_record(taken: Round) -> list[Any]:
-    conditions = taken.reference_s, taken.waited_share, taken.reference_end_s
-    return [list(taken.host_s), *conditions]

@@ -17,9 +17,10 @@ from pathlib import Path
 
 from bricks.decompose.plan import Brick, Occurrence, Plan, Usage, usage_of
 from bricks.errors import StoreError, first_line
-from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
+from bricks.samples.measurement import PROTOCOL, Failure, Measurement
 from bricks.store import records, results_file
 from bricks.store.published_index import DAMAGE
+from bricks.store.round_records import round_of_record
 
 # How the lines of records begin, as ``results_file.write`` writes those of ``export.records``.
 _KIND = re.compile(rb'\{"([a-z]+)":\{')
@@ -143,7 +144,7 @@ def _result(line: bytes) -> Measurement | Failure:
     if "reason" in data:
         return Failure(data["brick"], data["reason"])
     # Numbers are not checked again: the file is as it was when publishing it compared them.
-    rounds = tuple(Round(tuple(samples), *conditions) for samples, *conditions in data["rounds"])
+    rounds = tuple(map(round_of_record, data["rounds"]))
     return Measurement(data["brick"], rounds, data["wall_s"], published=True)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from bricks.decompose.plan import Brick
 from bricks.errors import first_line
 from bricks.samples.measurement import Round
-from bricks.store.rows import checked_round
+from bricks.store.round_records import checked_round, round_of_record
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, System, Target, checked_price
 
@@ -69,9 +69,7 @@ class Settled:
         key, wall_s, reason = str(data["brick"]), float(data["wall_s"]), data.get("reason")
         if not (math.isfinite(wall_s) and wall_s >= 0):
             raise ValueError(f"the measurement of {key} took {wall_s} s")
-        taken = tuple(
-            checked_round(Round(tuple(samples), *more)) for samples, *more in data.get("rounds", ())
-        )
+        taken = tuple(checked_round(round_of_record(record)) for record in data.get("rounds", ()))
         if (reason is None) != bool(taken) or not all(each.host_s for each in taken):
             raise ValueError(f"the measurement of {key} has neither samples nor a reason")
         line = None if reason is None else first_line(Exception(str(reason)))

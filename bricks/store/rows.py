@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +20,7 @@ from bricks.decompose.plan import Brick, Occurrence, Plan, Usage, usage_of
 from bricks.errors import CacheDamaged, first_line
 from bricks.graph.containers import ValueType, type_from_json
 from bricks.samples.measurement import Round
+from bricks.store.round_records import checked_round, round_of_samples, samples_of
 from bricks.store.schema import systems
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, System, Target
@@ -214,7 +214,7 @@ def round_row(taken: Round) -> dict[str, Any]:
         )
     }
     count = len(checked.host_s)
-    row = {"samples": to_text(checked.host_s), "sample_count": count, **conditions}
+    row = {"samples": to_text(samples_of(checked)), "sample_count": count, **conditions}
     return _with_checksum(row)
 
 
@@ -229,29 +229,7 @@ def round_of(row: Row[Any], *, check: bool = True) -> Round:
     if not isinstance(data, list):
         raise ValueError("not a list of samples")
     conditions = (row.reference_s, row.waited_share, row.reference_end_s)
-    return checked_round(Round(tuple(data), *conditions))
-
-
-def checked_round(taken: Round) -> Round:
-    """``taken`` as it is; ValueError unless its numbers can be what they say."""
-    for reference_s in (taken.reference_s, taken.reference_end_s):
-        if reference_s is not None and not (math.isfinite(reference_s) and reference_s > 0):
-            raise ValueError(f"the reference's latency {reference_s!r} is not a positive number")
-    waited_share = taken.waited_share
-    if waited_share is not None and not (math.isfinite(waited_share) and waited_share >= 0):
-        raise ValueError(f"the share waited, {waited_share!r}, is no share")
-    return replace(taken, host_s=_checked_samples(taken.host_s))
-
-
-def _checked_samples(samples: Iterable[object]) -> tuple[float, ...]:
-    """``samples`` as they are, in seconds; ValueError unless all are finite positive numbers."""
-    found: list[float] = []
-    for value in samples:
-        number = float(value) if isinstance(value, (int, float)) else math.nan
-        if isinstance(value, bool) or not math.isfinite(number) or number <= 0:
-            raise ValueError(f"the sample {value!r} is not a finite positive number of seconds")
-        found.append(number)
-    return tuple(found)
+    return checked_round(round_of_samples(data, *conditions))
 
 
 def _mapping(text: str) -> dict[str, Any]:

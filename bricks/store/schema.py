@@ -152,7 +152,7 @@ rounds = Table(
         autoincrement=False,
     ),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("samples", Text, nullable=False),  # JSON list of seconds, raw
+    Column("samples", Text, nullable=False),  # JSON list of raw samples, see round_records.py
     Column("sample_count", Integer, nullable=False),
     Column("reference_s", Double),  # seconds of the reference workload; null: it wasn't run
     Column("waited_share", Double),  # of the round's time; null: not known

@@ -1,0 +1,79 @@
+"""Rounds as JSON, in the table of rounds and in results files, and the checks of their numbers.
+
+Samples are a list: of seconds, and where kernels ran on a device of ``[host_s, [[kernel,
+device_s], …]]``. Must not know where the JSON lies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bricks.samples.measurement import Round
+from bricks.units.sample import Kernel, Sample
+
+
+def samples_of(taken: Round) -> list[Any]:
+    """The samples of a round as JSON."""
+    if not taken.kernels:
+        return list(taken.host_s)
+    return [sample.to_json() for sample in taken.samples]
+
+
+def round_of_samples(
+    samples: Sequence[Any],
+    reference_s: float | None = None,
+    waited_share: float | None = None,
+    reference_end_s: float | None = None,
+) -> Round:
+    """The inverse of :func:`samples_of`; not checked."""
+    conditions = reference_s, waited_share, reference_end_s
+    if any(isinstance(sample, list) for sample in samples):
+        return Round.of([*map(Sample.from_json, samples)], *conditions)
+    return Round(tuple(samples), *conditions)
+
+
+def round_record(taken: Round) -> list[Any]:
+    """A round as a record of a results file has it."""
+    return [samples_of(taken), taken.reference_s, taken.waited_share, taken.reference_end_s]
+
+
+def round_of_record(record: Sequence[Any]) -> Round:
+    """The inverse of :func:`round_record`; not checked."""
+    samples, *conditions = record
+    return round_of_samples(samples, *conditions)
+
+
+def checked_round(taken: Round) -> Round:
+    """``taken`` as it is; ValueError unless its numbers can be what they say."""
+    for reference_s in (taken.reference_s, taken.reference_end_s):
+        if reference_s is not None and not (math.isfinite(reference_s) and reference_s > 0):
+            raise ValueError(f"the reference's latency {reference_s!r} is not a positive number")
+    waited_share = taken.waited_share
+    if waited_share is not None and not (math.isfinite(waited_share) and waited_share >= 0):
+        raise ValueError(f"the share waited, {waited_share!r}, is no share")
+    kernels = tuple(tuple(map(_checked_kernel, of)) for of in taken.kernels)
+    return replace(taken, host_s=_checked_seconds(taken.host_s), kernels=kernels)
+
+
+def _checked_seconds(samples: Iterable[object]) -> tuple[float, ...]:
+    """``samples`` as they are, in seconds; ValueError unless all are finite positive numbers."""
+    found: list[float] = []
+    for value in samples:
+        number = float(value) if isinstance(value, (int, float)) else math.nan
+        if isinstance(value, bool) or not math.isfinite(number) or number <= 0:
+            raise ValueError(f"the sample {value!r} is not a finite positive number of seconds")
+        found.append(number)
+    return tuple(found)
+
+
+def _checked_kernel(kernel: Kernel) -> Kernel:
+    name, value = kernel.name, kernel.device_s
+    number = float(value) if isinstance(value, (int, float)) else math.nan
+    if isinstance(value, bool) or not math.isfinite(number) or number < 0:
+        raise ValueError(f"the kernel {name!r} takes {value!r}, which is no number of seconds")
+    if not isinstance(name, str):
+        raise ValueError(f"the kernel {name!r} has no name")
+    return Kernel(name, number)
