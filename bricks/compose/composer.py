@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from math import inf
 from types import MappingProxyType
 
-from bricks.compose.lanes import Batch, Overlap, Policy, Span, Task, Timeline
+from bricks.compose.lanes import Group, Overlap, Policy, Span, Task, Timeline
 
 
 def full_speed(busy: int) -> float:
@@ -100,11 +100,11 @@ class _Asked:
         heappush(self.coming, (at_s, self.count, position))
         self.count += 1
 
-    def next(self, now_s: float) -> Batch | float | None:
+    def next(self, now_s: float) -> Group | float | None:
         while self.coming and self.coming[0][0] <= now_s:
             self.ready.append(heappop(self.coming)[2])
         found = self.policy.next(self.ready, now_s)
-        if isinstance(found, Batch):
+        if isinstance(found, Group):
             self.ready = [i for i in self.ready if i not in found.members]
         return found
 
@@ -180,7 +180,7 @@ class _Run:
             if lane in self._running:
                 continue
             found = asked.next(self._now_s)
-            if isinstance(found, Batch):
+            if isinstance(found, Group):
                 self._begin(found.work, found.members)
             elif found is not None:
                 again_s = min(again_s, found)

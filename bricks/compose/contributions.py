@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bricks.compose.estimate import Share
-from bricks.compose.latencies import Latencies
+from bricks.compose.latencies import BrickLatencies
 from bricks.compose.recomposition_error import CACHED_NODES, cache_state_s
 from bricks.decompose.plan import Plan
 
@@ -22,11 +22,11 @@ class Contributions:
     """
 
     plan: Plan
-    found: Latencies
+    found: BrickLatencies
     seconds: Mapping[str, float]
 
     @classmethod
-    def of(cls, plan: Plan, found: Latencies) -> Contributions:
+    def of(cls, plan: Plan, found: BrickLatencies) -> Contributions:
         """The contributions of all bricks whose latency is known."""
         counts = plan.counts
         return cls(plan, found, {key: counts[key] * s for key, s in found.net_s.items()})

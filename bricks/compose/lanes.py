@@ -31,7 +31,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Group:
     """Tasks of a lane, by position, that run together as ``work``; they end at once."""
 
     members: tuple[int, ...]
@@ -41,7 +41,7 @@ class Batch:
 class Policy(Protocol):
     """Decides what a free lane does next; it lives as long as one run."""
 
-    def next(self, ready: Sequence[int], now_s: float) -> Batch | float | None:
+    def next(self, ready: Sequence[int], now_s: float) -> Group | float | None:
         """What begins now, of the ``ready`` tasks in the order in which they became so.
 
         Returns a time to be asked again at, if nothing begins before that, or None if nothing does
@@ -60,7 +60,7 @@ class Overlap(Protocol):
 class Span:
     """Work that a lane did from ``begin_s`` to ``end_s``, in seconds since the run began.
 
-    ``members`` are the positions of the tasks that it was: one, or those of a :class:`Batch`.
+    ``members`` are the positions of the tasks that it was: one, or those of a :class:`Group`.
     """
 
     work: Task

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from bricks.compose.basis import Basis
 from bricks.compose.call_overhead import call_cost
 from bricks.compose.parts import Parts
-from bricks.compose.uncertainty import Source
+from bricks.compose.uncertainty import ErrorSource
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Measurement
 from bricks.samples.state_correction import Factor, StateCorrection
@@ -22,7 +22,7 @@ from bricks.units.sample import Kernel
 
 
 @dataclass(frozen=True, slots=True)
-class Latencies:
+class BrickLatencies:
     """The latency of each brick of a plan in one machine state, by key, in seconds.
 
     All of ``gross_s`` include a ``call_s`` of the runtime; :meth:`without_call` subtracts
@@ -45,11 +45,11 @@ class Latencies:
     in_walk_call_factor: float
     kernels: Mapping[str, tuple[Kernel, ...]] = field(default_factory=dict)
 
-    def source(self, key: str) -> Source:
+    def source(self, key: str) -> ErrorSource:
         """What the uncertainty of a brick's latency is due to."""
         if key in self.predicted:
-            return Source.PREDICTED
-        return Source.OTHER_STATE if key in self.other_state else Source.SAMPLES
+            return ErrorSource.PREDICTED
+        return ErrorSource.OTHER_STATE if key in self.other_state else ErrorSource.SAMPLES
 
     def without_call(self, latency_s: float, call_s: float | None = None) -> float:
         """``latency_s`` without the call, which costs ``call_s``, or by default its median."""
@@ -67,7 +67,7 @@ class Latencies:
         return self.gross_s[key].widened(self.shared_s.get(key, 0.0)).map(self.without_call)
 
 
-def latencies(basis: Basis) -> Latencies:
+def latencies(basis: Basis) -> BrickLatencies:
     """The latencies of the measured or predicted bricks of ``basis``.
 
     Bricks vary by themselves, so that their medians do not add up to the median of a run: each
@@ -87,7 +87,7 @@ def latencies(basis: Basis) -> Latencies:
     }
     every = parts.every.items()
     sums = ((m, counts[key] * gross_s[key].value) for key, m in every)
-    return Latencies(
+    return BrickLatencies(
         gross_s,
         shared_s,
         all_shared_s=NORMAL_95 * correction.shared_s(sums),

@@ -27,7 +27,7 @@ from bricks.compose.sourced_interval import (
     parallel_interval,
     sequential_interval,
 )
-from bricks.compose.uncertainty import Source
+from bricks.compose.uncertainty import ErrorSource
 from bricks.units.interval import Interval
 
 
@@ -52,7 +52,7 @@ def _seconds(
     basis: Basis,
     of: Contributions,
     phases: Sequence[PhaseShare],
-    errors: Sequence[Mapping[Source, float]],
+    errors: Sequence[Mapping[ErrorSource, float]],
 ) -> SourcedInterval:
     """A run of all lanes between a call's begin and its end, and the call overhead of phases."""
     plan, found, construction = basis.plan, of.found, basis.construction
@@ -80,7 +80,7 @@ def _run_s(basis: Basis, of: Contributions) -> float:
 
 def _common_errors(
     basis: Basis, of: Contributions, overheads: Mapping[str, Interval]
-) -> tuple[Mapping[Source, float], ...]:
+) -> tuple[Mapping[ErrorSource, float], ...]:
     """The errors that all bricks have in common, in seconds by source.
 
     They have causes of their own: predictions, corrections, other hosts, and recomposing itself,
@@ -89,10 +89,10 @@ def _common_errors(
     calls = calls_s(_calls(basis), of.found.call_s.value)
     calls += of.calls_uncertain_s() + overheads_uncertain_s(overheads)
     return (
-        {Source.PREDICTED: basis.predictions.common_s(of.predicted_s)},
-        {Source.OTHER_STATE: of.found.all_shared_s},
-        {Source.OTHER_HOST: OTHER_HOST_SHARE * of.published_s},
-        {Source.RECOMPOSITION: of.cache_state_s, Source.CALLS: calls},
+        {ErrorSource.PREDICTED: basis.predictions.common_s(of.predicted_s)},
+        {ErrorSource.OTHER_STATE: of.found.all_shared_s},
+        {ErrorSource.OTHER_HOST: OTHER_HOST_SHARE * of.published_s},
+        {ErrorSource.RECOMPOSITION: of.cache_state_s, ErrorSource.CALLS: calls},
     )
 
 

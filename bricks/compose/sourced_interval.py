@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bricks.compose.lanes import longest_chain_s
-from bricks.compose.latencies import Latencies
+from bricks.compose.latencies import BrickLatencies
 from bricks.compose.occurrences import occurrence_tasks
 from bricks.compose.schedule import Construction, longest_s
-from bricks.compose.uncertainty import HalfWidth, Source, Uncertainty
+from bricks.compose.uncertainty import ErrorSource, HalfWidth, Uncertainty
 from bricks.decompose.plan import Plan
 from bricks.units.interval import Interval
 
@@ -50,20 +50,22 @@ class SourcedInterval:
         logarithmic = self.seconds.value - self.seconds.low > self.seconds.value / 2
         return self.of(found) if logarithmic else replace(self, seconds=found)
 
-    def widened(self, errors: Sequence[Mapping[Source, float]]) -> SourcedInterval:
+    def widened(self, errors: Sequence[Mapping[ErrorSource, float]]) -> SourcedInterval:
         """Wider by independent ``errors``, the parts of each by source in seconds.
 
         Errors add up as squares do, also to what the interval has; the parts of one add up.
         """
         return self._with(errors, self.seconds.widened(_together_s(errors)))
 
-    def off(self, errors: Sequence[Mapping[Source, float]]) -> SourcedInterval:
+    def off(self, errors: Sequence[Mapping[ErrorSource, float]]) -> SourcedInterval:
         """Wider by independent ``errors`` of each end: the interval lies between two bounds."""
         more_s = _together_s(errors)
         low, high = self.seconds.low - more_s, self.seconds.high + more_s
         return self._with(errors, replace(self.seconds, low=low, high=high))
 
-    def _with(self, errors: Sequence[Mapping[Source, float]], seconds: Interval) -> SourcedInterval:
+    def _with(
+        self, errors: Sequence[Mapping[ErrorSource, float]], seconds: Interval
+    ) -> SourcedInterval:
         """``seconds``, whose sources are in proportion to their squares, those of errors too."""
         half_s = self.seconds.half_width
         squares = {s: part_s * half_s for s, part_s in self.uncertainty.by_source.items()}
@@ -74,11 +76,11 @@ class SourcedInterval:
         return SourcedInterval(seconds, Uncertainty.of(squares)).of(seconds)
 
 
-def _together_s(errors: Sequence[Mapping[Source, float]]) -> float:
+def _together_s(errors: Sequence[Mapping[ErrorSource, float]]) -> float:
     return math.sqrt(sum(sum(parts_s.values()) ** 2 for parts_s in errors))
 
 
-def sequential_interval(found: Latencies, counts: Mapping[str, int]) -> SourcedInterval:
+def sequential_interval(found: BrickLatencies, counts: Mapping[str, int]) -> SourcedInterval:
     """What samples and predictions say, if all bricks run one after another."""
     net_s, below, above = found.net_s, HalfWidth(), HalfWidth()
     for key, of in found.gross_s.items():
@@ -89,13 +91,13 @@ def sequential_interval(found: Latencies, counts: Mapping[str, int]) -> SourcedI
             width.add(source, abs(n) * one_s)
     middle_s = found.call_s.value + sum((counts[key] * s for key, s in net_s.items()), 0.0)
     below_s, above_s = below.by_source, above.by_source
-    parts = {s: (below_s[s] + above_s[s]) / 2 for s in Source}
+    parts = {s: (below_s[s] + above_s[s]) / 2 for s in ErrorSource}
     seconds = Interval(middle_s, middle_s - below.total_s, middle_s + above.total_s)
     return SourcedInterval(seconds, Uncertainty.of(parts))
 
 
 def parallel_interval(
-    plan: Plan, construction: Construction, found: Latencies, sequential: SourcedInterval
+    plan: Plan, construction: Construction, found: BrickLatencies, sequential: SourcedInterval
 ) -> SourcedInterval:
     """From the bound that no schedule can beat to the latency without any overlap.
 

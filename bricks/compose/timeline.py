@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from bricks.compose.basis import Basis
 from bricks.compose.composer import compose
 from bricks.compose.lanes import Span, Task, Timeline
-from bricks.compose.latencies import Latencies, latencies
+from bricks.compose.latencies import BrickLatencies, latencies
 from bricks.compose.occurrences import CORE, DEVICE, HOST, launching_tasks, occurrence_tasks
 from bricks.compose.parts import gaps
 from bricks.compose.schedule import schedule, worker
@@ -99,7 +99,7 @@ def timeline(basis: Basis) -> ModelTimeline:
 
 
 def _entries(
-    plan: Plan, found: Latencies, run: Timeline, missing: Mapping[str, str]
+    plan: Plan, found: BrickLatencies, run: Timeline, missing: Mapping[str, str]
 ) -> Iterator[Entry]:
     spans, nets = run.by_task, {key: found.net(key) for key in found.gross_s}
     for i, occurrence in enumerate(plan.occurrences):
@@ -113,7 +113,7 @@ def _entries(
 
 
 def _run(
-    basis: Basis, found: Latencies, net_s: Mapping[str, float]
+    basis: Basis, found: BrickLatencies, net_s: Mapping[str, float]
 ) -> tuple[Timeline, tuple[str, ...], float]:
     """The run without its call, its lanes, and the seconds that could not be subtracted."""
     plan, construction = basis.plan, basis.construction

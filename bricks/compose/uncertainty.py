@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 
-class Source(StrEnum):
+class ErrorSource(StrEnum):
     """A source of an estimate's uncertainty.
 
     ``PREDICTED``: bricks that were not measured. ``OTHER_STATE``: bricks that were measured in
@@ -33,7 +33,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """Half the width of an estimate's interval in seconds, by :class:`Source`.
+    """Half the width of an estimate's interval in seconds, by :class:`ErrorSource`.
 
     The parts add up to half the width. Independent errors add as squares in the interval; each
     has here the part of their sum that is in proportion to its square.
@@ -48,14 +48,14 @@ class Uncertainty:
     workers_s: float = 0.0
 
     @classmethod
-    def of(cls, parts_s: Mapping[Source, float]) -> Uncertainty:
+    def of(cls, parts_s: Mapping[ErrorSource, float]) -> Uncertainty:
         """From the parts by source; those that are not given are zero."""
         return cls(**{f"{source}_s": part_s for source, part_s in parts_s.items()})
 
     @property
-    def by_source(self) -> dict[Source, float]:
+    def by_source(self) -> dict[ErrorSource, float]:
         """The parts in seconds, by source."""
-        return {source: getattr(self, f"{source}_s") for source in Source}
+        return {source: getattr(self, f"{source}_s") for source in ErrorSource}
 
     @property
     def half_width_s(self) -> float:
@@ -80,9 +80,9 @@ class HalfWidth:
     """
 
     def __init__(self) -> None:
-        self._squares = dict.fromkeys(Source, 0.0)
+        self._squares = dict.fromkeys(ErrorSource, 0.0)
 
-    def add(self, source: Source, part_s: float) -> None:
+    def add(self, source: ErrorSource, part_s: float) -> None:
         """Add the uncertainty of one brick, in seconds."""
         self._squares[source] += part_s**2
 
@@ -92,7 +92,7 @@ class HalfWidth:
         return math.sqrt(sum(self._squares.values()))
 
     @property
-    def by_source(self) -> dict[Source, float]:
+    def by_source(self) -> dict[ErrorSource, float]:
         """The part of each source in seconds; they add up to the distance."""
         total_s = self.total_s
         return {s: square / total_s if total_s else 0.0 for s, square in self._squares.items()}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bricks.compose.estimate import Estimate
-from bricks.compose.uncertainty import Source
+from bricks.compose.uncertainty import ErrorSource
 
 # An interval is wide if half of it is more than this share of the estimate.
 WIDE = 0.25
@@ -33,10 +33,10 @@ class Remedy(StrEnum):
 
 
 _REMEDIES = {
-    Source.PREDICTED: Remedy.MEASURE,
-    Source.OTHER_HOST: Remedy.MEASURE,
-    Source.OTHER_STATE: Remedy.MEASURE_AGAIN,
-    Source.SAMPLES: Remedy.MEASURE_AGAIN,
+    ErrorSource.PREDICTED: Remedy.MEASURE,
+    ErrorSource.OTHER_HOST: Remedy.MEASURE,
+    ErrorSource.OTHER_STATE: Remedy.MEASURE_AGAIN,
+    ErrorSource.SAMPLES: Remedy.MEASURE_AGAIN,
 }
 
 
@@ -44,7 +44,7 @@ _REMEDIES = {
 class Reason:
     """A source of uncertainty, and the share of the interval's width that it contributes."""
 
-    source: Source
+    source: ErrorSource
     share: float
 
 
@@ -72,6 +72,8 @@ def wide_interval(estimate: Estimate) -> WideInterval | None:
     known = _REMEDIES
     predicted = {each.brick for each in estimate.shares if each.predicted}
     if estimate.unmeasurable and predicted <= estimate.unmeasurable:
-        known = {source: remedy for source, remedy in known.items() if source != Source.PREDICTED}
+        known = {
+            source: remedy for source, remedy in known.items() if source != ErrorSource.PREDICTED
+        }
     remedies = [known[reason.source] for reason in reasons if reason.source in known]
     return WideInterval(reasons, remedies[0] if remedies else Remedy.NOTHING)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bricks.compose.estimate import Estimate
-from bricks.compose.uncertainty import Source
+from bricks.compose.uncertainty import ErrorSource
 from bricks.compose.wide_interval import Remedy, WideInterval, wide_interval
 from bricks.errors import printable
 from bricks.report.tables import other_state, percent, predicted, share_text
@@ -58,7 +58,7 @@ class _Wide:
     interval: WideInterval
 
     @property
-    def main(self) -> Source:
+    def main(self) -> ErrorSource:
         return self.interval.reasons[0].source
 
 
@@ -77,9 +77,9 @@ def estimate_lines(shown: Sequence[ShownEstimate]) -> list[str]:
     for each in shown:
         reasons = () if each.interval is None else each.interval.reasons
         said = {reason.source for reason in reasons}
-        if Source.OTHER_STATE not in said:
+        if ErrorSource.OTHER_STATE not in said:
             lines += other_state(each.title, each.estimate.other_state_share)
-        if Source.PREDICTED not in said:
+        if ErrorSource.PREDICTED not in said:
             lines += predicted(each.title, each.estimate.predicted_share)
         lines += _published(each)
     return [*lines, *wide_lines(shown)]
@@ -136,28 +136,28 @@ def _together(group: Sequence[_Wide]) -> str:
     )
 
 
-def _cause(source: Source, estimates: Sequence[Estimate]) -> str:
+def _cause(source: ErrorSource, estimates: Sequence[Estimate]) -> str:
     of_it = "of the estimate" if len(estimates) == 1 else "of each estimate"
     match source:
-        case Source.PREDICTED:
+        case ErrorSource.PREDICTED:
             share = _range([e.predicted_share for e in estimates], digits=1)
             return f"{share} {of_it} is predicted from bricks of other models"
-        case Source.OTHER_STATE:
+        case ErrorSource.OTHER_STATE:
             share = _range([e.other_state_share for e in estimates])
             return (
                 f"{share} {of_it} comes from bricks that were measured in another state of the"
                 " machine only"
             )
-        case Source.OTHER_HOST:
+        case ErrorSource.OTHER_HOST:
             share = _range([e.published_share for e in estimates])
             return f"{share} {of_it} was measured by others, on hosts of this kind"
-        case Source.SAMPLES:
+        case ErrorSource.SAMPLES:
             return "samples of bricks are few, or differ much"
-        case Source.CALLS:
+        case ErrorSource.CALLS:
             return "bricks take little longer than a call of the runtime, which is subtracted"
-        case Source.RECOMPOSITION:
+        case ErrorSource.RECOMPOSITION:
             return "bricks may find other data in the caches than in the model"
-        case Source.WORKERS:
+        case ErrorSource.WORKERS:
             return "interference between bricks that run at the same time is not modelled"
 
 
@@ -189,7 +189,7 @@ def _remedy(group: Sequence[_Wide]) -> str:
         case Remedy.MEASURE:
             return f"To narrow it, measure these bricks{run}"
         case Remedy.MEASURE_AGAIN:
-            quiet = " while nothing else runs" if first.main is Source.SAMPLES else ""
+            quiet = " while nothing else runs" if first.main is ErrorSource.SAMPLES else ""
             return f"To narrow it, measure further rounds{quiet}{run}"
         case Remedy.NOTHING:
             nothing = "No measurement of bricks narrows it"

@@ -13,7 +13,7 @@ from bricks.compose.estimate import Estimate
 from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.compose.schedule import Construction
-from bricks.compose.uncertainty import Source, Uncertainty
+from bricks.compose.uncertainty import ErrorSource, Uncertainty
 from bricks.compose.wide_interval import Remedy, wide_interval
 from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Measurement, Round
@@ -86,7 +86,7 @@ def test_predicted_bricks_are_the_reason_and_can_be_measured() -> None:
     found = estimate(results({"a": 2e-4}), Predictions({"b": Prediction(5e-3, 0.3)}, bias=0.1))
     wide = wide_interval(found)
     assert wide is not None
-    assert [reason.source for reason in wide.reasons] == [Source.PREDICTED]
+    assert [reason.source for reason in wide.reasons] == [ErrorSource.PREDICTED]
     assert wide.reasons[0].share > 0.9
     assert wide.remedy is Remedy.MEASURE
 
@@ -106,7 +106,7 @@ def test_another_state_is_the_reason_and_further_rounds_narrow_it() -> None:
     found = estimate(known)
     wide = wide_interval(found)
     assert wide is not None
-    assert [reason.source for reason in wide.reasons] == [Source.OTHER_STATE]
+    assert [reason.source for reason in wide.reasons] == [ErrorSource.OTHER_STATE]
     assert wide.remedy is Remedy.MEASURE_AGAIN
 
 
@@ -123,7 +123,7 @@ def test_scattered_samples_are_the_reason() -> None:
     found = estimate(results({"a": 1e-4}) | {"b": measurement("b", *[1e-3, 2e-3, 4e-3] * 2)})
     wide = wide_interval(found)
     assert wide is not None
-    assert [reason.source for reason in wide.reasons] == [Source.SAMPLES]
+    assert [reason.source for reason in wide.reasons] == [ErrorSource.SAMPLES]
     assert wide.remedy is Remedy.MEASURE_AGAIN
 
 
@@ -131,7 +131,7 @@ def test_calls_are_the_reason_where_bricks_take_hardly_longer() -> None:
     found = estimate(results({"a": 5e-6, "b": 6e-6}, overhead_s=2e-6))
     wide = wide_interval(found)
     assert wide is not None
-    assert [reason.source for reason in wide.reasons] == [Source.CALLS]
+    assert [reason.source for reason in wide.reasons] == [ErrorSource.CALLS]
     assert wide.remedy is Remedy.NOTHING
 
 
@@ -143,7 +143,7 @@ def test_workers_are_the_reason_though_every_brick_is_known_exactly() -> None:
     assert isinstance(found, Estimate)
     wide = wide_interval(found)
     assert wide is not None
-    assert wide.reasons[0].source is Source.WORKERS
+    assert wide.reasons[0].source is ErrorSource.WORKERS
     assert wide.remedy is Remedy.NOTHING
 
 
@@ -153,6 +153,9 @@ def test_several_reasons_are_given_and_the_first_that_has_one_sets_the_remedy() 
     parts = Uncertainty(calls_s=0.5 * half_s, predicted_s=0.3 * half_s, samples_s=0.2 * half_s)
     wide = wide_interval(replace(narrow, low_s=0.0, uncertainty=parts))
     assert wide is not None
-    assert [reason.source for reason in wide.reasons] == [Source.CALLS, Source.PREDICTED]
+    assert [reason.source for reason in wide.reasons] == [
+        ErrorSource.CALLS,
+        ErrorSource.PREDICTED,
+    ]
     assert [reason.share for reason in wide.reasons] == pytest.approx([0.5, 0.3])
     assert wide.remedy is Remedy.MEASURE

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bricks.compose.composer import compose
-from bricks.compose.lanes import WAITING, Batch, Task, Timeline, chained, longest_chain_s
+from bricks.compose.lanes import WAITING, Group, Task, Timeline, chained, longest_chain_s
 
 LANES = ("a", "b", "c")
 SLACK = 1e-9
@@ -127,13 +127,13 @@ class Pairs:
     def __init__(self, every_s: float) -> None:
         self._every_s, self.asked_s = every_s, list[float]()
 
-    def next(self, ready: Sequence[int], now_s: float) -> Batch | float | None:
+    def next(self, ready: Sequence[int], now_s: float) -> Group | float | None:
         self.asked_s.append(now_s)
         if not ready:
             return None
         if now_s % self._every_s:
             return now_s - now_s % self._every_s + self._every_s
-        return Batch(tuple(ready[:2]), Task("a", 1.0, "pair"))
+        return Group(tuple(ready[:2]), Task("a", 1.0, "pair"))
 
 
 @given(st.integers(1, 9), st.integers(1, 3))

@@ -16,10 +16,10 @@ from bricks.compose.lanes import Timeline
 from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, STATED, Network
 from bricks.studies.scaling.copies import CopyTimes
 from bricks.studies.scaling.result import CheckedStep, Origins, ScalePoint
-from bricks.studies.scaling.simulation import NETWORK, Action, Work, simulate
+from bricks.studies.scaling.simulation import NETWORK, Action, Compute, simulate
 from bricks.studies.scaling.strategies import (
-    AROUND,
     COPYING,
+    DDP_CODE,
     SLOWEST,
     Costs,
     Schedule,
@@ -199,11 +199,11 @@ class Scaling:
         if training.straggler > 1:
             lanes.insert(0, self._sharing(schedule, training.straggler))
         else:  # a straggler is the slowest in any case
-            lanes = [(*lanes[0], Work(SLOWEST, self._waiting_s(ranks, case)))]
+            lanes = [(*lanes[0], Compute(SLOWEST, self._waiting_s(ranks, case)))]
         slowdown = case.slowdown(training.network.slowdown(ranks).interval)
         simulated = simulate(lanes, schedule.moved, max(1.0, slowdown))
-        added = {COPYING, AROUND}
-        copying_s = sum(w.seconds for w in lanes[0] if isinstance(w, Work) and w.kind in added)
+        added = {COPYING, DDP_CODE}
+        copying_s = sum(w.seconds for w in lanes[0] if isinstance(w, Compute) and w.kind in added)
         return _Run(
             simulated,
             schedule,

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bricks.compose.composer import compose
-from bricks.compose.lanes import Batch, Task, Timeline
+from bricks.compose.lanes import Group, Task, Timeline
 
 NETWORK = "network"
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Compute:
     """Seconds that a rank computes if nothing is in its way; ``kind`` is shown."""
 
     kind: str
@@ -40,11 +40,11 @@ class Await:
     message: int
 
 
-Action = Work | HandOver | Await
+Action = Compute | HandOver | Await
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class NetworkTransfer:
     """Bytes that the network moves by one collective.
 
     It takes ``alone_s`` while no rank computes, and would take ``computing_s`` if one did all the
@@ -62,7 +62,7 @@ class Fused:
     """Messages that one transfer moves together."""
 
     messages: tuple[int, ...]
-    transfer: Transfer
+    transfer: NetworkTransfer
 
 
 class Fusion(Protocol):
@@ -78,7 +78,7 @@ class Fusion(Protocol):
 
 
 # A transfer for each message, in the order of their numbers, or what decides during the step.
-Transfers = Sequence[Transfer] | Fusion
+Transfers = Sequence[NetworkTransfer] | Fusion
 
 
 def simulate(ranks: Sequence[Sequence[Action]], moved: Transfers, slowdown: float) -> Timeline:
@@ -116,16 +116,16 @@ class _Fusing:
     fusion: Fusion
     lanes: Sequence[str]
 
-    def next(self, ready: Sequence[int], now_s: float) -> Batch | float | None:
+    def next(self, ready: Sequence[int], now_s: float) -> Group | float | None:
         found = self.fusion.next(ready, now_s)
         if not isinstance(found, Fused):
             return found
-        return Batch(found.messages, _on_network(found.transfer, self.lanes, {}))
+        return Group(found.messages, _on_network(found.transfer, self.lanes, {}))
 
 
 def _task(action: Action, lane: str, slowdown: float) -> Task:
     match action:
-        case Work(kind=kind, seconds=seconds):
+        case Compute(kind=kind, seconds=seconds):
             return Task(lane, seconds, kind, slowed={NETWORK: slowdown})
         case HandOver():
             return Task(lane, 0.0, "handing over")
@@ -133,7 +133,7 @@ def _task(action: Action, lane: str, slowdown: float) -> Task:
             return Task(lane, 0.0, "awaiting", {message: 0.0})
 
 
-def _on_network(of: Transfer, lanes: Sequence[str], after: dict[int, float]) -> Task:
+def _on_network(of: NetworkTransfer, lanes: Sequence[str], after: dict[int, float]) -> Task:
     # Seconds of a transfer that takes nothing alone are told by those beside computing ranks.
     alone_s = of.alone_s or _NEARLY_NOTHING * of.computing_s
     longer = of.computing_s / alone_s if alone_s else 1.0

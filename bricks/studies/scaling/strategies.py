@@ -18,16 +18,16 @@ from bricks.studies.scaling.copies import CopyTimes
 from bricks.studies.scaling.simulation import (
     Action,
     Await,
+    Compute,
     Fused,
     HandOver,
-    Transfer,
+    NetworkTransfer,
     Transfers,
-    Work,
 )
 from bricks.studies.scaling.training_step import TrainingStep
 from bricks.units.cases import End, value_of
 
-COPYING, ACCUMULATING, AROUND = "copying gradients", "accumulating gradients", "DDP itself"
+COPYING, ACCUMULATING, DDP_CODE = "copying gradients", "accumulating gradients", "DDP itself"
 SLOWEST = "waiting for the slowest rank"
 
 
@@ -72,10 +72,10 @@ class Costs:
 
     def transfer(
         self, kind: str, operation: str, size_bytes: int, ranks: int | None = None
-    ) -> Transfer:
+    ) -> NetworkTransfer:
         """One message, moved by one collective."""
         alone_s, computing_s = self.collective_s(operation, size_bytes, ranks)
-        return Transfer(kind, size_bytes, alone_s, computing_s)
+        return NetworkTransfer(kind, size_bytes, alone_s, computing_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def solo(step: TrainingStep, costs: Costs, accumulate: int) -> Schedule:
     actions = (
         *_passes(step, costs, accumulate),
         *_backward(step, {}),
-        Work(OPTIMIZER, step.optimizer_s),
+        Compute(OPTIMIZER, step.optimizer_s),
     )
     return Schedule(actions, (), 0.0)
 
@@ -129,15 +129,15 @@ class DistributedDataParallel:
     def schedule(self, step: TrainingStep, costs: Costs, accumulate: int) -> Schedule:
         """See :class:`Strategy`."""
         buckets = assign(step.gradients, bucket_limits(self.cap_bytes))
-        transfers: list[Transfer] = []
-        actions: list[Action] = [Work(AROUND, costs.ddp_step_s())]
+        transfers: list[NetworkTransfer] = []
+        actions: list[Action] = [Compute(DDP_CODE, costs.ddp_step_s())]
         for dtype, size_bytes in step.buffers_bytes.items():
             if size_bytes:
                 number = len(transfers)
                 kind = f"broadcast of {dtype} buffers"
                 transfers.append(costs.transfer(kind, BROADCAST, size_bytes))
                 # They are joined into one message, and parted again where it arrives.
-                copied = Work(COPYING, 2 * costs.copy_s(size_bytes))
+                copied = Compute(COPYING, 2 * costs.copy_s(size_bytes))
                 actions += [copied, HandOver(number), Await(number)]
         first = len(transfers)
         for number, bucket in enumerate(buckets):
@@ -148,8 +148,8 @@ class DistributedDataParallel:
         for number, bucket in enumerate(buckets):
             sizes = (step.gradients[i].size_bytes for i in bucket.members)
             back_s = sum(costs.ddp_gradient_s(size_bytes) for size_bytes in sizes)
-            actions += [Await(first + number), Work(COPYING, back_s)]
-        actions.append(Work(OPTIMIZER, step.optimizer_s))
+            actions += [Await(first + number), Compute(COPYING, back_s)]
+        actions.append(Compute(OPTIMIZER, step.optimizer_s))
         sent = _ring_bytes(costs.ranks, step.gradient_bytes)
         sent += _broadcast_bytes(costs.ranks, sum(step.buffers_bytes.values()))
         return Schedule(tuple(actions), transfers, sent)
@@ -160,7 +160,7 @@ class DistributedDataParallel:
     ) -> dict[int, list[Action]]:
         """What follows when a gradient is ready: its copy, and its bucket if it is complete now."""
         after: dict[int, list[Action]] = {
-            i: [Work(COPYING, costs.ddp_gradient_s(gradient.size_bytes))]
+            i: [Compute(COPYING, costs.ddp_gradient_s(gradient.size_bytes))]
             for i, gradient in enumerate(step.gradients)
         }
         for number, bucket in enumerate(buckets):
@@ -187,7 +187,7 @@ class Horovod:
         after: dict[int, list[Action]] = {i: [HandOver(i)] for i in range(len(step.gradients))}
         actions = [*_passes(step, costs, accumulate), *_backward(step, after)]
         actions += [Await(i) for i in range(len(step.gradients))]
-        actions.append(Work(OPTIMIZER, step.optimizer_s))
+        actions.append(Compute(OPTIMIZER, step.optimizer_s))
         sent = _ring_bytes(costs.ranks, step.gradient_bytes)
         return Schedule(tuple(actions), _Cycles(self, step, costs), sent)
 
@@ -240,7 +240,7 @@ class _Cycles:
         alone_s += copied_s + agreeing_s[0]
         computing_s += copied_s + agreeing_s[1]
         kind = f"all-reduce of {len(members)} gradients"
-        return Fused(tuple(members), Transfer(kind, size_bytes, alone_s, computing_s))
+        return Fused(tuple(members), NetworkTransfer(kind, size_bytes, alone_s, computing_s))
 
     def _bytes(self, members: Sequence[int]) -> int:
         return sum(self._step.gradients[i].size_bytes for i in members)
@@ -273,7 +273,9 @@ class ParameterServer:
             )
             for gradient in step.gradients
         ]  # fmt: skip
-        transfers.append(Transfer("update on the server", 0, step.optimizer_s, step.optimizer_s))
+        transfers.append(
+            NetworkTransfer("update on the server", 0, step.optimizer_s, step.optimizer_s)
+        )
         whole_bytes = nodes * step.gradient_bytes
         transfers.append(
             costs.transfer("parameters from the server", ALL_GATHER, whole_bytes, nodes)
@@ -289,13 +291,13 @@ def _passes(step: TrainingStep, costs: Costs, accumulate: int) -> list[Action]:
 
     Gradients of all batches but the first are added to those before.
     """
-    added = Work(ACCUMULATING, sum(costs.copy_s(each.size_bytes) for each in step.gradients))
-    actions: list[Action] = [Work(FORWARD, step.forward_s)]
+    added = Compute(ACCUMULATING, sum(costs.copy_s(each.size_bytes) for each in step.gradients))
+    actions: list[Action] = [Compute(FORWARD, step.forward_s)]
     for batch in range(1, accumulate):
-        actions.append(Work(BACKWARD, step.backward_s))
+        actions.append(Compute(BACKWARD, step.backward_s))
         if batch > 1:
             actions.append(added)
-        actions.append(Work(FORWARD, step.forward_s))
+        actions.append(Compute(FORWARD, step.forward_s))
     # What the last backward pass adds comes before it, so that gradients are ready in it.
     return [*actions, added] if accumulate > 1 else actions
 
@@ -306,9 +308,9 @@ def _backward(step: TrainingStep, after: dict[int, list[Action]]) -> list[Action
     at_s = 0.0
     for number, ready_s in enumerate(step.ready_s):
         if number in after:
-            actions += [Work(BACKWARD, ready_s - at_s), *after[number]]
+            actions += [Compute(BACKWARD, ready_s - at_s), *after[number]]
             at_s = ready_s
-    return [*actions, Work(BACKWARD, step.backward_s - at_s)]
+    return [*actions, Compute(BACKWARD, step.backward_s - at_s)]
 
 
 def _ring_bytes(ranks: int, size_bytes: float) -> float:
@@ -324,6 +326,6 @@ def _broadcast_bytes(ranks: int, size_bytes: float) -> float:
 def slowed(actions: Sequence[Action], ratio: float) -> tuple[Action, ...]:
     """The actions of a rank that takes ``ratio`` times as long for all that it computes."""
     return tuple(
-        Work(each.kind, ratio * each.seconds) if isinstance(each, Work) else each
+        Compute(each.kind, ratio * each.seconds) if isinstance(each, Compute) else each
         for each in actions
     )

@@ -20,7 +20,14 @@ from bricks.studies.scaling.copies import (
     ddp_times,
 )
 from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
-from bricks.studies.scaling.simulation import NETWORK, Await, HandOver, Transfer, Work, simulate
+from bricks.studies.scaling.simulation import (
+    NETWORK,
+    Await,
+    Compute,
+    HandOver,
+    NetworkTransfer,
+    simulate,
+)
 from bricks.studies.scaling.strategies import (
     DistributedDataParallel,
     Horovod,
@@ -259,17 +266,17 @@ def test_an_epoch_costs_more_the_less_efficient_ranks_are() -> None:
 
 @pytest.mark.parametrize("slow", [0, 1])
 def test_a_message_is_moved_once_every_rank_has_it(slow: int) -> None:
-    transfer = Transfer("all-reduce", 1, alone_s=1.0, computing_s=1.0)
-    ranks = [(Work("backward", s), HandOver(0), Await(0)) for s in (1.0, 1.0)]
-    ranks[slow] = (Work("backward", 3.0), *ranks[slow][1:])
+    transfer = NetworkTransfer("all-reduce", 1, alone_s=1.0, computing_s=1.0)
+    ranks = [(Compute("backward", s), HandOver(0), Await(0)) for s in (1.0, 1.0)]
+    ranks[slow] = (Compute("backward", 3.0), *ranks[slow][1:])
     step = simulate(ranks, [transfer], 1.0)
     assert [(span.begin_s, span.end_s) for span in step.of(NETWORK)] == [(3.0, 4.0)]
 
 
 def test_work_and_a_transfer_slow_each_other_down() -> None:
     """One second of work beside a transfer of a second, by hand."""
-    transfer = Transfer("all-reduce", 1, alone_s=1.0, computing_s=2.0)
-    ranks = [(HandOver(0), Work("backward", 1.0), Await(0))]
+    transfer = NetworkTransfer("all-reduce", 1, alone_s=1.0, computing_s=2.0)
+    ranks = [(HandOver(0), Compute("backward", 1.0), Await(0))]
     # Work takes 1.5 s, in which the transfer does three quarters; the rest goes at full speed.
     assert simulate(ranks, [transfer], 1.5).end_s == pytest.approx(1.5 + 0.25)
 
