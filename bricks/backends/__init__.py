@@ -21,13 +21,12 @@ from bricks.backends.catalogue import (
     offers,
     unneeded,
 )
-from bricks.backends.offer import Accepts, BackendInfo, MemoryUse, Offer
+from bricks.backends.offer import BackendInfo, MemoryUse, Offer
 
 if TYPE_CHECKING:
     from bricks.backends.base import Backend
 
 __all__ = [
-    "Accepts",
     "BackendInfo",
     "MemoryUse",
     "Offer",

@@ -17,8 +17,9 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from bricks.backends.offer import Accepts, BackendInfo, Offer
+from bricks.backends.offer import BackendInfo, Offer
 from bricks.errors import BackendError, BricksError, UsageError, first_line, suggestion
+from bricks.graph.form import ModelForm
 
 GROUP = "bricks.backends"
 
@@ -72,7 +73,7 @@ def offers() -> Iterator[Offer]:
             yield offer(name)
 
 
-def default(accepts: Accepts) -> str:
+def default(accepts: ModelForm) -> str:
     """The name of the runtime that runs ``accepts`` where none is named."""
     return _first(lambda each: each.default and each.accepts is accepts)
 

@@ -13,17 +13,11 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from bricks.errors import BackendError
+from bricks.graph.form import ModelForm
 
 if TYPE_CHECKING:
     from bricks.backends.base import Backend
     from bricks.system.environments import Environment
-
-
-class Accepts(Enum):
-    """What a runtime runs."""
-
-    MODELS = "ONNX models"  # whose activations share memory that is planned ahead
-    PROGRAMS = "recorded programs"  # (bricks.graph.program) whose calls allocate their results
 
 
 class MemoryUse(Enum):
@@ -88,7 +82,7 @@ class Offer(ABC):
 
     name: str
     summary: str = ""
-    accepts: Accepts = Accepts.MODELS
+    accepts: ModelForm = ModelForm.MODELS
     environment: Environment | None = None
     collectives: tuple[str, ...] = ()
     counterparts: Counterparts | None = None

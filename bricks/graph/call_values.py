@@ -13,7 +13,8 @@ from typing import Any, Final
 import onnx
 
 from bricks.graph.containers import ValueType
-from bricks.graph.program import DOMAIN, call_of, leaves
+from bricks.graph.form import DOMAIN
+from bricks.graph.program import call_of, leaves
 from bricks.graph.sketch import DENSITY, DISTINCT, LARGE, ORDER, QUANTILES, SELECTED, SIGNS, ZEROS
 from bricks.graph.tensor import TensorType
 

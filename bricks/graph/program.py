@@ -37,9 +37,8 @@ import onnx
 from onnx import helper
 
 from bricks.errors import ModelError
+from bricks.graph.form import DOMAIN
 
-# Domains of nodes begin so; the namespace of the operator follows.
-DOMAIN = "org.pytorch."
 # The namespace of no library: steps that the backend makes itself, with and without other ranks.
 REPLICATED = "replicated"
 # The key of metadata that says where a program comes from; see :class:`Origin`.
@@ -119,11 +118,6 @@ class Call:
 def is_call(node: onnx.NodeProto) -> bool:
     """Whether a node is a call of a recorded program."""
     return bool(node.domain.startswith(DOMAIN))
-
-
-def is_program(proto: onnx.ModelProto) -> bool:
-    """Whether a model is a recorded program, or a brick of one."""
-    return any(map(is_call, proto.graph.node))
 
 
 def call_of(node: onnx.NodeProto) -> Call:

@@ -20,6 +20,7 @@ from onnx import numpy_helper
 from bricks.errors import ModelError, ShapeError, first_line
 from bricks.graph.containers import ValueType
 from bricks.graph.declared import declared
+from bricks.graph.form import ModelForm, form_of
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import held_values, natural
@@ -43,10 +44,16 @@ def source_graph(model: Model, known: Mapping[str, ValueType] | None = None) -> 
 
     ``known`` holds observed types, which take precedence over inferred ones. Raises
     :class:`OpenShapes` if types stay open, as those of containers always do. Unused outputs may be
-    missing from the nodes.
+    missing from the nodes. A recorded program states all types itself.
     """
     proto = onnx.ModelProto.FromString(model.skeleton)
-    known = dict(known or {})
+    if form_of(proto) is ModelForm.PROGRAMS:
+        return graph_of(proto, known)
+    return _inferred_graph(model, proto, dict(known or {}))
+
+
+def _inferred_graph(model: Model, proto: onnx.ModelProto, known: dict[str, ValueType]) -> Graph:
+    """The nodes of a model whose types follow from those of its inputs."""
     _declare(proto.graph, known)
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=False, data_prop=True).graph

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bricks import backends
-from bricks.backends import Accepts, Offer
+from bricks.backends import Offer
 from bricks.errors import WorkerError
+from bricks.graph.form import ModelForm
 from bricks.measure.protocol.ranks import BeginSteps, ReadBuckets, ReducedBucket, TimeSteps
 from bricks.measure.protocol.training import SeededProgram
 from bricks.measure.ranks import LocalRanks, RankPlace
@@ -99,7 +100,7 @@ def measure_steps(
 
     Raises :class:`WorkerError` for a program that is no training, and if a rank dies or hangs.
     """
-    offer = backends.offer(backends.default(Accepts.PROGRAMS))
+    offer = backends.offer(backends.default(ModelForm.PROGRAMS))
     seeded = SeededProgram(**program, seed=seed)
     entry = str(program["entry"])
     with (

@@ -4,7 +4,8 @@ Here so that the command line can show them without importing the measuring code
 they are used.
 """
 
-from bricks.backends import Accepts, default
+from bricks.backends import default
+from bricks.graph.form import ModelForm
 from bricks.measure.defaults import PRECISION, TIMEOUT_S
 from bricks.predict.defaults import MIN as MIN_PROBE_BRICKS
 from bricks.sources.defaults import GRANULARITY, PROGRAMS_RUNTIME
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 CACHE = "cache"
-RUNTIME = default(Accepts.MODELS)  # of models, unless another one is named
+RUNTIME = default(ModelForm.MODELS)  # of models, unless another one is named
 OPTIMIZATION = "all"
 EFFORT = "full"
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bricks import backends
-from bricks.backends import Accepts, BackendInfo
+from bricks.backends import BackendInfo
 from bricks.compose.schedule import Rule, anything
 from bricks.decompose.granularity import Granularity
 from bricks.errors import UsageError, suggestion
+from bricks.graph.form import ModelForm
 from bricks.measure.allowance import MAX_S
 from bricks.measure.conditions import Conditions
 from bricks.predict.effort import EFFORTS, Effort
@@ -92,7 +93,7 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
     if level not in info.levels:
         meant = suggestion(level, info.levels, "give one of")
         raise UsageError(f"runtime {info.name} has no optimisation {level!r}: {meant}")
-    programs = backends.offer(info.name).accepts is Accepts.PROGRAMS
+    programs = backends.offer(info.name).accepts is ModelForm.PROGRAMS
     return Runtime(
         backend=info.name,
         version=info.version,

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bricks import backends
-from bricks.backends import Accepts
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.errors import CacheDamaged, UsageError, WorkerError
+from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
-from bricks.graph.program import is_program
 from bricks.graph.view import parse_model
 from bricks.measure.graphs import Decomposer
 from bricks.session.defaults import PROGRAMS_RUNTIME
@@ -58,8 +57,8 @@ class Plans:
     def _cut(self, model: Model) -> Decomposition:
         self._resources.progress(f"decomposing {model.name}", 0.0)
         info = self._resources.setup.info
-        accepts = backends.offer(info.name).accepts
-        if accepts is Accepts.MODELS and is_program(parse_model(model.skeleton)):
+        form = form_of(parse_model(model.skeleton))
+        if form is ModelForm.PROGRAMS and backends.offer(info.name).accepts is not form:
             raise WorkerError(
                 f"{model.name} is a recorded program, and {info.name} runs ONNX models:"
                 f" choose --runtime {PROGRAMS_RUNTIME}"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from bricks.graph.form import ModelForm
 from bricks.sources.defaults import PROGRAMS_RUNTIME
 from bricks.sources.source import Opened, ReadOptions, attempted
 from bricks.zoo import ZooEntry, entries, find_training, is_entry, programs
@@ -35,7 +36,7 @@ def zoo_of(runtime: str) -> list[ZooEntry]:
     """The zoo's models that a runtime may run: recorded programs, or ONNX models."""
     from bricks import backends  # here: most sources need no runtime
 
-    of_programs = backends.offer(runtime).accepts is backends.Accepts.PROGRAMS
+    of_programs = backends.offer(runtime).accepts is ModelForm.PROGRAMS
     return programs() if of_programs else entries()
 
 

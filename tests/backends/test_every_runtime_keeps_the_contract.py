@@ -15,7 +15,8 @@ from refusals import refused
 from tiers import slow_but
 
 from bricks import BackendError, Bench, Conditions, Estimate, Model, StopRule, WorkerError
-from bricks.backends import Accepts, built_in, describe, offer
+from bricks.backends import built_in, describe, offer
+from bricks.graph.form import ModelForm
 from bricks.measure.worker.verify import within_tolerance
 
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)
@@ -43,7 +44,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             describe(name)
         except BackendError as exc:  # the processor, or no compiler
             pytest.skip(str(exc))
-        programs = offer(name).accepts is Accepts.PROGRAMS
+        programs = offer(name).accepts is ModelForm.PROGRAMS
         if programs and name == "torch":
             stack.enter_context(torch_environment.one_recorder())
         bench = stack.enter_context(

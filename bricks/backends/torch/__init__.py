@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bricks.backends.offer import Accepts, BackendInfo, Counterparts, Offer
+from bricks.backends.offer import BackendInfo, Counterparts, Offer
 from bricks.backends.torch import modes
 from bricks.errors import BackendError
+from bricks.graph.form import ModelForm
 from bricks.system.environments import Environment
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class TorchOffer(Offer):
 OFFER = TorchOffer(
     name=modes.EAGER,
     summary="PyTorch, programs as they are written, in an environment of its own",
-    accepts=Accepts.PROGRAMS,
+    accepts=ModelForm.PROGRAMS,
     environment=_ENVIRONMENT,
     counterparts=_COUNTERPARTS,
     collectives=("gloo", "nccl"),
@@ -102,7 +103,7 @@ OFFER = TorchOffer(
 COMPILED = TorchOffer(
     name=modes.COMPILED,
     summary="the same, modules compiled by torch.compile",
-    accepts=Accepts.PROGRAMS,
+    accepts=ModelForm.PROGRAMS,
     environment=_ENVIRONMENT,
     counterparts=_COUNTERPARTS,
     variant=True,

@@ -46,8 +46,9 @@ from bricks.backends.torch.values import (
 )
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
+from bricks.graph.form import DOMAIN, ModelForm, form_of
 from bricks.graph.model_metadata import sketches_of
-from bricks.graph.program import DOMAIN, Origin, call_of, is_program, origin_of
+from bricks.graph.program import Origin, call_of, origin_of
 from bricks.graph.program_phases import INFERENCE
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
@@ -413,7 +414,7 @@ def _tensor(type_: ValueType, name: str) -> TensorType:
 
 
 def _refuse_others(proto: onnx.ModelProto) -> None:
-    if not is_program(proto):
+    if form_of(proto) is not ModelForm.PROGRAMS:
         raise BackendError(
             "PyTorch runs recorded programs, not ONNX models: give FILE.py:FUNCTION, or choose"
             " another --runtime"

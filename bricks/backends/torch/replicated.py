@@ -20,7 +20,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bricks.backends.base import Placement
-from bricks.graph.program import DOMAIN, REPLICATED, call_of
+from bricks.graph.form import DOMAIN
+from bricks.graph.program import REPLICATED, call_of
 from bricks.graph.program_traffic import ALL_BYTES
 from bricks.units.sample import Sample
 

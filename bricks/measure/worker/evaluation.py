@@ -5,17 +5,19 @@ Must not know what else a worker has loaded, nor how results are judged.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import onnx
 
 from bricks.backends.base import Evaluator
 from bricks.backends.programs import InDouble, Recorder
+from bricks.decompose.plan import Plan
 from bricks.errors import WorkerError
+from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
-from bricks.graph.program import is_program
 from bricks.graph.reference_values import Reference
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.protocol.evaluation import (
@@ -55,12 +57,9 @@ class EvaluationRequests:
     def verify(self, request: VerifyModel) -> Facts:
         """Whether the model's bricks, chained, compute what the model does."""
         model = replace(_model(request), digest=request.plan.digest)
+        evaluation = _EVALUATIONS[form_of(parse_model(model.skeleton))](self._runtime)
         bricks = {key: parse_model(skeleton) for key, skeleton in request.bricks.items()}
-        if is_program(parse_model(model.skeleton)):
-            recorder = self._runtime.capable(Recorder)
-            return verify_program(recorder, model=model, plan=request.plan, bricks=bricks)
-        evaluator, seed = self._runtime.capable(Evaluator), self._runtime.settings.seed
-        return verify_model(evaluator, seed=seed, model=model, plan=request.plan, bricks=bricks)
+        return evaluation.verify(model, request.plan, bricks)
 
     def write_reference(self, request: WriteReference) -> WrittenReference:
         """Write the reference in double; it is the same whatever the backend."""
@@ -71,12 +70,36 @@ class EvaluationRequests:
     def evaluate(self, request: EvaluateModel) -> Facts:
         """What the runtime computes, beside a reference or the program in double."""
         proto = parse_model(request.model)
-        if is_program(proto):
-            return self._evaluate_program(request, proto)
+        return _EVALUATIONS[form_of(proto)](self._runtime).evaluate(request, proto)
+
+
+class Evaluation(Protocol):
+    """How models of one form are evaluated."""
+
+    def verify(self, model: Model, plan: Plan, bricks: Mapping[str, onnx.ModelProto]) -> Facts:
+        """Whether ``bricks``, chained along ``plan``, compute what ``model`` does."""
+
+    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Facts:
+        """What the runtime computes of ``proto``, beside its reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEvaluation:
+    """ONNX models are held against data that another process has written to a file."""
+
+    runtime: WorkerRuntime
+
+    def verify(self, model: Model, plan: Plan, bricks: Mapping[str, onnx.ModelProto]) -> Facts:
+        """See :func:`verify_model`."""
+        evaluator, seed = self.runtime.capable(Evaluator), self.runtime.settings.seed
+        return verify_model(evaluator, seed=seed, model=model, plan=plan, bricks=bricks)
+
+    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Facts:
+        """See :func:`evaluate_model`."""
         if request.file is None:
             raise WorkerError("an ONNX model is evaluated with the data of its reference")
         return evaluate_model(
-            self._runtime.capable(Evaluator),
+            self.runtime.capable(Evaluator),
             proto,
             Reference.load(Path(request.file)),
             repeats=request.repeats,
@@ -84,8 +107,21 @@ class EvaluationRequests:
             outputs=_outputs(request),
         )
 
-    def _evaluate_program(self, request: EvaluateModel, proto: onnx.ModelProto) -> Facts:
-        programs = self._runtime.capable(InDouble)
+
+@dataclass(frozen=True, slots=True)
+class ProgramEvaluation:
+    """A program is its own reference, in doubles; a counterpart has that of its ONNX model."""
+
+    runtime: WorkerRuntime
+
+    def verify(self, model: Model, plan: Plan, bricks: Mapping[str, onnx.ModelProto]) -> Facts:
+        """See :func:`verify_program`."""
+        recorder = self.runtime.capable(Recorder)
+        return verify_program(recorder, model=model, plan=plan, bricks=bricks)
+
+    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Facts:
+        """See :func:`evaluate_program` and :func:`evaluate_counterpart`."""
+        programs = self.runtime.capable(InDouble)
         if request.file is None or request.names is None:
             return evaluate_program(
                 programs, proto, repeats=request.repeats, gradients=request.gradients
@@ -98,6 +134,12 @@ class EvaluationRequests:
             repeats=request.repeats,
             outputs=_outputs(request),
         )
+
+
+_EVALUATIONS: Mapping[ModelForm, Callable[[WorkerRuntime], Evaluation]] = {
+    ModelForm.MODELS: ModelEvaluation,
+    ModelForm.PROGRAMS: ProgramEvaluation,
+}
 
 
 def _outputs(request: EvaluateModel) -> Path | None:

@@ -16,8 +16,8 @@ import onnx
 
 from bricks.backends.base import Loaded, Placed, Placement
 from bricks.backends.input_signs import INPUT_SIGNS, input_signs
+from bricks.graph.form import form_of
 from bricks.graph.model_metadata import noted_sketches
-from bricks.graph.program import is_program
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
@@ -44,7 +44,7 @@ class InputSigns:
         Recorded calls draw the signs of what they read themselves.
         """
         self._wanted.pop(id, None)
-        if is_program(proto):
+        if form_of(proto).draws_signs:
             return
         patterns = {n: each for n, each in noted_sketches(proto).items() if each.signs_alone}
         if patterns:

@@ -15,11 +15,11 @@ from bricks.api.bench import Bench
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.decompose.work import flops
 from bricks.errors import ModelError
+from bricks.graph.form import form_of
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
-from bricks.graph.program import is_program
 from bricks.graph.source import source_graph
-from bricks.graph.view import graph_of, parse_model
+from bricks.graph.view import parse_model
 from bricks.studies.numerics.blocked_layout import Layout
 from bricks.studies.numerics.operator import Operator, bytes_of
 from bricks.studies.numerics.results import (
@@ -176,7 +176,8 @@ class _Comparison:
 
     def _accuracy(self, bench: Bench, form: Form, model: Model) -> Accuracy | Missing:
         try:
-            if self._operator.program is not None and is_program(parse_model(model.skeleton)):
+            given = self._operator.program is not None
+            if given and form_of(parse_model(model.skeleton)).own_reference:
                 return self._runtimes.evaluate(bench, model, None, gradients=True).accuracy
             assert isinstance(self._onnx, Model)
             reference = self._referenced(self._onnx)
@@ -231,9 +232,8 @@ def work_of(model: Model) -> Work:
 
     Bytes are those of inputs, weights and outputs, each once.
     """
-    proto = parse_model(model.skeleton)
     try:
-        graph = graph_of(proto) if is_program(proto) else source_graph(model)
+        graph = source_graph(model)
     except ModelError:  # a shape is open, or an operator's is not known
         return _UNKNOWN
     return Work(flops(graph, range(len(graph.nodes))), _bytes(graph))

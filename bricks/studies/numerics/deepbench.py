@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import onnx
 from onnx import TensorProto, helper
 
-from bricks.backends import Accepts, default, offer
+from bricks.backends import default, offer
+from bricks.graph.form import ModelForm
 from bricks.studies.numerics.operator import Operator, ProgramForm
 
 SOURCE = "https://github.com/baidu-research/DeepBench"
@@ -189,7 +190,7 @@ KERNELS: Sequence[Kernel] = (*CONVOLUTIONS, *PRODUCTS, *RECURRENT)
 
 def operator_of(kernel: Kernel) -> Operator:
     """A size as an operator, in ONNX and as a PyTorch program."""
-    counterparts = offer(default(Accepts.PROGRAMS)).counterparts
+    counterparts = offer(default(ModelForm.PROGRAMS)).counterparts
     assert counterparts is not None, "the runtime of programs has them"
     entry = f"{counterparts.operators}:{kernel.function}"
     return Operator(kernel.name, SOURCE, kernel.model(), ProgramForm(entry, asdict(kernel), None))

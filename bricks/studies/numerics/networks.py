@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from bricks.api.bench import Bench
+from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
-from bricks.graph.program import is_program, origin_of
+from bricks.graph.program import origin_of
 from bricks.graph.program_phases import INFERENCE, TRAINING
 from bricks.graph.view import parse_model
 from bricks.measure.worker.accuracy import outputs_in
@@ -51,15 +52,13 @@ def compare_networks(
     with Runtimes(benches, repeats=repeats) as runtimes:
         for model in models:
             benches[0].progress(f"comparing {model.name}", 0.0)
-            if is_program(parse_model(model.skeleton)):
-                found.append(_program(runtimes, model))
-            else:
-                found.append(_network(runtimes, model, tolerance))
+            compared = _COMPARED[form_of(parse_model(model.skeleton))]
+            found.append(compared(runtimes, model, tolerance))
             done(found[-1])
     return found
 
 
-def _program(runtimes: Runtimes, model: Model) -> NetworkResult:
+def _program(runtimes: Runtimes, model: Model, tolerance: float | None) -> NetworkResult:
     origin = origin_of(parse_model(model.skeleton))
     kind = INFERENCE if origin is None else origin.kind
     runs = []
@@ -102,6 +101,9 @@ def _network(runtimes: Runtimes, model: Model, tolerance: float | None) -> Netwo
     for file in (reference.file, *files.values()):
         file.unlink()
     return NetworkResult(model.name, INFERENCE, reference.own_weights, tuple(runs), tuple(pairs))
+
+
+_COMPARED = {ModelForm.PROGRAMS: _program, ModelForm.MODELS: _network}
 
 
 def _run(

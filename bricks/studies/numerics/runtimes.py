@@ -19,11 +19,10 @@ import onnx
 
 from bricks import backends
 from bricks.api.bench import Bench
-from bricks.backends import Accepts
 from bricks.closing import Closing
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
+from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
-from bricks.graph.program import is_program
 from bricks.graph.read import read_model
 from bricks.graph.reference_values import Reference
 from bricks.graph.view import parse_model
@@ -97,7 +96,7 @@ class Runtimes(Closing):
     @classmethod
     def runs_programs(cls, bench: Bench) -> bool:
         """Whether the runtime runs recorded programs, and no ONNX models."""
-        return backends.offer(cls.name_of(bench)).accepts is Accepts.PROGRAMS
+        return backends.offer(cls.name_of(bench)).accepts is ModelForm.PROGRAMS
 
     def takes(self, bench: Bench, operator: Operator) -> None:
         """Raise :class:`BackendError` if the operator has no form that the runtime runs."""
@@ -226,7 +225,8 @@ class Runtimes(Closing):
         further ones of the worker's request. Raises one of :data:`FAILURES`.
         """
         if reference is None:
-            assert is_program(parse_model(model.skeleton)), "an ONNX model has a reference"
+            form = form_of(parse_model(model.skeleton))
+            assert form.own_reference, "an ONNX model has a reference"
             facts = bench.evaluate(model, repeats=self.repeats, gradients=gradients)
             why = facts["reason"]
             values = PROGRAM_REFERENCE if why is None else Missing(f"no reference: {why}")

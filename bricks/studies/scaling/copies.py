@@ -16,7 +16,8 @@ from onnx import TensorProto, helper
 
 from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick
-from bricks.graph.program import DOMAIN, REPLICATED, Call
+from bricks.graph.form import DOMAIN
+from bricks.graph.program import REPLICATED, Call
 from bricks.graph.view import graph_of
 from bricks.units.curve import Beyond, Curve
 from bricks.units.interval import Interval

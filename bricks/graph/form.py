@@ -1,0 +1,40 @@
+"""What a model is written in, which decides how it is read, who runs it, and its reference.
+
+A runtime accepts one form. Whatever differs between forms stands in a table by form, beside what it
+is about; new forms are new rows. Light, since each command reads what runtimes accept: must not
+import onnx.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
+
+# The domain of a node that is a recorded call begins so; the namespace of its operator follows.
+DOMAIN = "org.pytorch."
+
+
+class ModelForm(Enum):
+    """What a model is written in, by the words for many of them."""
+
+    MODELS = "ONNX models"  # whose activations share memory that is planned ahead
+    PROGRAMS = "recorded programs"  # (bricks.graph.program) whose calls allocate their results
+
+    @property
+    def own_reference(self) -> bool:
+        """Whether a model is its own reference: a program is called again in doubles."""
+        return self is ModelForm.PROGRAMS
+
+    @property
+    def draws_signs(self) -> bool:
+        """Whether a brick draws the signs of what it reads itself, as recorded calls do."""
+        return self is ModelForm.PROGRAMS
+
+
+def form_of(proto: onnx.ModelProto) -> ModelForm:
+    """What a model is written in, or a brick of one: a program has calls among its nodes."""
+    calls = any(node.domain.startswith(DOMAIN) for node in proto.graph.node)
+    return ModelForm.PROGRAMS if calls else ModelForm.MODELS
