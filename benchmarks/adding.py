@@ -95,7 +95,7 @@ def _add(bench: Bench, names: Sequence[str], effort: str) -> dict[str, Any]:
     if effort == ALONE:
         bench.run(models)
     else:
-        decompose_all(bench, models)
+        decompose_all(bench.workspace, models)
         done = bench.measure(models)
         counts = {"new_bricks": done.new_bricks, "bricks": done.bricks}
     return {"seconds": time.perf_counter() - started, **counts}

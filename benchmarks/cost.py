@@ -115,7 +115,7 @@ class Cost:
         with self.bench("plans") as bench:
             self.models = [bench.read(name) for name in self.names]
             read = time.perf_counter()
-            decompose_all(bench, self.models)
+            decompose_all(bench.workspace, self.models)
             self.decompositions = [bench.decompose(model) for model in self.models]
             done = time.perf_counter()
         self.preparing_s = {"reading": read - started, "decomposing": done - read}

@@ -22,9 +22,9 @@ SHOWN = 10
 def parts_of_the_zoo(bench: Bench) -> list[Part]:
     """Each brick of the zoo that has a roofline, once; the one that exceeds it most first."""
     models = [bench.read(entry.name) for entry in entries()]
-    decompose_all(bench, models)
+    decompose_all(bench.workspace, models)
     bench.measure(models)
-    explainer = Explainer(bench, measure=True)
+    explainer = Explainer(bench.workspace, measure=True)
     parts = {part.brick: part for model in models for part in explainer.explain(model).parts}
     return sorted(
         (part for part in parts.values() if part.peak_share is not None),
@@ -40,7 +40,7 @@ def main() -> None:
     given = parser.parse_args()
     with Bench(given.cache, threads=given.threads) as bench:
         parts = parts_of_the_zoo(bench)
-        peaks = Explainer(bench).peaks
+        peaks = Explainer(bench.workspace).peaks
         print(f"{bench.target.system.name}, {given.threads} threads, {len(parts)} bricks")
     print(f"{(peaks.flops_per_s or 0.0) / 1e9:.0f} GFLOP/s")
     for level in peaks.levels:

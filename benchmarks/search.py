@@ -132,7 +132,7 @@ class Search:
         with self.bench() as bench:
             self.models = [bench.read(path) for path in self.files]
             read = time.perf_counter()
-            decompose_all(bench, self.models)
+            decompose_all(bench.workspace, self.models)
             plans = [bench.plan(model) for model in self.models]
             done = time.perf_counter()
             target = bench.target

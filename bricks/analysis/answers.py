@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bricks.api.bench import Bench
 from bricks.compose.advice import per_million
 from bricks.compose.estimate import Estimate
 from bricks.decompose.plan import Plan
+from bricks.session import predicting
+from bricks.session.workspace import Workspace
 from bricks.system import Target
 
 
@@ -39,21 +40,21 @@ def inferences(plan: Plan) -> int:
     return max(1, int(shape[0])) if shape else 1
 
 
-def targets_like(bench: Bench) -> list[Target]:
-    """Known targets of the bench's runtime, in any version and with any number of threads."""
-    usual = bench.runtime
+def targets_like(workspace: Workspace) -> list[Target]:
+    """Known targets of the workspace's runtime, in any version and with any number of threads."""
+    usual = workspace.runtime
     return [
         target
-        for target in bench.known.systems.targets()
+        for target in workspace.known.systems.targets()
         if replace(target.runtime, threads=usual.threads, version=usual.version) == usual
     ]
 
 
 def answer(
-    bench: Bench, plan: Plan, target: Target, *, batch: int | None = None
+    workspace: Workspace, plan: Plan, target: Target, *, batch: int | None = None
 ) -> Answer | NoAnswer:
     """What ``plan`` takes on ``target``, with ``batch`` inferences a run, by default its own."""
-    found = bench.predict_plan(plan, target=target)
+    found = predicting.predict_plan(workspace, plan, target=target)
     threads = target.runtime.threads
     if not isinstance(found, Estimate):
         return NoAnswer(
@@ -66,20 +67,20 @@ def answer(
     return Answer(target, plan, found, cost)
 
 
-def answers(bench: Bench, digest: str) -> list[Answer | NoAnswer]:
+def answers(workspace: Workspace, digest: str) -> list[Answer | NoAnswer]:
     """What the model with this digest takes on every known target; nothing is decomposed.
 
     Targets of other runtimes are left out unless the model's plan is known there, and so are
     targets on which nothing was measured.
     """
-    like = {target.key for target in targets_like(bench)}
+    like = {target.key for target in targets_like(workspace)}
     found: list[Answer | NoAnswer] = []
-    for target in bench.known.systems.targets():
-        if not bench.known.measurements.costs(target.key):
+    for target in workspace.known.systems.targets():
+        if not workspace.known.measurements.costs(target.key):
             continue
-        plan = bench.known_plan(digest, target=target)
+        plan = workspace.plans.known_plan(digest, target=target)
         if plan is not None:
-            found.append(answer(bench, plan, target))
+            found.append(answer(workspace, plan, target))
         elif target.key in like:
             found.append(
                 NoAnswer(

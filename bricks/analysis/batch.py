@@ -1,6 +1,6 @@
 """Batches of models: decomposed in parallel, compared, and checked against the measurements.
 
-Here for questions about a whole zoo, where :mod:`bricks.api.bench` answers for one model.
+Here for questions about a whole zoo, where :mod:`bricks.session.predicting` answers for one model.
 Nothing is timed here, so workers may run in parallel. Must not know how results are shown.
 """
 
@@ -13,7 +13,6 @@ from queue import SimpleQueue
 
 from bricks.analysis.coverage import ZooCoverage
 from bricks.analysis.coverage import coverage as coverage_of
-from bricks.api.bench import Bench
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.errors import BricksError, CacheDamaged
 from bricks.graph.model import Model
@@ -21,34 +20,37 @@ from bricks.graph.view import parse_model, without_values
 from bricks.measure.graphs import Decomposer
 from bricks.predict.cost import CostModel, fit
 from bricks.samples.call_overhead import ALL_PROBES
+from bricks.session.workspace import Workspace
 from bricks.system import Target, physical_cores
 
 # With fewer models than this per process, decomposing them takes less time than starting processes.
 _WORTH_A_PROCESS = 4
 
 
-def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | None = None) -> None:
+def decompose_all(
+    workspace: Workspace, models: Sequence[Model], *, processes: int | None = None
+) -> None:
     """Decompose those of ``models`` that the cache is missing, in parallel, and store the plans.
 
     Runs ``processes`` worker processes, by default one per physical core, or a single one if there
     is little to do; each has one thread, and its part of the memory. Only this process writes to
-    the cache. Errors are not reported: asking the bench for a model that failed raises its error.
+    the cache. Errors are not reported: asking for the plan of a model that failed raises its error.
     """
-    unknown = {model.digest: model for model in models if not bench.knows(model)}
+    unknown = {model.digest: model for model in models if not workspace.plans.knows(model)}
     if processes is None:
         processes = min(physical_cores(), len(unknown) // _WORTH_A_PROCESS)
     processes = min(processes, len(unknown))
     if processes < 2:
-        return  # the bench decomposes it on request
+        return  # the workspace decomposes it on request
     # Imported here, since a zoo whose plans are known does not need it.
     from joblib import Parallel, delayed
 
     what = f"decomposing {len(unknown)} models"
-    bench.progress(what, 0.0)
+    workspace.progress(what, 0.0)
     with ExitStack() as ending:  # ends all workers, which would disturb later timings
         free = SimpleQueue[Decomposer]()
         for _ in range(processes):
-            free.put(ending.enter_context(closing(bench.decomposer(processes))))
+            free.put(ending.enter_context(closing(workspace.plans.decomposer(processes))))
         # Threads suffice: they wait for the workers, which do most of the work.
         parallel = Parallel(processes, "threading", return_as="generator_unordered", batch_size=1)
         portions = _portions(list(unknown.values()), processes)
@@ -57,9 +59,9 @@ def decompose_all(bench: Bench, models: Sequence[Model], *, processes: int | Non
             done = 0
             for portion, found in results:
                 for decomposition in found:
-                    bench.keep(decomposition)
+                    workspace.plans.keep(decomposition)
                 done += len(portion)
-                bench.progress(what, done / len(unknown))
+                workspace.progress(what, done / len(unknown))
         finally:
             with warnings.catch_warnings():  # of unawaited results, if the loop is interrupted
                 warnings.simplefilter("ignore")
@@ -102,26 +104,28 @@ def _portions(models: Sequence[Model], processes: int) -> list[list[Model]]:
     return [[models[number] for number in each] for each in numbers if each]
 
 
-def coverage(bench: Bench, plans: Sequence[Plan], *, target: Target | None = None) -> ZooCoverage:
-    """The coverage of ``plans`` by measurements on ``target``, by default this bench's.
+def coverage(
+    workspace: Workspace, plans: Sequence[Plan], *, target: Target | None = None
+) -> ZooCoverage:
+    """The coverage of ``plans`` by measurements on ``target``, by default this workspace's.
 
-    Nothing is measured. The plans are those of the target (:meth:`Bench.plan`).
+    Nothing is measured. The plans are those of the target (:meth:`Plans.plan`).
     """
-    target = bench.target if target is None else target
+    target = workspace.target if target is None else target
     keys = list(dict.fromkeys(key for plan in plans for key in plan.keys))
-    results = bench.store.measurements.results(target.key, [*keys, *ALL_PROBES])
-    bricks = bench.store.plans.load_bricks(keys)
+    results = workspace.store.measurements.results(target.key, [*keys, *ALL_PROBES])
+    bricks = workspace.store.plans.load_bricks(keys)
     for key in keys:
         if key not in bricks:
             raise CacheDamaged(
-                f"the cache {bench.store.path} lacks {key}, which a plan names:"
+                f"the cache {workspace.store.path} lacks {key}, which a plan names:"
                 " run 'bricks cache verify'"
             )
-    return coverage_of(plans, bricks, results, cost_model(bench, target))
+    return coverage_of(plans, bricks, results, cost_model(workspace, target))
 
 
-def cost_model(bench: Bench, target: Target | None = None) -> CostModel | None:
+def cost_model(workspace: Workspace, target: Target | None = None) -> CostModel | None:
     """The model of measuring costs on ``target``; None while too little is measured there."""
-    costs = bench.store.measurements.costs((bench.target if target is None else target).key)
-    bricks = bench.store.plans.load_bricks(list(costs))  # omits models and probes
+    costs = workspace.store.measurements.costs((workspace.target if target is None else target).key)
+    bricks = workspace.store.plans.load_bricks(list(costs))  # omits models and probes
     return fit([(brick, costs[key]) for key, brick in bricks.items()])

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Explanation, Peaks
 from bricks.analysis.similarity import Similarity, similarity
-from bricks.api.bench import Bench
 from bricks.compose.comparison import ModelComparison, Summary, summarise
 from bricks.compose.estimate import Estimate
 from bricks.compose.memory import PeakMemory
@@ -22,6 +21,8 @@ from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.titles import titles
 from bricks.errors import StoreError
 from bricks.samples.measurement import Failure, Measurement, round_spread
+from bricks.session import predicting
+from bricks.session.workspace import Workspace
 from bricks.system import Target
 from bricks.units.interval import Interval
 from bricks.zoo import entries, programs
@@ -110,53 +111,59 @@ class CacheSummary:
 
 
 def summarise_cache(
-    bench: Bench,
+    workspace: Workspace,
     *,
     targets: Sequence[Target] | None = None,
     digests: Collection[str] | None = None,
     peaks: bool = False,
 ) -> CacheSummary:
-    """The summary of the bench's cache for models cut at its granularity.
+    """The summary of the workspace's cache for models cut at its granularity.
 
     ``targets`` are by default all that have such models, ``digests`` all models of these. With
     ``peaks``, missing peaks of this host are measured. Raises :class:`StoreError` if there is
     nothing to show.
     """
     views, unmeasured = [], []
-    cut = str(bench.granularity)
-    for target in bench.known.systems.targets() if targets is None else targets:
-        known = bench.known.plans.all(target.key, cut)
+    cut = str(workspace.granularity)
+    for target in workspace.known.systems.targets() if targets is None else targets:
+        known = workspace.known.plans.all(target.key, cut)
         plans = [each for each in known if digests is None or each[0].digest in digests]
         keys = sorted({key for plan, _ in plans for key in plan.keys})
-        if bench.known.measurements.results(target.key, keys):
-            views.append(view_of(bench, target, plans, peaks=peaks))
+        if workspace.known.measurements.results(target.key, keys):
+            views.append(view_of(workspace, target, plans, peaks=peaks))
         elif plans:
             unmeasured.append(target)
     if not views:
         raise StoreError(
-            f"the cache {bench.store.path} knows nothing of such models at granularity {cut}: run"
-            " 'bricks measure' or 'bricks compare' first"
+            f"the cache {workspace.store.path} knows nothing of such models at granularity {cut}:"
+            " run 'bricks measure' or 'bricks compare' first"
         )
     views.sort(key=lambda view: (-len(view.models), view.target.system.name, view.target.key))
     return CacheSummary(cut, tuple(views), tuple(unmeasured))
 
 
 def view_of(
-    bench: Bench, target: Target, plans: Sequence[tuple[Plan, float]], *, peaks: bool = False
+    workspace: Workspace,
+    target: Target,
+    plans: Sequence[tuple[Plan, float]],
+    *,
+    peaks: bool = False,
 ) -> TargetView:
     """The view of a target with these models, each with the wall seconds of decomposing it."""
-    insight = Explainer(bench, target, measure=peaks)
+    insight = Explainer(workspace, target, measure=peaks)
     keys = sorted({key for plan, _ in plans for key in plan.keys})
-    bricks = {key: brick for plan, _ in plans for key, brick in bench.bricks(plan).items()}
-    results = bench.known.measurements.results(
+    bricks = {
+        key: brick for plan, _ in plans for key, brick in workspace.plans.bricks(plan).items()
+    }
+    results = workspace.known.measurements.results(
         target.key, [*keys, *(plan.digest for plan, _ in plans)]
     )
     called = titles([plan for plan, _ in plans])
     task = {entry.name: entry.task for entry in (*entries(), *programs())}
     models, compared = [], []
     for number, ((plan, _), title) in enumerate(zip(plans, called, strict=True)):
-        bench.progress(f"looking at {title} on {target.system.name}", number / len(plans))
-        estimate = bench.recomposed(plan, target=target)
+        workspace.progress(f"looking at {title} on {target.system.name}", number / len(plans))
+        estimate = predicting.recomposed(workspace, plan, target=target)
         own = {key: bricks[key] for key in plan.keys}
         executed = Decomposition(plan, own, 0.0)
         measured = _measured(plan, results)

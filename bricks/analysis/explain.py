@@ -1,7 +1,7 @@
 """Explains where the time of models goes: gathers the inputs of an explanation from the cache.
 
-Here because it starts from an estimate, which :mod:`bricks.api.bench` makes. Only the peaks of
-a machine are measured here, and only on request. Must not know how it is shown.
+Here because it starts from an estimate, which :mod:`bricks.session.predicting` makes. Only the
+peaks of a machine are measured here, and only on request. Must not know how it is shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from bricks.analysis.explanation import (
     same_work,
 )
 from bricks.analysis.explanation import explain as explained
-from bricks.api.bench import Bench
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.compose.call_overhead import call_cost
 from bricks.compose.estimate import Estimate, IncompleteEstimate
@@ -28,6 +27,8 @@ from bricks.graph.model import Model
 from bricks.measure.peaks import RULE, at_best, compute_peaks, memory_peaks, peak_bricks
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Measurement
+from bricks.session import measuring, peak_memory, predicting
+from bricks.session.workspace import Workspace
 from bricks.system import Target
 
 # A smaller advantage than this counts as none: two measurements of one brick differ by as much.
@@ -35,21 +36,21 @@ _NOTABLE = 0.05
 
 
 def explain(
-    bench: Bench, model: Model, *, measure: bool = True, target: Target | None = None
+    workspace: Workspace, model: Model, *, measure: bool = True, target: Target | None = None
 ) -> Explanation:
-    """Where the time of ``model`` goes on ``target``, by default the bench's own.
+    """Where the time of ``model`` goes on ``target``, by default the workspace's own.
 
     With ``measure``, missing bricks and peaks are measured first; on another target nothing ever
-    is. Raises :class:`~bricks.errors.UsageError` as :meth:`Bench.predict` does.
+    is. Raises :class:`~bricks.errors.UsageError` as :func:`predicting.predict` does.
     """
-    return Explainer(bench, target, measure=measure).explain(model)
+    return Explainer(workspace, target, measure=measure).explain(model)
 
 
 @dataclass
 class Explainer:
     """Explanations of several models on one target, which share their inputs."""
 
-    bench: Bench
+    workspace: Workspace
     target: Target | None = None
     measure: bool = False
     _peaks: Peaks | None = field(default=None, init=False)
@@ -62,16 +63,16 @@ class Explainer:
         self, model: Model, estimate: Estimate | IncompleteEstimate | None = None
     ) -> Explanation:
         """Where the time of ``model`` goes; ``estimate`` is the model's, if it is known already."""
-        bench, target = self.bench, self._target
+        workspace, target = self.workspace, self._target
         if estimate is None:
-            estimate = bench.predict(model, measure=self.measure, target=target)
-        return self.of(bench.plan(model, target=target), estimate)
+            estimate = predicting.predict(workspace, model, measure=self.measure, target=target)
+        return self.of(workspace.plans.plan(model, target=target), estimate)
 
     def of(self, plan: Plan, estimate: Estimate | IncompleteEstimate) -> Explanation:
         """Where the time of ``estimate`` goes, which was made from ``plan``."""
-        bench, target = self.bench, self._target
-        bricks = bench.bricks(plan)
-        features = bench.workspace.estimators.latencies(target).target.features(plan.keys)
+        workspace, target = self.workspace, self._target
+        bricks = workspace.plans.bricks(plan)
+        features = workspace.estimators.latencies(target).target.features(plan.keys)
         return explained(
             plan,
             estimate,
@@ -80,28 +81,30 @@ class Explainer:
             peaks=self.peaks,
             models=self._models_with(plan),
             fastest=self._faster(plan, estimate),
-            memory=bench.recomposed_memory(plan, target=target),
+            memory=peak_memory.memory_of_plan(workspace, plan, target=target),
         )
 
     @property
     def _target(self) -> Target:
-        return self.bench.target if self.target is None else self.target
+        return self.workspace.target if self.target is None else self.target
 
     @property
     def peaks(self) -> Peaks:
         """The peak rates of the target, as far as they are measured."""
         if self._peaks is None:
-            bench, target = self.bench, self._target
-            here = target.key == bench.target.key
+            workspace, target = self.workspace, self._target
+            here = target.key == workspace.target.key
             missing = {b.key for b in peak_bricks()} - self._results([], target).keys()
             if self.measure and here and missing:
-                bench.measure_alone(at_best(str(bench.granularity)), rule=RULE)
+                measuring.measure_isolated(
+                    workspace, at_best(str(workspace.granularity)), rule=RULE
+                )
             self._peaks = self._best(target)
         return self._peaks
 
     def _results(self, keys: Collection[str], target: Target) -> Results:
         peaks = (brick.key for brick in peak_bricks())
-        return self.bench.known.measurements.results(
+        return self.workspace.known.measurements.results(
             target.key, sorted({*keys, *PROBES.values(), *peaks})
         )
 
@@ -154,8 +157,8 @@ class Explainer:
     def _models_with(self, plan: Plan) -> Counter[str]:
         """The number of other models in the cache that have each brick, on this target."""
         if self._models is None:
-            cut = str(self.bench.granularity)
-            self._models = dict(self.bench.known.plans.usage(self._target.key, cut))
+            cut = str(self.workspace.granularity)
+            self._models = dict(self.workspace.known.plans.usage(self._target.key, cut))
             self._holders = Counter(key for used in self._models.values() for key in used)
         itself = self._models.get(plan.model, ())
         return Counter({key: self._holders[key] - (key in itself) for key in plan.keys})
@@ -164,7 +167,7 @@ class Explainer:
         self, plan: Plan, estimate: Estimate | IncompleteEstimate
     ) -> dict[str, BestImplementation]:
         """For each measured brick, the fastest implementation of its work, if it is another."""
-        latencies = self.bench.workspace.estimators.latencies(self._target)
+        latencies = self.workspace.estimators.latencies(self._target)
         features = latencies.target.features(plan.keys)
         found = {}
         for share in estimate.shares:
@@ -186,7 +189,7 @@ class Explainer:
 
     def _alike(self) -> Iterable[Target]:
         own = self._target
-        for other in self.bench.known.systems.targets():
+        for other in self.workspace.known.systems.targets():
             same_host = other.system.key == own.system.key
             if same_host and other.runtime.threads == own.runtime.threads:
                 yield other
@@ -194,7 +197,7 @@ class Explainer:
     def _consider(
         self, target: Target, fastest: dict[tuple[object, ...], BestImplementation]
     ) -> None:
-        latencies = self.bench.workspace.estimators.latencies(target)
+        latencies = self.workspace.estimators.latencies(target)
         latency_s = latencies.target.latencies().seconds
         call_s = self._call_s(target)
         for key, features in latencies.target.features(sorted(latency_s)).items():

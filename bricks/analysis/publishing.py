@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from bricks._version import __version__
-from bricks.api.bench import Bench
 from bricks.backends import describe
 from bricks.compose.comparison import ComparisonFailure
 from bricks.decompose.identity import mismatch
@@ -27,9 +26,11 @@ from bricks.errors import BricksError, StoreError, first_line
 from bricks.graph.model import Model
 from bricks.predict import learned_file
 from bricks.samples.measurement import Failure, Measurement
+from bricks.session import comparing
 from bricks.session.defaults import GRANULARITY
 from bricks.session.latencies import Latencies
 from bricks.session.summaries import Comparison
+from bricks.session.workspace import Workspace
 from bricks.store import Published, Store
 from bricks.store.published_index import INDEX, Entry, LearnedFile, read_index, write_index
 from bricks.system import ForeignLoad, System
@@ -72,12 +73,12 @@ def refuse_busy(watch_s: float = 5.0, sleep: Callable[[float], None] = time.slee
     return cores
 
 
-def runnable(bench: Bench, models: Sequence[Model]) -> tuple[list[Model], dict[str, str]]:
+def runnable(workspace: Workspace, models: Sequence[Model]) -> tuple[list[Model], dict[str, str]]:
     """Those of ``models`` that the runtime runs, and of each other one, by name, why not."""
     found, refused = [], dict[str, str]()
     for model in models:
         try:
-            bench.plan(model)
+            workspace.plans.plan(model)
         except BricksError as exc:
             refused[model.name] = first_line(exc)
         else:
@@ -85,18 +86,20 @@ def runnable(bench: Bench, models: Sequence[Model]) -> tuple[list[Model], dict[s
     return found, refused
 
 
-def validated(bench: Bench, models: Sequence[Model]) -> Validated:
+def validated(workspace: Workspace, models: Sequence[Model]) -> Validated:
     """Measure what is missing of models, whole ones too, and compare; see :class:`Validated`.
 
     Raises :class:`NotQuiet` if something is missing and the host is busy.
     """
-    runs = bench.store.measurements.results(bench.target.key, [model.digest for model in models])
+    runs = workspace.store.measurements.results(
+        workspace.target.key, [model.digest for model in models]
+    )
     if (
         len(runs) < len({model.digest for model in models})
-        and describe(bench.runtime.backend).timed
+        and describe(workspace.runtime.backend).timed
     ):
         refuse_busy()
-    return Validated.of(bench, bench.compare(models))
+    return Validated.of(workspace, comparing.compare(workspace, models))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class Validated:
     facts: Mapping[str, Any]
 
     @classmethod
-    def of(cls, bench: Bench, comparison: Comparison) -> Validated:
+    def of(cls, workspace: Workspace, comparison: Comparison) -> Validated:
         """The facts of ``comparison``; :class:`NotQuiet` if most of its rounds are disturbed.
 
         Raises :class:`BricksError` where a model could not be compared.
@@ -115,18 +118,18 @@ class Validated:
         failed = [row for row in comparison.rows if isinstance(row, ComparisonFailure)]
         if failed:
             raise BricksError(f"{failed[0].error}: nothing is published without it")
-        keys = list(bench.store.measurements.costs(bench.target.key))
-        found = bench.store.measurements.results(bench.target.key, keys)
+        keys = list(workspace.store.measurements.costs(workspace.target.key))
+        found = workspace.store.measurements.results(workspace.target.key, keys)
         rounds = [r for m in found.values() if isinstance(m, Measurement) for r in m.rounds]
         share = sum(r.disturbed for r in rounds) / max(1, len(rounds))
-        if share > MAX_DISTURBED_SHARE and describe(bench.runtime.backend).timed:
+        if share > MAX_DISTURBED_SHARE and describe(workspace.runtime.backend).timed:
             raise NotQuiet(
                 f"{share:.0%} of the rounds were disturbed by other work: measure on a quieter host"
             )
         facts = {name: getattr(comparison.summary, name) for name in _FIGURES}
         facts |= {"rounds": len(rounds), "disturbed_share": share}
         facts |= {"date": str(datetime.now(UTC).date()), "package": __version__}
-        return cls(bench.target.key, facts)
+        return cls(workspace.target.key, facts)
 
 
 def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> Entry:

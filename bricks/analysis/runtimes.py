@@ -14,12 +14,13 @@ from statistics import NormalDist
 from bricks.analysis.cache_summary import CacheSummary
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Explanation
-from bricks.api.bench import Bench
 from bricks.compose.estimate import Estimate
 from bricks.decompose.plan import Plan
 from bricks.errors import BackendError, BricksError, UsageError
 from bricks.graph.model import Model
 from bricks.samples.statistics import NORMAL_95
+from bricks.session import predicting
+from bricks.session.workspace import Workspace
 from bricks.system import System, Target
 
 # Operators that are named as those in which a runtime loses most.
@@ -33,15 +34,15 @@ class Place:
     ``lack`` is why this host cannot run it: then only models whose plans are known have answers.
     """
 
-    bench: Bench
+    workspace: Workspace
     target: Target
     lack: BackendError | None = None
 
     def plan(self, model: Model) -> Plan:
         """The model's plan there; :class:`BricksError` if it is not known and cannot be made."""
         if self.lack is None:
-            return self.bench.plan(model, target=self.target)
-        known = self.bench.known_plan(model.digest, target=self.target)
+            return self.workspace.plans.plan(model, target=self.target)
+        known = self.workspace.plans.known_plan(model.digest, target=self.target)
         if known is None:
             runtime, where = self.target.runtime.backend, self.target.system.name
             raise UsageError(
@@ -106,9 +107,9 @@ class RuntimeChoice:
 
 
 def choose_runtime(
-    places: Mapping[str, Place | BricksError], read: Callable[[Bench], Model], name: str
+    places: Mapping[str, Place | BricksError], read: Callable[[Workspace], Model], name: str
 ) -> RuntimeChoice:
-    """Compare the model that ``read`` reads for a bench of each runtime.
+    """Compare the model that ``read`` reads for a workspace of each runtime.
 
     All ``places`` are on one system, with as many threads. Instead of one there may be why there is
     none: a runtime that is not installed, say.
@@ -226,17 +227,17 @@ def _estimate_s(estimate: Estimate | None) -> float:
 
 
 def _answer(
-    runtime: str, place: Place | BricksError, read: Callable[[Bench], Model]
+    runtime: str, place: Place | BricksError, read: Callable[[Workspace], Model]
 ) -> RuntimeAnswer:
     if isinstance(place, BricksError):
         available = not isinstance(place, BackendError)
         return RuntimeAnswer(runtime, None, error=str(place), available=available)
-    bench, target, available = place.bench, place.target, place.lack is None
-    version, elsewhere = target.runtime.version, target.system.key != bench.target.system.key
+    workspace, target, available = place.workspace, place.target, place.lack is None
+    version, elsewhere = target.runtime.version, target.system.key != workspace.target.system.key
     try:
-        model = read(bench)
+        model = read(workspace)
         plan = place.plan(model)
-        found = bench.predict_plan(plan, target=target)
+        found = predicting.predict_plan(workspace, plan, target=target)
         if not isinstance(found, Estimate):
             where = f" on {target.system.name}" if elsewhere else ""
             missing = (
@@ -245,8 +246,8 @@ def _answer(
                 f"{' there' if elsewhere else ''}"
             )
             return RuntimeAnswer(runtime, version, error=missing, available=available)
-        explanation = Explainer(bench, target).of(plan, found)
+        explanation = Explainer(workspace, target).of(plan, found)
     except BricksError as error:
         return RuntimeAnswer(runtime, version, error=str(error), available=available)
-    answer = _answer_of(target, explanation, _names(bench.known.systems.targets()))
+    answer = _answer_of(target, explanation, _names(workspace.known.systems.targets()))
     return replace(answer, available=available)

@@ -7,7 +7,6 @@ measurement is one profile, on request, which is not stored. Must not know how a
 from __future__ import annotations
 
 from bricks.analysis.traced import Traced
-from bricks.api.bench import Bench
 from bricks.compose.recompose import recompose
 from bricks.compose.timeline import timeline
 from bricks.decompose.streams import whole_key
@@ -15,30 +14,34 @@ from bricks.errors import BricksError
 from bricks.graph.model import Model
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.samples.profile import NoProfile, Profile
+from bricks.session import predicting, whole_models
+from bricks.session.workspace import Workspace
 from bricks.system import Target
 
 
-def traced(bench: Bench, model: Model, *, run: bool = True, target: Target | None = None) -> Traced:
+def traced(
+    workspace: Workspace, model: Model, *, run: bool = True, target: Target | None = None
+) -> Traced:
     """The recomposed timeline of ``model`` on ``target``, and the one of its runtime's profile.
 
-    With ``run``, the model is run for a profile; that is possible on the bench's own target only.
+    With ``run``, the model is run for a profile, which only the workspace's own target can do.
     Bricks are never measured here. Raises :class:`~bricks.errors.UsageError` as
-    :meth:`Bench.predict` does.
+    :func:`predicting.predict` does.
     """
-    target = bench.target if target is None else target
-    basis = bench.basis(model, measure=False, target=target)
+    target = workspace.target if target is None else target
+    basis = predicting.basis(workspace, model, measure=False, target=target)
     plan, construction = basis.plan, basis.construction
-    bricks = bench.known.plans.load_bricks(plan.keys)
+    bricks = workspace.known.plans.load_bricks(plan.keys)
     streams = () if construction is None else construction.streams
     key = whole_key(plan, streams, 1 if construction is None else construction.workers)
-    whole = bench.known.measurements.results(target.key, [key]).get(key)
+    whole = workspace.known.measurements.results(target.key, [key]).get(key)
     profile: Profile | NoProfile
-    if target.key != bench.target.key:
+    if target.key != workspace.target.key:
         profile = NoProfile(f"a model cannot be run on {target.system.name} from here")
     elif not run:
         profile = NoProfile("the model was not to be run")
     else:
-        profile = _profile(bench, model)
+        profile = _profile(workspace, model)
     return Traced(
         plan=plan,
         bricks=bricks,
@@ -50,8 +53,8 @@ def traced(bench: Bench, model: Model, *, run: bool = True, target: Target | Non
     )
 
 
-def _profile(bench: Bench, model: Model) -> Profile | NoProfile:
+def _profile(workspace: Workspace, model: Model) -> Profile | NoProfile:
     try:
-        return bench.profile(model)
+        return whole_models.profile(workspace, model)
     except BricksError as error:
         return NoProfile(str(error))

@@ -215,7 +215,7 @@ def _row(
     if isinstance(model, Unread):
         return {**row, "error": model.error}, None
     try:
-        told = answer(bench, bench.plan(model, target=target), target, batch=size)
+        told = answer(bench.workspace, bench.plan(model, target=target), target, batch=size)
     except BricksError as error:
         return {**row, "error": str(error)}, None
     if isinstance(told, NoAnswer):

@@ -69,7 +69,7 @@ def explain(
         if system is None and not no_measure:
             refuse_crowding(target)
         measure = not no_measure and system is None
-        insight = Explainer(bench, target, measure=measure)
+        insight = Explainer(bench.workspace, target, measure=measure)
         words: dict[str, str] = {}
         models = decomposed(bench, read_all(options, words=words))
         if trace is not None and len(models) != 1:
@@ -119,7 +119,7 @@ def _traced(
     if isinstance(model, Unread):
         return {**facts, "error": model.error}
     try:
-        found = traced(bench, model, run=run, target=target)
+        found = traced(bench.workspace, model, run=run, target=target)
         file.write_text(trace_text(found), encoding="utf-8")
     except BricksError as error:
         return {**facts, "error": str(error)}

@@ -485,5 +485,5 @@ def decomposed(bench: Bench, models: Sequence[Model | Unread]) -> Sequence[Model
     if len(readable) > 1:
         from bricks.analysis.batch import decompose_all
 
-        decompose_all(bench, readable)
+        decompose_all(bench.workspace, readable)
     return models

@@ -68,11 +68,11 @@ def publish(
             with Bench(
                 cache, runtime=runtime, threads=number, published=False, progress=progress
             ) as bench:
-                chosen, why_not = runnable(bench, [bench.read(name) for name in names])
+                chosen, why_not = runnable(bench.workspace, [bench.read(name) for name in names])
                 refused |= why_not
                 if models and refused:
                     raise BricksError(next(iter(refused.values())))
-                found.append(validated(bench, chosen))
+                found.append(validated(bench.workspace, chosen))
     entry = publish(cache, found, into)
     size = (into / entry.file).stat().st_size
     if json:

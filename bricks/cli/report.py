@@ -65,7 +65,9 @@ def report(
             errors = [model.error for model in read if isinstance(model, Unread)]
             digests = {model.digest for model in read if not isinstance(model, Unread)}
         targets = _targets(bench, system, named=digests is not None)
-        found = summarise_cache(bench, targets=targets, digests=digests, peaks=not no_measure)
+        found = summarise_cache(
+            bench.workspace, targets=targets, digests=digests, peaks=not no_measure
+        )
         bench.progress(f"drawing {out}", 1.0)
         shown = {
             view.target.key: _shown(view, bench.target, options, words) for view in found.targets

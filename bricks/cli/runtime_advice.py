@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bricks.analysis.runtimes import Place, RuntimeAnswer, RuntimeChoice
     from bricks.api.bench import Bench
     from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
     from bricks.system import Target
 
 
@@ -45,8 +46,8 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
         everywhere = [_places(benches, system, reader) for system in asked]
         for name in options.models:
 
-            def read(bench: Bench, name: str = name) -> Model:
-                return bench.read(name, batch=options.batch, shapes=shapes, values=values)
+            def read(workspace: Workspace, name: str = name) -> Model:
+                return workspace.read(name, batch=options.batch, shapes=shapes, values=values)
 
             choices += [choose_runtime(places, read, name) for places in everywhere]
     facts = {"models": [_facts(choice) for choice in choices]}
@@ -100,7 +101,7 @@ def _places(
                 found[runtime] = bench
             else:
                 target = bench.target if system is None else target_called(bench.workspace, system)
-                found[runtime] = Place(bench, target)
+                found[runtime] = Place(bench.workspace, target)
         except (BackendError, UsageError) as error:
             found[runtime] = error
     places = [each for each in found.values() if isinstance(each, Place)]
@@ -135,7 +136,7 @@ def _known_place(runtime: str, lack: BackendError, system: str | None, reader: B
     found = [target for target in there if threads in (None, target.runtime.threads)]
     if not found:
         raise BackendError(f"{lack}{_hint(there, known)}")
-    return Place(reader, max(found, key=partial(nearness, reader.runtime)), lack)
+    return Place(reader.workspace, max(found, key=partial(nearness, reader.runtime)), lack)
 
 
 def _hint(there: Sequence[Target], known: Sequence[Target]) -> str:

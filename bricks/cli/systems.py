@@ -208,7 +208,9 @@ def known_targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
 
     known = [target.system for target in bench.known.systems.targets()]
     keys = {system.key for name in names for system in systems_called(known, name)}
-    found = [target for target in targets_like(bench) if not names or target.system.key in keys]
+    found = [
+        target for target in targets_like(bench.workspace) if not names or target.system.key in keys
+    ]
     if not found:
         raise UsageError(
             f"nothing in the cache {bench.store.path} was measured with {bench.runtime.backend}"

@@ -20,12 +20,13 @@ from typing import Any
 
 from bricks._version import __version__
 from bricks.analysis.batch import decompose_all
-from bricks.api.bench import Bench
 from bricks.errors import BricksError, FleetError, SuiteError
 from bricks.graph.model import Model
 from bricks.samples.call_overhead import ALL_PROBES
 from bricks.samples.sampling import Sampling
+from bricks.session import measuring
 from bricks.session.options import Options
+from bricks.session.workspace import Workspace
 from bricks.suite import pack_model, unpack_model
 from bricks.suite.archive import MAX_FILE_BYTES
 from bricks.system import System, Target, fingerprint
@@ -106,21 +107,21 @@ class BatchResult(Sampling):
 
 @dataclass
 class _Request:
-    bench: Bench
+    workspace: Workspace
     folder: tempfile.TemporaryDirectory[str]
     models: list[Model]
     errors: dict[str, str]
     used_s: float = field(default_factory=time.monotonic)
 
     def close(self) -> None:
-        self.bench.close()
+        self.workspace.close()
         self.folder.cleanup()
 
     def export(self, keys: Sequence[str] | None) -> bytes:
         path = Path(self.folder.name) / "results.jsonl"
         wanted = None if keys is None else [*keys, *ALL_PROBES]
-        self.bench.store.contents.export(
-            path, [self.bench.target.key], package=__version__, keys=wanted
+        self.workspace.store.contents.export(
+            path, [self.workspace.target.key], package=__version__, keys=wanted
         )
         return path.read_bytes()
 
@@ -142,26 +143,26 @@ def prepare(request: str, options: Options, payloads: Sequence[ModelPayload]) ->
     _end_idle()
     finish(request)
     folder = tempfile.TemporaryDirectory(prefix="bricks-fleet-")
-    bench = Bench(Path(folder.name) / "cache", options)
-    made = _Request(bench, folder, [], {})
+    workspace = Workspace.open(Path(folder.name) / "cache", options)
+    made = _Request(workspace, folder, [], {})
     try:
         models = [payload.unpack() for payload in payloads]
-        decompose_all(bench, models)
+        decompose_all(workspace, models)
         for model in models:
             try:
-                bench.decompose(model)
+                workspace.plans.decompose(model)
                 made.models.append(model)
             except BricksError as exc:
                 made.errors[model.name] = str(exc)
-        bench.store.systems.save_target(bench.target)
+        workspace.store.systems.save_target(workspace.target)
         results = made.export(None)
     except BaseException:
         made.close()
         raise
     with _lock:
         _requests[request] = made
-    # The target was taken when the bench was made, and stays for as long as this request.
-    return Ready(bench.target, made.errors, results)
+    # The target was taken when the workspace was made, and stays for as long as this request.
+    return Ready(workspace.target, made.errors, results)
 
 
 def measure(request: str, keys: Sequence[str] | None) -> BatchResult:
@@ -174,9 +175,11 @@ def measure(request: str, keys: Sequence[str] | None) -> BatchResult:
     if known is None:
         raise FleetError("the host has forgotten the models: it was started again meanwhile")
     known.used_s = time.monotonic()
-    done = known.bench.measure(known.models, only=keys)
+    done = measuring.measure(known.workspace, known.models, only=keys)
     known.used_s = time.monotonic()
-    every = {key for model in known.models for key in known.bench.decompose(model).plan.keys}
+    every = {
+        key for model in known.models for key in known.workspace.plans.decompose(model).plan.keys
+    }
     return BatchResult(
         known.export(sorted(every) if keys is None else keys),
         fingerprint(),

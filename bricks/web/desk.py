@@ -1,8 +1,8 @@
-"""The one bench of a server, and the answers that were made with it.
+"""The one workspace of a server, and the answers that were made with it.
 
-A bench is asked by one thread at a time: this module has that thread, and keeps finished answers,
-so that asking again waits for nobody. An answer is a function of the model's digest and of what is
-known. Must not know HTTP, nor how answers are shown.
+A workspace is asked by one thread at a time: this module has that thread, and keeps finished
+answers, so that asking again waits for nobody. An answer is a function of the model's digest and of
+what is known. Must not know HTTP, nor how answers are shown.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from typing import Any, TypeVar
 
 from bricks.analysis.answers import Answer, NoAnswer, answer, answers, inferences
 from bricks.analysis.cache_summary import TargetView, view_of
-from bricks.api.bench import Bench
 from bricks.compose.memory import PeakMemory, UnknownMemory
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.errors import BricksError, UsageError
 from bricks.graph.model import Model
 from bricks.measure.conditions import Conditions
 from bricks.measure.graphs import Decomposer
+from bricks.session import measuring, peak_memory
 from bricks.session.options import Options
+from bricks.session.workspace import Workspace
 from bricks.system import System, Target
 from bricks.system.names import names_of
 from bricks.web.limits import Keep, Limits
@@ -76,7 +77,7 @@ class Desk:
             conditions=Conditions(budget_s=limits.measure_s),
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="desk")
-        self._bench: Bench | None = None
+        self._workspace: Workspace | None = None
         self._met = 0
         self._answered: OrderedDict[str, Answered] = OrderedDict()
         self._pictured: OrderedDict[tuple[str, str], Pictured] = OrderedDict()
@@ -85,11 +86,11 @@ class Desk:
         self._refresh: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Open the bench; raises StoreError for a cache that cannot be used."""
+        """Open the workspace; raises StoreError for a cache that cannot be used."""
         await self._look()
 
     async def close(self) -> None:
-        """Close the bench after what it does now."""
+        """Close the workspace after what it does now."""
         if self._refresh is not None:
             self._refresh.cancel()
         loop = asyncio.get_running_loop()
@@ -97,37 +98,39 @@ class Desk:
         self._thread.shutdown(wait=True)
 
     def _close(self) -> None:
-        if self._bench is not None:
-            self._bench.close()
-            self._bench = None
+        if self._workspace is not None:
+            self._workspace.close()
+            self._workspace = None
 
-    async def _ask(self, question: Callable[[Bench], T]) -> T:
-        """What ``question`` returns of the bench, in its thread."""
+    async def _ask(self, question: Callable[[Workspace], T]) -> T:
+        """What ``question`` returns of the workspace, in its thread."""
 
         def asked() -> T:
-            if self._bench is None:
-                self._bench = Bench(self._cache, self._options)
-            return question(self._bench)
+            if self._workspace is None:
+                self._workspace = Workspace.open(self._cache, self._options)
+            return question(self._workspace)
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, asked)
 
     async def decomposer(self) -> Decomposer:
         """A decomposer with a process of its own; close it."""
-        return await self._ask(lambda bench: bench.decomposer(self._limits.decomposers))
+        return await self._ask(
+            lambda workspace: workspace.plans.decomposer(self._limits.decomposers)
+        )
 
     async def knows(self, model: Model) -> bool:
         """Whether the plan of ``model`` is known."""
-        return await self._ask(lambda bench: bench.knows(model))
+        return await self._ask(lambda workspace: workspace.plans.knows(model))
 
     async def take(self, model: Model, found: Decomposition | None) -> None:
         """Take a decomposition in, None where it was known, and measure what lacks if so told."""
 
-        def taken(bench: Bench) -> None:
+        def taken(workspace: Workspace) -> None:
             if found is not None:
                 self._met += 1
-                bench.keep(found)
+                workspace.plans.keep(found)
             if self._measure:
-                bench.measure([model])
+                measuring.measure(workspace, [model])
 
         await self._ask(taken)
         self._answered.pop(model.digest, None)
@@ -149,7 +152,7 @@ class Desk:
         if found is None or time.monotonic() - found.made_s > self._limits.answer_s:
             if DIGEST.fullmatch(digest) is None:
                 return None
-            found = await self._ask(lambda bench: self._answer(bench, digest))
+            found = await self._ask(lambda workspace: self._answer(workspace, digest))
             if found is None:
                 return None
             self._answered[digest] = found
@@ -158,17 +161,17 @@ class Desk:
         self._answered.move_to_end(digest)
         return found
 
-    def _answer(self, bench: Bench, digest: str) -> Answered | None:
+    def _answer(self, workspace: Workspace, digest: str) -> Answered | None:
         known = self._answered.get(digest)  # somebody may have asked for it meanwhile
         if known is not None and time.monotonic() - known.made_s <= self._limits.answer_s:
             return known
-        plan = bench.known_plan(digest)
-        every = answers(bench, digest)
+        plan = workspace.plans.known_plan(digest)
+        every = answers(workspace, digest)
         plan = plan or next((each.plan for each in every if isinstance(each, Answer)), None)
         if plan is None:
-            return known  # where nothing is kept, a fresh bench knows less than this
+            return known  # where nothing is kept, a fresh workspace knows less than this
         names = names_of([each.target for each in every])
-        rows = [_row(bench, each, names) for each in every]
+        rows = [_row(workspace, each, names) for each in every]
         rows.sort(key=_order)
         facts = {
             "model": plan.model,
@@ -194,7 +197,7 @@ class Desk:
             return None
         found = self._pictured.get((digest, target_key))
         if found is None or found.among is not answered:
-            found = await self._ask(lambda bench: _picture(bench, answered, target_key))
+            found = await self._ask(lambda workspace: _picture(workspace, answered, target_key))
             if found is None:
                 return None
             self._pictured[digest, target_key] = found
@@ -217,14 +220,14 @@ class Desk:
         self._systems_s = time.monotonic()
 
 
-def _picture(bench: Bench, answered: Answered, target_key: str) -> Pictured | None:
-    for target in bench.known.systems.targets():
+def _picture(workspace: Workspace, answered: Answered, target_key: str) -> Pictured | None:
+    for target in workspace.known.systems.targets():
         if target.key == target_key:
-            plan = bench.known_plan(answered.plan.digest, target=target)
+            plan = workspace.plans.known_plan(answered.plan.digest, target=target)
             if plan is None:
                 return None
-            view = view_of(bench, target, [(plan, 0.0)])
-            return Pictured(answer(bench, plan, target), view, answered)
+            view = view_of(workspace, target, [(plan, 0.0)])
+            return Pictured(answer(workspace, plan, target), view, answered)
     return None
 
 
@@ -233,7 +236,7 @@ _FIGURES = (
 )  # fmt: skip
 
 
-def _row(bench: Bench, each: Answer | NoAnswer, names: dict[str, str]) -> dict[str, Any]:
+def _row(workspace: Workspace, each: Answer | NoAnswer, names: dict[str, str]) -> dict[str, Any]:
     target = each.target
     row: dict[str, Any] = {
         "system": target.system.name,
@@ -252,7 +255,7 @@ def _row(bench: Bench, each: Answer | NoAnswer, names: dict[str, str]) -> dict[s
     row |= {name: getattr(estimate, name) for name in _FIGURES}
     row["cost_per_million"] = each.cost_per_million
     try:
-        memory = bench.recomposed_memory(each.plan, target=target)
+        memory = peak_memory.memory_of_plan(workspace, each.plan, target=target)
     except BricksError as error:
         memory = UnknownMemory(each.plan.model, str(error))
     if isinstance(memory, PeakMemory):
@@ -268,14 +271,14 @@ def _order(row: dict[str, Any]) -> tuple[Any, ...]:
     return lacks, row["estimate_s"] or 0.0, row["system"], row["threads"], row["target"]
 
 
-def _systems(bench: Bench) -> list[dict[str, Any]]:
+def _systems(workspace: Workspace) -> list[dict[str, Any]]:
     targets = [
         target
-        for target in bench.known.systems.targets()
-        if bench.known.measurements.costs(target.key)
+        for target in workspace.known.systems.targets()
+        if workspace.known.measurements.costs(target.key)
     ]
     names = names_of(targets)
-    shipped = {target.key for target in bench.published.systems.targets()}
+    shipped = {target.key for target in workspace.published.systems.targets()}
     found: dict[str, System] = {target.system.key: target.system for target in targets}
     return [_system(each, targets, names, shipped) for each in found.values()]
 

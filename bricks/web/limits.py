@@ -38,6 +38,6 @@ class Limits:
     answer_s: float = 600.0
     answers: int = 256
     jobs: int = 512
-    # A bench remembers all that it has decomposed: after so many, it is replaced by a fresh one.
+    # A workspace remembers all that it has decomposed: after so many, a fresh one replaces it.
     renew_after: int = 256
     measure_s: float = 60.0

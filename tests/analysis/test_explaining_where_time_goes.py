@@ -97,7 +97,7 @@ def peaks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache in which nothing but the peaks and one brick is measured."""
     folder = tmp_path_factory.mktemp("peaks")
     with bricks.Bench(folder / "cache", **QUICK) as bench:
-        bricks.explain(bench, bench.read(save(chain("Neg"), folder)))
+        bricks.explain(bench.workspace, bench.read(save(chain("Neg"), folder)))
     return folder / "cache"
 
 
@@ -114,7 +114,9 @@ def test_what_windows_step_over_is_not_moved(bench: bricks.Bench, tmp_path: Path
         side = 1 + (32 - kernel) // stride
         pool = node("AveragePool", ["x"], ["y"], kernel_shape=[kernel] * 2, strides=[stride] * 2)
         proto = model([pool], [value("x", [1, 8, 32, 32])], [value("y", [1, 8, side, side])])
-        (found,) = bricks.explain(bench, bench.read(save(proto, tmp_path, "pool.onnx"))).parts
+        (found,) = bricks.explain(
+            bench.workspace, bench.read(save(proto, tmp_path, "pool.onnx"))
+        ).parts
         assert found.moved_bytes == 4 * 8 * (share * 32 * 32 + side * side), (kernel, stride)
 
 
@@ -122,7 +124,7 @@ def test_a_view_moves_nothing_and_is_held_against_nothing(
     bench: bricks.Bench, tmp_path: Path
 ) -> None:
     proto = one_node("Flatten", [value("x", [2, 3, 4])], [value("y", [2, 12])])
-    (found,) = bricks.explain(bench, bench.read(save(proto, tmp_path, "view.onnx"))).parts
+    (found,) = bricks.explain(bench.workspace, bench.read(save(proto, tmp_path, "view.onnx"))).parts
     assert (found.moved_bytes, found.peak_share, found.bound) == (None, None, None)
     assert found.bytes_per_s is not None
 
@@ -134,7 +136,7 @@ def test_what_a_peak_of_other_numbers_would_be_is_not_made_up() -> None:
 
 def test_parts_add_up_to_the_estimate(bench: bricks.Bench, tmp_path: Path) -> None:
     read = bench.read(save(conv_net(), tmp_path, "conv.onnx"))
-    found = bricks.explain(bench, read)
+    found = bricks.explain(bench.workspace, read)
     estimate = found.estimate
     assert isinstance(estimate, bricks.Estimate)
     whole_s = estimate.estimate_s - estimate.call_overhead_s
@@ -159,7 +161,7 @@ def test_peaks_are_measured_once_whatever_the_effort(peaks: Path, tmp_path: Path
     for effort in ("quick", "full"):
         with bricks.Bench(tmp_path / "cache", **QUICK | {"effort": effort}) as bench:
             assert not bench.measure_alone(peak_bricks()).rounds
-            found.append(bricks.explain(bench, bench.read(path), measure=False).peaks)
+            found.append(bricks.explain(bench.workspace, bench.read(path), measure=False).peaks)
     assert found[0] == found[1]
     assert found[0].flops_per_s and found[0].bytes_per_s
 
@@ -167,7 +169,7 @@ def test_peaks_are_measured_once_whatever_the_effort(peaks: Path, tmp_path: Path
 def test_where_nothing_is_measured_nothing_is_explained(tmp_path: Path) -> None:
     with bricks.Bench(tmp_path / "cache", **QUICK) as bench:
         read = bench.read(save(mlp(), tmp_path, "mlp.onnx"))
-        found = bricks.explain(bench, read, measure=False)
+        found = bricks.explain(bench.workspace, read, measure=False)
     assert isinstance(found.estimate, bricks.IncompleteEstimate)
     assert (found.parts, found.peaks, found.fastest_s) == ((), Peaks(), None)
 
@@ -176,7 +178,7 @@ def test_models_that_have_a_brick_too_are_counted(bench: bricks.Bench, tmp_path:
     one = bench.read(save(mlp(), tmp_path, "one.onnx"))
     other = bench.read(save(mlp(widths=(8, 64, 10)), tmp_path, "other.onnx"))
     bench.measure([one, other])
-    found = bricks.explain(bench, one)
+    found = bricks.explain(bench.workspace, one)
     shared = set(bench.plan(one).keys) & set(bench.plan(other).keys)
     assert shared and len(shared) < len(found.parts)
     assert {part.brick: part.models for part in found.parts} == {
@@ -201,7 +203,7 @@ def test_the_fastest_implementation_is_that_of_any_runtime_on_the_same_system(
     bench: bricks.Bench, tmp_path: Path
 ) -> None:
     read = bench.read(save(mlp(widths=(8, 16, 16, 16)), tmp_path, "mlp.onnx"))
-    before = bricks.explain(bench, read)
+    before = bricks.explain(bench.workspace, read)
     assert {part.fastest for part in before.parts} == {None}
     first, second = before.parts[0], before.parts[1]
     newer = replace(bench.target, runtime=replace(bench.target.runtime, version="2.0"))

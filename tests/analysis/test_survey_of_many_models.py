@@ -102,7 +102,7 @@ def test_what_cannot_be_decomposed_holds_up_no_other(paths: list[Path], tmp_path
     paths = [save(strange, tmp_path, "strange.onnx"), *paths]
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         models = [bench.read(path) for path in paths]
-        decompose_all(bench, models, processes=2)
+        decompose_all(bench.workspace, models, processes=2)
         assert [bench.knows(each) for each in models] == [False, *[True] * (len(paths) - 1)]
         with refused(WorkerError, "strange", "Strange", "org.x"):
             bench.plan(models[0])
@@ -122,7 +122,7 @@ def test_few_models_are_not_worth_a_process(paths: list[Path], tmp_path: Path) -
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         models = [bench.read(path) for path in paths[:3]]
         before = psutil.Process().children()  # the server of forks may be there
-        decompose_all(bench, models)
+        decompose_all(bench.workspace, models)
         assert psutil.Process().children() == before
         assert not any(bench.knows(each) for each in models)
 
@@ -131,17 +131,17 @@ def test_coverage_grows_with_what_is_measured(paths: list[Path], tmp_path: Path)
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         models = [bench.read(path) for path in paths]
         plans = [bench.plan(each) for each in models]
-        before = bricks.coverage(bench, plans)
+        before = bricks.coverage(bench.workspace, plans)
         assert (before.together.share, before.together.cost_s) == (0.0, None)
         bench.measure(models[:1])
-        partly = bricks.coverage(bench, plans)
+        partly = bricks.coverage(bench.workspace, plans)
         assert partly.models[0].coverage.complete
         assert partly.models[0].coverage.share == 1.0
         assert partly.models[4].coverage.complete  # the same bricks under other names
         assert 0 < partly.together.share < 1
         assert not partly.together.complete
         bench.measure(models)
-        after = bricks.coverage(bench, plans)
+        after = bricks.coverage(bench.workspace, plans)
         assert after.together.complete
         assert (after.together.share, after.together.missing) == (1.0, ())
         assert after.cost_model is not None
@@ -154,7 +154,7 @@ def test_marginal_costs_add_up_to_the_cost_of_all(paths: list[Path], tmp_path: P
         bench.measure([bench.read(save(chain(*operators), tmp_path, "measured.onnx"))])
         plans = [bench.plan(bench.read(path)) for path in paths]
         for order in (plans, plans[::-1]):
-            found = bricks.coverage(bench, order)
+            found = bricks.coverage(bench.workspace, order)
             costs = [row.marginal_s.value for row in found.models if row.marginal_s is not None]
             assert found.together.cost_s is not None
             assert len(costs) == len(plans)
@@ -172,4 +172,4 @@ def test_a_cache_that_lacks_a_brick_says_so(paths: list[Path], tmp_path: Path) -
         Bench(tmp_path / "cache", runtime="fake") as bench,
         refused(CacheDamaged, plan.keys[0], "bricks cache verify"),
     ):
-        bricks.coverage(bench, [plan])
+        bricks.coverage(bench.workspace, [plan])

@@ -280,7 +280,7 @@ def test_the_phases_of_a_step_add_up_to_its_latency(bench: Bench) -> None:
 @pytest.mark.slow
 def test_the_report_tells_the_phases_apart(bench: Bench) -> None:
     bench.predict(bench.read(program("momentum")))
-    text = render(summarise_cache(bench), version="0", made="today")
+    text = render(summarise_cache(bench.workspace), version="0", made="today")
     assert re.search(r"<p>\S*momentum: forward [^<]* backward [^<]* optimizer [^<]* calls", text)
 
 

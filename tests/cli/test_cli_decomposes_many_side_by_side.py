@@ -21,7 +21,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     def noted(bench: Bench, models: Sequence[Model]) -> None:
         calls.append([model.name for model in models])
         if len(calls) == 1:  # once for all commands: processes take long to start
-            decompose_all(bench, models, processes=2)
+            decompose_all(bench.workspace, models, processes=2)
             assert all(map(bench.knows, models))
 
     monkeypatch.setattr(batch, "decompose_all", noted)

@@ -24,6 +24,7 @@ from bricks.measure.campaign import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.session import workspace as workspace_module
 from bricks.session.options import Options
+from bricks.session.plans import Plans
 from bricks.store import Store
 from bricks.system import fingerprint
 
@@ -231,14 +232,14 @@ def test_a_host_that_cannot_be_told_anew_is_left_out_for_good(
 def test_a_model_that_cannot_be_decomposed_there_does_not_stop_the_others(
     store: Store, models: list[Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decompose = on_host.Bench.decompose
+    decompose = Plans.decompose
 
-    def picky(bench: on_host.Bench, model: Model) -> Any:
+    def picky(plans: Plans, model: Model) -> Any:
         if model.name == "mlp":
             raise ModelError("mlp: no")
-        return decompose(bench, model)
+        return decompose(plans, model)
 
-    monkeypatch.setattr(on_host.Bench, "decompose", picky)
+    monkeypatch.setattr(Plans, "decompose", picky)
     (target,) = fleet(Hosts(a=good), store, models).run().targets
     assert target.errors == {"mlp": "mlp: no"}
     assert target.bricks > 0 and target.unfinished == 0

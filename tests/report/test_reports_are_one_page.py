@@ -289,7 +289,7 @@ def many(folder: Path, models: int) -> CacheSummary:
     names = ("densenet121", "squeezenet", "mobilenet_v2", "resnet50", "inception_v2")
     with Bench(folder / "cache", runtime="fake", threads=1) as bench:
         bench.measure([bench.read(name) for name in names])
-        (found,) = summarise_cache(bench).targets
+        (found,) = summarise_cache(bench.workspace).targets
     views = []
     for number in range(models):
         view = found.models[number % len(names)]

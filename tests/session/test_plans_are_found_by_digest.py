@@ -28,7 +28,7 @@ def test_an_answer_for_a_digest_is_the_prediction(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         model = bench.read(path)
         bench.measure([model])
-        (found,) = answers(bench, model.digest)
+        (found,) = answers(bench.workspace, model.digest)
         assert isinstance(found, Answer)
         assert found.estimate == bench.predict(model, measure=False)
 
@@ -50,4 +50,4 @@ def test_plans_that_are_not_kept_are_known_until_the_bench_is_closed(tmp_path: P
 def test_an_unknown_digest_leads_nowhere(tmp_path: Path, digest: str) -> None:
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         assert bench.known_plan(digest) is None
-        assert answers(bench, digest) == []
+        assert answers(bench.workspace, digest) == []

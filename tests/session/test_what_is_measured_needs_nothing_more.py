@@ -123,7 +123,7 @@ def test_no_published_file_is_read_though_states_differ(
     """On a system that others published too: how states differ is learned from its own rounds."""
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: BIG)
     with Bench(compared, runtime="fake", threads=1) as bench:
-        validated = Validated.of(bench, bench.compare([bench.read(model)]))
+        validated = Validated.of(bench.workspace, bench.compare([bench.read(model)]))
     (place := tmp_path / "published").mkdir()
     publish(compared, [validated], place)
     (entry,) = read_index(place)

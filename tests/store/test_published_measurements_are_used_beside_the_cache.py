@@ -55,7 +55,7 @@ def made(
         patched.setattr(bricks.session.workspace, "fingerprint", lambda: system)
         with Bench(folder / "own", runtime="fake", threads=threads) as bench:
             compared = bench.compare([bench.read(models[name]) for name in names])
-            validated = Validated.of(bench, compared)
+            validated = Validated.of(bench.workspace, compared)
     publish(folder / "own", [validated], place)
     return place
 
@@ -330,7 +330,7 @@ def test_models_that_a_runtime_does_not_run_are_named_with_the_reason(
         helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path, "strange.onnx"
     )
     with Bench(tmp_path / "cache", threads=1) as bench:
-        found, refused = runnable(bench, [bench.read(models["mlp"]), bench.read(strange)])
+        found, refused = runnable(bench.workspace, [bench.read(models["mlp"]), bench.read(strange)])
     assert [model.name for model in found] == ["mlp"]
     assert refused.keys() == {"strange"}
     assert "Frobnicate" in refused["strange"]

@@ -37,7 +37,9 @@ def coverage(
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench.workspace, system)
         plans = plans_of(bench, read_all(options), target)
-        found = coverage_of(bench, [p for p in plans if not isinstance(p, Unread)], target=target)
+        found = coverage_of(
+            bench.workspace, [p for p in plans if not isinstance(p, Unread)], target=target
+        )
     covered = iter(found.models)
     rows = [
         {**_nothing(plan.name), "error": plan.error}

@@ -55,7 +55,7 @@ def compare_operators(
     operators = list(operators)
     found = []
     with Runtimes(benches, repeats=repeats) as runtimes:
-        explainers = {Runtimes.name_of(b): Explainer(b, measure=True) for b in benches}
+        explainers = {Runtimes.name_of(b): Explainer(b.workspace, measure=True) for b in benches}
         for number, operator in enumerate(operators):
             benches[0].progress(operator.name, number / len(operators))
             turn = number % len(benches)
@@ -63,7 +63,7 @@ def compare_operators(
             found.append(_Comparison(runtimes, explainers, operator).over(order))
             done(found[-1])
     # Peaks were measured with the first operator that a runtime ran, and not for their own sake.
-    facts = tuple(RuntimeFacts(bench.target, Explainer(bench).peaks) for bench in benches)
+    facts = tuple(RuntimeFacts(bench.target, Explainer(bench.workspace).peaks) for bench in benches)
     return OperatorComparison(facts, tuple(found))
 
 
