@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from bricks import Bench
-from bricks.analysis.batch import decompose_all
 from bricks.measure.campaign import Conditions
+from bricks.session.batch import decompose_all
 from bricks.zoo import entries
 
 # In place of an effort: the models themselves are run, not their bricks.

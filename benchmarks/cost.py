@@ -35,7 +35,6 @@ from times import timed
 from turns import Progress, Turns
 
 from bricks import Bench, Measurement, Model
-from bricks.analysis.batch import decompose_all
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
 from bricks.compose.parts import state_of
@@ -46,6 +45,7 @@ from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.machine_state import states
+from bricks.session.batch import decompose_all
 from bricks.session.latencies import Latencies
 from bricks.zoo import entries
 

@@ -35,7 +35,6 @@ from times import timed
 from turns import Progress, Turns
 
 from bricks import Bench, Measurement, Model
-from bricks.analysis.batch import decompose_all
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
 from bricks.compose.parts import all_known_in, state_of
@@ -45,6 +44,7 @@ from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS
 from bricks.report.tables import percent
 from bricks.samples.call_overhead import PROBES
+from bricks.session.batch import decompose_all
 from bricks.session.latencies import Latencies
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from bricks._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from bricks.analysis.batch import coverage, decompose_all
+    from bricks.analysis.cache_coverage import coverage
     from bricks.analysis.coverage import Coverage, Covered, ZooCoverage
     from bricks.analysis.difference import Difference
     from bricks.analysis.explain import explain
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from bricks.predict.cost import CostModel
     from bricks.samples.measurement import Failure, Measurement
     from bricks.samples.memory_peaks import MemoryPeaks
+    from bricks.session.batch import decompose_all
     from bricks.session.options import Options
     from bricks.session.summaries import Comparison, Measured, Probed
     from bricks.store.merge import Merged
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
     from bricks.units.interval import Interval
 
 _ORIGIN = {
-    "bricks.analysis.batch": ("coverage", "decompose_all"),
+    "bricks.analysis.cache_coverage": ("coverage",),
     "bricks.analysis.coverage": ("Coverage", "Covered", "ZooCoverage"),
     "bricks.analysis.difference": ("Difference",),
     "bricks.analysis.explain": ("explain",),
@@ -115,6 +116,7 @@ _ORIGIN = {
     "bricks.studies.serving.result": ("ScenarioResult",),
     "bricks.studies.serving.scenario": ("ScenarioKind", "ScenarioLoad", "Serving"),
     "bricks.api.bench": ("Bench",),
+    "bricks.session.batch": ("decompose_all",),
     "bricks.session.options": ("Options",),
     "bricks.session.summaries": ("Comparison", "Measured", "Probed"),
     "bricks.store.merge": ("Merged",),

@@ -483,7 +483,7 @@ def decomposed(bench: Bench, models: Sequence[Model | Unread]) -> Sequence[Model
     """
     readable = [model for model in models if not isinstance(model, Unread)]
     if len(readable) > 1:
-        from bricks.analysis.batch import decompose_all
+        from bricks.session.batch import decompose_all
 
         decompose_all(bench.workspace, readable)
     return models

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from bricks._version import __version__
-from bricks.analysis.batch import decompose_all
 from bricks.errors import BricksError, FleetError, SuiteError
 from bricks.graph.model import Model
 from bricks.samples.call_overhead import ALL_PROBES
 from bricks.samples.sampling import Sampling
 from bricks.session import measuring
+from bricks.session.batch import decompose_all
 from bricks.session.options import Options
 from bricks.session.workspace import Workspace
 from bricks.suite import pack_model, unpack_model

@@ -217,7 +217,7 @@ def test_the_fastest_implementation_is_that_of_any_runtime_on_the_same_system(
         bench.store.plans.save(bench.decompose(read), target.key)
         measure(bench.store, target, keys, latency_s)
     with bricks.Bench(tmp_path / "cache", **QUICK) as later:
-        found = bricks.explain(later, read)
+        found = bricks.explain(later.workspace, read)
     parts = {part.brick: part for part in found.parts}
     assert parts[first.brick].fastest == BestImplementation(
         first.brick, newer.key, first.latency_s / 4

@@ -25,6 +25,7 @@ from bricks.backends import BackendInfo
 from bricks.compose.estimate import Uncertainty
 from bricks.graph.model import Model
 from bricks.predict.features import PRODUCT, TAGS, BrickFeatures
+from bricks.session.workspace import Workspace
 from bricks.store import Store
 from bricks.system import fingerprint
 from bricks.system.names import labels_of
@@ -63,17 +64,17 @@ def test_the_risk_is_that_of_overlapping_intervals() -> None:
 def test_the_fastest_comes_first_and_missing_ones_say_why(tmp_path: Path) -> None:
     path = save(mlp(), tmp_path, "net.onnx")
 
-    def read(bench: Bench) -> Model:
-        return bench.read(path)
+    def read(workspace: Workspace) -> Model:
+        return workspace.read(path)
 
     with (
         Bench(tmp_path, runtime="fake", threads=1) as known,
         Bench(tmp_path / "other", runtime="fake", threads=1) as unknown,
     ):
-        known.measure([read(known)])
+        known.measure([read(known.workspace)])
         places: dict[str, Any] = {
-            "unknown": Place(unknown, unknown.target),
-            "known": Place(known, known.target),
+            "unknown": Place(unknown.workspace, unknown.target),
+            "known": Place(known.workspace, known.target),
             "other": BackendError("it is not installed"),
         }
         choice = choose_runtime(places, read, "net")

@@ -7,9 +7,9 @@ import pytest
 from commands import Here, chain
 from factories import save
 
-from bricks import Bench
-from bricks.analysis import batch
 from bricks.graph.model import Model
+from bricks.session import batch
+from bricks.session.workspace import Workspace
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     calls: list[list[str]] = []
     decompose_all = batch.decompose_all
 
-    def noted(bench: Bench, models: Sequence[Model]) -> None:
+    def noted(workspace: Workspace, models: Sequence[Model]) -> None:
         calls.append([model.name for model in models])
         if len(calls) == 1:  # once for all commands: processes take long to start
-            decompose_all(bench.workspace, models, processes=2)
-            assert all(map(bench.knows, models))
+            decompose_all(workspace, models, processes=2)
+            assert all(map(workspace.plans.knows, models))
 
     monkeypatch.setattr(batch, "decompose_all", noted)
     return calls

@@ -87,7 +87,7 @@ def traced(
             bench.compare([model])
         elif measured:
             bench.measure([model])
-        return bricks.analysis.trace.traced(bench, model)
+        return bricks.analysis.trace.traced(bench.workspace, model)
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def coverage(
     Nothing is measured. A brick that several models lack adds its cost to the first of them.
     Example: bricks zoo coverage resnet50 my_model.onnx
     """
-    from bricks.analysis.batch import coverage as coverage_of
+    from bricks.analysis.cache_coverage import coverage as coverage_of
 
     with open_bench(options) as bench:
         target = bench.target if system is None else target_called(bench.workspace, system)

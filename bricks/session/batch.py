@@ -1,7 +1,6 @@
-"""Batches of models: decomposed in parallel, compared, and checked against the measurements.
+"""Batches of models, decomposed in parallel: nothing is timed meanwhile.
 
-Here for questions about a whole zoo, where :mod:`bricks.session.predicting` answers for one model.
-Nothing is timed here, so workers may run in parallel. Must not know how results are shown.
+Must not know what their plans are for.
 """
 
 from __future__ import annotations
@@ -11,17 +10,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from queue import SimpleQueue
 
-from bricks.analysis.coverage import ZooCoverage
-from bricks.analysis.coverage import coverage as coverage_of
-from bricks.decompose.plan import Decomposition, Plan
-from bricks.errors import BricksError, CacheDamaged
+from bricks.decompose.plan import Decomposition
+from bricks.errors import BricksError
 from bricks.graph.model import Model
 from bricks.graph.view import parse_model, without_values
 from bricks.measure.graphs import Decomposer
-from bricks.predict.cost import CostModel, fit
-from bricks.samples.call_overhead import ALL_PROBES
 from bricks.session.workspace import Workspace
-from bricks.system import Target, physical_cores
+from bricks.system import physical_cores
 
 # With fewer models than this per process, decomposing them takes less time than starting processes.
 _WORTH_A_PROCESS = 4
@@ -102,30 +97,3 @@ def _portions(models: Sequence[Model], processes: int) -> list[list[Model]]:
     alone = sorted(set(range(len(models))) - set(together), key=lambda n: (-efforts[n], n))
     numbers = [together, *([number] for number in alone)]
     return [[models[number] for number in each] for each in numbers if each]
-
-
-def coverage(
-    workspace: Workspace, plans: Sequence[Plan], *, target: Target | None = None
-) -> ZooCoverage:
-    """The coverage of ``plans`` by measurements on ``target``, by default this workspace's.
-
-    Nothing is measured. The plans are those of the target (:meth:`Plans.plan`).
-    """
-    target = workspace.target if target is None else target
-    keys = list(dict.fromkeys(key for plan in plans for key in plan.keys))
-    results = workspace.store.measurements.results(target.key, [*keys, *ALL_PROBES])
-    bricks = workspace.store.plans.load_bricks(keys)
-    for key in keys:
-        if key not in bricks:
-            raise CacheDamaged(
-                f"the cache {workspace.store.path} lacks {key}, which a plan names:"
-                " run 'bricks cache verify'"
-            )
-    return coverage_of(plans, bricks, results, cost_model(workspace, target))
-
-
-def cost_model(workspace: Workspace, target: Target | None = None) -> CostModel | None:
-    """The model of measuring costs on ``target``; None while too little is measured there."""
-    costs = workspace.store.measurements.costs((workspace.target if target is None else target).key)
-    bricks = workspace.store.plans.load_bricks(list(costs))  # omits models and probes
-    return fit([(brick, costs[key]) for key, brick in bricks.items()])
