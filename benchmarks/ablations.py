@@ -30,9 +30,9 @@ from page_parts import put
 from bricks import Bench
 from bricks.backends import create
 from bricks.backends.base import Backend, Loaded, Placed, Placement
-from bricks.backends.eviction_read import EVICTION_READ, eviction_read
 from bricks.backends.filling import filled
-from bricks.backends.reference import REFERENCE, reference
+from bricks.backends.onnx_instruments.eviction_read import EVICTION_READ, eviction_read
+from bricks.backends.onnx_instruments.reference import REFERENCE, reference
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.decompose.plan import Decomposition
 from bricks.graph.view import parse_model

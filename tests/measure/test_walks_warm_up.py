@@ -10,7 +10,7 @@ from factories import model, node, value
 
 from bricks.backends.base import Placement
 from bricks.backends.fake.backend import FakeBackend
-from bricks.backends.reference import REFERENCE, SIBLING_CHAIN
+from bricks.backends.onnx_instruments.reference import REFERENCE, SIBLING_CHAIN
 from bricks.measure.protocol.loading import BindPiece, LoadPiece, UnloadAll
 from bricks.measure.protocol.process import Hello
 from bricks.measure.protocol.walking import RunWalk

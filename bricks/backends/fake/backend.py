@@ -39,10 +39,10 @@ from bricks.backends.base import (
     Placement,
     Profiler,
 )
-from bricks.backends.eviction_read import EVICTION_READ
 from bricks.backends.fake.collectives import FakeCollectives
+from bricks.backends.onnx_instruments.eviction_read import EVICTION_READ
+from bricks.backends.onnx_instruments.reference import REFERENCE, SIBLING_CHAIN
 from bricks.backends.ranks import Communicator
-from bricks.backends.reference import REFERENCE, SIBLING_CHAIN
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType

@@ -22,7 +22,6 @@ import torch
 from bricks.backends.base import Evaluator, Executed, Isolated, Placement, Profiler
 from bricks.backends.programs import InDouble, Recorder, Trainer
 from bricks.backends.ranks import Communicator, DistributedTrainer
-from bricks.backends.torch.companions import Companion, is_companion
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import Program, program, users_errors
 from bricks.backends.torch.generator_states import GENERATOR
@@ -34,6 +33,7 @@ from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, Slots, empty
 from bricks.backends.torch.replicated import ReplicatedSteps, replicated_steps
+from bricks.backends.torch.single_operators import Companion, is_companion
 from bricks.backends.torch.stepping import RealStep
 from bricks.backends.torch.training import ProgramTraining, made_with, refuse_untrainable
 from bricks.backends.torch.trajectories import trajectories

@@ -1,6 +1,6 @@
 """Evicts the caches before a pass: reads memory in place of the weights that a walk leaves out.
 
-See ``backends/eviction_read``. The memory is kept from one walk to the next: on a virtual machine,
+See ``backends/onnx_instruments/eviction_read``. The memory is kept from one walk to the next: on a virtual machine,
 filling new memory as large as the caches can take half a second. It must not know what is walked.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import Placed
-from bricks.backends.eviction_read import EVICTION_READ, ROW_BYTES, eviction_read
+from bricks.backends.onnx_instruments.eviction_read import EVICTION_READ, ROW_BYTES, eviction_read
 from bricks.measure.worker.memory import ALIGNMENT_BYTES, aligned
 
 # Where there is no memory for so few bytes, that is an error.

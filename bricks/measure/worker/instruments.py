@@ -5,9 +5,9 @@ Must not know what is walked.
 
 from __future__ import annotations
 
+from bricks.backends.onnx_instruments.input_clamp import InputClamp
+from bricks.backends.onnx_instruments.input_signs import InputSigns
 from bricks.measure.worker.cache_evictor import CacheEvictor
-from bricks.measure.worker.input_clamp import InputClamp
-from bricks.measure.worker.input_signs import InputSigns
 from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.sibling import SiblingWatch

@@ -1,4 +1,4 @@
-"""Times the reference workload, in the worker: see ``backends/reference``.
+"""Times the reference workload, in the worker: see ``backends/onnx_instruments/reference``.
 
 It must not know what is measured beside it.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import onnx
 
 from bricks.backends.base import Placed
-from bricks.backends.reference import REFERENCE, reference
+from bricks.backends.onnx_instruments.reference import REFERENCE, reference
 
 # Runs of the reference workload: at first a thread of the pool may be asleep.
 _WARM_UPS, _RUNS = 2, 5

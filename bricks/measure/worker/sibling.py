@@ -10,7 +10,7 @@ Must not know what is measured beside it.
 from __future__ import annotations
 
 from bricks.backends.base import Placed
-from bricks.backends.reference import SIBLING_CHAIN
+from bricks.backends.onnx_instruments.reference import SIBLING_CHAIN
 from bricks.measure.overhead_walk import chain
 from bricks.measure.worker.reference_timer import Load
 from bricks.samples.machine_state import same_state

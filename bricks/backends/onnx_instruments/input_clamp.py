@@ -1,6 +1,6 @@
 """Clamps inputs to -1 … 1 before operators that large numbers slow down, in the worker.
 
-See ``backends/input_clamp``. The clamp runs untimed, in place, and with all threads, like the step
+See ``backends/onnx_instruments/input_clamp``. The clamp runs untimed, in place, and with all threads, like the step
 that wrote the numbers, so that it changes little else than their values. It must not know what is
 walked.
 """
@@ -13,7 +13,11 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import Loaded, Placed, Placement
-from bricks.backends.input_clamp import INPUT_CLAMP, input_clamp, magnitude_sensitive
+from bricks.backends.onnx_instruments.clamp_model import (
+    INPUT_CLAMP,
+    input_clamp,
+    magnitude_sensitive,
+)
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of

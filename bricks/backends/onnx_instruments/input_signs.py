@@ -1,6 +1,6 @@
 """Gives inputs the signs that they have in the model, before operators that are sensitive to them.
 
-See ``backends/input_signs``. The signs are written untimed, in place, and with all threads, like
+See ``backends/onnx_instruments/input_signs``. The signs are written untimed, in place, and with all threads, like
 the step that wrote the numbers. They are others at each run: a processor's branch predictor learns
 tens of thousands of signs that come again and again, and no deployed model reads the same input
 twice. It must not know what is walked.
@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import Loaded, Placed, Placement
-from bricks.backends.input_signs import INPUT_SIGNS, input_signs
+from bricks.backends.onnx_instruments.sign_model import INPUT_SIGNS, input_signs
 from bricks.graph.form import form_of
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.sketch import Sketch

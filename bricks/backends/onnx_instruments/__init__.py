@@ -1,0 +1,1 @@
+"""Instruments of devices whose runtimes run ONNX models: small models that they load."""
