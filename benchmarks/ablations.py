@@ -31,12 +31,12 @@ from bricks import Bench
 from bricks.backends import create
 from bricks.backends.base import Backend, Loaded, Placed, Placement
 from bricks.backends.filling import filled
+from bricks.backends.onnx_instruments.chain import chain
 from bricks.backends.onnx_instruments.eviction_read import EVICTION_READ, eviction_read
 from bricks.backends.onnx_instruments.reference import REFERENCE, reference
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.decompose.plan import Decomposition
 from bricks.graph.view import parse_model
-from bricks.measure.overhead_walk import chain
 from bricks.measure.walk import Step, Walk, grounded, walk_of, without_region
 from bricks.samples.call_overhead import LONG, SHORT, call_overhead_s
 from bricks.samples.machine_state import same_state

@@ -9,12 +9,10 @@ worker's environment packages need not be installed, so a worker gets the entry 
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any
 
 from bricks.backends.offer import BackendInfo, Offer
@@ -141,17 +139,7 @@ def _points() -> Sequence[EntryPoint]:
 @lru_cache
 def _installed(path: tuple[str, ...]) -> Sequence[EntryPoint]:
     """The entry points of all packages in the folders of ``path``, whose files are read once."""
-    found = tuple(entry_points(group=GROUP))
-    return found if any(map(_own, found)) else (*_of_checkout(), *found)
-
-
-def _of_checkout() -> Iterator[EntryPoint]:
-    """This package's own, from a checkout that was installed before it had them."""
-    project = Path(__file__).parents[2] / "pyproject.toml"
-    if project.is_file():
-        facts = tomllib.loads(project.read_text("utf-8"))
-        for name, location in facts["project"]["entry-points"][GROUP].items():
-            yield EntryPoint(name, location, GROUP)
+    return tuple(entry_points(group=GROUP))
 
 
 def _own(point: EntryPoint) -> bool:

@@ -28,11 +28,6 @@ class ModelForm(Enum):
         """Whether a model is its own reference: a program is called again in doubles."""
         return self is ModelForm.PROGRAMS
 
-    @property
-    def draws_signs(self) -> bool:
-        """Whether a brick draws the signs of what it reads itself, as recorded calls do."""
-        return self is ModelForm.PROGRAMS
-
 
 def form_of(proto: onnx.ModelProto) -> ModelForm:
     """What a model is written in, or a brick of one: a program has calls among its nodes."""

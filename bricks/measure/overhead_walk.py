@@ -5,11 +5,10 @@ It must not know how the overhead follows from the probes' latencies.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import onnx
 from onnx import TensorProto, helper
 
+from bricks.backends.onnx_instruments.chain import chain
 from bricks.measure.walk import Load, Step, Walk
 from bricks.samples.call_overhead import PHASE_PROBES, PROBES
 
@@ -17,15 +16,6 @@ from bricks.samples.call_overhead import PHASE_PROBES, PROBES
 _REPEATS = 5
 # The domain of probes of a recorded program's phases: the backend runs tiny programs of its own.
 STEP_DOMAIN = "org.pytorch.probe"
-
-
-def chain(length: int) -> onnx.ModelProto:
-    """A model of ``length`` nodes in a row, each on a single number."""
-    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("in", "out")]
-    names = ["in", *(f"v{i}" for i in range(1, length)), "out"]
-    nodes = [helper.make_node("Relu", [a], [b]) for a, b in pairwise(names)]
-    graph = helper.make_graph(nodes, "probe", value[:1], value[1:])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
 def step_probe(phase: str, part: str, kind: str) -> onnx.ModelProto:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-import onnx
 import pytest
 
-from bricks.backends.base import Placement
 from bricks.measure.worker.sibling import SiblingWatch
 from bricks.units.sample import Sample
 
@@ -21,9 +18,6 @@ class Scripted:
     def __init__(self) -> None:
         self.seconds = 1e-5
 
-    def place(self, placement: Placement, region: np.ndarray) -> Scripted:
-        return self
-
     def sample(self) -> Sample:
         return Sample(self.seconds)
 
@@ -35,10 +29,10 @@ def chain() -> Scripted:
 
 @pytest.fixture
 def watch(chain: Scripted) -> Iterator[SiblingWatch]:
-    loads: list[onnx.ModelProto] = []
+    loads: list[Scripted] = []
 
-    def load(model: onnx.ModelProto, key: str) -> Scripted:
-        loads.append(model)
+    def load() -> Scripted:
+        loads.append(chain)
         return chain
 
     yield SiblingWatch(load)

@@ -10,7 +10,7 @@ from factories import model, node, value
 
 from bricks.backends.base import Placement
 from bricks.backends.fake.backend import FakeBackend
-from bricks.backends.onnx_instruments.reference import REFERENCE, SIBLING_CHAIN
+from bricks.backends.instruments import Instruments
 from bricks.measure.protocol.loading import BindPiece, LoadPiece, UnloadAll
 from bricks.measure.protocol.process import Hello
 from bricks.measure.protocol.walking import RunWalk
@@ -50,13 +50,27 @@ class Counting:
 
 
 REFERENCE_WORKLOAD = Counting()
-LOADED = {REFERENCE: REFERENCE_WORKLOAD, SIBLING_CHAIN: Counting()}  # by key
+LOADED: dict[str, Counting] = {}  # by key
+
+
+class CountedInstruments(Instruments):
+    """Of which only the reference workload is of interest."""
+
+    def reference(self) -> Counting:
+        return REFERENCE_WORKLOAD
+
+    def chain(self) -> Counting:
+        return Counting()
+
+    def eviction_read(self, memory: np.ndarray) -> Counting:
+        return Counting()
 
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     monkeypatch.setattr("bricks.measure.worker.warmth.time.perf_counter", CLOCK)
     monkeypatch.setattr(FakeBackend, "load", lambda self, proto, *, key, **_: LOADED[key])
+    monkeypatch.setattr(FakeBackend, "instruments", lambda self: CountedInstruments())
     one = Worker(lambda message: None)
     one.answer(Hello("fake", threads=1, seed=0))
     return one

@@ -40,8 +40,8 @@ from bricks.backends.base import (
     Profiler,
 )
 from bricks.backends.fake.collectives import FakeCollectives
-from bricks.backends.onnx_instruments.eviction_read import EVICTION_READ
-from bricks.backends.onnx_instruments.reference import REFERENCE, SIBLING_CHAIN
+from bricks.backends.fake.instruments import FakeInstruments
+from bricks.backends.instruments import Instrumented
 from bricks.backends.ranks import Communicator
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
@@ -57,7 +57,7 @@ PROFILING_S = 2e-7
 _PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
 
 
-class FakeBackend(Backend, Profiler, Isolated, Communicator):
+class FakeBackend(Backend, Profiler, Isolated, Communicator, Instrumented):
     """The backend called ``fake``."""
 
     loaders = 2
@@ -65,6 +65,10 @@ class FakeBackend(Backend, Profiler, Isolated, Communicator):
 
     def __init__(self) -> None:
         self._loaded: WeakSet[FakeLoaded] = WeakSet()
+
+    def instruments(self) -> FakeInstruments:
+        """Latencies that are made up, too."""
+        return FakeInstruments(lambda seconds: FakePlaced(_lone(seconds), seconds, None))
 
     def sign_sensitive(self, operator: str) -> bool:
         """False: latencies do not depend on data."""
@@ -101,8 +105,7 @@ class FakeBackend(Backend, Profiler, Isolated, Communicator):
         ends_s = [end_s for _, end_s in _along(graph, latencies_s, streams)] if streams else []
         latency_s = CALL_OVERHEAD_S + (max(ends_s) if streams else sum(latencies_s))
         loaded = FakeLoaded(latency_s, _fault(graph), self._loaded)
-        if key not in (REFERENCE, SIBLING_CHAIN, EVICTION_READ):  # these are always loaded
-            self._loaded.add(loaded)
+        self._loaded.add(loaded)
         return loaded
 
     def profiled(
@@ -217,8 +220,7 @@ class FakeProfiled:
         ]
         last_s = max((event.end_s for event in self._events), default=begin_s)
         latency_s = last_s + PROFILING_S + CALL_OVERHEAD_S / 2
-        alone: WeakSet[FakeLoaded] = WeakSet()
-        self._placed = FakePlaced(FakeLoaded(latency_s, fault, alone), latency_s, fault)
+        self._placed = FakePlaced(_lone(latency_s, fault), latency_s, fault)
         self._latency_s = latency_s
         self._taken: list[float] = []
 
@@ -236,6 +238,11 @@ class FakeProfiled:
             ]
             for f in (taken_s / self._latency_s for taken_s in self._taken)
         ]
+
+
+def _lone(latency_s: float, fault: str | None = None) -> FakeLoaded:
+    """A model that is loaded along with no other."""
+    return FakeLoaded(latency_s, fault, WeakSet())
 
 
 def node_latency_s(key: str) -> float:

@@ -1,8 +1,6 @@
-"""The eviction read: reads memory in place of the weights that a walk omits.
+"""The eviction read as an ONNX model: see :meth:`.instruments.Instruments.eviction_read`.
 
-A walk over a model's bricks runs few of its occurrences, and so reads few of its weights. In the
-model, the other weights evict these from the caches before they are read again. So the eviction
-read reads as many bytes as the walk omits, before each pass. It must not know what is measured.
+It must not know what is measured.
 """
 
 from __future__ import annotations
@@ -10,10 +8,11 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto, helper
 
+from bricks.backends.instruments import ROW_BYTES
+
 EVICTION_READ = "eviction read"
 
-_ROW = 1024
-ROW_BYTES = 4 * _ROW
+_ROW = ROW_BYTES // 4
 
 
 def eviction_read(size_bytes: int) -> onnx.ModelProto:

@@ -1,10 +1,6 @@
-"""The reference workload: a fixed piece of work that is timed in every round.
+"""The reference workload as an ONNX model: see :meth:`.instruments.Instruments.reference`.
 
-Its latency tracks the machine state independently of the bricks under measurement: the speed of the
-cores and, with several threads, the cost of communication between them. (A hypervisor moves virtual
-processors between cores that share a cache and cores that don't; a whole model may then take twice
-as long.) So it is a chain of small layers, each of which reads data that all threads have just
-written. It must not know which measurements it is compared with.
+It must not know which measurements it is compared with.
 """
 
 from __future__ import annotations
@@ -14,9 +10,6 @@ from onnx import TensorProto, helper
 
 # Bumped whenever the workload changes: its latencies are compared across rounds.
 REFERENCE = "r2-layers"
-
-# The key of the chain of trivial nodes that is timed beside it: see ``measure/worker/sibling``.
-SIBLING_CHAIN = "r2-chain"
 
 # Activations are small enough for communication to be a large part of the latency, and the one
 # weight stays in a core's own cache. On two cores that share no cache the workload takes twice as

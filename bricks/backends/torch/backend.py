@@ -20,20 +20,22 @@ import onnx
 import torch
 
 from bricks.backends.base import Evaluator, Executed, Isolated, Placement, Profiler
+from bricks.backends.instruments import Instrumented
 from bricks.backends.programs import InDouble, Recorder, Trainer
 from bricks.backends.ranks import Communicator, DistributedTrainer
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import Program, program, users_errors
 from bricks.backends.torch.generator_states import GENERATOR
 from bricks.backends.torch.gradients import gradients
+from bricks.backends.torch.instruments import TorchInstruments
 from bricks.backends.torch.item_orders import item_orders
 from bricks.backends.torch.modes import COMPILED, EAGER
 from bricks.backends.torch.probe import PhaseProbe, PhaseProbes, probed
+from bricks.backends.torch.probe_models import ProbeModel, is_probe_model
 from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, Slots, empty
 from bricks.backends.torch.replicated import ReplicatedSteps, replicated_steps
-from bricks.backends.torch.single_operators import Companion, is_companion
 from bricks.backends.torch.stepping import RealStep
 from bricks.backends.torch.training import ProgramTraining, made_with, refuse_untrainable
 from bricks.backends.torch.trajectories import trajectories
@@ -73,6 +75,7 @@ class TorchBackend(
     Isolated,
     Communicator,
     DistributedTrainer,
+    Instrumented,
 ):
     """PyTorch with so many threads within an operator.
 
@@ -236,6 +239,10 @@ class TorchBackend(
                 self._slots.clear()
                 self._occupied.clear()
 
+    def instruments(self) -> TorchInstruments:
+        """Calls of PyTorch."""
+        return TorchInstruments(self._generator)
+
     def sign_sensitive(self, operator: str) -> bool:
         """False: calls that depend on signs are vectorised."""
         return False
@@ -263,7 +270,7 @@ class TorchBackend(
 
     def load(
         self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
-    ) -> LoadedCalls | LoadedProgram | Companion | PhaseProbe | ReplicatedSteps:
+    ) -> LoadedCalls | LoadedProgram | ProbeModel | PhaseProbe | ReplicatedSteps:
         """The calls of a brick, with synthetic inputs; of a whole model, the user's program."""
         probe = probed(proto)
         if probe is not None:
@@ -271,8 +278,8 @@ class TorchBackend(
         replicated = replicated_steps(proto)
         if replicated is not None:
             return replicated
-        if is_companion(proto):
-            return Companion(proto, self._generator(key))
+        if is_probe_model(proto):
+            return ProbeModel(proto, self._generator(key))
         _refuse_others(proto)
         if origin_of(proto) is not None:
             return LoadedProgram(self._program_of(proto))

@@ -1,6 +1,6 @@
 """Evicts the caches before a pass: reads memory in place of the weights that a walk leaves out.
 
-See ``backends/onnx_instruments/eviction_read``. The memory is kept from one walk to the next: on a virtual machine,
+See ``backends/instruments``. The memory is kept from one walk to the next: on a virtual machine,
 filling new memory as large as the caches can take half a second. It must not know what is walked.
 """
 
@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import onnx
 
 from bricks.backends.base import Placed
-from bricks.backends.onnx_instruments.eviction_read import EVICTION_READ, ROW_BYTES, eviction_read
+from bricks.backends.instruments import ROW_BYTES
 from bricks.measure.worker.memory import ALIGNMENT_BYTES, aligned
 
 # Where there is no memory for so few bytes, that is an error.
 _MIN_BYTES = 1 << 20
 
-# Loads a model of one input, which is where this memory begins; by its key.
-Load = Callable[[onnx.ModelProto, str, np.ndarray], Placed]
+# Loads what reads all of some memory.
+Load = Callable[[np.ndarray], Placed]
 
 
 class CacheEvictor:
-    """The memory to read, and the models that read so much of it."""
+    """The memory to read, and what reads so much of it."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -37,12 +36,12 @@ class CacheEvictor:
         self._max_bytes = max_bytes
 
     def unload(self) -> None:
-        """Unload the models that read, and keep the memory."""
+        """Unload what reads, and keep the memory."""
         self._readers.clear()
         self._tried_bytes = len(self._memory)  # for there may be more memory now
 
     def reader(self, size_bytes: int) -> tuple[Placed, bool]:
-        """A model that reads ``size_bytes``, and whether it does.
+        """What reads ``size_bytes``, and whether it does.
 
         Where memory is short, it reads half of that, or a quarter, and so on.
         """
@@ -53,8 +52,7 @@ class CacheEvictor:
             self._memory = _memory_of(self._tried_bytes)
         available = min(size_bytes, len(self._memory))
         if available not in self._readers:
-            model = eviction_read(available)
-            self._readers[available] = self._load(model, EVICTION_READ, self._memory)
+            self._readers[available] = self._load(self._memory[: _whole_rows(available)])
         return self._readers[available], available == size_bytes
 
 
@@ -64,10 +62,14 @@ def _memory_of(size_bytes: int) -> np.ndarray:
     Raises :class:`MemoryError` where there is none for ``_MIN_BYTES``.
     """
     while True:
-        whole_bytes = -(-size_bytes // ROW_BYTES) * ROW_BYTES
+        whole_bytes = _whole_rows(size_bytes)
         try:  # ones: for zeros the system may promise memory that it does not have
             return aligned(np.ones(whole_bytes + ALIGNMENT_BYTES, np.uint8))[:whole_bytes]
         except MemoryError:
             if size_bytes <= _MIN_BYTES:
                 raise
             size_bytes //= 2
+
+
+def _whole_rows(size_bytes: int) -> int:
+    return max(1, -(-size_bytes // ROW_BYTES)) * ROW_BYTES

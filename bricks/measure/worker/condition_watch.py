@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from bricks.measure.worker.instruments import Instruments
+from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.system import Waiting, logical_cpus
 
@@ -33,7 +33,12 @@ class ConditionWatch:
     """
 
     def __init__(
-        self, runtime: WorkerRuntime, instruments: Instruments, *, announced: bool, parallel: bool
+        self,
+        runtime: WorkerRuntime,
+        instruments: WorkerInstruments,
+        *,
+        announced: bool,
+        parallel: bool,
     ) -> None:
         self._runtime, self._instruments = runtime, instruments
         self._timed, self._parallel = not announced, parallel

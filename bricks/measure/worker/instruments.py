@@ -1,30 +1,36 @@
-"""Small models that run beside the steps of a walk, untimed or to observe the machine.
+"""The instruments of a worker's device, as its walks use them.
 
 Must not know what is walked.
 """
 
 from __future__ import annotations
 
-from bricks.backends.onnx_instruments.input_clamp import InputClamp
-from bricks.backends.onnx_instruments.input_signs import InputSigns
+import numpy as np
+
 from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.reference_timer import ReferenceTimer
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.sibling import SiblingWatch
 
 
-class Instruments:
+class WorkerInstruments:
     """All instruments of a worker, which are loaded when they are first used."""
 
     def __init__(self, runtime: WorkerRuntime) -> None:
-        self.reference = ReferenceTimer(runtime.bound_companion)
-        self.sibling = SiblingWatch(runtime.bound_companion)
-        self.evictor = CacheEvictor(runtime.bound_companion)
-        self.clamp = InputClamp(runtime.companion)
-        self.signs = InputSigns(runtime.companion)
+        self._runtime = runtime
+        self._fillings: dict[bool, np.ndarray] = {}  # by whether they have both signs
+        self.reference = ReferenceTimer(lambda: runtime.instruments.reference())
+        self.sibling = SiblingWatch(lambda: runtime.instruments.chain())
+        self.evictor = CacheEvictor(lambda memory: runtime.instruments.eviction_read(memory))
+
+    def filling(self, *, signed: bool) -> np.ndarray:
+        """Bytes to fill memory with: numbers of both signs, or positive ones."""
+        if signed not in self._fillings:
+            seed = self._runtime.settings.seed
+            self._fillings[signed] = self._runtime.instruments.filling(seed, signed=signed)
+        return self._fillings[signed]
 
     def unload(self) -> None:
         """Unload what belongs to the pieces that are loaded."""
-        self.clamp.unload()
-        self.signs.unload()
+        self._runtime.unload()
         self.evictor.unload()

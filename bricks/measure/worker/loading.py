@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from bricks.measure.protocol.loading import BindPiece, LoadPiece, LoadPieces, MakeRegion, UnloadAll
 from bricks.measure.worker.handlers import Announce, Handlers
-from bricks.measure.worker.instruments import Instruments
+from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.joints import Joints
 from bricks.measure.worker.memory import release_freed_memory
 from bricks.measure.worker.pieces import Pieces
@@ -25,7 +25,7 @@ class LoadingRequests:
     def __init__(
         self,
         runtime: WorkerRuntime,
-        instruments: Instruments,
+        instruments: WorkerInstruments,
         pieces: Pieces,
         joints: Joints,
         warmth: Warmth,

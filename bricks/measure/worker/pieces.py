@@ -12,6 +12,7 @@ from pathlib import Path
 import onnx
 
 from bricks.backends.base import Backend, Loaded, Placed, Placement, Renewable
+from bricks.backends.instruments import Preparation
 from bricks.graph.loops import running_as_noted
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.topology import all_nodes
@@ -19,7 +20,7 @@ from bricks.graph.value_dependence import read_for_values, values_decide
 from bricks.graph.view import graph_of, parse_model
 from bricks.graph.weights import with_own_weights
 from bricks.measure.protocol.loading import BindPiece, LoadPiece
-from bricks.measure.worker.instruments import Instruments
+from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.units.sample import Sample
@@ -29,12 +30,13 @@ from bricks.units.sample import Sample
 class LoadedPiece:
     """A piece that the backend has loaded.
 
-    ``parallel`` is whether its nodes run along streams, ``sign_sensitive`` whether it is slower
-    where signs are unpredictable. Where it is ``branching``, a processor would learn to predict its
-    branches if it ran twice on the same data.
+    ``preparation`` runs before it. ``parallel`` is whether its nodes run along streams,
+    ``sign_sensitive`` whether it is slower where signs are unpredictable. Where it is
+    ``branching``, a processor would learn to predict its branches if it ran twice on the same data.
     """
 
     loaded: Loaded
+    preparation: Preparation
     parallel: bool
     sign_sensitive: bool
     branching: bool
@@ -77,7 +79,7 @@ class BoundPiece:
 class Pieces:
     """Everything that is loaded, by name; the steps, by name; and the region that they share."""
 
-    def __init__(self, runtime: WorkerRuntime, instruments: Instruments) -> None:
+    def __init__(self, runtime: WorkerRuntime, instruments: WorkerInstruments) -> None:
         self._runtime, self._instruments = runtime, instruments
         self._loaded: dict[str, LoadedPiece] = {}
         self.steps: dict[str, BoundPiece] = {}
@@ -94,18 +96,16 @@ class Pieces:
         )
         signs = _sign_sensitive(backend, proto)
         branching = signs or bool(noted_sketches(proto)) or _reads_for_values(proto)
-        self._loaded[request.name] = LoadedPiece(loaded, bool(request.streams), signs, branching)
-        self._instruments.clamp.register(request.name, proto)
-        self._instruments.signs.register(request.name, proto)
+        preparation = self._runtime.instruments.preparation(proto)
+        self._loaded[request.name] = LoadedPiece(
+            loaded, preparation, bool(request.streams), signs, branching
+        )
 
     def bind(self, request: BindPiece) -> None:
         """Bind a piece as a step."""
         piece, region = self._loaded[request.piece], self.region.memory
         placed = piece.loaded.place(Placement(request.inputs, request.outputs), region)
-        prepared = (
-            *self._instruments.clamp.placed(request.piece, request.inputs, region),
-            *self._instruments.signs.placed(request.piece, request.inputs, region),
-        )
+        prepared = piece.preparation.bound(request.inputs, region)
         before: list[Callable[[], object]] = [each.sample for each in prepared]
         if piece.branching and isinstance(placed, Renewable):
             before.append(placed.renew)
@@ -115,7 +115,7 @@ class Pieces:
     def refill(self, size_bytes: int | None = None) -> None:
         """Fill the first bytes of the region with ordinary numbers; None: all of it."""
         signed = any(piece.sign_sensitive for piece in self._loaded.values())
-        self.region.fill(self._runtime.settings.seed, signed=signed, size_bytes=size_bytes)
+        self.region.fill(self._instruments.filling(signed=signed), size_bytes=size_bytes)
 
     def unload(self) -> None:
         """Unload everything, and keep the region."""

@@ -1,4 +1,4 @@
-"""Times the reference workload, in the worker: see ``backends/onnx_instruments/reference``.
+"""Times the reference workload, in the worker: see ``backends/instruments``.
 
 It must not know what is measured beside it.
 """
@@ -9,10 +9,7 @@ import math
 import time
 from collections.abc import Callable
 
-import onnx
-
 from bricks.backends.base import Placed
-from bricks.backends.onnx_instruments.reference import REFERENCE, reference
 
 # Runs of the reference workload: at first a thread of the pool may be asleep.
 _WARM_UPS, _RUNS = 2, 5
@@ -20,14 +17,11 @@ _WARM_UPS, _RUNS = 2, 5
 # For so long a timing stays valid: the end of a walk is the beginning of the next.
 _VALID_S = 0.01
 
-# Loads a model with memory of its own; by its key.
-Load = Callable[[onnx.ModelProto, str], Placed]
-
 
 class ReferenceTimer:
     """The reference workload, loaded when it is first timed, and its last latency."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Callable[[], Placed]) -> None:
         self._load = load
         self._reference: Placed | None = None
         self._last_s = 0.0
@@ -36,7 +30,7 @@ class ReferenceTimer:
     def now_s(self) -> float:
         """Its latency now in seconds: the shortest of several runs, with all threads awake."""
         if self._reference is None:
-            self._reference = self._load(reference(), REFERENCE)
+            self._reference = self._load()
         for _ in range(_WARM_UPS):
             self._reference.sample()
         self._last_s = min(self._reference.sample().host_s for _ in range(_RUNS))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from bricks.backends.filling import PERIOD, filled
 from bricks.measure.worker.memory import ALIGNMENT_BYTES, aligned
 
 
@@ -17,7 +16,6 @@ class ActivationRegion:
 
     def __init__(self) -> None:
         self._memory = np.zeros(0, np.uint8)
-        self._fillings: dict[bool, np.ndarray] = {}  # by whether they have both signs
 
     @property
     def memory(self) -> np.ndarray:
@@ -28,17 +26,14 @@ class ActivationRegion:
         """Take memory for ``size_bytes``; the old memory is given up."""
         self._memory = np.zeros(size_bytes + ALIGNMENT_BYTES, np.uint8)
 
-    def fill(self, seed: int, *, signed: bool, size_bytes: int | None = None) -> None:
-        """Write ordinary numbers into its first ``size_bytes``; None: into all of it.
+    def fill(self, filling: np.ndarray, *, size_bytes: int | None = None) -> None:
+        """Write a ``filling``, again and again, into its first ``size_bytes``; None: into all.
 
-        ``signed`` numbers have both signs, others are positive. A walk over some of a model's
-        bricks may read at its beginning what it wrote at its end. Without new numbers, such values
-        would grow without bound from walk to walk, or vanish.
+        A walk over some of a model's bricks may read at its beginning what it wrote at its end.
+        Without new numbers, such values would grow without bound from walk to walk, or vanish.
         """
-        if signed not in self._fillings:
-            self._fillings[signed] = filled(PERIOD, seed, signed=signed)
-        whole = len(self._memory)
+        whole, period = len(self._memory), len(filling)
         size = whole if size_bytes is None else min(whole, size_bytes + ALIGNMENT_BYTES)
-        filling, periods = self._fillings[signed], size // PERIOD * PERIOD
-        self._memory[:periods].reshape(-1, PERIOD)[:] = filling
+        periods = size // period * period
+        self._memory[:periods].reshape(-1, period)[:] = filling
         self._memory[periods:size] = filling[: size - periods]

@@ -8,12 +8,11 @@ from __future__ import annotations
 import gc
 import os
 
-import numpy as np
-import onnx
-
 from bricks import backends
-from bricks.backends.base import Backend, Loaded, Placed, Placement
+from bricks.backends.base import Backend
 from bricks.backends.capability import C, capability
+from bricks.backends.instruments import Instruments
+from bricks.backends.onnx_instruments.instruments import instruments_of
 from bricks.errors import WorkerError
 from bricks.measure.protocol.process import Hello, LimitMemory
 from bricks.measure.worker.handlers import Handlers
@@ -25,6 +24,7 @@ class WorkerRuntime:
 
     def __init__(self) -> None:
         self._backend: Backend | None = None
+        self._instruments: Instruments | None = None
         self.settings = Hello("", threads=1, seed=0)
 
     def handlers(self) -> Handlers:
@@ -42,6 +42,18 @@ class WorkerRuntime:
         """The backend, as one with this capability; :class:`BackendError` if it lacks it."""
         return capability(self.backend, kind, self.settings.backend)
 
+    @property
+    def instruments(self) -> Instruments:
+        """The instruments of the backend's device; :class:`WorkerError` before there is one."""
+        if self._instruments is None:
+            raise WorkerError("the worker was not told its backend")
+        return self._instruments
+
+    def unload(self) -> None:
+        """Unload what instruments have made for pieces."""
+        if self._instruments is not None:
+            self._instruments.unload()
+
     def begin(self, hello: Hello) -> int:
         """Make the backend; the number of this process."""
         if hello.memory_bytes is not None:
@@ -55,6 +67,7 @@ class WorkerRuntime:
             optimization=hello.optimization,
             location=hello.location,
         )
+        self._instruments = instruments_of(self._backend)
         gc.freeze()  # these objects stay: searching them for garbage takes 20 ms each time
         return os.getpid()
 
@@ -62,19 +75,3 @@ class WorkerRuntime:
         """Limit the data of this process; the bytes that it holds."""
         limit_memory(request.memory_bytes)
         return held_bytes()
-
-    def companion(self, model: onnx.ModelProto, key: str) -> Loaded:
-        """A small model that is loaded along with pieces, as it is."""
-        return self.backend.load(model, key=key, optimize=False)
-
-    def bound_companion(
-        self, model: onnx.ModelProto, key: str, region: np.ndarray | None = None
-    ) -> Placed:
-        """A companion of one input and one output, ready to run.
-
-        The input is at the beginning of ``region``, or has memory of its own.
-        """
-        loaded = self.companion(model, key)
-        if region is None:
-            return loaded.place(Placement((None,), (None,)), np.zeros(0, np.uint8))
-        return loaded.place(Placement((0,), (None,)), region)

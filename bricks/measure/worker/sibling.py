@@ -9,14 +9,13 @@ Must not know what is measured beside it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bricks.backends.base import Placed
-from bricks.backends.onnx_instruments.reference import SIBLING_CHAIN
-from bricks.measure.overhead_walk import chain
-from bricks.measure.worker.reference_timer import Load
 from bricks.samples.machine_state import same_state
 
-# Nodes of the chain, and its runs: it takes some ten microseconds.
-_LENGTH, _WARM_UPS, _RUNS = 32, 2, 5
+# Runs of the chain.
+_WARM_UPS, _RUNS = 2, 5
 
 # A chain that takes longer than the fastest by this factor had a busy sibling. Alone, it varies by
 # a few per cent.
@@ -26,7 +25,7 @@ _BUSY_FACTOR = 1.2
 class SiblingWatch:
     """The chain, and its lowest latency in each machine state that this process has met."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Callable[[], Placed]) -> None:
         self._load = load
         self._chain: Placed | None = None
         self._fastest_s: dict[float, float] = {}  # by the reference's latency
@@ -37,7 +36,7 @@ class SiblingWatch:
         ``reference_s`` is the latency of the reference workload now, in seconds.
         """
         if self._chain is None:
-            self._chain = self._load(chain(_LENGTH), SIBLING_CHAIN)
+            self._chain = self._load()
         for _ in range(_WARM_UPS):
             self._chain.sample()
         now_s = min(self._chain.sample().host_s for _ in range(_RUNS))

@@ -12,7 +12,7 @@ from bricks.backends.programs import Recorder
 from bricks.measure.protocol.walking import RunWalk, TimeReference, Walked
 from bricks.measure.worker.condition_watch import Conditions, ConditionWatch
 from bricks.measure.worker.handlers import Announce, Handlers
-from bricks.measure.worker.instruments import Instruments
+from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.joints import Joints, JointSteps
 from bricks.measure.worker.load_server import LoadServer
 from bricks.measure.worker.passes import (
@@ -36,7 +36,7 @@ class WalkRequests:
     def __init__(
         self,
         runtime: WorkerRuntime,
-        instruments: Instruments,
+        instruments: WorkerInstruments,
         pieces: Pieces,
         joints: Joints,
         warmth: Warmth,

@@ -15,7 +15,7 @@ from bricks.measure.worker.evaluation import EvaluationRequests
 from bricks.measure.worker.generating import GenerationRequests
 from bricks.measure.worker.graphs import GraphRequests
 from bricks.measure.worker.handlers import Handlers, RequestHandler
-from bricks.measure.worker.instruments import Instruments
+from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.joints import Joints
 from bricks.measure.worker.loading import LoadingRequests
 from bricks.measure.worker.pieces import Pieces
@@ -39,7 +39,7 @@ class Worker:
             say({"at": number})
 
         runtime = WorkerRuntime()
-        instruments = Instruments(runtime)
+        instruments = WorkerInstruments(runtime)
         self.pieces = Pieces(runtime, instruments)
         of_walks = runtime, instruments, self.pieces, Joints(), Warmth(), announce
         loading = LoadingRequests(*of_walks)

@@ -1,14 +1,13 @@
-"""The small ONNX models that are run beside bricks: reference workload, probes, peaks.
+"""The ONNX models that every target measures, as calls of PyTorch: chains, panel and peaks.
 
-They tell the state of the machine and its best rates with this runtime's kernels. They are few, so
-a table of their operators is all that is needed. Must not know what they are run for.
+They tell what a call takes, how latencies change between machine states, and the best rates of this
+runtime's kernels. They are few, so a table of their operators is all that is needed. Must not know
+what they are run for.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
@@ -17,13 +16,10 @@ from onnx import helper
 from torch.nn import functional
 
 from bricks.backends.base import Placement
+from bricks.backends.torch.calls import Attributes, Calls, Operator, Tensors
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
-from bricks.units.sample import Sample
-
-Tensors = Sequence[torch.Tensor]
-Attributes = Mapping[str, Any]
 
 
 def _convolution(x: Tensors, a: Attributes) -> torch.Tensor:
@@ -38,7 +34,7 @@ def _average_pool(x: Tensors, a: Attributes) -> torch.Tensor:
     return functional.avg_pool2d(x[0], a["kernel_shape"], a["strides"])
 
 
-_OPERATORS: Mapping[str, Callable[[Tensors, Attributes], torch.Tensor]] = {
+_OPERATORS: Mapping[str, Operator] = {
     "MatMul": lambda x, a: torch.mm(*x),
     "Relu": lambda x, a: torch.relu(*x),
     "Identity": lambda x, a: torch.clone(*x),
@@ -48,7 +44,6 @@ _OPERATORS: Mapping[str, Callable[[Tensors, Attributes], torch.Tensor]] = {
     "Softmax": lambda x, a: torch.softmax(x[0], -1),
     "Transpose": lambda x, a: x[0].permute(a["perm"]).contiguous(),
     "ReduceMean": lambda x, a: torch.mean(x[0], a["axes"], keepdim=True),
-    "ReduceMax": lambda x, a: torch.amax(x[0], a["axes"]),
     "GlobalAveragePool": lambda x, a: torch.mean(x[0], (2, 3), keepdim=True),
     "MaxPool": _max_pool,
     "AveragePool": _average_pool,
@@ -56,17 +51,17 @@ _OPERATORS: Mapping[str, Callable[[Tensors, Attributes], torch.Tensor]] = {
 }
 
 
-def is_companion(proto: onnx.ModelProto) -> bool:
-    """Whether all operators of an ONNX model are among those of companions."""
+def is_probe_model(proto: onnx.ModelProto) -> bool:
+    """Whether all operators of an ONNX model are in the table."""
     return all(not node.domain and node.op_type in _OPERATORS for node in proto.graph.node)
 
 
-class Companion:
-    """A companion with synthetic weights; it may be placed in the shared region."""
+class ProbeModel:
+    """A model with synthetic weights; its inputs may lie in the shared region."""
 
     def __init__(self, proto: onnx.ModelProto, generator: torch.Generator) -> None:
         self._graph = graph_of(proto)
-        self._steps = [
+        self._calls = [
             (
                 _OPERATORS[node.op_type],
                 {a.name: helper.get_attribute_value(a) for a in node.attribute},
@@ -80,27 +75,12 @@ class Companion:
             for name, tensor in self._graph.initializers.items()
         }
 
-    def place(self, placement: Placement, region: np.ndarray) -> PlacedCompanion:
+    def place(self, placement: Placement, region: np.ndarray) -> Calls:
         """Bind the inputs; what it computes is always fresh memory."""
         values = dict(self._weights)
         for name, offset in zip(self._graph.inputs, placement.inputs, strict=True):
             values[name] = _input(self._graph, name, offset, region)
-        return PlacedCompanion(self._steps, values)
-
-
-class PlacedCompanion:
-    """A companion with its inputs."""
-
-    def __init__(self, steps: Sequence[Any], values: Mapping[str, torch.Tensor]) -> None:
-        self._steps, self._values = steps, values
-
-    def sample(self) -> Sample:
-        """Run once; what it took."""
-        values = dict(self._values)
-        start = time.perf_counter_ns()
-        for operator, attributes, inputs, output in self._steps:
-            values[output] = operator([values[name] for name in inputs], attributes)
-        return Sample((time.perf_counter_ns() - start) * 1e-9)
+        return Calls(self._calls, values)
 
 
 def _input(graph: Graph, name: str, offset: int | None, region: np.ndarray) -> torch.Tensor:
