@@ -22,7 +22,7 @@ from bricks.decompose.work import flops
 from bricks.graph.program import origin_of, state_of
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model, without_values
-from bricks.sources.recorder import record_program
+from bricks.sources import ZOO_FOLDER, Function, ReadOptions
 from bricks.system import environments
 from bricks.zoo import PROGRAMS, programs, put, zoo_folder
 
@@ -79,7 +79,7 @@ def functions(folder: Path) -> Iterator[tuple[str, str]]:
 def recorded(file: str, function: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """The program, and its entry in the manifest but for the digest of its file."""
     code = f"{PROGRAMS}/{file}.py:{function}"
-    model = record_program(code, folder="", name=f"torch_{function}")
+    model = Function(code, ZOO_FOLDER).record(ReadOptions(name=f"torch_{function}"))
     proto = parse_model(model.skeleton)
     origin, graph = origin_of(proto), graph_of(proto)
     assert origin is not None

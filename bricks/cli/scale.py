@@ -313,16 +313,10 @@ def _loopback(
 
 def _refuse_program(options: Measuring, bench: Bench) -> None:
     """An error of the program comes before networks are measured, which takes longer."""
-    from bricks.sources import ReadOptions, read
+    from bricks.sources import read
 
     (workload,) = options.models
-    read(
-        workload,
-        ReadOptions(
-            batch=options.batch, runtime=options.runtime, threads=bench.runtime.threads,
-            seed=options.seed,
-        ),
-    )  # fmt: skip
+    read(workload, bench.workspace.read_options(batch=options.batch))
 
 
 def _refuse_check(network: Network | None, strategy: Strategy, runtime: str) -> None:

@@ -89,16 +89,17 @@ class Workspace(Resources):
         named = isinstance(model, str | Path)
         return read(
             str(model) if named else InMemory(model, self.folder),
-            ReadOptions(
-                name=name,
-                batch=batch,
-                shapes=shapes or {},
-                values=values or {},
-                granularity=self.options.granularity,
-                runtime=self.runtime.backend,
-                threads=self.runtime.threads,
-                seed=self.options.seed,
-            ),
+            self.read_options(name=name, batch=batch, shapes=shapes or {}, values=values or {}),
+        )
+
+    def read_options(self, **wanted: Any) -> ReadOptions:
+        """How models are read here; ``wanted`` are further fields of :class:`ReadOptions`."""
+        return ReadOptions(
+            granularity=self.options.granularity,
+            runtime=self.runtime.backend,
+            threads=self.runtime.threads,
+            seed=self.options.seed,
+            **wanted,
         )
 
     def merge(self, results: Path) -> Merged:

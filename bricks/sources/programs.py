@@ -63,14 +63,22 @@ class Function:
         yield attempted(self.word, self.word, lambda: self.record(options))
 
     def record(self, options: ReadOptions) -> Model:
-        """One step of the program, recorded in a worker of its own; see ``record_program``."""
-        from bricks.sources.recorder import record_program  # here: nothing else needs a worker
+        """One step of the program, recorded in a worker of its own.
+
+        docs/torch.md says what the function returns. Raises
+        :class:`~bricks.errors.WorkerError` for a program that cannot be recorded, and
+        :class:`~bricks.errors.BackendError` if the runtime is not installed.
+        """
+        # Here: nothing else needs a worker.
+        from bricks.measure.protocol.graphs import RecordProgram
+        from bricks.sources.recorder import ProgramRecorder
 
         options.refuse_inputs(self.word)
-        return record_program(
-            self.word, runtime=options.runtime, threads=options.threads, seed=options.seed,
-            batch=options.batch, options=self.arguments, name=options.name, folder=self.folder,
-        )  # fmt: skip
+        request = RecordProgram(**self.request(options.batch))
+        with ProgramRecorder(
+            runtime=options.runtime, threads=options.threads, seed=options.seed
+        ) as recorder:
+            return recorder.record(request, name=options.name)
 
 
 @dataclass(frozen=True, slots=True)

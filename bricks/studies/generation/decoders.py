@@ -13,7 +13,7 @@ from bricks.errors import UsageError
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
-from bricks.sources import Function, ReadOptions, find_files, is_program, only
+from bricks.sources import Function, find_files, is_program, only
 from bricks.zoo import is_entry
 
 
@@ -60,12 +60,8 @@ class ProgramSteps:
     def read(self, bench: Bench, batch: int, tokens: int, past: int) -> Model:
         """See :class:`Steps`."""
         bench.progress(f"recording {self.name} after {past} tokens", 0.0)
-        options = ReadOptions(
-            batch=batch, runtime=bench.runtime.backend, threads=bench.runtime.threads,
-            seed=bench.options.seed,
-        )  # fmt: skip
         step = Function(self.name, arguments={"tokens": tokens, "past_tokens": past})
-        model = step.record(options)
+        model = step.record(bench.workspace.read_options(batch=batch))
         if tokens == 1:
             types = [type_ for _, type_ in model.inputs if isinstance(type_, TensorType)]
             self._input_bytes[batch, past] = sum(type_.size_bytes for type_ in types)

@@ -16,7 +16,8 @@ from onnx import TensorProto, helper
 
 from bricks.backends import default, offer
 from bricks.graph.form import ModelForm
-from bricks.studies.numerics.operator import Operator, ProgramForm
+from bricks.sources import Function
+from bricks.studies.numerics.operator import Operator
 
 SOURCE = "https://github.com/baidu-research/DeepBench"
 
@@ -193,7 +194,7 @@ def operator_of(kernel: Kernel) -> Operator:
     counterparts = offer(default(ModelForm.PROGRAMS)).counterparts
     assert counterparts is not None, "the runtime of programs has them"
     entry = f"{counterparts.operators}:{kernel.function}"
-    return Operator(kernel.name, SOURCE, kernel.model(), ProgramForm(entry, asdict(kernel), None))
+    return Operator(kernel.name, SOURCE, kernel.model(), Function(entry, arguments=asdict(kernel)))
 
 
 def deepbench() -> list[Operator]:

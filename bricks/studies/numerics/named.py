@@ -18,10 +18,10 @@ from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import parse_model
 from bricks.samples.measurement import Measurement
-from bricks.sources import find_files
+from bricks.sources import Function, find_files
 from bricks.store import Reading
 from bricks.studies.numerics.deepbench import KERNELS, deepbench, operator_of
-from bricks.studies.numerics.operator import Operator, ProgramForm, bytes_of
+from bricks.studies.numerics.operator import Operator, bytes_of
 from bricks.studies.numerics.results import Work
 from bricks.system import Target
 from bricks.zoo import entries, is_entry
@@ -65,7 +65,7 @@ def operators_named(word: str, zoo: ZooSource | None) -> list[Operator]:
     if word in kernels:
         return [operator_of(kernels[word])]
     if is_entry(word):
-        return [Operator(word, word, program=ProgramForm(word))]
+        return [Operator(word, word, program=Function(word))]
     if Path(word).suffix.lower() == ".onnx" or Path(word).exists():
         return [Operator(f.title, str(f.path), onnx=f.path) for f in find_files(word)]
     raise UsageError(

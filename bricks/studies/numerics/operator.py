@@ -14,6 +14,7 @@ import onnx
 
 from bricks.graph.containers import ValueType
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.sources import Function
 from bricks.studies.numerics.results import Work
 
 
@@ -28,18 +29,6 @@ def bytes_of(types: Iterable[ValueType | None]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramForm:
-    """A function of a program (``FILE.py:FUNCTION`` or ``module:FUNCTION``) with its arguments.
-
-    A relative file starts from ``folder``; None: the current one.
-    """
-
-    entry: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    folder: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Operator:
     """A model of one or few nodes. ``source`` says where it comes from.
 
@@ -51,6 +40,6 @@ class Operator:
     name: str
     source: str
     onnx: onnx.ModelProto | Path | None = None
-    program: ProgramForm | None = None
+    program: Function | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     work: Work | None = None

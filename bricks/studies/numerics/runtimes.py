@@ -29,8 +29,10 @@ from bricks.graph.view import parse_model
 from bricks.measure.allowance import MAX_S
 from bricks.measure.graphs import Graphs
 from bricks.measure.protocol.evaluation import WriteReference
+from bricks.measure.protocol.graphs import RecordProgram
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.worker.accuracy import outputs_in
+from bricks.sources import Function
 from bricks.sources.recorder import ProgramRecorder
 from bricks.studies.numerics.blocked_layout import Layout, block_of, blocked, layout_probe
 from bricks.studies.numerics.operator import Operator
@@ -125,9 +127,7 @@ class Runtimes(Closing):
         """The operator's program, recorded with the runtime of ``bench``."""
         form = operator.program
         assert form is not None, "it has a program"
-        return self._recorder(bench).record(
-            form.entry, form.options, name=operator.name, folder=form.folder
-        )
+        return self._recorder(bench).record(RecordProgram(**form.request()), name=operator.name)
 
     def counterpart(self, bench: Bench, model: Model, data: ReferenceFile) -> Model:
         """A program of the calls that compute an ONNX model with these data, recorded.
@@ -136,12 +136,13 @@ class Runtimes(Closing):
         """
         file = self.new_file(".onnx")
         file.write_bytes(model.skeleton)
-        options = {"model": str(file), "data": str(data.file)}
+        paths = {"model": str(file), "data": str(data.file)}
         counterparts = backends.offer(self.name_of(bench)).counterparts
         if counterparts is None:
             raise WorkerError(f"{self.name_of(bench)} has no programs in place of ONNX models")
+        program = Function(counterparts.model, arguments=paths).request()
         try:
-            return self._recorder(bench).record(counterparts.model, options, name=model.name)
+            return self._recorder(bench).record(RecordProgram(**program), name=model.name)
         except WorkerError as error:
             raise WorkerError(str(error).removeprefix(f"{counterparts.model}: ")) from error
 

@@ -18,7 +18,7 @@ from bricks.errors import BricksError, ModelError, UsageError
 from bricks.graph.model import Model
 from bricks.measure.rounds import StopRule
 from bricks.samples.measurement import Measurement, round_spread
-from bricks.sources import ReadOptions, Recorded, read, recorded_program
+from bricks.sources import Recorded, read, recorded_program
 from bricks.studies.scaling.copies import (
     SIZES,
     CopyTimes,
@@ -169,11 +169,7 @@ class _Steps:
 
     def _recorded(self, batch: int | None) -> Model:
         """The program; one of the zoo is recorded anew if its recording lacks what is needed."""
-        bench = self._bench
-        options = ReadOptions(
-            batch=batch, name=self._workload, runtime=bench.runtime.backend,
-            threads=bench.runtime.threads, seed=bench.options.seed,
-        )  # fmt: skip
+        options = self._bench.workspace.read_options(batch=batch, name=self._workload)
         model = read(self._workload, options)
         known = recorded_program(self._workload)
         if known is None or known.code is None or module_tensors(model) is not None:

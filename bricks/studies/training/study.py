@@ -19,7 +19,7 @@ from bricks.measure.protocol.training import SeededProgram
 from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import predict
 from bricks.session.workspace import Workspace
-from bricks.sources import ReadOptions, find_workload
+from bricks.sources import find_workload
 from bricks.sources.programs import Function
 from bricks.studies.study import Needs, Study, ask
 from bricks.studies.training.kept_runs import folder_of
@@ -123,11 +123,8 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
         """A step of the program."""
         workspace, options = self.workspace, self.options
         return self._function.record(
-            ReadOptions(
-                batch=options.batch, name=options.workload, runtime=workspace.runtime.backend,
-                threads=workspace.runtime.threads, seed=workspace.options.seed,
-            )
-        )  # fmt: skip
+            workspace.read_options(batch=options.batch, name=options.workload)
+        )
 
     @cached_property
     def _loading(self) -> tuple[Loading, Sequence[float]]:

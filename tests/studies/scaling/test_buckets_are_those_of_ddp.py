@@ -14,7 +14,7 @@ from refusals import refused
 from bricks import Bench, UsageError
 from bricks.graph.program import MODULE
 from bricks.graph.view import parse_model
-from bricks.sources.recorder import record_program
+from bricks.sources import Function, ReadOptions
 from bricks.studies.scaling.buckets import MIB, Gradient, assign, bucket_limits
 from bricks.studies.scaling.training_step import module_tensors, ready_gradients
 from bricks.zoo import zoo_folder
@@ -33,7 +33,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def ours(bench: Bench, entry: str, folder: str, cap_mb: float | None) -> list[list[str]]:
-    model = record_program(entry, threads=1, folder=folder)
+    model = Function(entry, folder).record(ReadOptions())
     made, _ = ready_gradients(model, bench.plan(model))
     found = [gradient for _, gradient in made]
     buckets = assign(found, bucket_limits(None if cap_mb is None else int(cap_mb * MIB)))
@@ -90,16 +90,16 @@ def test_a_bucket_that_holds_just_its_limit_is_full() -> None:
 
 
 def test_what_ddp_refuses_is_refused(bench: Bench) -> None:
-    model = record_program("programs.py:partly_used", threads=1, folder=TESTS)
+    model = Function("programs.py:partly_used", TESTS).record(ReadOptions())
     with refused(UsageError, "programs.py:partly_used", "spare.weight"):
         ready_gradients(model, bench.plan(model))
-    still = record_program("programs.py:convolutions", threads=1, folder=TESTS)
+    still = Function("programs.py:convolutions", TESTS).record(ReadOptions())
     with refused(UsageError, "programs.py:convolutions"):
         ready_gradients(still, bench.plan(still))
 
 
 def test_an_older_recording_still_opens_and_says_to_record_again(bench: Bench) -> None:
-    model = record_program("programs.py:momentum", threads=1, folder=TESTS)
+    model = Function("programs.py:momentum", TESTS).record(ReadOptions())
     found = module_tensors(model)
     assert found is not None and found.buffers_bytes["float32"] > 0
     proto = parse_model(model.skeleton)

@@ -24,6 +24,7 @@ from bricks.measure.protocol.training import (
     TrainEpoch,
 )
 from bricks.session.workspace import Workspace
+from bricks.sources import Function
 from bricks.studies.training.result import TrainingPrediction, epoch_s
 from bricks.units.interval import Interval
 
@@ -78,7 +79,7 @@ class Learner:
 @pytest.fixture
 def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     model = read_model(save(mlp(), tmp_path))
-    monkeypatch.setattr("bricks.sources.recorder.record_program", lambda *_, **__: model)
+    monkeypatch.setattr(Function, "record", lambda function, options: model)
     monkeypatch.setattr(Workspace, "worker", lambda _: nullcontext(Learner()))
 
     def trained(**options: Any) -> TrainingResult:

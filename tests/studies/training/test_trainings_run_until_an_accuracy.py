@@ -31,6 +31,7 @@ from bricks.measure.protocol.training import (
 )
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor
+from bricks.sources import Function
 from bricks.zoo import trainings
 
 # Nothing here depends on how long anything takes, so nobody need be waited for.
@@ -190,7 +191,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_measured(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = read_model(save(inference_step(), tmp_path))  # as good as another here
-    monkeypatch.setattr("bricks.sources.recorder.record_program", lambda *_, **__: recorded)
+    monkeypatch.setattr(Function, "record", lambda function, options: recorded)
     before = bench.store.contents.stats().samples
     with refused(WorkerError, workload("without_data"), "data", "accuracy"):
         train(bench, workload("without_data"), until=0.9, folder=tmp_path)
