@@ -27,15 +27,15 @@ from typing import Any
 import numpy as np
 
 from bricks import Bench, MemoryPeaks
-from bricks.compose.memory import (
+from bricks.compose.memory.peak import (
     NODE_BYTES,
     SESSION_BYTES,
     WEIGHT_BYTES,
     PeakMemory,
     session_size_bytes,
 )
+from bricks.compose.memory.weights import weight_memory
 from bricks.errors import BricksError
-from bricks.memory.weights import weight_memory
 from bricks.report.tables import number, percent, size
 from bricks.samples.statistics import median
 from bricks.zoo import entries
@@ -112,7 +112,7 @@ The three constants of *runtime* were fitted to {fitted} of the zoo's {families}
 second one by name; `--fit` does so on these results. They include what every first session brings
 into memory: of the {tiny} models that need less than 32 MiB at batch 1, *runtime* is {tiny_share}
 in the median. All other rules follow from how the runtime works, and tests compare them with it
-(`tests/memory/`).
+(`tests/compose/memory/`).
 
 An operator without a rule has an unknown workspace, and values that hold texts an unknown size.
 They are left out and named (`memory.unknown`), and the peak is shown as a lower bound (`≥`). The
@@ -145,13 +145,14 @@ PARTS = {
     " to 16), reordered for blocked convolutions, else as in the file",
     "activations": "inputs, outputs and all values between, as the runtime's planner lets them"
     " share buffers, its arena grows, and its memory pattern repeats the first run; all three are"
-    " simulated over three runs (`bricks/memory/activations.py`)",
+    " simulated over three runs (`bricks/compose/memory/activations.py`)",
     "workspace": "what kernels take while they run, by a rule for each operator"
-    " (`bricks/memory/workspace.py`)",
+    " (`bricks/compose/memory/workspace.py`)",
     "runtime": f"{size(SESSION_BYTES)} for a session, {size(NODE_BYTES)} for each node,"
     f" {size(WEIGHT_BYTES)} for each weight",
-    "loading": "what loading needs beyond all of these, mostly for weights that exist both before"
-    " and after they are rewritten (`bricks/memory/weights.py`); 0 where running needs more",
+    "loading": "what loading needs beyond all of these, mostly for weights that exist both"
+    " before and after they are rewritten (`bricks/compose/memory/weights.py`); 0 where running"
+    " needs more",
 }
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bricks.compose.advice import PROMISE, per_million, risk
     from bricks.compose.comparison import ComparisonFailure, ModelComparison, Summary
     from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
-    from bricks.compose.memory import PeakMemory, UnknownMemory
+    from bricks.compose.memory.peak import PeakMemory, UnknownMemory
     from bricks.compose.schedule import Place, Rule, anything, not_two_of
     from bricks.compose.wide_interval import wide_interval
     from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
@@ -97,7 +97,7 @@ _ORIGIN = {
     "bricks.compose.advice": ("PROMISE", "per_million", "risk"),
     "bricks.compose.comparison": ("ComparisonFailure", "ModelComparison", "Summary"),
     "bricks.compose.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
-    "bricks.compose.memory": ("PeakMemory", "UnknownMemory"),
+    "bricks.compose.memory.peak": ("PeakMemory", "UnknownMemory"),
     "bricks.compose.schedule": ("Place", "Rule", "anything", "not_two_of"),
     "bricks.compose.wide_interval": ("wide_interval",),
     "bricks.graph.model": ("Model",),

@@ -15,7 +15,7 @@ from bricks.analysis.explanation import Explanation, Peaks
 from bricks.analysis.similarity import Similarity, similarity
 from bricks.compose.comparison import ModelComparison, Summary, summarise
 from bricks.compose.estimate import Estimate
-from bricks.compose.memory import PeakMemory
+from bricks.compose.memory.peak import PeakMemory
 from bricks.compose.parts import Results, state_of
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.titles import titles

@@ -17,7 +17,7 @@ from typing import Any
 import onnx
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate, Share
-from bricks.compose.memory import PeakMemory, UnknownMemory
+from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.decompose.plan import Brick, Plan
 from bricks.graph.containers import ValueType
 from bricks.graph.model_metadata import value_dependence

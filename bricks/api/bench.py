@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.closing import Closing
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.memory import PeakMemory, UnknownMemory
+from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.graph.model import Model

@@ -28,7 +28,7 @@ from bricks.sources import Unread
 if TYPE_CHECKING:
     from bricks.api.bench import Bench
     from bricks.compose.estimate import Estimate, IncompleteEstimate
-    from bricks.compose.memory import PeakMemory, UnknownMemory
+    from bricks.compose.memory.peak import PeakMemory, UnknownMemory
     from bricks.graph.model import Model
     from bricks.report.wide import ShownEstimate
     from bricks.system.target import Target
@@ -169,7 +169,7 @@ def _memory_facts(memory: PeakMemory | UnknownMemory | None) -> dict[str, Any]:
 
     None gives the same keys without values.
     """
-    from bricks.compose.memory import PeakMemory, UnknownMemory
+    from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 
     facts: dict[str, Any] = {**dict.fromkeys(_MEMORY_PARTS), "unknown": [], "reason": None}
     peak_bytes = None

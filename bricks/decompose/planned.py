@@ -91,7 +91,7 @@ class Planned:
             yield Span(_size_bytes(buffer), begin, end, ACTIVATION)
 
     def peak(self, flow: Flow) -> LiveMemory | None:
-        """None: arenas, workspaces and forms of weights are the runtime's (``bricks.memory``)."""
+        """None: arenas, workspaces and forms of weights are the runtime's (``compose/memory``)."""
         return None
 
     def idle(

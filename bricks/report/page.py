@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
 from bricks.analysis.runtimes import RuntimeChoice, choices
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.memory import PeakMemory, UnknownMemory
+from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.errors import UsageError, printable
 from bricks.report.page_data import page_data
 from bricks.report.runtimes import loss_text, risk_text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bricks.compose.memory import PeakMemory, UnknownMemory, peak_memory
+from bricks.compose.memory.peak import PeakMemory, UnknownMemory, peak_memory
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.errors import StoreError
 from bricks.graph.model import Model

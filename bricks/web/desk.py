@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from bricks.analysis.answers import Answer, NoAnswer, answer, answers, inferences
 from bricks.analysis.cache_summary import TargetView, view_of
-from bricks.compose.memory import PeakMemory, UnknownMemory
+from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.errors import BricksError, UsageError
 from bricks.graph.model import Model

@@ -16,7 +16,7 @@ import jinja2
 from bricks._version import __version__
 from bricks.analysis.answers import Answer, NoAnswer
 from bricks.analysis.cache_summary import CacheSummary
-from bricks.compose.memory import UnknownMemory
+from bricks.compose.memory.peak import UnknownMemory
 from bricks.errors import printable
 from bricks.report import charts
 from bricks.report.page import in_script, library, target_label

@@ -13,7 +13,7 @@ LAYERS = (
     {"units"},
     {"graph", "system"},
     {"decompose", "zoo"},
-    {"backends", "memory", "samples", "suite"},
+    {"backends", "samples", "suite"},
     {"store", "predict", "network"},
     {"measure"},
     {"compose", "sources"},

@@ -15,7 +15,7 @@ import numpy as np
 
 from bricks.api.bench import Bench
 from bricks.compose.figure import Figure
-from bricks.compose.memory import UnknownMemory
+from bricks.compose.memory.peak import UnknownMemory
 from bricks.graph.model import Model
 from bricks.studies.generation.continuous import Generated, generate
 from bricks.studies.generation.decoders import Steps, steps_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bricks.backends.programs import Loading
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.memory import PeakMemory
+from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import WorkerError
 from bricks.graph.model import Model
 from bricks.measure.protocol.training import SeededProgram

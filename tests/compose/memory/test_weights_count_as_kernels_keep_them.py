@@ -6,11 +6,11 @@ import numpy as np
 from factories import constant, one_node, value
 from plans import plan
 
+from bricks.compose.memory.weights import weight_memory
 from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick, Occurrence, Plan
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
-from bricks.memory.weights import weight_memory
 
 
 def brick(op: str, result: tuple[int, ...], *shapes: tuple[int, ...], **more: object) -> Brick:

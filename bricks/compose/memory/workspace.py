@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from bricks.compose.memory.node import Node, node_of
 from bricks.decompose.plan import Brick
-from bricks.memory.node import Node, node_of
 
 _FLOAT_BYTES = 4
 _CONTRIB, _BLOCKED = "com.microsoft.", "com.microsoft.nchwc."

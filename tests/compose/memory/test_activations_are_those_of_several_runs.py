@@ -6,9 +6,9 @@ from hypothesis import given
 from plans import plan
 from random_plans import random_plans
 
+from bricks.compose.memory.activations import Activations, input_bytes, sizeless
 from bricks.decompose.plan import Occurrence, Plan
 from bricks.graph.tensor import TensorType
-from bricks.memory.activations import Activations, input_bytes, sizeless
 
 MIB = 1 << 20
 LARGE = TensorType("FLOAT", (4 * MIB,))  # 16 MiB

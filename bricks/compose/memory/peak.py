@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bricks.backends import MemoryUse, offers
+from bricks.compose.memory.activations import Activations, input_bytes, sizeless
+from bricks.compose.memory.weights import WeightMemory, weight_memory
+from bricks.compose.memory.workspace import workspace
 from bricks.decompose.granularity import EXECUTED
 from bricks.decompose.memory import LiveMemory
 from bricks.decompose.plan import Brick, Plan
-from bricks.memory.activations import Activations, input_bytes, sizeless
-from bricks.memory.weights import WeightMemory, weight_memory
-from bricks.memory.workspace import workspace
 from bricks.system import Runtime
 
 # What a session holds besides: the runtime's code and tables, which the first session brings into

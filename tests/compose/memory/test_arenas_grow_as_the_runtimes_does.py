@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bricks.memory.arena import UNIT_BYTES, Arena, Chunk
-from bricks.memory.pattern import Pattern
+from bricks.compose.memory.arena import UNIT_BYTES, Arena, Chunk
+from bricks.compose.memory.pattern import Pattern
 
 MIB = 1 << 20
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bricks.compose.memory.arena import Arena, Chunk
+from bricks.compose.memory.pattern import Pattern
 from bricks.decompose.buffers import Buffer, buffers
 from bricks.decompose.plan import Plan
 from bricks.graph.containers import ValueType
-from bricks.memory.arena import Arena, Chunk
-from bricks.memory.pattern import Pattern
 
 # With the third run, memory has stopped growing: the block has found a place to stay.
 RUNS = 3

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from bricks.compose.memory.node import node_of
 from bricks.decompose.plan import Brick, Plan
 from bricks.graph.tensor import TensorType
-from bricks.memory.node import node_of
 
 # Columns of a packed matrix are rounded up to this number.
 _PACKED_COLUMNS = 16

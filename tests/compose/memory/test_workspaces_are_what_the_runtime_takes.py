@@ -11,11 +11,11 @@ from factories import one_node, value
 from resident import Case, Observed, apart
 from tiers import one_in
 
+from bricks.compose.memory.workspace import workspace
 from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
-from bricks.memory.workspace import workspace
 
 MIB = 1 << 20
 CONTRIB = "com.microsoft"

@@ -7,7 +7,7 @@ from factories import one_node, value
 from plans import decomposed, plan
 
 from bricks import PeakMemory, UnknownMemory
-from bricks.compose.memory import NODE_BYTES, SESSION_BYTES, peak_memory
+from bricks.compose.memory.peak import NODE_BYTES, SESSION_BYTES, peak_memory
 from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick, Plan
 from bricks.graph.tensor import TensorType
