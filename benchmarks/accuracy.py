@@ -37,7 +37,7 @@ from bricks.compose.estimate import Estimate
 from bricks.compose.parts import state_of
 from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import round_spread

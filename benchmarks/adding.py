@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bricks import Bench
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.session.batch import decompose_all
 from bricks.zoo import entries
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bricks import Bench, Measurement, Store
-from bricks.measure.campaign import CampaignResult, Progress
+from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.jobs import Job
+from bricks.measure.progress import Progress
 from bricks.predict.effort import EFFORTS
 from bricks.session.adaptive import AdaptiveMeasurement
 from bricks.session.latencies import Latencies

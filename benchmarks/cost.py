@@ -40,7 +40,7 @@ from bricks.compose.estimate import Estimate
 from bricks.compose.parts import state_of
 from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS
 from bricks.samples.call_overhead import PROBES

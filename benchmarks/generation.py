@@ -24,7 +24,7 @@ from typing import Any
 from page_parts import put
 
 from bricks import Bench, BricksError
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent, seconds, size
 from bricks.samples.statistics import median

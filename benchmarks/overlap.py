@@ -23,7 +23,7 @@ from typing import Any
 from bricks import Bench, BricksError, Measurement, ModelComparison, Options
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.decompose.plan import Plan
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent
 from bricks.samples.measurement import round_spread

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,11 +31,12 @@ from bricks.compose.schedule import Construction
 from bricks.decompose.streams import streams_of, whole_key
 from bricks.measure.importance import Importance, Needs
 from bricks.measure.overhead_walk import probe_walk
-from bricks.measure.rounds import Goal, sample_in_turn
+from bricks.measure.rounds import Goal
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.measure.turns import ChargedRound, in_turn
 from bricks.measure.walk import along, single, walk_of
-from bricks.measure.walk_samples import WalkSamples
+from bricks.measure.walk_sampling import WalkSampling
 from bricks.report.tables import number, percent, seconds
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Round, round_spread
@@ -127,15 +128,15 @@ def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule
     }
     taken: dict[str, list[Round]] = {}
 
-    def keep(_: str, of_walk: WalkSamples, wall_s: float) -> None:
-        for of_key, one in of_walk.rounds().items():
+    def keep(rounds: Mapping[str, ChargedRound]) -> None:
+        for of_key, (one, _) in rounds.items():
             taken.setdefault(of_key, []).append(one)
 
     sampler = Sampler(supervisor, walks)
     sampler.prepare()
     shares = Importance({plan.digest: Needs(plan.counts, dict.fromkeys(plan.counts, 1.0))}, {})
     goals = {BRICKS: Goal(shares=shares)}
-    sample_in_turn(sampler, rule, goals=goals, deadline=None, on_round=keep)
+    in_turn(WalkSampling(sampler, rule, goals), keep)
     if sampler.failures:
         raise SystemExit(f"{name}: {next(iter(sampler.failures.values()))}")
     measured = {k: Measurement(k, tuple(rounds), 0.0) for k, rounds in taken.items()}

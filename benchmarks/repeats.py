@@ -23,7 +23,7 @@ from bricks import Bench
 from bricks.analysis.difference import Difference, difference
 from bricks.analysis.target_data import TargetData
 from bricks.analysis.target_diff import target_data
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import percent
 from bricks.samples.statistics import median

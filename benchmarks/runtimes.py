@@ -35,7 +35,7 @@ from bricks import Bench, BricksError, ModelComparison
 from bricks.graph.payload import is_referenced
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent
 from bricks.zoo import entries

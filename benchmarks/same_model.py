@@ -26,7 +26,7 @@ from page_parts import put
 
 from bricks import Bench, BricksError, ModelComparison
 from bricks.backends import names
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent
 from bricks.samples.statistics import median

@@ -25,7 +25,7 @@ from typing import Any
 from page_parts import put
 
 from bricks import Bench, BricksError, DataParallelTraining, scale_training
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.network.collective import ALL_REDUCE, BROADCAST
 from bricks.network.times import MeasuredNetwork, Network, StatedNetwork

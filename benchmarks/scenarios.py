@@ -32,7 +32,7 @@ from page_parts import put
 from bricks import Bench, BricksError, ComparisonFailure, Target
 from bricks.compose.figure import Figure
 from bricks.errors import printable
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import percent, seconds
 from bricks.studies.serving.check import ServedScenario

@@ -39,7 +39,7 @@ from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
 from bricks.compose.parts import all_known_in, state_of
 from bricks.compose.recompose import recompose
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS
 from bricks.report.tables import percent

@@ -28,7 +28,7 @@ from bricks import Bench, BricksError, ModelComparison
 from bricks.compose.comparison import repeat_error
 from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import percent
 from bricks.samples.measurement import Measurement

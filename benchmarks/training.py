@@ -31,7 +31,7 @@ from bricks import (
     TrainingResult,
     train,
 )
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent, seconds
 from bricks.samples.statistics import median

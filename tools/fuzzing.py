@@ -46,7 +46,7 @@ from bricks.graph.domains import assumptions
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerDied
 

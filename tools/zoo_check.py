@@ -27,7 +27,7 @@ from onnx import numpy_helper
 
 from bricks import Bench
 from bricks.errors import BricksError
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.zoo import ZooEntry, entries, entry
 

@@ -19,8 +19,9 @@ from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.graph.model import Model
-from bricks.measure.campaign import CampaignResult, Progress
+from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.graphs import Decomposer
+from bricks.measure.progress import Progress
 from bricks.measure.rounds import StopRule
 from bricks.measure.served import ServedWalk
 from bricks.measure.supervisor import Supervisor

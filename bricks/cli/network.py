@@ -16,7 +16,7 @@ from bricks.session.defaults import CACHE
 from bricks.units.quantities import bytes_per_s_of
 
 if TYPE_CHECKING:
-    from bricks.measure.campaign import Progress
+    from bricks.measure.progress import Progress
     from bricks.network.times import MeasuredNetwork
     from bricks.session.networks import NetworkMeasured
     from bricks.store import Store

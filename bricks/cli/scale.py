@@ -35,7 +35,7 @@ from bricks.units.quantities import bytes_per_s_of, seconds_of, whole_numbers_of
 if TYPE_CHECKING:
     from bricks.api.bench import Bench
     from bricks.compose.figure import Figure
-    from bricks.measure.campaign import Progress
+    from bricks.measure.progress import Progress
     from bricks.network.times import Network
     from bricks.studies.scaling.result import ScaleFailure, ScalePoint, ScaleResult
     from bricks.studies.scaling.scale import Check

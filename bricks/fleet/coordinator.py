@@ -25,7 +25,7 @@ from bricks.fleet.hosts import Cluster, FleetHost, HostList, Phase
 from bricks.fleet.queue import WorkQueue, work_queue
 from bricks.fleet.report import FleetMeasured
 from bricks.graph.model import Model
-from bricks.measure.campaign import Progress
+from bricks.measure.progress import Progress
 from bricks.session.options import Options
 from bricks.store import Store
 

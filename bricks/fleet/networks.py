@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bricks.fleet.hosts import Cluster
 from bricks.fleet.ranks import RankHosts
-from bricks.measure.campaign import Progress
+from bricks.measure.progress import Progress
 from bricks.measure.protocol.ranks import ReadInterface
 from bricks.session.networks import NetworkMeasured, measure_on, network_of, refuse
 from bricks.store import Store

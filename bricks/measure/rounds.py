@@ -1,26 +1,19 @@
-"""Rounds: walks that are compared are sampled in turn, until all latencies are known well enough.
+"""The rule that ends sampling: how many rounds a latency needs, by its share of what needs it.
 
-Within half a minute, a machine's speed drifts by more than the error that estimates should have;
-walks that are sampled in turn meet the same drift. A latency gets more samples the larger its share
-is of the models that need it. It must not know of the store: the caller receives each round's
-samples as they are taken.
+A latency gets more samples the larger its share is of the models that need it. It must not know how
+samples are taken.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bricks.measure.defaults import PRECISION
 from bricks.measure.importance import Importance
-from bricks.measure.sampler import Sampler
-from bricks.measure.walk_samples import WalkSamples
-from bricks.samples.machine_state import dominant_state, same_state
 from bricks.samples.measurement import Round
-from bricks.samples.statistics import MIN_RANKED, half_width, median, pooled_deviation
+from bricks.samples.statistics import MIN_RANKED, half_width, median
 
 # Rounds between two checks of the precision, after the minimum of rounds.
 _CHECK_EVERY = 4
@@ -103,136 +96,5 @@ class Goal:
     least: int = 1
 
 
-class WalkProgress:
-    """The progress of sampling a walk: the undisturbed rounds of each key, with their medians.
-
-    ``rounds`` counts the rounds taken, and ``min_rounds`` is how many it takes at least, as far as
-    is known. ``runs`` is false where no step runs any more. ``active`` holds the keys that are
-    still sampled; None: all.
-    """
-
-    def __init__(self, name: str, goal: Goal, rule: StopRule) -> None:
-        self.name = name
-        self.rounds = 0
-        self.runs = True
-        self.active: set[str] | None = None
-        self.min_rounds = 1
-        self._goal = goal
-        self._rule = rule
-        self._taken: Counter[str] = Counter()
-        self._undisturbed: dict[str, list[tuple[float | None, float]]] = {}
-        self._before = {key: [r for r in of if not r.disturbed] for key, of in goal.before.items()}
-
-    @property
-    def complete(self) -> bool:
-        """Whether everything is known well enough."""
-        return self.active is not None and not self.active
-
-    @property
-    def known(self) -> set[str]:
-        """The keys that are known well enough."""
-        return set() if self.active is None else self._undisturbed.keys() - self.active
-
-    @property
-    def known_share(self) -> float:
-        """The share of its keys that are known well enough."""
-        return 0.0 if self.active is None else 1 - len(self.active) / max(1, len(self._undisturbed))
-
-    @property
-    def states(self) -> list[float | None]:
-        """The states in which the undisturbed rounds were taken."""
-        return [state_s for of_key in self._undisturbed.values() for state_s, _ in of_key]
-
-    def add(self, taken: WalkSamples) -> None:
-        """Add a round."""
-        self.rounds += 1
-        rounds = taken.rounds()
-        self.runs = bool(rounds)
-        self._taken.update(rounds.keys())
-        for key, found in rounds.items():
-            if key not in self._undisturbed:
-                before = self._before.get(key, ())
-                self._undisturbed[key] = [(r.state_s, r.latency_s) for r in before]
-            if not found.disturbed:
-                self._undisturbed[key].append((found.state_s, found.latency_s))
-
-    def update_active(self, state_s: float | None) -> None:
-        """Stop sampling the keys that are known well enough in this machine state."""
-        medians = {
-            key: [value for round_state_s, value in of_key if same_state(round_state_s, state_s)]
-            for key, of_key in self._undisturbed.items()
-        }
-        known = {key: values for key, values in medians.items() if values}
-        deviation = pooled_deviation(known.values())
-        share_of = self._shares()
-        self.active = {
-            key
-            for key, share in share_of.items()
-            if not self._rule.given_up(self._taken[key], share)
-            and (
-                self._taken[key] < self._goal.least
-                or key not in known
-                or not self._rule.met(known[key], share, deviation)
-            )
-        }
-        self.min_rounds = max(
-            map(self._rule.min_rounds_for, share_of.values()), default=self.min_rounds
-        )
-
-    def _shares(self) -> dict[str, float]:
-        """The share that each key has of a model; 0 where it has no undisturbed round yet."""
-        if self._goal.shares is None:
-            return dict.fromkeys(self._undisturbed, 1.0)
-        latencies_s = {
-            key: median([latency_s for _, latency_s in of_key])
-            for key, of_key in self._undisturbed.items()
-            if of_key
-        }
-        found = self._goal.shares.of(latencies_s)
-        return {
-            key: found.get(key, 1.0 if key in latencies_s else 0.0) for key in self._undisturbed
-        }
-
-
-def sample_in_turn(
-    sampler: Sampler,
-    rule: StopRule,
-    *,
-    goals: Mapping[str, Goal],
-    deadline: float | None,
-    on_round: Callable[[str, WalkSamples, float], None],
-    on_progress: Callable[[float], None] = lambda share: None,
-) -> set[str]:
-    """Sample the sampler's walks in turn, until ``deadline``; the keys known well enough then.
-
-    Each walk ends when it is known well enough. The rounds of a walk that needs few are spread over
-    as much time as those of others. ``on_round`` receives a walk's name, its samples, and the wall
-    time in seconds; ``on_progress`` the share that is done, between 0 and 1.
-    """
-    every = [WalkProgress(name, goals.get(name, Goal()), rule) for name in sampler.names]
-    walks, turn, late = every, 0, False
-    while walks and not late:
-        turn += 1
-        most_rounds = max(walk.min_rounds for walk in walks)
-        for walk in walks:
-            late = deadline is not None and time.monotonic() >= deadline
-            if late:
-                break
-            if walk.rounds * most_rounds >= turn * walk.min_rounds and turn <= most_rounds:
-                continue
-            started = time.perf_counter()
-            taken = sampler.walk(walk.name, rule.passes, walk.active)
-            wall_s = time.perf_counter() - started
-            if taken.samples:
-                on_round(walk.name, taken, wall_s)
-            walk.add(taken)
-        state_s = dominant_state(s for walk in walks for s in walk.states)
-        for walk in walks:
-            walk.update_active(state_s)
-        walks = [walk for walk in reversed(walks) if walk.runs and not walk.complete]
-        on_progress(min((_done(walk, rule) for walk in walks), default=1.0))
-    return {key for walk in every for key in walk.known}
-
-
-def _done(walk: WalkProgress, rule: StopRule) -> float:
-    return max(walk.known_share, min(1.0, walk.rounds / rule.max_rounds))
+# A goal of walks whose keys are whole latencies, none of them sampled before.
+WHOLE_LATENCIES = Goal()

@@ -35,10 +35,10 @@ class Sampler:
 
     ``failures`` maps keys to reasons, and so does ``out_of_memory``, of keys for which there was
     too little memory while others were loaded. ``load_s`` maps keys to the seconds that loading
-    them took. ``eviction_short`` says whether there was memory for only a part of the eviction
-    read. ``apart`` are the keys that could not run in one call with their neighbours. ``on_load``
-    receives the share that is loaded, between 0 and 1; ``on_step`` is called before each announced
-    step.
+    them took, and ``prepare_s`` walks to those of loading, placing and rehearsing. Whether there
+    was memory for only a part of the eviction read, says ``eviction_short``. ``apart`` are the keys
+    that could not run in one call with their neighbours. ``on_load`` receives the share that is
+    loaded, between 0 and 1; ``on_step`` is called before each announced step.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Sampler:
         self._placed: dict[str, Step] = {}
         self._starts = 0  # the worker in which everything is loaded, by its number
         self._pass_s: dict[str, float] = {}
-        self._prepare_s = dict.fromkeys(walks, 0.0)
+        self.prepare_s = dict.fromkeys(walks, 0.0)
         self._lap = 0.0
         self._kills: dict[str, int] = {}  # by others, while a key was loaded, placed or run
         self.failures: dict[str, str] = {}
@@ -73,11 +73,10 @@ class Sampler:
         self.eviction_short = False
         self.apart: set[str] = set()
 
-    def prepare(self) -> dict[str, float]:
-        """Load and place everything; seconds spent on each walk, by name."""
+    def prepare(self) -> None:
+        """Load and place everything."""
         self._lap = time.perf_counter()
         self._setup()
-        return dict(self._prepare_s)
 
     @property
     def names(self) -> list[str]:
@@ -173,7 +172,7 @@ class Sampler:
     def _charge(self, name: str) -> None:
         """Add the time since the last call to that of a walk."""
         now = time.perf_counter()
-        self._prepare_s[name] += now - self._lap
+        self.prepare_s[name] += now - self._lap
         self._lap = now
 
     def _setup(self) -> None:
@@ -251,7 +250,7 @@ class Sampler:
         factor = (now - self._lap) / max(sum(loads_s), 1e-9)  # they ran in parallel
         self._lap = now
         for (name, load), seconds in zip(found.values(), loads_s, strict=True):
-            self._prepare_s[name] += factor * seconds
+            self.prepare_s[name] += factor * seconds
             self._note_load(load, factor * seconds)
         return True
 

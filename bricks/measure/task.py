@@ -5,28 +5,34 @@ It must not know how walks are run, nor where their rounds are kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bricks.measure.deadline import Deadline
+from bricks.measure.jobs import Batch, Job
+from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.rounds import Goal, StopRule
-from bricks.measure.walk import Walk, alone
+from bricks.measure.walk import Walk, alone, along, single, walk_of
+from bricks.samples.call_overhead import PROBES, probes_of
 from bricks.store import Claim
+
+# Names of walks, as progress shows them.
+BRICKS, WHOLE, OVERHEAD, PANEL = "bricks", "whole model", "call overhead", "machine state"
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """Walks by name, and the claims that they complete.
 
-    ``what`` names the task in messages. ``deadline`` is a time of the monotonic clock in seconds;
-    None: there is none. ``goals`` are of walks, by name. ``span`` is where in the progress of the
-    whole campaign the task begins and ends, between 0 and 1.
+    ``what`` names the task in messages. ``goals`` are of walks, by name. ``span`` is where in the
+    progress of the whole campaign the task begins and ends, between 0 and 1.
     """
 
     what: str
     walks: Mapping[str, Walk]
     claims: Sequence[Claim]
     rule: StopRule
-    deadline: float | None
+    deadline: Deadline
     goals: Mapping[str, Goal] = field(default_factory=dict)
     span: tuple[float, float] = (0.0, 0.0)
 
@@ -34,6 +40,12 @@ class Task:
     def claimed(self) -> set[str]:
         """Keys that are claimed; other keys that are timed beside them are measured again."""
         return {claim.key for claim in self.claims}
+
+    @property
+    def bricks(self) -> set[str]:
+        """Keys in walks over bricks of models."""
+        walks = (walk for name, walk in self.walks.items() if name.startswith(BRICKS))
+        return {step.key for walk in walks for step in walk.steps}
 
     def share_of_all(self, share: float) -> float:
         """The progress of the whole campaign when this ``share`` of the task is done."""
@@ -49,3 +61,44 @@ class Task:
         }
         claims = [claim for claim in self.claims if claim.key == key]
         return replace(self, walks=walks, claims=claims, span=(self.span[1], self.span[1]))
+
+
+def probes_for(jobs: Iterable[Job]) -> list[str]:
+    """The keys of the probes that estimates of the jobs' models need."""
+    needed = [*PROBES.values(), *(k for job in jobs for k in probes_of(job.decomposition.plan))]
+    return list(dict.fromkeys(needed))
+
+
+def walks_of(
+    batch: Batch,
+    whole: Job | None,
+    assigned: Sequence[tuple[Job, Collection[str]]],
+    failed: Collection[str],
+    max_eviction_bytes: int,
+) -> dict[str, Walk]:
+    """The walks over a model that is run ``whole``, and over the bricks ``assigned`` to jobs.
+
+    Bricks that ``failed`` are left out.
+    """
+    # The model first: loading it takes the most memory, of which there is most at first. Where
+    # bricks are measured again, so is the model, in turn with them.
+    walks = {} if whole is None else {WHOLE: _whole(whole)}
+    for job, mine in assigned:
+        walks[f"{BRICKS} of {job.model.digest}"] = walk_of(
+            job.decomposition,
+            mine,
+            optimize=job.decomposition.plan.granularity != "executed",
+            avoid=failed,
+            max_eviction_bytes=max_eviction_bytes,
+        )
+    if walks:  # What a call costs changes from minute to minute, so it is sampled in turn too.
+        walks[OVERHEAD] = probe_walk(probes_for(batch.jobs))
+    return walks
+
+
+def _whole(job: Job) -> Walk:
+    plan = job.decomposition.plan
+    inputs, outputs = len(plan.inputs), len(plan.outputs)
+    model, folder = job.model.skeleton, str(job.model.folder)
+    walk = single(job.whole_key, model, inputs=inputs, outputs=outputs, folder=folder)
+    return along(walk, job.node_streams)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.measure.campaign import CampaignResult, Progress
+from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.conditions import LEAST_S
 from bricks.measure.importance import Importance
 from bricks.measure.jobs import Job, needs_of
+from bricks.measure.progress import Progress
 from bricks.predict.effort import Effort
 from bricks.samples.sampling import combined
 from bricks.samples.statistics import NORMAL_95, median

@@ -10,9 +10,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bricks.measure.campaign import Campaign, CampaignResult, Progress
+from bricks.measure.campaign import Campaign
+from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.conditions import LEAST_S, Conditions
 from bricks.measure.jobs import Job
+from bricks.measure.progress import Progress
 from bricks.measure.rounds import StopRule
 from bricks.samples.call_overhead import ALL_PROBES
 from bricks.session.estimators import Estimators

@@ -16,7 +16,7 @@ from bricks.compose.parts import Results, state_of
 from bricks.compose.recompose import recompose
 from bricks.errors import BackendError, ModelError, WorkerError
 from bricks.graph.model import Model
-from bricks.measure.campaign import CampaignResult
+from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.failure_explanation import explain_failure
 from bricks.measure.jobs import Job
 from bricks.predict.prediction import Predictions

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.graph.model import Model
-from bricks.measure.campaign import CampaignResult
+from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.jobs import Job
 from bricks.measure.rounds import StopRule
 from bricks.session.jobs import bricks_job, isolated_job, whole_job

@@ -15,9 +15,9 @@ from typing import Any
 from bricks import backends
 from bricks.backends import Offer
 from bricks.errors import UsageError, suggestion
-from bricks.measure.campaign import Progress
 from bricks.measure.collectives import CollectiveCampaign, CollectivesMeasured, known_collectives
 from bricks.measure.namespaces import namespaces
+from bricks.measure.progress import Progress
 from bricks.measure.protocol.ranks import ReadInterface
 from bricks.measure.ranks import LocalRanks, RankPlace, Ranks, loopback
 from bricks.measure.supervisor import WorkerSettings

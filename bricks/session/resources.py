@@ -14,10 +14,10 @@ from pathlib import Path
 
 from bricks.closing import Closing
 from bricks.decompose.granularity import Granularity
-from bricks.measure.campaign import Progress
 from bricks.measure.conditions import Conditions
 from bricks.measure.graphs import Graphs
 from bricks.measure.jobs import Job, memory_bytes
+from bricks.measure.progress import Progress
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.session.options import Options

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bricks.decompose.identity import mismatch
 from bricks.graph.model import Model
-from bricks.measure.campaign import Progress
+from bricks.measure.progress import Progress
 from bricks.session.campaigns import Campaigns
 from bricks.session.defaults import CACHE
 from bricks.session.estimators import Estimators

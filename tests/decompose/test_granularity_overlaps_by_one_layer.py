@@ -27,7 +27,7 @@ from bricks.decompose.plan import Decomposition, Occurrence, Plan
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.topology import used_values
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.samples.call_overhead import PROBES
 

@@ -14,7 +14,7 @@ from factories import save
 from bricks import Bench
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.decompose.plan import Decomposition
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 
 SEVEN_BILLION = Architecture()

@@ -17,7 +17,7 @@ from unusual import MODELS, detections
 
 from bricks import Bench
 from bricks.errors import ShapeError
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.measure.worker.verify import within_tolerance
 

@@ -14,7 +14,7 @@ from bricks.compose.recomposition_error import cache_state_s
 from bricks.decompose.granularity import Granularity, split
 from bricks.graph.read import read_model
 from bricks.graph.source import source_graph
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.measure.walk import walk_of
 from bricks.predict.features import extract_features

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from tiers import slow_but
 
 from bricks import Bench
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 
 X = value("x", [2, 4])

@@ -20,7 +20,7 @@ from bricks.fleet.host import BatchResult
 from bricks.fleet.hosts import HostStatus
 from bricks.graph.model import Model
 from bricks.graph.read import read_model
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.session import workspace as workspace_module
 from bricks.session.options import Options

@@ -33,7 +33,7 @@ from bricks.fleet.coordinator import Coordinator
 from bricks.fleet.hosts import Cluster, HostStatus
 from bricks.fleet.report import FleetMeasured
 from bricks.graph.read import read_model
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.session.options import Options
 from bricks.store import Store
 

@@ -12,10 +12,11 @@ from factories import mlp, save
 from bricks import Bench
 from bricks.measure.conditions import Conditions
 from bricks.measure.importance import Importance, Needs
-from bricks.measure.round_buffer import preparation_by_key
-from bricks.measure.rounds import Goal, StopRule, WalkProgress, sample_in_turn
+from bricks.measure.rounds import Goal, StopRule
+from bricks.measure.turns import in_turn
 from bricks.measure.walk import Step
 from bricks.measure.walk_samples import WalkSamples
+from bricks.measure.walk_sampling import WalkPieces, WalkSampling, preparation_of
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.sample import Sample
 
@@ -33,6 +34,9 @@ class Walks:
         self.names = list(names)
         self.order: list[str] = []
         self.rounds: Counter[str] = Counter()
+        self.failures: dict[str, str] = {}
+        self.out_of_memory: dict[str, str] = {}
+        self.prepare_s: dict[str, float] = {}
 
     def steps(self, name: str) -> list[Step]:
         return [Step(name, name, (), (), timed=True)]
@@ -54,8 +58,8 @@ class Walks:
 
     def sample(self, rule: StopRule, **goals: Goal) -> Counter[str]:
         """How many rounds each walk got."""
-        options: Any = {"goals": goals, "deadline": None, "on_round": lambda *_: None}
-        sample_in_turn(self, rule, **options)
+        walks: Any = self
+        in_turn(WalkSampling(walks, rule, goals), lambda rounds: None)
         return Counter(self.order)
 
 
@@ -155,23 +159,26 @@ def test_what_was_known_well_enough_in_one_state_may_not_be_in_another() -> None
     def taken(state_s: float, *keys: str) -> WalkSamples:
         return WalkSamples(dict.fromkeys(keys, (Sample(1.0),)), state_s, 0.0, state_s)
 
-    walk = WalkProgress("net", Goal(), StopRule())
+    sampler: Any = Walks("net")
+    walk = WalkPieces(sampler, "net", StopRule())
     for _ in range(8):
         walk.add(taken(1e-3, "a", "b"))
     walk.update_active(1e-3)
-    assert walk.complete
+    assert not walk.active
     for _ in range(8):
         walk.add(taken(2e-3, "b"))  # "a" rests
     walk.update_active(2e-3)
-    assert walk.active == {"a"}
+    assert walk.active_keys == {"a"}
 
 
 def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:
     steps = [Step(key, key, (), (), timed=key != "lead") for key in ("lead", "a", "b")]
     sampler: Any = SimpleNamespace(
-        steps=lambda name: steps, load_s={"lead": 2.0, "a": 1.0, "b": 3.0}
+        steps=lambda name: steps,
+        load_s={"lead": 2.0, "a": 1.0, "b": 3.0},
+        prepare_s={"net": 10.0},
     )
-    assert preparation_by_key(10.0, sampler, "net") == {"a": 4.0, "b": 6.0}
+    assert preparation_of(sampler) == {"a": 4.0, "b": 6.0}
 
 
 def test_bricks_that_a_disturbed_host_leaves_unsure_get_further_rounds(

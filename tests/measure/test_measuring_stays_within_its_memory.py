@@ -14,7 +14,7 @@ from onnx import TensorProto
 
 from bricks import Bench, Options
 from bricks.compose.comparison import ComparisonFailure, ModelComparison
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.protocol.loading import LoadPieces, MakeRegion, UnloadAll
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor, WorkerSettings

@@ -11,7 +11,7 @@ from factories import constant, model, node, save, value
 from onnx import helper
 
 from bricks import Bench, Estimate
-from bricks.measure.campaign import Conditions
+from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 
 # Measured in one round: what is of interest is that it can be.

@@ -11,7 +11,7 @@ from commands import Here, chain, rounds
 from factories import mlp, save
 
 import bricks
-from bricks.measure.campaign import CampaignResult
+from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.conditions import Conditions
 from bricks.measure.jobs import Job
 from bricks.predict.effort import EFFORTS

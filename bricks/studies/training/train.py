@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bricks.backends.programs import Loading, TrainedEpoch
 from bricks.errors import WorkerError
-from bricks.measure.campaign import Progress
+from bricks.measure.progress import Progress
 from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.protocol.training import (
     BeginTraining,

@@ -1,0 +1,164 @@
+"""Measures what is missing of a batch, so that all of it is known in one machine state.
+
+What is stale or unsure afterwards is measured again, a few times. It must not know how a task is
+sampled, nor which batches there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from bricks.measure.conditions import Conditions
+from bricks.measure.deadline import Deadline
+from bricks.measure.importance import Importance, Needs
+from bricks.measure.jobs import Batch
+from bricks.measure.remeasuring import open_shares, stale, state_of, unsure
+from bricks.measure.rounds import Goal
+from bricks.measure.task import WHOLE, Task, walks_of
+from bricks.measure.walk_tasks import WalkTasks
+from bricks.samples.measurement import ENOUGH, Failure, Measurement
+from bricks.store import Claim, Store
+
+# How often stale bricks of a batch are measured again, at most.
+_MAX_REPEATS = 2
+
+# How often bricks of which too little is sure are measured again, at most.
+_MAX_RETRIES = 3
+
+Results = Mapping[str, Measurement | Failure]
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignParts:
+    """What the batches of a campaign have in common."""
+
+    store: Store
+    target_key: str
+    conditions: Conditions
+    deadline: Deadline
+    needs: Mapping[str, Needs]
+    tasks: WalkTasks
+
+    def results(self, keys: Sequence[str]) -> Results:
+        """What the store knows of ``keys``."""
+        return self.store.measurements.results(self.target_key, keys)
+
+    def known(self, keys: Sequence[str]) -> dict[str, Measurement]:
+        """Those of ``keys`` that are measured."""
+        return _measured(self.results(keys))
+
+
+class BatchCampaign:
+    """Measures a batch; ``span`` is where it begins and ends in the progress of the campaign."""
+
+    def __init__(self, parts: CampaignParts, batch: Batch, span: tuple[float, float]) -> None:
+        self._parts, self._batch, self._span = parts, batch, span
+        self._plan_keys = [key for job in batch.jobs for key in job.decomposition.plan.keys]
+
+    def complete(self, *, patient: bool) -> bool:
+        """Measure what is missing, so that all of the batch is known in one machine state.
+
+        Keys that other processes are measuring are waited for if ``patient``, and left to them
+        otherwise. Whether some were left to them.
+        """
+        new = self._measure_missing(patient=patient)
+        loop = self._parts.tasks.loop
+        left = bool(loop.missing(self._batch.keys) - loop.unfinished)
+        if self._parts.conditions.again and not left:
+            self._measure([], set(self._parts.known(self._batch.keys)) - new, more=True)
+        if new:
+            self._repeat(_MAX_REPEATS, lambda: self._stale(self._state_of(new)), more=False)
+            self._repeat(_MAX_RETRIES, lambda: self._unsure() & new, more=True)
+        return left
+
+    def _measure_missing(self, *, patient: bool) -> set[str]:
+        """Measure what can be claimed; the keys that were."""
+        new: set[str] = set()
+        tasks, batch = self._parts.tasks, self._batch
+        begin = self._span[0]
+        for claims in tasks.claims(
+            batch.name, batch.keys, self._parts.deadline, begin, patient=patient
+        ):
+            with tasks.loop.holding(claims):
+                self._measure(claims, self._stale(tasks.state_now()))
+                new |= {claim.key for claim in claims}
+        return new
+
+    def _repeat(self, most: int, wanted: Callable[[], set[str]], *, more: bool) -> None:
+        """Measure again what is ``wanted``, at most so often, until nothing is."""
+        for _ in range(most):
+            keys = wanted()
+            if not keys or self._parts.deadline.passed:
+                return
+            self._measure([], keys, more=more)
+
+    def _state_of(self, new: Collection[str]) -> float | None:
+        wholes = [job.whole_key for job in self._batch.jobs if job.whole]
+        return state_of(self._batch, self._parts.known([*self._plan_keys, *wholes]), new)
+
+    def _stale(self, state_s: float | None) -> set[str]:
+        """Bricks that were measured in another state, which makes a latency too uncertain."""
+        parts = self._parts
+        known = parts.known(self._plan_keys)
+        bricks = {k: b for job in self._batch.jobs for k, b in job.decomposition.bricks.items()}
+        open_by = open_shares(
+            known,
+            state_s,
+            lambda: parts.tasks.states.model({k: bricks[k] for k in known if k in bricks}),
+        )
+        leeway = parts.conditions.leeway
+        max_share = parts.conditions.rule.precision / 2 if leeway is None else leeway
+        return stale(self._batch, known, open_by, parts.needs, max_share) if open_by else set()
+
+    def _unsure(self) -> set[str]:
+        return unsure(self._batch, self._parts.known(self._plan_keys))
+
+    def _measure(self, claims: Sequence[Claim], again: set[str], *, more: bool = False) -> None:
+        """Measure the claimed keys, and once more those in ``again``, known in another state.
+
+        With ``more``, these are rather known too little: each gets as many rounds as a whole model
+        does, its former ones among them, and some new ones in any case.
+        """
+        parts, batch = self._parts, self._batch
+        results = parts.results(self._plan_keys)
+        wanted = {claim.key for claim in claims} | again
+        assigned = batch.assigned(wanted, parts.needs)
+        failed = {key for key, result in results.items() if isinstance(result, Failure)}
+        whole = next((j for j in batch.jobs if j.whole_key in wanted or (j.whole and again)), None)
+        walks = walks_of(batch, whole, assigned, failed, parts.conditions.max_eviction_bytes)
+        goal = self._goal(claims, _measured(results), again, whole=WHOLE in walks, more=more)
+        goals = dict.fromkeys(walks, goal)
+        rule = parts.conditions.rule
+        done = parts.tasks.sample(
+            Task(batch.name, walks, claims, rule, parts.deadline, goals, self._span)
+        )
+        measured = parts.tasks.tally.measured
+        for job, mine in assigned:
+            measured[job.model.digest] |= done & mine
+        for job in batch.jobs:
+            measured[job.model.digest] |= done & {job.whole_key}
+
+    def _goal(
+        self,
+        claims: Sequence[Claim],
+        known: Mapping[str, Measurement],
+        again: set[str],
+        *,
+        whole: bool,
+        more: bool,
+    ) -> Goal:
+        before = {claim.key: claim.rounds for claim in claims}
+        if more:
+            before |= {key: m.rounds for key, m in known.items() if key in again}
+            return Goal(before, None, self._parts.conditions.rule.min_rounds)
+        # So many that a brick which was known in another state is known in this one.
+        least = ENOUGH if again else 1
+        if whole:  # bricks are sampled as often as the model: so all meet the same drift
+            return Goal(before, None, least)
+        known_s = {key: m.latency_s() for key, m in known.items() if key not in again}
+        return Goal(before, Importance(self._parts.needs, known_s), least)
+
+
+def _measured(results: Results) -> dict[str, Measurement]:
+    return {key: result for key, result in results.items() if isinstance(result, Measurement)}

@@ -1,0 +1,59 @@
+"""What came of a campaign. Must not know how anything was measured."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from bricks.samples.measurement import Failure, Round
+from bricks.samples.sampling import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignResult(Sampling):
+    """The result of a campaign.
+
+    ``measured`` holds the keys that are newly measured, by model digest. ``unfinished`` are keys
+    for which the budget was too short.
+    """
+
+    measured: Mapping[str, frozenset[str]]
+    failures: tuple[Failure, ...]
+    unfinished: frozenset[str]
+
+
+@dataclass(slots=True)
+class Tally:
+    """The result of a campaign that is still running; see :class:`CampaignResult`."""
+
+    measured: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    failures: list[Failure] = field(default_factory=list)
+    rounds: int = 0
+    disturbed_rounds: int = 0
+    remeasured: set[str] = field(default_factory=set)
+    eviction_short: bool = False
+    apart: set[str] = field(default_factory=set)
+
+    def add_round(self, rounds: Iterable[Round]) -> None:
+        """Count a walk, which took these rounds."""
+        self.rounds += 1
+        self.disturbed_rounds += any(taken.disturbed for taken in rounds)
+
+    def add_failures(self, failures: Mapping[str, str]) -> None:
+        """Add keys that cannot be measured, with the reasons."""
+        self.failures += [Failure(key, why) for key, why in sorted(failures.items())]
+
+    def result(self, unfinished: Collection[str], foreign_cores: float | None) -> CampaignResult:
+        """The result, now that the campaign has ended."""
+        return CampaignResult(
+            {digest: frozenset(keys) for digest, keys in self.measured.items()},
+            tuple(self.failures),
+            frozenset(unfinished),
+            foreign_cores=foreign_cores,
+            rounds=self.rounds,
+            disturbed_rounds=self.disturbed_rounds,
+            remeasured=frozenset(self.remeasured),
+            eviction_short=self.eviction_short,
+            apart=frozenset(self.apart),
+        )

@@ -1,0 +1,117 @@
+"""Turns: pieces that are compared are sampled in turn, until all of them are known well enough.
+
+Within half a minute, a machine's speed drifts by more than the error that estimates should have;
+pieces that are sampled in turn meet the same drift. It must not know what a piece is, nor of the
+store: the caller receives each round as it is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from bricks.measure.deadline import NEVER, Deadline
+from bricks.samples.measurement import Round
+
+# A round and the wall time in seconds that it is charged with.
+ChargedRound = tuple[Round, float]
+
+
+class Pieces(Protocol):
+    """Pieces that one request samples together: those of a walk, or of a collective.
+
+    Each has a key, under which its rounds are kept.
+    """
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were taken."""
+
+    @property
+    def min_rounds(self) -> int:
+        """How many rounds it takes at least, as far as is known."""
+
+    @property
+    def active(self) -> bool:
+        """Whether something runs that is not known well enough."""
+
+    @property
+    def known(self) -> Collection[str]:
+        """The keys that are known well enough."""
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Keys that cannot be measured, with the reasons."""
+
+    @property
+    def share(self) -> float:
+        """The share that is done, between 0 and 1."""
+
+    def sample(self) -> Mapping[str, ChargedRound]:
+        """Take a round of each key that is not known well enough; none where nothing runs."""
+
+
+Sampled = TypeVar("Sampled", bound=Pieces)
+
+
+class PieceSampling(Protocol[Sampled]):
+    """A way to sample pieces in turn, until a deadline or until all are known well enough."""
+
+    @property
+    def every(self) -> Sequence[Sampled]:
+        """All that is sampled, in the order of the first turn."""
+
+    def note(self, rounds: Mapping[str, ChargedRound]) -> None:
+        """Receive a round of each of some keys, before it is kept."""
+
+    def judge(self, left: Sequence[Sampled]) -> None:
+        """Decide after a turn which of the pieces that are ``left`` are known well enough."""
+
+    def show(self, share: float) -> None:
+        """Receive the share that is done after a turn, between 0 and 1."""
+
+
+Keep = Callable[[Mapping[str, ChargedRound]], None]
+
+
+def in_turn(
+    sampling: PieceSampling[Sampled],
+    keep: Keep,
+    *,
+    deadline: Deadline = NEVER,
+    after_turn: Callable[[], None] = lambda: None,
+) -> None:
+    """Sample pieces in turn, until ``deadline``; ``keep`` receives each round.
+
+    Pieces that are known well enough are left out from the next turn on. The rounds of pieces that
+    need few are spread over as much time as those of others.
+    """
+    left, turn, late = list(sampling.every), 0, False
+    while left and not late:
+        turn += 1
+        late = _turn(sampling, left, turn, deadline, keep)
+        sampling.judge(left)
+        left = [pieces for pieces in reversed(left) if pieces.active]
+        sampling.show(min((pieces.share for pieces in left), default=1.0))
+        after_turn()
+
+
+def _turn(
+    sampling: PieceSampling[Sampled],
+    left: Sequence[Sampled],
+    turn: int,
+    deadline: Deadline,
+    keep: Keep,
+) -> bool:
+    """Sample those whose turn it is; whether the deadline has passed meanwhile."""
+    most_rounds = max(pieces.min_rounds for pieces in left)
+    for pieces in left:
+        if deadline.passed:
+            return True
+        if pieces.rounds * most_rounds >= turn * pieces.min_rounds and turn <= most_rounds:
+            continue
+        taken = pieces.sample()
+        if taken:
+            sampling.note(taken)
+            keep(taken)
+    return False

@@ -1,0 +1,111 @@
+"""Samples tasks, which are walks and the claims that they complete, in the worker.
+
+What fails for lack of memory is tried once more with nothing else loaded. It must not know which
+walks are worthwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+
+from bricks.measure.campaign_result import Tally
+from bricks.measure.deadline import Deadline
+from bricks.measure.loop import Loop
+from bricks.measure.machine_states import MachineStates
+from bricks.measure.progress import Progress
+from bricks.measure.protocol.walking import TimeReference
+from bricks.measure.sampler import Sampler
+from bricks.measure.supervisor import Supervisor
+from bricks.measure.task import Task
+from bricks.measure.walk_sampling import WalkSampling
+from bricks.samples.measurement import Round
+from bricks.store import Claim
+
+_logger = logging.getLogger(__name__)
+
+# Loading's share of a task's progress.
+_LOADING = 0.25
+
+
+class WalkTasks:
+    """Tasks of one campaign: claims are completed in ``loop``, and ``tally`` and ``states`` hear.
+
+    A step that takes longer than ``timeout_s`` seconds fails.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        loop: Loop,
+        tally: Tally,
+        states: MachineStates,
+        progress: Progress,
+        timeout_s: float,
+    ) -> None:
+        self.loop, self.tally, self.states, self.progress = loop, tally, states, progress
+        self._supervisor, self._timeout_s = supervisor, timeout_s
+
+    def state_now(self) -> float:
+        """The machine state at this moment."""
+        return self._supervisor.ask_afresh(TimeReference(), timeout_s=self._timeout_s)
+
+    def claims(
+        self, what: str, keys: Collection[str], deadline: Deadline, share: float, *, patient: bool
+    ) -> Iterator[list[Claim]]:
+        """Claims to ``keys``: see :meth:`Loop.claims`, which waits for others if ``patient``."""
+        announced = f"{what}: another process measures the rest"
+        waiting = partial(self.progress, announced, share) if patient else None
+        return self.loop.claims(keys, deadline, waiting=waiting)
+
+    def sample(self, task: Task) -> set[str]:
+        """Sample a task's walks, keep every round, complete its claims; the keys that are done."""
+        _logger.info(
+            "%s: to be measured: %d, walks: %d", task.what, len(task.claims), len(task.walks)
+        )
+        before = self.tally.rounds
+        sampler = self._sampler(task)
+        sampler.prepare()
+        sampling = WalkSampling(
+            sampler,
+            task.rule,
+            task.goals,
+            on_round=partial(self._note, task),
+            on_turn=lambda share: self._show(task, _LOADING + (1 - _LOADING) * share),
+        )
+        done = self.loop.sample(sampling, task.claims, deadline=task.deadline)
+        _logger.info("%s: rounds taken: %d", task.what, self.tally.rounds - before)
+        self._note_failed(task, sampler)
+        for key in sorted(task.claimed & sampler.out_of_memory.keys()):
+            self._supervisor.reset()  # a runtime may keep memory that it needs no more
+            done |= self.sample(task.alone(key))
+        return done
+
+    def _sampler(self, task: Task) -> Sampler:
+        return Sampler(
+            self._supervisor,
+            task.walks,
+            timeout_s=self._timeout_s,
+            on_load=lambda share: self._loaded(task, share),
+            on_step=self.loop.renew,
+        )
+
+    def _loaded(self, task: Task, share: float) -> None:
+        self._show(task, _LOADING * share)
+        self.loop.renew()
+
+    def _note(self, task: Task, rounds: Mapping[str, Round]) -> None:
+        self.tally.add_round(rounds.values())
+        self.tally.remeasured |= (rounds.keys() - task.claimed) & task.bricks
+        self.states.note(list(rounds.values()))
+
+    def _note_failed(self, task: Task, sampler: Sampler) -> None:
+        """Note what did not run, or not as it should."""
+        self.tally.eviction_short |= sampler.eviction_short
+        self.tally.apart |= sampler.apart
+        failed = task.claimed & sampler.failures.keys()
+        self.tally.add_failures({key: sampler.failures[key] for key in failed})
+
+    def _show(self, task: Task, share: float) -> None:
+        self.progress(task.what, task.share_of_all(share))
