@@ -1,0 +1,219 @@
+"""Collectives as pieces that are sampled in turn: what a round takes, and when each is known.
+
+Must not know where the ranks run, nor where rounds are kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from bricks.measure.progress import Progress
+from bricks.measure.protocol.ranks import CollectiveTimes, TimeCollective
+from bricks.measure.ranks import Ranks
+from bricks.measure.rounds import StopRule
+from bricks.measure.turns import ChargedRound
+from bricks.network.collective import BESIDE, BROADCAST, Aspect, Collective
+from bricks.network.times import round_time
+from bricks.samples.measurement import Round
+from bricks.samples.statistics import median, pooled_deviation
+from bricks.store import Claim
+
+# What a collective must be known to: rounds of short ones vary by several percent. Beside computing
+# they vary more, since threads wait for the core in turns of milliseconds.
+RULE = StopRule(precision=0.03, min_rounds=8, max_rounds=24, passes=2)
+COMPUTING_RULE = StopRule(precision=0.06, min_rounds=8, max_rounds=16, passes=2)
+
+# Samples of one round take about so long together, but are no more than so many.
+_ROUND_S, _MAX_PASSES = 0.05, 16
+
+# A collective that takes longer gets fewer rounds: its noise is averaged within it.
+_WHOLE_SHARE_S = 0.25
+
+# A size is left out where one this much smaller takes so long already that it would exceed this.
+MAX_COLLECTIVE_S = 10.0
+
+
+class SampledCollective:
+    """A collective that is being sampled; one request times all its ``aspects``, each with a key.
+
+    With ``computing``, these are the aspects beside computing, else the collective alone.
+    ``left_out`` says that it would take too long.
+    """
+
+    def __init__(self, of: Collective, timer: CollectiveTimer, *, computing: bool) -> None:
+        self.of, self.computing = of, computing
+        self.aspects = BESIDE if computing else (Aspect.ALONE,)
+        self.rounds = 0
+        self.times: list[float] = []
+        self.left_out = False
+        self._timer = timer
+        self._enough = False
+        self._chosen: frozenset[str] = frozenset()
+        self._sampled: set[str] = set()  # keys that have rounds
+
+    @property
+    def keys(self) -> list[str]:
+        """The key of each aspect."""
+        return [replace(self.of, aspect=aspect).key for aspect in self.aspects]
+
+    def go_on(self, chosen: Collection[str], claims: Mapping[str, Claim]) -> None:
+        """Keep rounds of ``chosen`` keys; rounds of an interrupted run count, which claims have."""
+        self._chosen = frozenset(self.keys).intersection(chosen)
+        self._sampled = {key for key in self.keys if key in claims and claims[key].rounds}
+        first = claims.get(self.keys[0])
+        taken = () if first is None else first.rounds
+        self.times = [round_time(self.aspects[0], r) for r in taken]
+
+    def sample(self) -> dict[str, ChargedRound]:
+        """Take a round, unless it would take too long."""
+        if not self.times and self._timer.too_long(self):
+            self.left_out = True
+            return {}
+        taken = self._timer.time(self)
+        first = self.aspects[0]
+        self.times.append(round_time(first, taken[first][0]))
+        self.rounds += 1
+        keys = dict(zip(self.aspects, self.keys, strict=True))
+        self._sampled.update(keys[aspect] for aspect in taken)
+        return {keys[a]: charged for a, charged in taken.items() if keys[a] in self._chosen}
+
+    def judge(self, deviation: float) -> None:
+        """Note whether it is known well enough, or was tried often enough."""
+        met = self._rule.met(self.times, self._share, deviation)
+        self._enough = met or self._rule.given_up(len(self.times), self._share)
+
+    @property
+    def active(self) -> bool:
+        """Whether it is still sampled."""
+        return not (self._enough or self.left_out)
+
+    @property
+    def known(self) -> set[str]:
+        """Its keys, where it is known well enough."""
+        return self._sampled if self._enough else set()
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """The aspects of which it is too short to show anything."""
+        found = set(self.keys) - self._sampled if self._enough else set[str]()
+        return dict.fromkeys(found, "it is too short for a unit of computation beside it")
+
+    @property
+    def share(self) -> float:
+        """The share that is done, between 0 and 1."""
+        return min(1.0, len(self.times) / self._rule.max_rounds_for(self._share))
+
+    @property
+    def min_rounds(self) -> int:
+        """How many rounds it takes at least."""
+        return self._rule.min_rounds_for(self._share)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it takes, as far as is known."""
+        return median(self.times) if self.times else None
+
+    @property
+    def passes(self) -> int:
+        """How many samples a round has."""
+        if self.seconds is None:
+            return RULE.passes
+        return max(1, min(_MAX_PASSES, int(_ROUND_S / self.seconds)))
+
+    @property
+    def _rule(self) -> StopRule:
+        return COMPUTING_RULE if self.computing else RULE
+
+    @property
+    def _share(self) -> float:
+        return 1.0 if self.seconds is None else min(1.0, _WHOLE_SHARE_S / self.seconds)
+
+
+class CollectiveTimer:
+    """Times collectives on ranks, and knows of ``every`` one that is being sampled."""
+
+    def __init__(self, ranks: Ranks, progress: Progress, timeout_s: float) -> None:
+        self.every: list[SampledCollective] = []
+        self._ranks, self._progress, self._timeout_s = ranks, progress, timeout_s
+
+    def time(self, each: SampledCollective) -> dict[Aspect, ChargedRound]:
+        """A round of each aspect that it shows."""
+        done = sum(not other.active for other in self.every)
+        self._progress(each.of.title, done / len(self.every))
+        started = time.perf_counter()
+        before_s = self._ranks.reference_s(self._timeout_s)
+        request = TimeCollective(each.of.operation, each.of.num_bytes, each.passes, each.computing)
+        answers = self._ranks.ask(request, timeout_s=self._timeout_s)
+        after_s = self._ranks.reference_s(self._timeout_s)
+        samples = _joined(each, answers)
+        wall_s = (time.perf_counter() - started) / len(samples)
+        return {a: (Round(s, before_s, None, after_s), wall_s) for a, s in samples.items()}
+
+    def too_long(self, each: SampledCollective) -> bool:
+        """Whether a smaller size shows that this one would take too long."""
+        smaller = [
+            other
+            for other in self.every
+            if other.seconds is not None
+            and other.computing == each.computing
+            and other.of.operation == each.of.operation
+            and other.of.num_bytes < each.of.num_bytes
+        ]
+        if not smaller:
+            return False
+        largest = max(smaller, key=lambda other: other.of.num_bytes)
+        growth = each.of.num_bytes / largest.of.num_bytes
+        return (largest.seconds or 0.0) * growth > MAX_COLLECTIVE_S
+
+
+class CollectiveSampling:
+    """Collectives in turn, in order of size: small ones tell which would take too long."""
+
+    def __init__(self, every: Sequence[SampledCollective]) -> None:
+        self.every = every
+
+    def note(self, rounds: Mapping[str, ChargedRound]) -> None:
+        """Nothing: collectives themselves note their times."""
+
+    def judge(self, left: Sequence[SampledCollective]) -> None:
+        """Stop sampling what is known well enough, by how much rounds of all vary."""
+        deviation = pooled_deviation([each.times for each in left if each.times])
+        for each in left:
+            if each.times:
+                each.judge(deviation)
+
+    def show(self, share: float) -> None:
+        """Nothing: each collective is announced before it is timed."""
+
+
+def _joined(
+    each: SampledCollective, answers: Sequence[CollectiveTimes]
+) -> dict[Aspect, tuple[float, ...]]:
+    """The samples of a round from those of all ranks, in seconds.
+
+    Ranks begin a little apart, and the one that begins last sees how long the operation takes. In a
+    broadcast the first has sent before others have received: there it is the one that ends last.
+    """
+    ends = max if each.of.operation == BROADCAST else min
+    passes = zip(*(answer.samples for answer in answers), strict=True)
+    found = {each.aspects[0]: tuple(ends(times) for times in passes)}
+    if not each.computing:
+        return found
+    for aspect, units in (
+        (Aspect.UNIT_BEFORE, [answer.before_s for answer in answers]),
+        (Aspect.UNIT_DURING, [answer.during_s for answer in answers]),
+    ):
+        told = [
+            mean_s for times in zip(*units, strict=True) if (mean_s := _mean_s(times)) is not None
+        ]
+        if told:
+            found[aspect] = tuple(told)
+    return found
+
+
+def _mean_s(times: Sequence[float | None]) -> float | None:
+    """The mean over ranks; None where one of them has no time."""
+    known = [seconds for seconds in times if seconds is not None]
+    return sum(known) / len(known) if len(known) == len(times) else None
