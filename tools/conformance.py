@@ -209,13 +209,10 @@ def _read(case: Case, folder: Path) -> Model:
 
 
 def _chained(bench: Bench, model: Model) -> str:
-    verified = bench.verify(model)
-    if verified["exact"]:
+    difference = bench.verify(model).difference
+    if difference.exact:
         return "exact"
-    relative = verified["max_rel_difference"]
-    if relative is not None and relative <= verified["tolerance"]:
-        return "close"
-    return f"different: {verified}"
+    return "close" if difference.within_tolerance else f"different: {difference}"
 
 
 def _line(error: BricksError) -> str:

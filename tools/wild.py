@@ -138,7 +138,7 @@ def examined(wild: Wild, folder: Path, bench: Bench) -> dict[str, Any]:
         made = bench.decompose(model)
         row |= {"occurrences": len(made.plan.occurrences), "bricks": len(made.bricks)}
         row["assumed"] = list(made.plan.assumed)
-        verdict = bench.verify(model)
+        verdict = bench.verify(model).facts()
         row |= {key: verdict[key] for key in ("exact", "max_rel_difference", "tolerance")}
     except BricksError as error:
         row["refused"] = str(error)

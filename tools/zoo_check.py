@@ -56,7 +56,7 @@ def checked(model: ZooEntry, benches: Benches, *, measure: bool) -> dict[str, An
         try:
             read = bench.read(str(model.path))
             made = bench.decompose(read)
-            verdict = bench.verify(read)
+            verdict = bench.verify(read).facts()
         except BricksError as error:
             found["problems"].append(f"{cut}: {error}")
             continue

@@ -27,6 +27,7 @@ from bricks.measure.served import ServedWalk
 from bricks.measure.supervisor import Supervisor
 from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import Profile
+from bricks.samples.verification import Verification
 from bricks.session import measuring, peak_memory, predicting, whole_models
 from bricks.session.defaults import CACHE, PROBE_BRICKS, PROBING_S
 from bricks.session.options import Options
@@ -143,7 +144,7 @@ class Bench(Closing):
         """See :meth:`Plans.bricks`."""
         return self.workspace.plans.bricks(plan)
 
-    def verify(self, model: Model) -> Mapping[str, Any]:
+    def verify(self, model: Model) -> Verification:
         """Chain the model's bricks and compare with the whole model.
 
         See ``measure/worker/verify``.

@@ -100,16 +100,14 @@ def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
 
 def _verified(bench: Bench, model: Model) -> dict[str, Any]:
     result = bench.verify(model)
-    from bricks.measure.worker.verify import within_tolerance
-
-    relative = result["max_rel_difference"]
+    relative = result.difference.max_rel
     error = None
-    if not within_tolerance(result):
+    if not result.difference.within_tolerance:
         distance = "in kind" if relative is None else f"by {relative:.1e} of the greatest value"
         error = f"{model.name}: the chained bricks differ from the whole model {distance}"
-    elif not result["finite"]:
+    elif not result.difference.finite:
         error = f"{model.name}: outputs hold no finite number, so equality proves nothing"
-    return {**result, "error": error}
+    return {**result.facts(), "error": error}
 
 
 def _union(decompositions: list[Decomposition]) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from bricks.graph.model import Model
 from bricks.measure.protocol.evaluation import EvaluateModel, VerifyModel
 from bricks.measure.served import ServedWalk
 from bricks.samples.profile import Profile
+from bricks.samples.verification import Verification
 from bricks.session.jobs import whole_job
 from bricks.session.workspace import Workspace
 
 
-def verify(workspace: Workspace, model: Model) -> Mapping[str, Any]:
+def verify(workspace: Workspace, model: Model) -> Verification:
     """Chain the model's bricks and compare with the whole model.
 
     See ``measure/worker/verify``.

@@ -17,7 +17,6 @@ from tiers import slow_but
 from bricks import BackendError, Bench, Conditions, Estimate, Model, StopRule, WorkerError
 from bricks.backends import built_in, describe, offer
 from bricks.graph.form import ModelForm
-from bricks.measure.worker.verify import within_tolerance
 
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)
 # Of two runtimes that share an environment, one is enough each time.
@@ -71,8 +70,8 @@ def test_its_bricks_chained_equal_the_model(opened: Opened) -> None:
             opened.bench.verify(opened.model)
         return
     result = opened.bench.verify(opened.model)
-    assert result["finite"]
-    assert within_tolerance(result)
+    assert result.difference.finite
+    assert result.difference.within_tolerance
 
 
 def test_its_bricks_have_the_same_keys_under_other_names_and_with_other_weights(

@@ -18,7 +18,6 @@ from refusals import refused
 from bricks import Bench, WorkerError
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.view import parse_model
-from bricks.measure.worker.verify import within_tolerance
 from bricks.zoo import entries
 
 # Of each task some, with fusions of each kind; `make zoo-check` takes all.
@@ -81,9 +80,9 @@ def test_bricks_chained_equal_the_model(runtime: str, cut: str, tmp_path: Path) 
     with Bench(tmp_path / "cache", runtime=runtime, granularity=cut, threads=1) as bench:
         for name in CHAINED:
             result = bench.verify(bench.read(name))
-            assert result["finite"], name
-            assert result["max_rel_difference"] <= TOLERANCE, name
-            assert within_tolerance(result), name
+            assert result.difference.finite, name
+            assert result.difference.max_rel <= TOLERANCE, name
+            assert result.difference.within_tolerance, name
 
 
 def test_fused_nodes_are_one_brick(fused: Bench, tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ def test_weights_that_a_model_holds_are_the_same_after_a_run(python: Path, tmp_p
     x, y = value("x", [1, 3, 8, 8]), value("y", [1, 8, 6, 6])
     path = save(model([node("Conv", ["x", "w"], ["y"])], [x], [y], [weights]), tmp_path)
     with Bench(tmp_path / "cache", runtime="mxnet-unfused", threads=1) as bench:
-        assert bench.verify(bench.read(path))["exact"]
+        assert bench.verify(bench.read(path)).exact
 
 
 @pytest.mark.parametrize("operator", ["Erf", "Tanh"])
@@ -121,7 +120,7 @@ def test_functions_that_branch_on_sizes_are_bricks_of_their_own_for_each_size(
     assert sorted(places.values()) == [1, 3]
     once, often = sorted(found, key=lambda key: places[key])
     assert found[once] == (found[often] or 0) + 2
-    assert fused.verify(sizes)["exact"]
+    assert fused.verify(sizes).exact
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from bricks.backends import describe
 from bricks.decompose.plan import Decomposition
 from bricks.graph.model_metadata import noted_layouts, noted_other_kernels
 from bricks.graph.view import parse_model
-from bricks.measure.worker.verify import within_tolerance
 
 QUANTISING = ("QuantizeLinear", "DequantizeLinear")
 # Convolutions in a row and side by side, depthwise ones, a shuffle of channels, attention.
@@ -243,7 +242,7 @@ def shared_product(width: int = 64) -> onnx.ModelProto:
 def decomposed(bench: Bench, proto: onnx.ModelProto, folder: Path) -> Decomposition:
     read = bench.read(save(proto, folder, "model.onnx"))
     result = bench.verify(read)
-    assert result["finite"] and within_tolerance(result)
+    assert result.difference.finite and result.difference.within_tolerance
     return bench.decompose(read)
 
 
@@ -448,7 +447,7 @@ def test_bricks_chained_equal_the_model(
 ) -> None:
     chosen: Bench = request.getfixturevalue(precision)
     result = chosen.verify(chosen.read(name))
-    assert result["finite"] and within_tolerance(result)
+    assert result.difference.finite and result.difference.within_tolerance
 
 
 def test_what_openvino_refuses_is_told_in_one_line(bench: Bench, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_a_compiled_step_is_measured_kernel_by_kernel(tmp_path: Path) -> None:
         assert kernels
         assert all(len(call.arguments[1]["key"]) == 32 for call in kernels)
         facts = bench.verify(model)
-        assert facts["max_abs_difference"] < 1e-5
+        assert facts.difference.max_abs < 1e-5
         (row,) = bench.compare([model]).rows
         assert isinstance(row, ModelComparison), row
         assert row.estimate.coverage == 1

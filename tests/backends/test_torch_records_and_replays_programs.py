@@ -152,7 +152,7 @@ def test_masks_select_as_many_as_in_the_recorded_step(bench: Bench, name: str) -
     kept, all_ = {"masked": (10, 64), "deciding": (500, 4000)}[name]
     assert mask.zeros == 1 - kept / all_
     assert bench.measure([model]).failures == ()
-    assert bench.verify(model)["exact"]
+    assert bench.verify(model).exact
 
 
 def test_strides_count(bench: Bench) -> None:
@@ -173,15 +173,15 @@ def test_the_batch_size_reaches_the_program(bench: Bench) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_chained_bricks_equal_the_real_step_bit_by_bit(bench: Bench, name: str) -> None:
     facts = bench.verify(bench.read(program(name)))
-    assert facts["exact"]
-    assert facts["finite"]
+    assert facts.exact
+    assert facts.difference.finite
 
 
 @pytest.mark.parametrize(
     "name", slow_but({"recomputed", "reseeded"}.__contains__, (*RECOMPUTED, "reseeded"))
 )
 def test_the_calls_made_again_draw_what_the_step_draws(bench: Bench, name: str) -> None:
-    assert bench.verify(bench.read(program(name)))["exact"]
+    assert bench.verify(bench.read(program(name))).exact
 
 
 @pytest.mark.parametrize("name", slow_but({"recomputed"}.__contains__, RECOMPUTED))

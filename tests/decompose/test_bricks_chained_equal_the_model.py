@@ -30,9 +30,9 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("name", one_in(3, NAMES))
 def test_shipped_models(bench: Bench, name: str) -> None:
     result = bench.verify(bench.read(name))
-    assert result["finite"], "outputs that are not numbers prove nothing"
+    assert result.difference.finite, "outputs that are not numbers prove nothing"
     if bench.options.granularity == "executed":
-        assert result["exact"]
-        assert result["max_abs_difference"] == 0.0
+        assert result.exact
+        assert result.difference.max_abs == 0.0
     else:
-        assert result["max_rel_difference"] <= result["tolerance"] == 1e-3
+        assert result.difference.max_rel <= result.difference.tolerance == 1e-3

@@ -235,8 +235,8 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("name", one_in(3, ["squeezenet", "shufflenet", "resnet18", "bert_mini"]))
 def test_overlapping_bricks_chained_equal_the_model(name: str, bench: Bench) -> None:
     result = bench.verify(bench.read(name))
-    assert result["finite"]
-    assert result["max_rel_difference"] <= result["tolerance"] == 1e-3
+    assert result.difference.finite
+    assert result.difference.max_rel <= result.difference.tolerance == 1e-3
 
 
 def test_verifying_notices_a_brick_that_begins_from_another_value(
@@ -247,7 +247,7 @@ def test_verifying_notices_a_brick_that_begins_from_another_value(
     path = save(model(nodes, [value("x0", [2, 4])], [value("x5", [2, 4])]), tmp_path)
     with Bench(tmp_path / "cache", granularity="3+1", threads=1) as bench:
         read = bench.read(path)
-        assert bench.verify(read)["max_rel_difference"] <= 1e-6
+        assert bench.verify(read).difference.max_rel <= 1e-6
         made = bench.decompose(read)
         first, *others = made.plan.occurrences
         ((k, number),) = first.hidden
@@ -256,7 +256,7 @@ def test_verifying_notices_a_brick_that_begins_from_another_value(
         changed = replace(made, plan=replace(made.plan, occurrences=(spoilt, *others)))
         monkeypatch.setattr(bench.workspace.plans, "decompose", lambda read: changed)
         result = bench.verify(read)
-    assert result["max_rel_difference"] > result["tolerance"]
+    assert result.difference.max_rel > result.difference.tolerance
 
 
 def test_overlapping_bricks_are_measured_once_and_their_plan_is_kept(tmp_path: Path) -> None:

@@ -95,5 +95,5 @@ def test_a_small_one_chains_exactly(tmp_path: Path) -> None:
     path = save(decoder(SMALL), tmp_path, "small.onnx")
     with Bench(tmp_path / "cache", threads=1) as bench:
         verified = bench.verify(bench.read(path, shapes=shapes(SMALL, 2, 5)))
-    assert verified["exact"]
-    assert verified["finite"]
+    assert verified.exact
+    assert verified.difference.finite

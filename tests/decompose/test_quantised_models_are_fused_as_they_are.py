@@ -54,7 +54,7 @@ def test_a_convolution_is_fused_if_its_bias_has_the_scale_of_its_products(
         bricks = bench.decompose(read).bricks.values()
         found = {name.rpartition(".")[2] for brick in bricks for name in brick.operators}
         assert {name for name in found if name.endswith("Conv")} == {convolution}
-        assert bench.verify(read)["exact"]
+        assert bench.verify(read).exact
 
 
 def test_models_that_are_fused_otherwise_have_other_digests(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from bricks import Bench
 from bricks.errors import ShapeError
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
-from bricks.measure.worker.verify import within_tolerance
 
 # Measured in one round: what is of interest is that it can be.
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)
@@ -38,10 +37,10 @@ def chains(bench: Bench, path: Path, **options: object) -> None:
     """Assert that a model's bricks give what the model gives, and that each is measured."""
     read = bench.read(path, **options)
     verified = bench.verify(read)
-    assert verified["own_weights"]
-    assert verified["finite"]
-    assert within_tolerance(verified)
-    assert verified["exact"] or bench.options.granularity != "executed"
+    assert verified.own_weights
+    assert verified.difference.finite
+    assert verified.difference.within_tolerance
+    assert verified.exact or bench.options.granularity != "executed"
     done = bench.measure([read])
     assert [f.reason for f in done.failures] == []
     assert bench.predict(read, measure=False).coverage == 1.0

@@ -82,7 +82,7 @@ def test_equal_stretches_are_one_brick_that_computes_what_the_model_does(
     assert [each.nodes for each in found.plan.occurrences] == [2048, 2048]
     assert len(found.bricks) == 1
     assert found.plan.nodes == 4096
-    assert bench.verify(read)["exact"]
+    assert bench.verify(read).exact
     assert bench.measure([read]).failures == ()
 
 

@@ -191,10 +191,10 @@ def test_bricks_chained_give_the_models_outputs_and_can_be_measured(
 ) -> None:
     read = bench.read(save(make(), tmp_path, f"{make.__name__}.onnx"))
     result = bench.verify(read)
-    assert result["finite"]
-    assert result["own_weights"]
-    assert result["exact"] or result["max_rel_difference"] < 1e-5
-    assert result["exact"] or bench.options.granularity != "executed"
+    assert result.difference.finite
+    assert result.own_weights
+    assert result.exact or result.difference.max_rel < 1e-5
+    assert result.exact or bench.options.granularity != "executed"
     done = bench.measure([read])
     assert [f.reason for f in done.failures] == []
     assert done.unfinished == 0

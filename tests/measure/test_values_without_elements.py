@@ -96,7 +96,7 @@ def test_they_are_computed_measured_and_predicted(
     bench: Bench, make: Callable[[], onnx.ModelProto], tmp_path: Path
 ) -> None:
     read = bench.read(save(make(), tmp_path, f"{make.__name__}.onnx"))
-    assert bench.verify(read)["exact"]
+    assert bench.verify(read).exact
     assert bench.measure([read]).failures == ()
     assert isinstance(bench.predict(read), Estimate)
 

@@ -73,7 +73,7 @@ def test_a_tiny_scale_is_another_model_with_bricks_of_denormals(
     assert second["i0"] >= 0.25
     keys, others = ({brick.key for brick in convolutions(bench, each)} for each in (one, tiny))
     assert not keys & others
-    assert bench.verify(tiny)["exact"]
+    assert bench.verify(tiny).exact
 
 
 def test_the_share_of_tiny_channels_decides(bench: Bench, tmp_path: Path) -> None:

@@ -103,5 +103,5 @@ def test_a_bench_may_be_used_in_threads_that_end(tmp_path: Path) -> None:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(lambda: bench.decompose(bench.read(path))).result()
         (worker,) = children()
-        assert bench.verify(bench.read(path))["exact"]
+        assert bench.verify(bench.read(path)).exact
         assert children() == [worker]

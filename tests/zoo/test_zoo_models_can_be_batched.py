@@ -33,4 +33,4 @@ def test_a_model_can_be_read_with_another_batch(some: list[ZooEntry]) -> None:
 def test_a_model_of_another_batch_really_runs(name: str, tmp_path: Path) -> None:
     with Bench(tmp_path, threads=1) as bench:
         found = bench.verify(bench.read(name, batch=4))
-    assert found["exact"]
+    assert found.exact

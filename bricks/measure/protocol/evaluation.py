@@ -8,13 +8,14 @@ from typing import Any
 
 from bricks.decompose.plan import Plan
 from bricks.measure.protocol.request import Request
+from bricks.samples.verification import Verification
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyModel(Request[Mapping[str, Any]]):
+class VerifyModel(Request[Verification]):
     """Compare a model with its ``bricks``, by key, chained along its ``plan``.
 
-    ``folder`` has the model's own weights. See :func:`bricks.measure.worker.verify.verify_model`.
+    ``folder`` has the model's own weights.
     """
 
     name: str

@@ -20,7 +20,7 @@ from bricks.backends.programs import InDouble
 from bricks.errors import BackendError, BricksError, WorkerError
 from bricks.graph.reference_values import Reference
 from bricks.graph.topology import label
-from bricks.measure.worker.verify import TOLERANCE
+from bricks.measure.worker.output_difference import TOLERANCE
 from bricks.samples.error_norms import (
     ErrorNorms,
     Incomparable,

@@ -31,11 +31,13 @@ from bricks.measure.worker.accuracy import (
     evaluate_model,
     evaluate_program,
 )
+from bricks.measure.worker.chaining import Bricks
 from bricks.measure.worker.handlers import Handlers
 from bricks.measure.worker.model_data import model_data
 from bricks.measure.worker.reference import write_reference
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.verify import verify_model, verify_program
+from bricks.samples.verification import Verification
 
 Facts = dict[str, Any]
 
@@ -54,7 +56,7 @@ class EvaluationRequests:
             EvaluateModel: self.evaluate,
         }
 
-    def verify(self, request: VerifyModel) -> Facts:
+    def verify(self, request: VerifyModel) -> Verification:
         """Whether the model's bricks, chained, compute what the model does."""
         model = replace(_model(request), digest=request.plan.digest)
         evaluation = _EVALUATIONS[form_of(parse_model(model.skeleton))](self._runtime)
@@ -76,7 +78,7 @@ class EvaluationRequests:
 class Evaluation(Protocol):
     """How models of one form are evaluated."""
 
-    def verify(self, model: Model, plan: Plan, bricks: Mapping[str, onnx.ModelProto]) -> Facts:
+    def verify(self, model: Model, plan: Plan, bricks: Bricks) -> Verification:
         """Whether ``bricks``, chained along ``plan``, compute what ``model`` does."""
 
     def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Facts:
@@ -89,7 +91,7 @@ class ModelEvaluation:
 
     runtime: WorkerRuntime
 
-    def verify(self, model: Model, plan: Plan, bricks: Mapping[str, onnx.ModelProto]) -> Facts:
+    def verify(self, model: Model, plan: Plan, bricks: Bricks) -> Verification:
         """See :func:`verify_model`."""
         evaluator, seed = self.runtime.capable(Evaluator), self.runtime.settings.seed
         return verify_model(evaluator, seed=seed, model=model, plan=plan, bricks=bricks)
@@ -114,7 +116,7 @@ class ProgramEvaluation:
 
     runtime: WorkerRuntime
 
-    def verify(self, model: Model, plan: Plan, bricks: Mapping[str, onnx.ModelProto]) -> Facts:
+    def verify(self, model: Model, plan: Plan, bricks: Bricks) -> Verification:
         """See :func:`verify_program`."""
         recorder = self.runtime.capable(Recorder)
         return verify_program(recorder, model=model, plan=plan, bricks=bricks)

@@ -29,7 +29,7 @@ from bricks.measure.worker.memory import release_freed_memory
 from bricks.measure.worker.observation import Observed, observed
 from bricks.measure.worker.process_limits import memory_limited_for
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.measure.worker.verify import source_of
+from bricks.measure.worker.source_graphs import source_of
 
 
 class GraphRequests:

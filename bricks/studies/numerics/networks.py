@@ -45,8 +45,8 @@ def compare_networks(
     """``models`` over the runtimes of ``benches``, each evaluated ``repeats`` times.
 
     ``tolerance`` is the greatest difference of a value that is no error, relative to the greatest
-    magnitude in it; by default that of its type (``measure/worker/verify.py``). What a runtime
-    lacks stands in the result with its reason.
+    magnitude in it; by default that of its type (``measure/worker/output_difference.py``). What a
+    runtime lacks stands in the result with its reason.
     """
     found = []
     with Runtimes(benches, repeats=repeats) as runtimes:

@@ -220,7 +220,7 @@ def test_text_is_really_generated_beside_what_is_predicted(small: Path, tmp_path
             shapes=decoder_of(small, "small").shapes(2, 1, 8),
             values=decoder_of(small, "small").values(2, 1, 8),
         )
-        assert bench.verify(steps)["exact"]
+        assert bench.verify(steps).exact
     checked = result.checked
     assert checked is not None
     assert sorted(checked.steps_s) == [8, 9, 10, 11, 12]

@@ -1,0 +1,94 @@
+"""Runs the bricks of a plan one after the other, each on what the ones before have computed.
+
+Must not know what the results are compared with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from bricks.backends.base import Evaluator
+from bricks.decompose.granularity import EXECUTED
+from bricks.decompose.identity import Cutter, Piece
+from bricks.decompose.plan import Occurrence, Plan
+from bricks.graph.view import unsure, without_values
+
+# Bricks without weights, by key.
+Bricks = Mapping[str, onnx.ModelProto]
+
+
+def chain(
+    backend: Evaluator,
+    plan: Plan,
+    bricks: Bricks,
+    weights: Sequence[Sequence[np.ndarray]],
+    inputs: Mapping[str, Any],
+) -> dict[int, Any]:
+    """The plan's outputs by value number, computed brick by brick.
+
+    ``weights`` holds each occurrence's weights in its brick's order. Each occurrence runs the brick
+    that its key names, on the inputs that the plan names: nothing else connects the pieces. A brick
+    that overlaps with the one before it computes the shared layer again. An input of that layer may
+    be hidden in the brick before, and is made an output of it here.
+    """
+    readers = Counter(value for o in plan.occurrences for value in o.inputs)
+    readers.update(plan.outputs)
+    values = dict(zip(plan.inputs, inputs.values(), strict=True))
+    for occurrence, arrays in zip(plan.occurrences, weights, strict=True):
+        proto = unsure(_open(bricks[occurrence.brick], occurrence))
+        given = [values[number] for number in occurrence.inputs]
+        _set_input_shapes(proto, given)
+        results = backend.evaluate(
+            proto,
+            dict(zip(without_values(proto), arrays, strict=True)),
+            dict(zip((i.name for i in proto.graph.input), given, strict=True)),
+            optimize=plan.granularity != EXECUTED,
+        )
+        values.update(zip(occurrence.made, results, strict=True))
+        readers.subtract(occurrence.inputs)
+        for number in (*occurrence.inputs, *occurrence.made):
+            if not readers[number]:
+                values.pop(number, None)
+    return {number: values[number] for number in plan.outputs if number in values}
+
+
+def _open(brick: onnx.ModelProto, occurrence: Occurrence) -> onnx.ModelProto:
+    """``brick``, with the hidden values that overlapping bricks need as further outputs."""
+    if not occurrence.hidden:
+        return brick
+    copy = onnx.ModelProto()
+    copy.CopyFrom(brick)
+    copy.graph.output.extend(onnx.ValueInfoProto(name=f"v{k}") for k, _ in occurrence.hidden)
+    return copy
+
+
+def _set_input_shapes(proto: onnx.ModelProto, given: Sequence[Any]) -> None:
+    """Give the brick the shapes of ``given``: where they depend on data, the plan has others."""
+    for info, array in zip(proto.graph.input, given, strict=True):
+        if not info.type.tensor_type.HasField("shape"):
+            continue
+        shape = info.type.tensor_type.shape
+        del shape.dim[:]
+        for size in array.shape:
+            shape.dim.add().dim_value = size
+
+
+def weights_by_place(
+    cutter: Cutter, pieces: Sequence[Piece], arrays: Mapping[str, np.ndarray]
+) -> list[list[np.ndarray]]:
+    """The weights of each piece, in its brick's order, out of ``arrays`` by name."""
+    constants = cutter.graph.initializers
+    return [[array_of(constants[name], name, arrays) for name in p.weights] for p in pieces]
+
+
+def array_of(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The values of a constant called ``name``, out of ``weights`` where it only refers to them."""
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return weights[name]
+    return numpy_helper.to_array(tensor)

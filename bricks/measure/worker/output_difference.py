@@ -1,0 +1,92 @@
+"""The difference between two runs' outputs, which may be tensors, sequences or maps.
+
+Must not know what has computed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bricks.samples.verification import Difference
+
+# The largest difference of floating-point outputs where sums are in another order, relative to the
+# greatest magnitude of an output.
+TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-9}
+
+
+def difference_of(expected: Sequence[Any], actual: Sequence[Any], *, bitwise: bool) -> Difference:
+    """The difference of ``actual`` from ``expected`` over all outputs.
+
+    Without ``bitwise``, sums may be in another order.
+    """
+    pairs = [pair for a, b in zip(expected, actual, strict=True) for pair in _flat(a, b)]
+    distances = [_distance(a, b) for a, b in pairs]
+    absolute = max((distance.absolute for distance in distances), default=0.0)
+    relative = max((distance.relative for distance in distances), default=0.0)
+    tolerances = [0.0 if bitwise else TOLERANCE.get(a.dtype.name, 0.0) for a, _ in pairs]
+    return Difference(
+        exact=all(_same_kind(a, b) and _equal(a, b) for a, b in pairs),
+        max_abs=absolute if np.isfinite(absolute) else None,
+        max_rel=relative if np.isfinite(relative) else None,
+        tolerance=max(tolerances, default=0.0),
+        finite=all(distance.finite for distance in distances),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Distance:
+    """The greatest difference of two tensors; ``finite`` is whether any number of them is."""
+
+    absolute: float = 0.0
+    relative: float = 0.0
+    finite: bool = True
+
+
+_IN_KIND = _Distance(float("inf"), float("inf"))
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> _Distance:
+    if not _same_kind(a, b):
+        return _IN_KIND
+    if a.dtype.kind == "O":
+        return _Distance() if _equal(a, b) else _IN_KIND
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = a.astype(wide), b.astype(wide)
+    good = np.isfinite(x)
+    finite = bool(good.any()) or not x.size
+    if not np.array_equal(good, np.isfinite(y)):
+        return replace(_IN_KIND, finite=finite)
+    if not good.any():
+        return _Distance(finite=finite)
+    difference = float(np.abs(x[good] - y[good]).max())
+    return _Distance(difference, difference / max(float(np.abs(x[good]).max()), 1e-30))
+
+
+def _same_kind(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype
+
+
+def _flat(a: Any, b: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The pairs of corresponding tensors in two values; values that differ in kind are one pair."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        a, b = list(a.items()), list(b.items())
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
+        for pair in zip(a, b, strict=True):
+            yield from _flat(*pair)
+    else:
+        yield _tensor(a), _tensor(b)
+
+
+def _tensor(value: Any) -> np.ndarray:
+    if isinstance(value, list | tuple | dict) or value is None:
+        value = str(value)
+    array = np.asarray(value)
+    return array.astype(object) if array.dtype.kind in "UST" else array
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return np.array_equal(a, b) if a.dtype.kind == "O" else a.tobytes() == b.tobytes()

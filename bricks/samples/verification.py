@@ -1,0 +1,65 @@
+"""The result of verifying a decomposition: how far chained bricks are from the whole model.
+
+Plain data. Must not know how anything is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The difference of outputs from those that are expected.
+
+    ``exact`` is whether all are bitwise equal. ``max_rel`` is relative to the greatest magnitude of
+    the output; it and ``max_abs`` are None where outputs differ in kind. ``tolerance`` is the
+    largest ``max_rel`` that sums in another order explain. ``finite`` is whether each output has a
+    finite number in it.
+    """
+
+    exact: bool
+    max_abs: float | None
+    max_rel: float | None
+    tolerance: float
+    finite: bool
+
+    @property
+    def within_tolerance(self) -> bool:
+        """Whether outputs are equal, except for the order of sums."""
+        return self.exact or (self.max_rel is not None and self.max_rel <= self.tolerance)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The chained bricks of a model beside the whole model.
+
+    ``own_weights`` is whether the model's files have its weights, which are synthetic else;
+    ``optimised`` whether the whole model was optimised. The outputs ``random`` depend on random
+    numbers, so what they are computed with was compared; None of a recorded program.
+    """
+
+    difference: Difference
+    own_weights: bool
+    optimised: bool
+    random: tuple[str, ...] | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether all that was compared is bitwise equal."""
+        return self.difference.exact
+
+    def facts(self) -> dict[str, Any]:
+        """The facts that ``bricks decompose --verify --json`` prints."""
+        random = {} if self.random is None else {"random": list(self.random)}
+        return {
+            "own_weights": self.own_weights,
+            "optimised": self.optimised,
+            "exact": self.difference.exact,
+            "max_abs_difference": self.difference.max_abs,
+            "max_rel_difference": self.difference.max_rel,
+            "tolerance": self.difference.tolerance,
+            "finite": self.difference.finite,
+            **random,
+        }
