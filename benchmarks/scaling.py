@@ -24,7 +24,7 @@ from typing import Any
 
 from page_parts import put
 
-from bricks import Bench, BricksError, DataParallelTraining, scale_training
+from bricks import Bench, BricksError, ScalingOptions, scale_training
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.network.collective import ALL_REDUCE, BROADCAST
@@ -33,9 +33,10 @@ from bricks.report.tables import number, percent, seconds
 from bricks.samples.statistics import median
 from bricks.session.networks import measure_locally, network_called
 from bricks.store import Store
-from bricks.studies.scaling.check import RealSteps
+from bricks.studies.scaling.options import NetworkOptions, StepOptions
 from bricks.studies.scaling.result import ScaleFailure, ScalePoint
-from bricks.studies.scaling.strategies import DistributedDataParallel
+from bricks.studies.scaling.study import ScalingStudy
+from bricks.studies.study import ask
 from bricks.units.interval import Interval
 from bricks.units.quantities import bytes_per_s_of
 
@@ -167,15 +168,23 @@ def _network(link: str, ranks: int, cache: Path) -> MeasuredNetwork:
         return network_called(store, name)
 
 
+class ShortlyChecked(ScalingStudy):
+    """Real steps are run until they are known as well as this page needs them."""
+
+    real_rule = REAL_RULE
+
+
 def row(bench: Bench, case: tuple[str, str, int, float], network: MeasuredNetwork) -> Facts:
     """A workload on a network: seconds predicted and measured, or why there are none."""
     workload, link, ranks, straggler = case
     entry = WORKLOADS[workload]
     facts: Facts = {"workload": workload, "network": link, "ranks": ranks, "straggler": straggler}
-    training = DataParallelTraining(DistributedDataParallel(), network, 1, straggler=straggler)
-    check = {ranks: RealSteps(entry, network, straggler=straggler, rule=REAL_RULE)}
+    options = ScalingOptions(
+        workload=entry, ranks=[1, ranks], network=NetworkOptions(given=network),
+        step=StepOptions(straggler=straggler), check=ranks,
+    )  # fmt: skip
     try:
-        (result,) = scale_training(bench, entry, training, [1, ranks], checks=check)
+        (result,) = ask(ShortlyChecked(options, bench.workspace)).strategies
     except BricksError as error:
         return {**facts, "error": str(error)}
     failed = [point.error for point in result.points if isinstance(point, ScaleFailure)]
@@ -202,8 +211,11 @@ def curves(bench: Bench, measured: Mapping[str, Network]) -> Facts:
     """The study's workload on measured and stated networks: speed-up and its interval by ranks."""
     found: Facts = {}
     for name, network in {**measured, **STATED}.items():
-        training = DataParallelTraining(DistributedDataParallel(), network, 1)
-        (result,) = scale_training(bench, STUDY, training, STUDY_RANKS, batch=STUDY_BATCH)
+        options = ScalingOptions(
+            workload=STUDY, ranks=STUDY_RANKS, network=NetworkOptions(given=network),
+            batch=STUDY_BATCH,
+        )  # fmt: skip
+        (result,) = scale_training(bench.workspace, options).strategies
         found[name] = {
             "pays_up_to": result.pays_up_to,
             "points": [_point(p) for p in result.points if isinstance(p, ScalePoint)],

@@ -62,9 +62,15 @@ if TYPE_CHECKING:
     from bricks.store.store import Store
     from bricks.studies.generation.predict import predict_generation
     from bricks.studies.generation.result import Generation, GenerationResult
-    from bricks.studies.scaling.result import ScaleFailure, ScalePoint, ScaleResult
-    from bricks.studies.scaling.scale import scale_training
+    from bricks.studies.scaling.options import ScalingOptions
+    from bricks.studies.scaling.result import (
+        ScaleFailure,
+        ScalePoint,
+        ScaleResult,
+        ScalingResult,
+    )
     from bricks.studies.scaling.scaling import DataParallelTraining
+    from bricks.studies.scaling.study import scale_training
     from bricks.studies.serving.predict import predict_scenario
     from bricks.studies.serving.result import ScenarioResult
     from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
@@ -107,9 +113,12 @@ _ORIGIN = {
     "bricks.predict.cost": ("CostModel",),
     "bricks.samples.measurement": ("Failure", "Measurement"),
     "bricks.samples.memory_peaks": ("MemoryPeaks",),
-    "bricks.studies.scaling.result": ("ScaleFailure", "ScalePoint", "ScaleResult"),
-    "bricks.studies.scaling.scale": ("scale_training",),
+    "bricks.studies.scaling.options": ("ScalingOptions",),
+    "bricks.studies.scaling.result": (
+        "ScaleFailure", "ScalePoint", "ScaleResult", "ScalingResult",
+    ),
     "bricks.studies.scaling.scaling": ("DataParallelTraining",),
+    "bricks.studies.scaling.study": ("scale_training",),
     "bricks.studies.generation.predict": ("predict_generation",),
     "bricks.studies.generation.result": ("Generation", "GenerationResult"),
     "bricks.studies.serving.predict": ("predict_scenario",),
@@ -136,12 +145,12 @@ _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 # What went by another name in the version before.
 __all__ = [
     "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
-    "Conditions", "CostModel", "Coverage", "Covered", "DataParallelTraining",
-    "Decomposition", "Difference", "Estimate", "Explanation", "Failure", "Gap", "Generation",
-    "GenerationResult", "IncompleteEstimate", "Interval", "Measured", "Measurement", "MemoryPeaks",
-    "Merged", "Model", "ModelComparison", "ModelError", "Occurrence", "Options", "Part",
-    "PeakMemory", "Peaks", "Place", "Plan", "Probed", "Rule", "Runtime", "ScaleFailure",
-    "ScalePoint", "ScaleResult", "ScenarioKind", "ScenarioLoad", "ScenarioResult", "Serving",
+    "Conditions", "CostModel", "Coverage", "Covered", "DataParallelTraining", "Decomposition",
+    "Difference", "Estimate", "Explanation", "Failure", "Gap", "Generation", "GenerationResult",
+    "IncompleteEstimate", "Interval", "Measured", "Measurement", "MemoryPeaks", "Merged", "Model",
+    "ModelComparison", "ModelError", "Occurrence", "Options", "Part", "PeakMemory", "Peaks",
+    "Place", "Plan", "Probed", "Rule", "Runtime", "ScaleFailure", "ScalePoint", "ScaleResult",
+    "ScalingOptions", "ScalingResult", "ScenarioKind", "ScenarioLoad", "ScenarioResult", "Serving",
     "ShapeError", "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError",
     "Summary", "System", "Target", "TargetDiff", "TrainingFailure", "TrainingOptions",
     "TrainingPrediction", "TrainingResult", "TrainingRun", "TrainingValidation", "UnknownMemory",

@@ -17,7 +17,7 @@ import typer
 from bricks.cli import completion
 from bricks.cli.known import warn_of
 from bricks.cli.options import Cache, Json, Precision, RuntimeName, Seed, Threads, Timeout
-from bricks.cli.output import finish, print_json, show
+from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.pages import check_page, write_page
 from bricks.cli.progress import terminal_progress
 from bricks.cli.verbosity import Quiet, Verbose
@@ -93,10 +93,12 @@ def command_of(offer: StudyOffer, view: View | None = None) -> Callable[..., Non
 
     def called(**words: Any) -> None:
         files = {file: words.pop(file.name) for file in view.files}
-        check = words.pop("check", False)
+        check = offer.checks and words.pop("check")
         given = {name: words.pop(name) for name in _settings(offer)}
-        settings = Settings(**({"runtime": offer.runtime} | given))
-        _answer(offer, view, _made(offer.options, words), settings, files, check=check)
+        options = _made(offer.options, words)
+        if given["threads"] is None:
+            given["threads"] = offer.threads(options)
+        _answer(offer, view, options, Settings(**given), files, check=check)
 
     called.__name__, called.__doc__ = offer.name, offer.help
     called.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -120,7 +122,7 @@ def _answer(
         if file.page and path is not None:
             check_page(path)
     with _opened(settings) as workspace:
-        study = offer.load()(options, workspace)
+        study = offer.load()(options, workspace, remark)
         warn_of_crowding(study.target, 1)
         result = ask(study, measure=not settings.no_measure, check=check)
     errors = [error for file, path in files.items() if (error := _written(file, path, result))]
@@ -129,7 +131,8 @@ def _answer(
         print_json(json_of(result) | places)
     else:
         show(*view.parts(result))
-        show(*(line for file, at in files.items() if at for line in ("", f"{at}: {file.told}")))
+        written = [f"{at}: {file.told}" for file, at in files.items() if at is not None]
+        show(*(["", *written] if written else []))
     finish([*result.errors, *errors])
 
 
@@ -189,14 +192,23 @@ def _of_file(file: File) -> inspect.Parameter:
 
 def _own(options: type) -> Iterator[inspect.Parameter]:
     """A parameter for each field that is described, groups of fields one by one."""
-    hints = get_type_hints(options)
     for field in fields(options):
-        kind = hints[field.name]
-        if is_dataclass(kind):
-            assert isinstance(kind, type)
-            yield from _own(kind)
+        if (group := _group(field)) is not None:
+            yield from _own(group)
         elif (described := option_of(field)) is not None:
-            yield _of_field(field, kind, described)
+            yield _of_field(field, _kind(options, field), described)
+
+
+def _group(field: Field[Any]) -> type | None:
+    """The dataclass of a field that is a group of options."""
+    made: Any = field.default_factory
+    return made if isinstance(made, type) and is_dataclass(made) else None
+
+
+def _kind(options: type, field: Field[Any]) -> Any:
+    """The type of a field; others may have types that only type checkers import."""
+    alone = {"__annotations__": {field.name: field.type}, "__module__": options.__module__}
+    return get_type_hints(type("Alone", (), alone))[field.name]
 
 
 def _of_field(field: Field[Any], kind: Any, described: Option) -> inspect.Parameter:
@@ -233,10 +245,10 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 def _made(options: type, words: Mapping[str, Any]) -> Any:
     """The options that were written, each read into what it means."""
-    hints, found = get_type_hints(options), dict[str, Any]()
+    found: dict[str, Any] = {}
     for field in fields(options):
-        if is_dataclass(hints[field.name]):
-            found[field.name] = _made(hints[field.name], words)
+        if (group := _group(field)) is not None:
+            found[field.name] = _made(group, words)
         elif (described := option_of(field)) is not None:
             found[field.name] = _read(field.name, described, words[field.name])
     return options(**found)

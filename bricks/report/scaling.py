@@ -1,134 +1,127 @@
-"""A training on several ranks for terminals, from what ``--json`` prints too.
-
-Must not compute any of it.
-"""
+"""A training on several ranks for terminals. Must not compute what it shows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from bricks.errors import printable
+from bricks.report.columns import NOTHING, Column, table_of
+from bricks.report.figures import ends, runtime_words
 from bricks.report.tables import number, percent, seconds, size
+from bricks.studies.scaling.result import Origins, ScalePoint, ScalingResult
+from bricks.units.interval import Interval
 
-Row = Mapping[str, Any]
+STRATEGY: Column[ScalePoint] = Column("strategy", lambda point: point.strategy, left=True)
+
+COLUMNS: Sequence[Column[ScalePoint]] = (
+    Column("ranks", lambda point: str(point.ranks)),
+    Column("step", lambda point: seconds(point.step_s.value)),
+    Column("interval", lambda point: ends(point.step_s)),
+    Column("samples/s", lambda point: f"{point.samples_per_s.value:.4g}"),
+    Column("speed-up", lambda point: number(point.speedup.value)),
+    Column("efficiency", lambda point: percent(point.efficiency.value, 0)),
+    Column(
+        "exposed",
+        lambda point: _sent(point, seconds(point.exposed_communication_s.value)),
+    ),
+    Column("sent", lambda point: _sent(point, size(point.bytes_sent))),
+    Column("cost/epoch", lambda point: _cost(point.cost_per_epoch)),
+    Column("measured", lambda point: _measured(point, seconds(point.measured_step_s))),
+    Column("ratio", lambda point: _measured(point, number(point.ratio, 3))),
+)
 
 
-def scaling_parts(facts: Row) -> list[RenderableType]:
+def _sent(point: ScalePoint, text: str) -> str:
+    """A rank by itself sends nothing."""
+    return text if point.ranks > 1 else NOTHING
+
+
+def _cost(cost: Interval | None) -> str | None:
+    return None if cost is None else number(cost.value, 4)
+
+
+def _measured(point: ScalePoint, text: str) -> str | None:
+    return None if point.checked is None else text
+
+
+def scaling_parts(result: ScalingResult) -> list[RenderableType]:
     """Lines and a table in the order to show them."""
-    runtime, rows = facts["runtime"], [row for row in facts["ranks"] if row["error"] is None]
-    threads = runtime["threads"]
+    points, system = result.predicted, printable(result.system.name)
     parts: list[RenderableType] = [
-        f"{printable(facts['workload'])} on ranks of {printable(facts['system']['name'])},"
-        f" {runtime['backend']} {runtime['version']}, {threads}"
-        f" {'thread' if threads == 1 else 'threads'}; network: {printable(facts['network'])}"
+        f"{printable(result.workload)} on ranks of {system}, {runtime_words(result.target)};"
+        f" network: {printable(result.network)}",
+        *_conditions(result),
     ]
-    parts += _conditions(facts, rows)
-    if rows:
-        parts += ["", _table(rows), ""]
-        parts += _origins(rows)
-        parts += _pays(facts, rows)
-        parts += _shared_host(facts, rows)
-    for what, name in (("curves and the timeline of a step", "page"), ("the step", "trace")):
-        if facts[name] is not None:
-            viewer = "any browser" if name == "page" else "ui.perfetto.dev"
-            parts.append(f"{facts[name]}: {what}; open it in {viewer}.")
+    if points:
+        parts += ["", table_of(points, [*_strategy(result), *COLUMNS]), "", *_origins(points)]
+        parts += [*_pays(result), *_shared_host(result)]
     return parts
 
 
-def _conditions(facts: Row, rows: Sequence[Row]) -> Iterator[str]:
+def _strategy(result: ScalingResult) -> list[Column[ScalePoint]]:
+    return [STRATEGY] if len(result.strategies) > 1 else []
+
+
+def _conditions(result: ScalingResult) -> Iterator[str]:
     """What differs from a plain step."""
     told = []
-    if rows:
-        shared = facts["scaling"] == "strong"
-        whole = max(row["batch"] for row in rows)
-        told.append(f"a batch of {whole} {'divided by all ranks' if shared else 'on each rank'}")
-    if facts["accumulate"] > 1:
-        told.append(f"{facts['accumulate']} batches a step")
-    if facts["straggler"] > 1:
-        told.append(f"one rank {facts['straggler']:g} times slower")
+    if result.predicted:
+        whole = max(point.batch for point in result.predicted)
+        how = "divided by all ranks" if result.step.strong else "on each rank"
+        told.append(f"a batch of {whole} {how}")
+    if result.accumulate > 1:
+        told.append(f"{result.accumulate} batches a step")
+    if result.straggler > 1:
+        told.append(f"one rank {result.straggler:g} times slower")
     if told:
         yield f"{'; '.join(told).capitalize()}."
 
 
-def _table(rows: Sequence[Row]) -> Table:
-    """One row for each number of ranks; columns that say nothing are left out."""
-    several = len({row["strategy"] for row in rows}) > 1
-    costs = any(row["cost_per_epoch"] is not None for row in rows)
-    checked = any(row["measured_step_s"] is not None for row in rows)
-    names = [
-        *(["strategy"] if several else []),
-        "ranks", "step", "interval", "samples/s", "speed-up", "efficiency", "exposed", "sent",
-        *(["cost/epoch"] if costs else []),
-        *(["measured", "ratio"] if checked else []),
-    ]  # fmt: skip
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(name, justify="left" if name == "strategy" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            *([row["strategy"]] if several else []),
-            str(row["ranks"]),
-            seconds(row["step_s"]),
-            f"{seconds(row['low_s'])} … {seconds(row['high_s'])}",
-            f"{row['samples_per_s']:.4g}",
-            number(row["speedup"]),
-            percent(row["efficiency"], 0),
-            seconds(row["exposed_communication_s"]) if row["ranks"] > 1 else "–",
-            size(row["bytes_sent"]) if row["ranks"] > 1 else "–",
-            *([number(row["cost_per_epoch"], 4)] if costs else []),
-            *([seconds(row["measured_step_s"]), number(row["ratio"], 3)] if checked else []),
-        )
-    return table
-
-
-def _origins(rows: Sequence[Row]) -> Iterator[str]:
-    """Where the figures come from: once for all rows that agree."""
+def _origins(points: Sequence[ScalePoint]) -> Iterator[str]:
+    """Where the figures come from: once for all numbers of ranks that agree."""
     by_origin: dict[str, list[int]] = {}
-    for row in rows:
-        origin = row["origin"]
-        parts = [f"computing {origin['compute']}"]
-        if origin["network"] is not None:
-            parts += [
-                f"copies {origin['copies']}", f"network {origin['network']}",
-                f"what it costs the cores {origin['slowdown']}",
-            ]  # fmt: skip
-        by_origin.setdefault(", ".join(parts), []).append(row["ranks"])
+    for point in points:
+        by_origin.setdefault(_origin(point.origins), []).append(point.ranks)
     for told, ranks in by_origin.items():
         numbers = ", ".join(map(str, dict.fromkeys(ranks)))
         yield f"{numbers} {'rank' if numbers == '1' else 'ranks'}: {told}."
 
 
-def _shared_host(facts: Row, rows: Sequence[Row]) -> Iterator[str]:
+def _origin(of: Origins) -> str:
+    parts = [f"computing {of.compute}"]
+    if of.network is not None:
+        parts += [
+            f"copies {of.copies}", f"network {of.network}",
+            f"what it costs the cores {of.slowdown}",
+        ]  # fmt: skip
+    return ", ".join(parts)
+
+
+def _shared_host(result: ScalingResult) -> Iterator[str]:
     """What ranks that ran on one host cost each other, which a prediction does not count."""
-    alone = {row["strategy"]: row["step_s"] for row in rows if row["ranks"] == 1}
-    for row in rows:
-        if row["measured_solo_s"] is None or facts["scaling"] == "strong":
+    alone = {point.strategy: point.step_s for point in result.predicted if point.ranks == 1}
+    for point in result.predicted:
+        if point.measured_solo_s is None or result.step.strong:
             continue
-        told = (
-            ""
-            if row["strategy"] not in alone
-            else f" ({seconds(alone[row['strategy']])} predicted)"
-        )
+        own = alone.get(point.strategy)
+        told = "" if own is None else f" ({seconds(own.value)} predicted)"
         yield (
-            f"Without communication, a step of {row['ranks']} ranks at once took"
-            f" {seconds(row['measured_solo_s'])}{told}: ranks that share a host slow each other,"
+            f"Without communication, a step of {point.ranks} ranks at once took"
+            f" {seconds(point.measured_solo_s)}{told}: ranks that share a host slow each other,"
             " which those on hosts of their own do not."
         )
 
 
-def _pays(facts: Row, rows: Sequence[Row]) -> Iterator[str]:
-    several = len({row["strategy"] for row in rows}) > 1
-    for each in facts["pays"]:
-        name = f"{each['strategy']}: " if several else ""
-        if each["up_to"] is None:
-            line = f"further ranks pay up to {each['looked_up_to']} at least"
+def _pays(result: ScalingResult) -> Iterator[str]:
+    for each in result.strategies:
+        name = f"{each.strategy}: " if len(result.strategies) > 1 else ""
+        if each.pays_up_to is None:
+            line = f"further ranks pay up to {each.looked_up_to} at least"
             line += " (each adds half of a lone rank's samples/s or more)"
         else:
-            count = f"{each['up_to']} {'rank' if each['up_to'] == 1 else 'ranks'}"
+            count = f"{each.pays_up_to} {'rank' if each.pays_up_to == 1 else 'ranks'}"
             line = f"from {count} on, further ones no longer pay"
             line += " (each adds less than half of a lone rank's samples/s)"
         yield f"{name}{line}." if name else f"{line[0].upper()}{line[1:]}."

@@ -6,41 +6,37 @@ See :mod:`bricks.report.page`. Must not compute what it shows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bricks.compose.lanes import Span
 from bricks.errors import printable
+from bricks.report.columns import Column, cells_of
+from bricks.report.figures import place_of_page
 from bricks.report.page import environment, in_script, library, style
-from bricks.report.tables import number, percent, seconds, size
-from bricks.studies.scaling.result import ScalePoint, ScaleResult
+from bricks.report.scaling import COLUMNS, STRATEGY
+from bricks.report.tables import number, seconds
+from bricks.studies.scaling.result import ScalePoint, ScalingResult
 from bricks.studies.scaling.simulation import NETWORK
 from bricks.units.interval import Interval
 
 
-def scaling_page(results: Sequence[ScaleResult], *, version: str, made: str) -> str:
+def scaling_page(result: ScalingResult, *, version: str, made: str) -> str:
     """The page; ``version`` is that of this package, ``made`` the time of its creation."""
     from bricks.report import charts
 
-    first = results[0]
-    target = first.target
-    points = [(result, point) for result in results for point in result.predicted]
-    most = max((point for point in first.predicted), key=lambda p: p.ranks, default=None)
+    points = result.predicted
+    most = max(result.strategies[0].predicted, key=lambda point: point.ranks, default=None)
     page: str = environment().get_template("scaling.html.jinja").render(
-        title=printable(first.workload),
-        where=printable(
-            f"{target.system.name}, {target.runtime.backend} {target.runtime.version},"
-            f" threads: {target.runtime.threads}; network: {first.network}"
-        ),
-        rows=[_row(result, point) for result, point in points],
-        failures=[
-            each.error for result in results for each in result.points
-            if not isinstance(each, ScalePoint)
-        ],
-        most=None if most is None else {"ranks": most.ranks, "strategy": first.strategy},
+        title=printable(result.workload),
+        where=f"{place_of_page(result.target)}; network: {printable(result.network)}",
+        points=cells_of(points, _COLUMNS),
+        failures=result.errors,
+        most=most,
         version=version,
         made=made,
         data=in_script({
-            "rows": [_curve(result, point) for result, point in points],
+            "rows": [_curve(point) for point in points],
             "spans": [] if most is None else [*_spans(most)],
         }),
         specs=in_script({
@@ -55,27 +51,20 @@ def scaling_page(results: Sequence[ScaleResult], *, version: str, made: str) -> 
     return page
 
 
-def _row(result: ScaleResult, point: ScalePoint) -> dict[str, Any]:
-    """The cells of the table."""
-    return {
-        "strategy": result.strategy,
-        "ranks": point.ranks,
-        "step": seconds(point.step_s.value),
-        "interval": f"{seconds(point.step_s.low)} … {seconds(point.step_s.high)}",
-        "samples": f"{point.samples_per_s.value:.4g}",
-        "speedup": number(point.speedup.value),
-        "efficiency": percent(point.efficiency.value, 0),
-        "exposed": seconds(point.exposed_communication_s.value) if point.ranks > 1 else "–",
-        "sent": size(point.bytes_sent) if point.ranks > 1 else "–",
-        "cost": "–" if point.cost_per_epoch is None else number(point.cost_per_epoch.value, 4),
-        "network": point.origins.network or "–",
-        "measured": "–" if point.checked is None else seconds(point.checked.step_s),
-    }
+# A page has room for whole words.
+_TITLES = {
+    "exposed": "exposed communication", "sent": "sent by a rank", "cost/epoch": "cost of an epoch",
+}  # fmt: skip
+_COLUMNS: Sequence[Column[ScalePoint]] = (
+    STRATEGY,
+    *(replace(column, title=_TITLES.get(column.title, column.title)) for column in COLUMNS),
+    Column("network", lambda point: point.origins.network, left=True),
+)
 
 
-def _curve(result: ScaleResult, point: ScalePoint) -> dict[str, Any]:
+def _curve(point: ScalePoint) -> dict[str, Any]:
     """The points of all curves."""
-    row: dict[str, Any] = {"strategy": result.strategy, "ranks": point.ranks}
+    row: dict[str, Any] = {"strategy": point.strategy, "ranks": point.ranks}
     for name, figure, factor in (
         ("step_ms", point.step_s, 1e3),
         ("speedup", point.speedup, 1.0),

@@ -12,7 +12,7 @@ from typing import Any
 
 from bricks.compose.lanes import Span
 from bricks.errors import printable
-from bricks.studies.scaling.result import ScalePoint, ScaleResult
+from bricks.studies.scaling.result import ScalePoint, ScalingResult
 from bricks.studies.scaling.simulation import NETWORK
 
 Event = dict[str, Any]
@@ -21,14 +21,17 @@ Event = dict[str, Any]
 _NETWORK = 1
 
 
-def scaling_trace(result: ScaleResult) -> str:
-    """The whole file, one event a line, of the step on the most ranks."""
-    point = max(result.predicted, key=lambda each: each.ranks)
+def scaling_trace(result: ScalingResult) -> str:
+    """The whole file, one event a line, of the step on the most ranks; empty if there is none."""
+    first = result.strategies[0]
+    if not first.predicted:
+        return ""
+    point = max(first.predicted, key=lambda each: each.ranks)
     about = {
         "workload": printable(result.workload),
         "system": printable(result.target.system.name),
         "network": printable(result.network),
-        "strategy": result.strategy,
+        "strategy": first.strategy,
         "ranks": point.ranks,
         "step_us": _us(point.step_s.value),
         "low_us": _us(point.step_s.low),

@@ -29,8 +29,10 @@ class StudyOffer:
 
     ``help`` is whole sentences, the last of which is ``Example: bricks …``; ``options`` is the
     dataclass of its options (see :mod:`bricks.studies.options`), and ``load`` imports the study.
-    ``runtime`` is the one that answers unless another is named. With ``checks``, the command has an
-    option ``--check``; ``without`` are the names of options of all studies that this one lacks.
+    ``runtime`` is the one that answers unless another is named, and ``threads`` tells from the
+    options how many it has unless they are given; None: one for each core. With ``checks``, the
+    command has an option ``--check``; ``without`` are the names of options of all studies that this
+    one lacks.
     """
 
     name: str
@@ -38,6 +40,7 @@ class StudyOffer:
     options: type
     load: Callable[[], type[Study[Any, Any, Any, Any]]]
     runtime: str = RUNTIME
+    threads: Callable[[Any], int | None] = lambda options: None
     checks: bool = False
     without: frozenset[str] = frozenset()
 

@@ -82,9 +82,16 @@ class Study(ABC, Generic[Options, Prediction, Observation, Result_co]):
     An instance is asked once, so it may keep what its methods share, such as models that were read.
     """
 
-    def __init__(self, options: Options, workspace: Workspace) -> None:
+    def __init__(
+        self,
+        options: Options,
+        workspace: Workspace,
+        notice: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """``notice`` is called with lines for whoever waits for the answer."""
         self.options = options
         self.workspace = workspace
+        self.notice = notice
 
     @property
     def target(self) -> Target:

@@ -6,8 +6,8 @@ The prediction itself is held by ``tests/scale``; here its step is made up, but 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,17 @@ import torch_environment
 from commands import CommandResult, Here
 from torch_environment import program
 
-from bricks import Bench
 from bricks.cli import completion
-from bricks.cli.scale import COLLECTIVES, STRATEGIES
 from bricks.graph.program_phases import TRAINING
 from bricks.network.times import Sourced, StatedNetwork
 from bricks.session.networks import loopback_network
 from bricks.store import Store
 from bricks.studies.scaling.buckets import Gradient
 from bricks.studies.scaling.copies import SIZES, CopyTimes, by_size
-from bricks.studies.scaling.result import ScaleFailure, ScaleResult
+from bricks.studies.scaling.options import COLLECTIVES, STRATEGIES
+from bricks.studies.scaling.result import CheckedStep
 from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
+from bricks.studies.scaling.steps import RankModels, RankSteps
 from bricks.studies.scaling.strategies import (
     DistributedDataParallel,
     Horovod,
@@ -64,24 +64,16 @@ NAMED: Mapping[str, Strategy] = {
 COPIES = CopyTimes(COPY_S, Interval(0.0, 0.0, 1e-3), COPY_S)
 
 
-def made_up(
-    bench: Bench,
-    workload: str,
-    training: DataParallelTraining,
-    ranks: Sequence[int],
-    *,
-    strategies: Sequence[Strategy],
-    **_: Any,
-) -> tuple[ScaleResult, ...]:
-    """What is predicted for ``STEP``, but on three ranks."""
-    training = replace(training, batch=BATCH)
-    results = []
-    for strategy in strategies:
-        scaling = Scaling(replace(training, strategy=strategy), {BATCH: STEP}, COPIES)
-        points = [ScaleFailure(n, "not on 3") if n == 3 else scaling.point(n) for n in ranks]
-        shown = (workload, bench.target, training.network.name, strategy.name)
-        results.append(ScaleResult(*shown, tuple(points), None, max(ranks)))
-    return tuple(results)
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is predicted is that of ``STEP``, but on three ranks."""
+    study = "bricks.studies.scaling.study"
+    steps = RankSteps(BATCH, {BATCH: STEP}, {3: "not on 3"})
+    monkeypatch.setattr(f"{study}.rank_models", lambda *_: RankModels(BATCH, {}, {}))
+    monkeypatch.setattr(f"{study}.rank_steps", lambda *_: steps)
+    monkeypatch.setattr(f"{study}.copy_times", lambda *_: COPIES)
+    monkeypatch.setattr("bricks.session.measuring.measure_isolated", lambda *_, **__: None)
+    monkeypatch.setattr(f"{study}.RealSteps", lambda *_: lambda ranks, *_: CheckedStep(ranks, 1, 1))
 
 
 @dataclass(frozen=True)
@@ -134,9 +126,8 @@ def hold(done: CommandResult, trace: Path, page: Path) -> None:
 
 
 def test_json_table_page_and_trace_show_each_number_of_ranks(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Here, tmp_path: Path, made_up: None
 ) -> None:
-    monkeypatch.setattr("bricks.studies.scaling.scale.scale_training", made_up)
     page, trace = tmp_path / "page.html", tmp_path / "trace.json"
     words = ("scale", "train.py:step", *NETWORK, "--threads", 1, *BOTH)
     done = here(*words, "--ranks", "1,2,16", "--out", page, "--trace", trace, "--json")
@@ -212,12 +203,11 @@ def test_each_strategy_has_the_collectives_that_it_sends() -> None:
 
 
 def test_a_check_without_a_network_measures_the_loopback_once(
-    here: Here, monkeypatch: pytest.MonkeyPatch
+    here: Here, made_up: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch_environment.python()
     quick = partial(loopback_network, backend="fake", sizes=(1024, 4096))
     monkeypatch.setattr("bricks.session.networks.loopback_network", quick)
-    monkeypatch.setattr("bricks.studies.scaling.scale.scale_training", made_up)
     words = ("scale", "torch_lstm_training", "--check", 2, "--ranks", 1, "--cache", here.cache)
     done = here.plain(*words, "--no-measure")
     assert (done.status, "--no-measure" in done.complaint) == (2, True)

@@ -1,1 +1,40 @@
-"""Data-parallel training of a recorded program over several ranks, predicted from its bricks."""
+"""Data-parallel training: a step on several ranks, from a rank's own bricks and a network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bricks.session.defaults import PROGRAMS_RUNTIME
+from bricks.studies.offer import StudyOffer
+from bricks.studies.scaling.options import ScalingOptions
+
+if TYPE_CHECKING:
+    from bricks.studies.scaling.study import ScalingStudy
+
+
+def _study() -> type[ScalingStudy]:
+    from bricks.studies.scaling.study import ScalingStudy
+
+    return ScalingStudy
+
+
+def _threads(options: ScalingOptions) -> int | None:
+    """Real ranks have one thread each."""
+    return None if options.check is None else 1
+
+
+OFFER = StudyOffer(
+    name="scale",
+    help="""\
+    Predict a PyTorch training on several ranks, from the bricks of its step and a network.
+
+    Missing bricks are measured first. Each rank is a host of its own. docs/scaling.md says how a
+    step is put together, and what is assumed. Example: bricks scale train.py:step --ranks 1,2,4,8
+    --bandwidth 10Gbit --latency 50us
+    """,
+    options=ScalingOptions,
+    load=_study,
+    runtime=PROGRAMS_RUNTIME,
+    threads=_threads,
+)
+OFFERS = (OFFER,)

@@ -6,10 +6,13 @@ Must not know how it is computed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from bricks.compose.lanes import Span, Timeline
+from bricks.studies.scaling.options import StepOptions
 from bricks.studies.scaling.simulation import NETWORK, rank_lane
-from bricks.system import Target
+from bricks.studies.study import Checked
+from bricks.system import Runtime, System, Target
 from bricks.units.interval import Interval
 
 
@@ -40,7 +43,7 @@ class CheckedStep:
 
 @dataclass(frozen=True, slots=True)
 class ScalePoint:
-    """A training on ``ranks`` ranks, for a step of the optimiser.
+    """A training on ``ranks`` ranks by a ``strategy``, for a step of the optimiser.
 
     ``speedup`` is relative to one rank, ``efficiency`` per rank. ``exposed_communication_s`` is
     what the step takes beyond its computing, ``communication_s`` the time that something is in the
@@ -49,7 +52,15 @@ class ScalePoint:
     its most likely timeline; its first rank is the slow one if there is one.
     """
 
+    FACTS: ClassVar = (
+        "ranks", "strategy", "batch", ("step_s", "step_s", "low_s", "high_s"), "samples_per_s",
+        "speedup", "efficiency", "exposed_communication_s", "cost_per_epoch", "communication_s",
+        ("sent_bytes", "bytes_sent"), ("origins", "origin"), "measured_step_s", "measured_solo_s",
+        "ratio", "error",
+    )  # fmt: skip
+
     ranks: int
+    strategy: str
     batch: int
     step_s: Interval
     samples_per_s: Interval
@@ -73,31 +84,48 @@ class ScalePoint:
         return self.simulated.shown(rank_lane(min(rank, self.unlike_ranks - 1)))
 
     @property
+    def sent_bytes(self) -> int:
+        """:attr:`bytes_sent` as a whole number."""
+        return round(self.bytes_sent)
+
+    @property
+    def measured_step_s(self) -> float | None:
+        """A real step; None if none was run."""
+        return None if self.checked is None else self.checked.step_s
+
+    @property
+    def measured_solo_s(self) -> float | None:
+        """A real step of one rank in turn with these; None if none was run."""
+        return None if self.checked is None else self.checked.solo_s
+
+    @property
     def ratio(self) -> float | None:
         """The predicted step relative to the real one."""
-        return None if self.checked is None else self.step_s.value / self.checked.step_s
+        return None if self.checked is None else Checked(self.step_s, self.checked.step_s).ratio
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleFailure:
     """Why there is no prediction for a number of ranks, in one line."""
 
+    LIKE: ClassVar = ScalePoint
+
     ranks: int
+    strategy: str
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleResult:
-    """A training on several numbers of ranks.
+    """A training on several numbers of ranks, by one strategy.
 
     ``pays_up_to`` is the number of ranks from which further ones add too little, less than half of
     the samples/s of a rank by itself each; None if they still pay at all numbers that were looked
     at, the last of which is ``looked_up_to``.
     """
 
-    workload: str
-    target: Target
-    network: str
+    FACTS: ClassVar = ("strategy", ("pays_up_to", "up_to"), "looked_up_to")
+
     strategy: str
     points: tuple[ScalePoint | ScaleFailure, ...]
     pays_up_to: int | None
@@ -107,3 +135,64 @@ class ScaleResult:
     def predicted(self) -> tuple[ScalePoint, ...]:
         """Those that there is a prediction for."""
         return tuple(each for each in self.points if isinstance(each, ScalePoint))
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingResult:
+    """A training on several numbers of ranks, by each of several strategies."""
+
+    FACTS: ClassVar = (
+        "workload", "system", "runtime", "network", "scaling", "accumulate", "straggler",
+        "samples_per_epoch", ("points", "ranks"), ("strategies", "pays"),
+    )  # fmt: skip
+
+    workload: str
+    target: Target
+    network: str
+    step: StepOptions
+    strategies: tuple[ScaleResult, ...]
+
+    @property
+    def system(self) -> System:
+        """The host of each rank."""
+        return self.target.system
+
+    @property
+    def runtime(self) -> Runtime:
+        """What a rank runs."""
+        return self.target.runtime
+
+    @property
+    def scaling(self) -> str:
+        """Whether ranks divide a batch."""
+        return "strong" if self.step.strong else "weak"
+
+    @property
+    def accumulate(self) -> int:
+        """Batches of a step of the optimiser."""
+        return self.step.accumulate
+
+    @property
+    def straggler(self) -> float:
+        """How much slower one of the ranks is."""
+        return self.step.straggler
+
+    @property
+    def samples_per_epoch(self) -> int | None:
+        """Samples of an epoch."""
+        return self.step.samples_per_epoch
+
+    @property
+    def points(self) -> tuple[ScalePoint | ScaleFailure, ...]:
+        """All numbers of ranks, strategy by strategy."""
+        return tuple(point for each in self.strategies for point in each.points)
+
+    @property
+    def predicted(self) -> tuple[ScalePoint, ...]:
+        """Those that there is a prediction for."""
+        return tuple(point for each in self.strategies for point in each.predicted)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why there is none for the others."""
+        return tuple(each.error for each in self.points if isinstance(each, ScaleFailure))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from bricks.compose.lanes import Timeline
 from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, STATED, Network
 from bricks.studies.scaling.copies import CopyTimes
-from bricks.studies.scaling.result import CheckedStep, Origins, ScalePoint
+from bricks.studies.scaling.result import Origins, ScalePoint
 from bricks.studies.scaling.simulation import NETWORK, Action, Compute, simulate
 from bricks.studies.scaling.strategies import (
     COPYING,
@@ -106,8 +106,8 @@ class Scaling:
     steps: Mapping[int, TrainingStep]
     copies: CopyTimes
 
-    def point(self, ranks: int, checked: CheckedStep | None = None) -> ScalePoint:
-        """The training on ``ranks`` ranks; ``checked`` are real steps of it."""
+    def point(self, ranks: int) -> ScalePoint:
+        """The training on ``ranks`` ranks."""
         likely = self._run(ranks, _LIKELY)
         middle = self._figures(ranks, _LIKELY)
         others = [(source, self._figures(ranks, case)) for source, case in _Case.ends()]
@@ -117,6 +117,7 @@ class Scaling:
         }
         return ScalePoint(
             ranks=ranks,
+            strategy=self.training.strategy.name,
             batch=self.training.share(ranks),
             step_s=found["step_s"],
             samples_per_s=found["samples_per_s"],
@@ -128,7 +129,6 @@ class Scaling:
             cost_per_epoch=found.get("cost"),
             origins=self._origins(ranks, likely),
             simulated=likely.simulated,
-            checked=checked,
         )
 
     def computing_s(self, ranks: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from bricks.compose.estimate import Estimate
@@ -42,7 +42,7 @@ class EnergyOptions:
     """Whose energy is asked for."""
 
     models: list[str] = argument("Models.", metavar="MODEL…")
-    meter: Meter
+    meter: Meter = field(default_factory=Meter)
     runs: int = option("Runs of each.", default=1, least=1, metavar="N")
 
 

@@ -1,0 +1,173 @@
+"""A rank's own step of a workload, at each batch that ranks have, and its copies of gradients.
+
+Must not know how a step on several ranks follows from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bricks.analysis.answers import inferences
+from bricks.compose.estimate import IncompleteEstimate
+from bricks.compose.recompose import recompose
+from bricks.decompose.plan import Brick, by_itself
+from bricks.errors import BricksError, ModelError
+from bricks.graph.model import Model
+from bricks.measure.rounds import StopRule
+from bricks.samples.measurement import Measurement, round_spread
+from bricks.session.predicting import basis, predict_plan
+from bricks.session.workspace import Workspace
+from bricks.sources import Recorded, read, recorded_program
+from bricks.studies.scaling.copies import (
+    SIZES,
+    CopyTimes,
+    by_size,
+    copy_bricks,
+    ddp_bricks,
+    ddp_times,
+)
+from bricks.studies.scaling.training_step import (
+    TrainingStep,
+    module_tensors,
+    training_step,
+)
+from bricks.system import Target
+from bricks.units.interval import Interval
+
+# Copies are a small part of a step: a few rounds tell them well enough.
+_COPY_RULE = StopRule(precision=0.05, min_rounds=6, max_rounds=6)
+
+
+@dataclass(frozen=True, slots=True)
+class RankModels:
+    """One step of a workload at each batch that a rank has: None is the program's own.
+
+    ``whole`` is the batch of one rank by itself; ``problems`` say by numbers of ranks why there is
+    no step of them.
+    """
+
+    whole: int | None
+    models: Mapping[int | None, Model]
+    problems: Mapping[int, str]
+
+
+def rank_models(
+    workspace: Workspace, workload: str, batch: int | None, ranks: Sequence[int]
+) -> RankModels:
+    """The steps of ``workload`` where ``ranks`` divide ``batch``; without any, each has all of it.
+
+    That of one rank must be there, since all others are relative to it: it raises
+    :class:`~bricks.errors.BricksError`.
+    """
+    models = {batch: recorded(workspace, workload, batch)}
+    problems = dict[int, str]()
+    for n in ranks if batch is not None else ():
+        assert batch is not None
+        share, rest = divmod(batch, n)
+        if rest:
+            problems[n] = f"a batch of {batch} cannot be divided by {n} ranks: choose others"
+        elif share not in models:
+            try:
+                models[share] = recorded(workspace, workload, share)
+            except BricksError as error:
+                problems[n] = _of_share(n, share, error)
+    return RankModels(batch, models, problems)
+
+
+def recorded(workspace: Workspace, workload: str, batch: int | None) -> Model:
+    """A step of ``workload``; one of the zoo is recorded anew if its recording lacks tensors."""
+    options = workspace.read_options(batch=batch, name=workload)
+    model, known = read(workload, options), recorded_program(workload)
+    if known is None or known.code is None or module_tensors(model) is not None:
+        return model
+    return Recorded(known).record(options)
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """A rank's own step by the samples that it has, ``whole`` of them by itself.
+
+    ``problems`` say by numbers of ranks why there is no step of them.
+    """
+
+    whole: int
+    steps: Mapping[int, TrainingStep]
+    problems: Mapping[int, str]
+
+
+def rank_steps(workspace: Workspace, of: RankModels, target: Target) -> RankSteps:
+    """The steps of ``of`` on ``target``, from what is measured by now.
+
+    Raises :class:`~bricks.errors.UsageError` for a program that is no training step or that DDP
+    would refuse, and :class:`~bricks.errors.ModelError` if there is no step of one rank.
+    """
+    whole, step = _step(workspace, of.models[of.whole], target, of.whole)
+    steps, problems = {whole: step}, dict(of.problems)
+    for share, model in of.models.items():
+        if share is None or share == of.whole:
+            continue
+        try:
+            steps[share] = _step(workspace, model, target, share)[1]
+        except BricksError as error:
+            n = whole // share
+            problems[n] = _of_share(n, share, error)
+    return RankSteps(whole, steps, problems)
+
+
+def _of_share(ranks: int, share: int, error: BricksError) -> str:
+    return f"the step of {ranks} ranks, at batch {share}: {error}"
+
+
+def _step(
+    workspace: Workspace, model: Model, target: Target, batch: int | None
+) -> tuple[int, TrainingStep]:
+    """A rank's samples, and its step."""
+    found = basis(workspace, model, measure=False, target=target)
+    estimate = recompose(found)
+    if isinstance(estimate, IncompleteEstimate):
+        raise ModelError(
+            f"{model.name} on {target.system.name}: {len(estimate.gaps)} bricks are neither"
+            " measured nor can they be predicted: leave out --no-measure, or measure more there"
+        )
+    size = inferences(found.plan) if batch is None else batch
+    return size, training_step(model, found, estimate)
+
+
+def copy_rule(workspace: Workspace) -> StopRule:
+    """When copies are known well enough: a few rounds do, or fewer where less is asked for."""
+    asked = workspace.options.conditions.rule.precision
+    if asked <= _COPY_RULE.precision:
+        return _COPY_RULE
+    return replace(_COPY_RULE, precision=asked, min_rounds=2, max_rounds=3)
+
+
+def copy_times(workspace: Workspace, target: Target) -> CopyTimes:
+    """What copies and DDP itself take on ``target``.
+
+    Where DDP was not measured, a gradient takes two copies, and nothing is done once.
+    """
+    known = [_copy_s(workspace, target, brick) for brick in copy_bricks()]
+    copies = by_size(zip(SIZES, (copy_s for copy_s, _ in known), strict=True))
+    keys = [brick.key for brick in ddp_bricks()]
+    results = workspace.known.measurements.results(target.key, keys)
+    measured = [results.get(key) for key in keys]
+    added = [round_spread(each) for each in measured if isinstance(each, Measurement)]
+    if len(added) == len(measured):
+        return CopyTimes(copies, *ddp_times(added), measured=all(sure for _, sure in known))
+    twice = copies.map(lambda copy_s: copy_s.scaled(2.0))
+    return CopyTimes(copies, Interval.exact(0.0), twice, measured=False)
+
+
+def _copy_s(workspace: Workspace, target: Target, brick: Brick) -> tuple[Interval, bool]:
+    """What a copy takes without the call of the runtime, and whether it was measured."""
+    plan = by_itself(brick, str(workspace.granularity)).plan
+    found = predict_plan(workspace, plan, target=target)
+    if isinstance(found, IncompleteEstimate):
+        raise ModelError(
+            f"copies of gradients are neither measured on {target.system.name} nor can they be"
+            " predicted: leave out --no-measure, or scale there"
+        )
+    count, call_s = len(plan.occurrences), found.call_overhead_s
+    whole_s = Interval(found.estimate_s, found.low_s, found.high_s)
+    return whole_s.map(lambda s: max(0.0, s - call_s) / count), not found.predicted_share

@@ -1,0 +1,240 @@
+"""Scales a program's training over ranks: its step and copies from bricks, a network between them.
+
+Must not know how a step on several ranks follows from that, nor how results are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import ClassVar
+
+from bricks.errors import BricksError, UsageError
+from bricks.measure.distributed_steps import RULE
+from bricks.measure.rounds import StopRule
+from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
+from bricks.session import networks
+from bricks.session.defaults import PROGRAMS_RUNTIME
+from bricks.session.targets import target_called
+from bricks.session.workspace import Workspace
+from bricks.studies.scaling.check import RealSteps
+from bricks.studies.scaling.copies import copy_bricks, ddp_bricks
+from bricks.studies.scaling.options import COLLECTIVES, ScalingOptions
+from bricks.studies.scaling.result import (
+    CheckedStep,
+    ScaleFailure,
+    ScalePoint,
+    ScaleResult,
+    ScalingResult,
+)
+from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
+from bricks.studies.scaling.steps import (
+    RankModels,
+    copy_rule,
+    copy_times,
+    rank_models,
+    rank_steps,
+)
+from bricks.studies.scaling.strategies import Strategy
+from bricks.studies.study import Needs, Study, ask
+from bricks.system import Target
+
+# Beyond this, only the numbers of ranks that are asked for are looked at.
+_MAX_LOOKED = 128
+
+Prediction = tuple[ScaleResult, ...]
+# The real step on the ranks to check, or why there is none.
+Observed = CheckedStep | ScaleFailure
+
+
+def scale_training(
+    workspace: Workspace, options: ScalingOptions, *, measure: bool = True
+) -> ScalingResult:
+    """Predict a training on several numbers of ranks, as ``options`` say.
+
+    With ``measure``, missing bricks are measured first, unless another system is asked about.
+    Raises :class:`~bricks.errors.UsageError` for a program that is no training step, and
+    :class:`~bricks.errors.BricksError` if no step can be predicted.
+    """
+    return ask(ScalingStudy(options, workspace), measure=measure)
+
+
+class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
+    """A training on several numbers of ranks."""
+
+    # Until when real steps are run.
+    real_rule: ClassVar[StopRule] = RULE
+
+    _scalings: Sequence[Scaling]
+
+    @cached_property
+    def target(self) -> Target:
+        """The host and runtime of each rank."""
+        name = self.options.system
+        return self.workspace.target if name is None else target_called(self.workspace, name)
+
+    @property
+    def observes(self) -> bool:
+        """Real steps are run if a number of ranks is to be checked."""
+        return self.options.check is not None
+
+    def needs(self) -> Needs:
+        """The bricks of a rank's steps, copies of gradients, and the loopback to check on."""
+        others = [self._measure_loopback] if self.options.network.loopback else []
+        if not others:  # an unknown network is refused before anything is run
+            _ = self._network
+        models = list(self._models.models.values())
+        if self.target.key != self.workspace.target.key:
+            return Needs(others=others)
+        bricks = [*copy_bricks(), *ddp_bricks()]
+        return Needs(models, bricks, copy_rule(self.workspace), others)
+
+    def predict(self) -> Prediction:
+        """Each number of ranks, by each strategy."""
+        steps = rank_steps(self.workspace, self._models, self.target)
+        copies = copy_times(self.workspace, self.target)
+        self._scalings = [
+            Scaling(self._training(strategy, steps.whole), steps.steps, copies)
+            for strategy in self.options.strategies.strategies()
+        ]
+        return tuple(self._scaled(each, steps.problems) for each in self._scalings)
+
+    def observe(self) -> Generator[None, Prediction, Observed]:
+        """Run real steps of DDP on the ranks to check."""
+        assert self.options.check is not None
+        ranks, batch = self.options.check, self.options.batch
+        self._refuse_other_ranks()
+        yield
+        scaling = self._scalings[0]
+        try:
+            share = None if batch is None else scaling.training.share(ranks)
+            return self._real_steps(ranks, share, scaling.computing_s(ranks))
+        except BricksError as error:
+            return self._failure(scaling, ranks, error)
+
+    def result(self, prediction: Prediction, observation: Observed | None) -> ScalingResult:
+        """Predictions, the first strategy's with the real step on the ranks to check."""
+        first, *others = prediction
+        if observation is not None:
+            points = tuple(_checked(point, observation) for point in first.points)
+            first = replace(first, points=points)
+        options = self.options
+        return ScalingResult(
+            options.workload, self.target, self._network.name, options.step, (first, *others)
+        )
+
+    @cached_property
+    def _models(self) -> RankModels:
+        options = self.options
+        ranks = options.all_ranks if options.step.strong else ()
+        return rank_models(self.workspace, options.workload, options.batch, ranks)
+
+    def _training(self, strategy: Strategy, whole: int) -> DataParallelTraining:
+        step = self.options.step
+        return DataParallelTraining(
+            strategy, self._network, whole, step.strong, step.accumulate, step.straggler,
+            step.samples_per_epoch, self.target.system.price_per_hour,
+        )  # fmt: skip
+
+    def _scaled(self, scaling: Scaling, problems: Mapping[int, str]) -> ScaleResult:
+        points = tuple(
+            ScaleFailure(n, scaling.training.strategy.name, problems[n])
+            if n in problems
+            else self._point(scaling, n)
+            for n in self.options.all_ranks
+        )
+        # Where no number of ranks can be predicted, neither can those between.
+        predicted = [each.ranks for each in points if isinstance(each, ScalePoint)]
+        looked = _looked(scaling.training, predicted)
+        pays_up_to = scaling.last_that_pays(looked)
+        return ScaleResult(scaling.training.strategy.name, points, pays_up_to, looked[-1])
+
+    def _point(self, scaling: Scaling, ranks: int) -> ScalePoint | ScaleFailure:
+        try:
+            return scaling.point(ranks)
+        except BricksError as error:
+            return self._failure(scaling, ranks, error)
+
+    def _failure(self, scaling: Scaling, ranks: int, error: BricksError) -> ScaleFailure:
+        text = f"{self.options.workload} on {ranks} ranks: {error}"
+        return ScaleFailure(ranks, scaling.training.strategy.name, text)
+
+    @cached_property
+    def _network(self) -> Network:
+        of = self.options.network
+        if of.given is not None:
+            return of.given
+        if of.bandwidth is not None and of.latency is not None:
+            return StatedNetwork(of.bandwidth, of.latency)
+        if of.network is not None:
+            return networks.network_called(self.workspace.store, of.network)
+        return self._loopback(self._refuse_unknown_loopback)
+
+    def _measure_loopback(self) -> None:
+        self._loopback(self._announce_loopback)
+
+    def _loopback(self, announce: Callable[[str], None]) -> MeasuredNetwork:
+        """This host's loopback between the ranks to check, measured as far as it is not known."""
+        operations = {of for name in self.options.strategies.names for of in COLLECTIVES[name]}
+        return networks.loopback_network(
+            self.workspace.store, self.options.check or 1, sorted(operations), announce=announce,
+            progress=self.workspace.progress,
+        )  # fmt: skip
+
+    def _announce_loopback(self, name: str) -> None:
+        self.notice(
+            f"no network is given: measuring this host's loopback between {self.options.check}"
+            f" ranks first, once, as network {name!r}"
+        )
+
+    def _refuse_unknown_loopback(self, name: str) -> None:
+        raise UsageError(
+            f"this host's loopback between {self.options.check} ranks is not measured yet: leave"
+            " out --no-measure"
+        )
+
+    def _refuse_other_ranks(self) -> None:
+        """Real ranks run here, with one thread each: others cannot be compared with them."""
+        here, target = self.workspace.target, self.target
+        if here.runtime.backend != PROGRAMS_RUNTIME:
+            raise UsageError(
+                f"--check runs real steps with {PROGRAMS_RUNTIME}, not {here.runtime.backend}:"
+                " leave out --runtime"
+            )
+        if target.key != here.key:
+            raise UsageError(
+                f"--check runs real steps on this host, not on {target.system.name}: leave out"
+                " --system"
+            )
+        if target.runtime.threads != 1:
+            raise UsageError("--check gives each rank one thread: give --threads 1")
+        given = self.options.network.given
+        if given is not None and not isinstance(given, MeasuredNetwork):
+            raise UsageError(f"network {given.name} cannot be set up here: give a measured one")
+
+    def _real_steps(self, ranks: int, share: int | None, computing_s: float) -> CheckedStep:
+        network, options = self._network, self.options
+        assert isinstance(network, MeasuredNetwork), "others are refused"
+        steps = RealSteps(
+            options.workload, network, options.strategies.bucket_cap_mb, options.step.accumulate,
+            options.step.straggler, self.workspace.options.seed, self.workspace.progress,
+            self.real_rule,
+        )  # fmt: skip
+        return steps(ranks, share, computing_s)
+
+
+def _checked(point: ScalePoint | ScaleFailure, observed: Observed) -> ScalePoint | ScaleFailure:
+    if isinstance(point, ScaleFailure) or point.ranks != observed.ranks:
+        return point
+    return observed if isinstance(observed, ScaleFailure) else replace(point, checked=observed)
+
+
+def _looked(training: DataParallelTraining, ranks: Sequence[int]) -> list[int]:
+    """The numbers of ranks that are compared to tell where further ones add too little.
+
+    Where ranks divide a batch, each share of it would have to be recorded.
+    """
+    most = max(ranks, default=1)
+    between = () if training.divided else range(1, min(most, _MAX_LOOKED) + 1)
+    return sorted({1, *ranks, *between})
