@@ -1,0 +1,193 @@
+"""Walks that are loaded in one worker together, and loaded anew where the worker has ended.
+
+Everything is loaded at once, which is fast; where that fails, one after the other, which tells what
+fails. It must not know how steps are run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from bricks.errors import WorkerError
+from bricks.measure.blame import Blame
+from bricks.measure.preparation_times import PreparationTimes
+from bricks.measure.protocol.loading import BindPiece, LoadPiece, LoadPieces, MakeRegion, UnloadAll
+from bricks.measure.protocol.request import Answer, Request
+from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied
+from bricks.measure.walk import Load, Step, Walk, grounded, without_region
+
+
+class WorkerLost(WorkerDied):
+    """The worker in which everything was loaded is gone, and the request is not the cause."""
+
+
+class LoadedWalks:
+    """Walks in a worker: what they run is loaded, and their steps are bound to memory.
+
+    ``blame`` hears of what fails, and ``times`` how long preparing takes. ``on_load`` receives the
+    share that is loaded, between 0 and 1.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        walks: Mapping[str, Walk],
+        timeout_s: float,
+        on_load: Callable[[float], None],
+    ) -> None:
+        keys = {load.key for walk in walks.values() for load in walk.loads}
+        # Memory of earlier loads may still be held, unless the worker is fresh.
+        self.blame = Blame(shared=len(keys) > 1 or not supervisor.fresh)
+        self.times = PreparationTimes(walks)
+        self.walks = walks
+        self._supervisor = supervisor
+        self._timeout_s = timeout_s
+        self._on_load = on_load
+        self._region_bytes = max((w.region_bytes for w in walks.values()), default=0)
+        self._to_load = len({load.name for walk in walks.values() for load in walk.loads})
+        self._at_once = self._to_load > 1  # whether everything may be loaded at once
+        self._bound: dict[str, Step] = {}
+        self._starts = 0  # the worker in which everything is loaded, by its number
+
+    def steps(self, name: str) -> list[Step]:
+        """The steps of a walk that have not failed."""
+        return grounded(step for step in self.walks[name].steps if self.blame.runs(step.key))
+
+    def set_up(self) -> None:
+        """Load and bind everything that has not failed, in a worker that lives through it."""
+        lost = 0
+        while True:
+            try:
+                if self._set_up_everything():
+                    return
+            except WorkerLost:
+                lost += 1
+                if lost == MAX_ATTEMPTS:
+                    raise
+
+    def _set_up_everything(self) -> bool:
+        """Whether the worker lived; if not, the key that ended it is a failure, and left out."""
+        self._make_room()
+        if self._at_once and not self._load_at_once():
+            return False
+        for name in self.walks:
+            alive = (self._at_once or self._load_all(name)) and self.bind_all(name)
+            self.times.end_lap(name)
+            if not alive:
+                return False
+        return True
+
+    def _make_room(self) -> None:
+        """Unload everything, and make the shared region; if it is too large, do without.
+
+        A model whose activations exceed memory cannot run; most of its bricks still can.
+        """
+        self._bound.clear()
+        with suppress(WorkerDied):  # the next has nothing loaded
+            self._supervisor.ask(UnloadAll(), timeout_s=self._timeout_s)
+        try:
+            self._make_region()
+        except WorkerError:
+            if not self._region_bytes:
+                raise
+            self._region_bytes = 0
+            self.walks = {name: without_region(walk) for name, walk in self.walks.items()}
+            self._make_region()
+        self._starts = self._supervisor.starts
+
+    def _make_region(self) -> None:
+        eviction_bytes = max((walk.eviction_bytes(()) for walk in self.walks.values()), default=0)
+        self._supervisor.ask_afresh(
+            MakeRegion(self._region_bytes, eviction_bytes), timeout_s=self._timeout_s
+        )
+
+    def _load_at_once(self) -> bool:
+        """Load everything at once; whether it succeeded.
+
+        If it did not, the key that caused that is unknown: from then on, one is loaded after the
+        other.
+        """
+        found = {
+            load.name: (name, load)
+            for name, walk in reversed([*self.walks.items()])
+            for load in walk.loads
+            if self.blame.runs(load.key)
+        }
+        try:
+            loads_s = self.ask(
+                LoadPieces(tuple(_load_piece(load) for _, load in found.values())),
+                timeout_s=self._timeout_s,
+                on_step=lambda number: self._on_load((number + 1) / len(found)),
+            )
+        except WorkerError:
+            self._at_once = False
+            self._supervisor.reset()  # a runtime may keep memory that it needs no more
+            return False
+        self.times.end_lap_of_loads(found.values(), loads_s)
+        return True
+
+    def _load_all(self, name: str) -> bool:
+        """Load what a walk runs, one after the other; whether the worker still lives."""
+        return all(self._load(x) for x in self.walks[name].loads if self.blame.runs(x.key))
+
+    def _load(self, load: Load) -> bool:
+        """Whether the worker still lives; a failure is noted."""
+        started = time.perf_counter()
+        alive = self._try(load.key, _load_piece(load))
+        self.times.note_load(load, time.perf_counter() - started)
+        self._on_load(self.times.loaded / self._to_load)
+        return alive
+
+    def bind_all(self, name: str) -> bool:
+        """Bind the steps that are not where they should be; whether the worker still lives."""
+        # Where a step fails, those that would have overwritten its result get other places.
+        while missing := [s for s in self.steps(name) if self._bound.get(s.place) != s]:
+            for step in missing:
+                if self.blame.runs(step.key) and not self._bind(step):
+                    return False
+                self._bound[step.place] = step
+        return True
+
+    def _bind(self, step: Step) -> bool:
+        bind = BindPiece(step.place, step.load, step.inputs, step.outputs, step.repeated)
+        return self._try(step.key, bind)
+
+    def _try(self, key: str, request: Request[None]) -> bool:
+        """Whether the worker lives after a request about ``key``; a failure is noted."""
+        try:
+            self.ask(request, timeout_s=self._timeout_s)
+        except WorkerLost:
+            raise
+        except WorkerDied as death:
+            self.blame.note(key, death)
+            return False
+        except WorkerError as error:
+            self.blame.note(key, error)
+        return True
+
+    def ask(
+        self,
+        request: Request[Answer],
+        *,
+        timeout_s: float,
+        on_step: Callable[[int], None] | None = None,
+    ) -> Answer:
+        """As :meth:`Supervisor.ask`, but only of the worker that has loaded the walks."""
+        refused = None
+        try:
+            answer = self._supervisor.ask(request, timeout_s=timeout_s, on_step=on_step)
+        except WorkerError as error:
+            refused = error
+        if self._supervisor.starts != self._starts:
+            raise WorkerLost("the worker ended while it was idle") from refused
+        if refused is not None:
+            raise refused
+        return answer
+
+
+def _load_piece(load: Load) -> LoadPiece:
+    return LoadPiece(
+        load.name, load.key, load.model, load.optimize, streams=load.streams, folder=load.folder
+    )

@@ -1,0 +1,51 @@
+"""The time that preparing walks takes: loading, binding and rehearsing.
+
+It must not know what is charged with it in the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from bricks.measure.walk import Load
+
+
+class PreparationTimes:
+    """Seconds of preparing walks: ``walk_s`` by their names, ``load_s`` of loading by key."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.walk_s = dict.fromkeys(names, 0.0)
+        self.load_s: dict[str, float] = {}
+        self._loaded: set[str] = set()
+        self._lap = 0.0
+
+    @property
+    def loaded(self) -> int:
+        """How many loads were timed."""
+        return len(self._loaded)
+
+    def begin(self) -> None:
+        """Begin a lap."""
+        self._lap = time.perf_counter()
+
+    def end_lap(self, name: str) -> None:
+        """Charge a walk with the lap, and begin the next one."""
+        now = time.perf_counter()
+        self.walk_s[name] += now - self._lap
+        self._lap = now
+
+    def end_lap_of_loads(self, loads: Iterable[tuple[str, Load]], loads_s: Sequence[float]) -> None:
+        """Charge walks, which come by name, with a lap in which ``loads`` ran in parallel."""
+        now = time.perf_counter()
+        factor = (now - self._lap) / max(sum(loads_s), 1e-9)
+        self._lap = now
+        for (name, load), seconds in zip(loads, loads_s, strict=True):
+            self.walk_s[name] += factor * seconds
+            self.note_load(load, factor * seconds)
+
+    def note_load(self, load: Load, seconds: float) -> None:
+        """Note how long loading took, the first time."""
+        if load.name not in self._loaded:
+            self._loaded.add(load.name)
+            self.load_s[load.key] = self.load_s.get(load.key, 0.0) + seconds
