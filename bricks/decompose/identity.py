@@ -76,6 +76,7 @@ from bricks.decompose.content import (
     plain_attributes,
 )
 from bricks.decompose.context import context_of, weight_bound
+from bricks.decompose.dialects import dialect_of
 from bricks.decompose.lowering import AS_WRITTEN, UNKNOWN, Contents, Lowering
 from bricks.decompose.plan import Brick
 from bricks.decompose.structure import Path, ranks, schedule
@@ -100,7 +101,6 @@ from bricks.graph.sketch import Sketch
 from bricks.graph.steering import steered_values, steering_inputs, value_counts
 from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.topology import default_domain, label, placed_subgraphs, subgraphs, used_values
-from bricks.graph.value_dependence import sketched_inputs
 from bricks.graph.view import graph_of, parse_model, without_values
 
 # The location that weights refer to. No such file exists: values are passed when a brick is loaded.
@@ -250,7 +250,7 @@ class Cutter:
         Any arithmetic may stumble on denormals.
         """
         read = dict(self._denormal(inputs))
-        read |= sketched_inputs(nodes, self.graph.types, self._sketches)
+        read |= dialect_of(nodes[0]).sketched(nodes, self.graph.types, self._sketches)
         return ((name, read[name]) for name in inputs if name in read)
 
     def _denormal(self, names: Sequence[str]) -> Iterator[tuple[str, Sketch]]:

@@ -15,8 +15,8 @@ from itertools import groupby
 
 import onnx
 
+from bricks.decompose.dialects import dialect_of
 from bricks.graph.graph import Graph
-from bricks.graph.program import is_call
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import subgraphs, used_values
 from bricks.graph.value_dependence import branches_on_values
@@ -69,7 +69,11 @@ def _tiny(graph: Graph, node: onnx.NodeProto) -> bool:
 
     Computed integers may be shapes and counts, which only single nodes are sure to get right.
     """
-    if is_call(node) or branches_on_values(node.op_type) or any(True for _ in subgraphs(node)):
+    if (
+        not dialect_of(node).fusible
+        or branches_on_values(node.op_type)
+        or any(True for _ in subgraphs(node))
+    ):
         return False
     names = {*used_values(node), *filter(None, node.output)}
     types = [graph.types.get(name) for name in names]

@@ -7,7 +7,7 @@ observed or drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import onnx
@@ -15,7 +15,17 @@ import onnx
 from bricks.graph.containers import ValueType
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import call_of, leaves
-from bricks.graph.sketch import DENSITY, DISTINCT, LARGE, ORDER, QUANTILES, SELECTED, SIGNS, ZEROS
+from bricks.graph.sketch import (
+    DENSITY,
+    DISTINCT,
+    LARGE,
+    ORDER,
+    QUANTILES,
+    SELECTED,
+    SIGNS,
+    ZEROS,
+    Sketch,
+)
 from bricks.graph.tensor import TensorType
 
 Traits = tuple[str, ...]
@@ -115,6 +125,26 @@ def dependent_arguments(
                 yield value, (SELECTED,)
             elif large:
                 yield value, _DISTRIBUTED
+
+
+def sketched_arguments(
+    nodes: Iterable[onnx.NodeProto], types: Mapping[str, ValueType], sketches: Mapping[str, Sketch]
+) -> dict[str, Sketch]:
+    """Those of ``sketches``, by the names of values, that tell of what calls read.
+
+    They have as much of each as counts to the calls.
+    """
+    traits = dict[str, set[str]]()
+    for node in nodes:
+        for name, counting in dependent_arguments(node, types):
+            traits.setdefault(name, set()).update(counting)
+    told = {n: sketches[n].of_traits(each) for n, each in traits.items() if n in sketches}
+    return {name: sketch for name, sketch in told.items() if sketch is not None}
+
+
+def decisive_arguments(node: onnx.NodeProto, types: Mapping[str, ValueType]) -> list[str]:
+    """The names of inputs whose values always decide how long a call takes."""
+    return [name for name, _ in dependent_arguments(node, types)]
 
 
 def _plain(operator: str) -> str:

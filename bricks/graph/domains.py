@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import onnx
 
 from bricks.graph.containers import ContainerType, ValueType
+from bricks.graph.form import nodes_form
 from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced, read_inline
-from bricks.graph.program import is_call
 from bricks.graph.steering import SMALL, steered_values, steering_inputs
 from bricks.graph.topology import inner_nodes, label, used_values
 from bricks.graph.uses import MASKING, STEERING, Restriction, Scene, passes_on, restriction
@@ -71,7 +71,7 @@ def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
     Inputs whose values were ``given`` need no note, nor do those of recorded programs, which hold
     what they hold in the program.
     """
-    if any(map(is_call, graph.nodes)):
+    if not nodes_form(graph.nodes).invented_inputs:
         return []
     names = [name for name in graph.inputs if name not in given]
     ranges = integer_ranges(graph, names)

@@ -7,6 +7,7 @@ import onnx.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,23 @@ class ModelForm(Enum):
         """Whether a model is its own reference: a program is called again in doubles."""
         return self is ModelForm.PROGRAMS
 
+    @property
+    def invented_inputs(self) -> bool:
+        """Whether inputs are made up; those of a program hold what they hold in it."""
+        return self is ModelForm.MODELS
+
+
+def node_form(node: onnx.NodeProto) -> ModelForm:
+    """The form of models that have such nodes."""
+    return ModelForm.PROGRAMS if node.domain.startswith(DOMAIN) else ModelForm.MODELS
+
+
+def nodes_form(nodes: Iterable[onnx.NodeProto]) -> ModelForm:
+    """What a model of these ``nodes`` is written in: a program has calls among them."""
+    calls = any(node_form(node) is ModelForm.PROGRAMS for node in nodes)
+    return ModelForm.PROGRAMS if calls else ModelForm.MODELS
+
 
 def form_of(proto: onnx.ModelProto) -> ModelForm:
-    """What a model is written in, or a brick of one: a program has calls among its nodes."""
-    calls = any(node.domain.startswith(DOMAIN) for node in proto.graph.node)
-    return ModelForm.PROGRAMS if calls else ModelForm.MODELS
+    """What a model is written in, or a brick of one."""
+    return nodes_form(proto.graph.node)

@@ -12,10 +12,9 @@ from typing import Final
 
 import onnx
 
-from bricks.graph.call_values import decides, dependent_arguments
+from bricks.graph.call_values import decides
 from bricks.graph.containers import ValueType
 from bricks.graph.loops import conditional_loops
-from bricks.graph.program import is_call
 from bricks.graph.sketch import COLUMNS, DISTINCT, LARGE, ORDER, QUANTILES, ZEROS, Sketch
 from bricks.graph.topology import default_domain
 
@@ -93,24 +92,18 @@ def sketched_inputs(
 ) -> dict[str, Sketch]:
     """Those of ``sketches``, by the names of values, that tell of what ``nodes`` read.
 
-    Of values that recorded calls read it is as much as counts to these. A runtime's own loops
-    branch on their first input.
+    A runtime's own loops branch on their first input.
     """
-    found, traits = dict[str, Sketch](), dict[str, set[str]]()
-    for node in nodes:
-        for name, counting in dependent_arguments(node, types):
-            traits.setdefault(name, set()).update(counting)
-        if not is_call(node):
-            names = [*node.input[:1], *(n for n, _ in dependent_inputs(node, _LARGE_TABLE_BYTES))]
-            found |= {name: sketches[name] for name in names if name in sketches}
-    told = {n: sketches[n].of_traits(each) for n, each in traits.items() if n in sketches}
-    return found | {name: sketch for name, sketch in told.items() if sketch is not None}
+    names = [
+        name
+        for node in nodes
+        for name in (*node.input[:1], *(n for n, _ in dependent_inputs(node, _LARGE_TABLE_BYTES)))
+    ]
+    return {name: sketches[name] for name in names if name in sketches}
 
 
-def read_for_values(node: onnx.NodeProto, types: Mapping[str, ValueType]) -> list[str]:
+def decisive_inputs(node: onnx.NodeProto, types: Mapping[str, ValueType]) -> list[str]:
     """The names of inputs whose values always decide how long ``node`` takes."""
-    if is_call(node):
-        return [name for name, _ in dependent_arguments(node, types)]
     if default_domain(node.domain) not in _DOMAINS:
         return []
     ports = _SELECTING.get(node.op_type, {})

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from bricks.decompose.dialects import decisive_values
 from bricks.decompose.layout import BYTES
 from bricks.decompose.memory import Allocation
 from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan, work_of
@@ -23,7 +24,7 @@ from bricks.decompose.stretches import SHORTEST
 from bricks.graph.domains import integer_ranges
 from bricks.graph.model_metadata import SKETCHES, noted_sketches
 from bricks.graph.tensor import TensorType
-from bricks.graph.value_dependence import branches_on_values, read_for_values
+from bricks.graph.value_dependence import branches_on_values
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.fresh_memory import Event, memory_events
 
@@ -243,7 +244,7 @@ def _decided(brick: Brick) -> set[int]:
     ranges = integer_ranges(graph, names) if names else {}
     free = {n for n, found in ranges.items() if found.high - found.low == _ALL_BYTES}
     own = {name for name, sketch in noted_sketches(proto).items() if not sketch.signs_alone}
-    own.update(name for node in graph.nodes for name in read_for_values(node, graph.types))
+    own.update(name for node in graph.nodes for name in decisive_values(node, graph.types))
     own.update(name for name in names if name not in free)
     return {port for port, name in enumerate(brick.inputs) if name in own}
 

@@ -20,8 +20,8 @@ from onnx import helper, numpy_helper
 from bricks.decompose.plan import Brick
 from bricks.decompose.stretches import SHORTEST
 from bricks.graph.containers import ValueType
+from bricks.graph.form import ModelForm, node_form
 from bricks.graph.model_metadata import between_types, noted_weight_bytes
-from bricks.graph.program import is_call
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain
 from bricks.predict.program_features import (
@@ -176,10 +176,7 @@ def extract_features(brick: Brick) -> BrickFeatures:
     heaviest, types = _heaviest(model.graph.node), _types(brick, model)
     node = _Node(heaviest, types, model)
     kind = _kind(heaviest)
-    if kind in _CALLS and is_call(heaviest):
-        tags, sizes = _CALLS[kind](heaviest, types)
-    else:
-        tags, sizes = _DESCRIBED[kind](node)
+    tags, sizes = _DESCRIBED[node_form(heaviest)][kind](node)
     read, written, weights = _bytes(brick, node.operator)
     pieces = max(sizes[:2]) / max(1.0, sizes[2]) if kind == STREAM else 0.0
     context_bytes = noted_weight_bytes(model)
@@ -204,6 +201,7 @@ class _Node:
     def __init__(
         self, proto: onnx.NodeProto, types: Mapping[str, ValueType], model: onnx.ModelProto
     ) -> None:
+        self.proto, self.types = proto, types
         self.operator = proto.op_type
         self.layout = default_domain(proto.domain)
         self.inputs = [types.get(name) for name in proto.input if name]
@@ -275,11 +273,20 @@ def _types(brick: Brick, model: onnx.ModelProto) -> dict[str, ValueType]:
 
 
 def _kind(node: onnx.NodeProto) -> str:
-    if is_call(node):
-        return CONVOLUTION if is_convolution(node) else PRODUCT if is_product(node) else STREAM
+    return _KINDS[node_form(node)](node)
+
+
+def _node_kind(node: onnx.NodeProto) -> str:
     if node.op_type in _CONVOLUTIONS:
         return CONVOLUTION
     return PRODUCT if node.op_type in _PRODUCTS else STREAM
+
+
+def _call_kind(node: onnx.NodeProto) -> str:
+    return CONVOLUTION if is_convolution(node) else PRODUCT if is_product(node) else STREAM
+
+
+_KINDS = {ModelForm.MODELS: _node_kind, ModelForm.PROGRAMS: _call_kind}
 
 
 def _heaviest(nodes: Sequence[onnx.NodeProto]) -> onnx.NodeProto:
@@ -498,9 +505,11 @@ def _broadcast(node: _Node) -> tuple[str, int]:
     return ("tail" if same else "repeated"), run
 
 
-_CALLS = {CONVOLUTION: described_convolution, PRODUCT: described_product}
-_DESCRIBED: dict[str, Callable[[_Node], Description]] = {
-    CONVOLUTION: _convolution,
-    PRODUCT: _product,
-    STREAM: _stream,
+_DESCRIBED: Mapping[ModelForm, Mapping[str, Callable[[_Node], Description]]] = {
+    ModelForm.MODELS: {CONVOLUTION: _convolution, PRODUCT: _product, STREAM: _stream},
+    ModelForm.PROGRAMS: {
+        CONVOLUTION: lambda node: described_convolution(node.proto, node.types),
+        PRODUCT: lambda node: described_product(node.proto, node.types),
+        STREAM: _stream,
+    },
 }

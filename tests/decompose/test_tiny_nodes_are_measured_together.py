@@ -12,8 +12,11 @@ from factories import constant, model, node, save, value
 from bricks import Bench
 from bricks.compose.recomposition_error import cache_state_s
 from bricks.decompose.granularity import Granularity, split
+from bricks.graph.graph import Graph
+from bricks.graph.program import Call
 from bricks.graph.read import read_model
 from bricks.graph.source import source_graph
+from bricks.graph.tensor import TensorType
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.measure.walk import walk_of
@@ -46,6 +49,17 @@ def test_a_long_stretch_is_one_brick_and_a_short_one_is_not(tmp_path: Path) -> N
     assert lengths(chain(8), tmp_path) == [1] * 8
     assert lengths(chain(100), tmp_path) == [100]
     assert lengths(chain(5000), tmp_path) == [2048, 2048, 904]
+
+
+def test_calls_of_a_recorded_program_stay_apart() -> None:
+    names = [f"v{i}" for i in range(101)]
+    calls = [
+        Call("aten", "relu", ([{"t": 0}], {})).node([read], [made])
+        for read, made in pairwise(names)
+    ]
+    types = dict.fromkeys(names, TensorType("FLOAT", (8,)))
+    graph = Graph(tuple(calls), ("v0",), ("v100",), {}, types, {}, 8)
+    assert split(graph, Granularity(None)) == [(i,) for i in range(100)]
 
 
 def test_large_values_end_a_stretch(tmp_path: Path) -> None:

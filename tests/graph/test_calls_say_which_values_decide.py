@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from factories import model, value
 
+from bricks.decompose.dialects import decisive_values
 from bricks.graph.call_values import dependent_arguments
 from bricks.graph.model_metadata import sketches_of
 from bricks.graph.program import DOMAIN, Call
 from bricks.graph.sketch import DISTINCT, ORDER, QUANTILES, SELECTED, SIGNS, ZEROS, Sketch
 from bricks.graph.tensor import TensorType
-from bricks.graph.value_dependence import branches_on_values, read_for_values
+from bricks.graph.value_dependence import branches_on_values
 
 T0, T1 = {"t": 0}, {"t": 1}
 FLOATS = TensorType("FLOAT", (1000,))
@@ -47,7 +48,7 @@ def test_traits_of_arguments(
     node = Call("aten", operator, (arguments, {})).node(names, ["y"])
     known = dict(zip(names, types, strict=True))
     assert dict(dependent_arguments(node, known)) == found
-    assert read_for_values(node, known) == [*found]
+    assert decisive_values(node, known) == [*found]
     if found:
         assert branches_on_values(f"{DOMAIN}aten.{operator}")
 

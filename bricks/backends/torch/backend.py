@@ -46,6 +46,7 @@ from bricks.backends.torch.values import (
     rising_bounds_of,
     tensor_types,
 )
+from bricks.decompose.dialects import decisive_values
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.form import DOMAIN, ModelForm, form_of
@@ -54,7 +55,6 @@ from bricks.graph.program import Origin, call_of, origin_of
 from bricks.graph.program_phases import INFERENCE
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
-from bricks.graph.value_dependence import read_for_values
 from bricks.graph.view import graph_of, without_values
 from bricks.units.sample import Sample
 from bricks.zoo import zoo_folder
@@ -399,7 +399,7 @@ class StandaloneProgram:
 def _deciding(proto: onnx.ModelProto) -> dict[str, Sketch | None]:
     """What of a brick decides how long it takes by its values, by name, with its sketch."""
     graph, sketches = graph_of(proto), sketches_of(proto)
-    read = {name for node in graph.nodes for name in read_for_values(node, graph.types)}
+    read = {name for node in graph.nodes for name in decisive_values(node, graph.types)}
     outside = {*graph.inputs, *without_values(proto)}
     return {name: sketches.get(name) for name in sorted(read & outside)}
 

@@ -13,10 +13,11 @@ import onnx
 
 from bricks.backends.base import Backend, Loaded, Placed, Placement, Renewable
 from bricks.backends.instruments import Preparation
+from bricks.decompose.dialects import decisive_values
 from bricks.graph.loops import running_as_noted
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.topology import all_nodes
-from bricks.graph.value_dependence import read_for_values, values_decide
+from bricks.graph.value_dependence import values_decide
 from bricks.graph.view import graph_of, parse_model
 from bricks.graph.weights import with_own_weights
 from bricks.measure.protocol.loading import BindPiece, LoadPiece
@@ -130,4 +131,4 @@ def _sign_sensitive(backend: Backend, proto: onnx.ModelProto) -> bool:
 
 def _reads_for_values(proto: onnx.ModelProto) -> bool:
     types = graph_of(proto).types
-    return any(read_for_values(node, types) for node in all_nodes(proto.graph))
+    return any(decisive_values(node, types) for node in all_nodes(proto.graph))
