@@ -30,7 +30,6 @@ import numpy as np
 from page_parts import put
 
 from bricks import Bench, BricksError, ComparisonFailure, Target
-from bricks.compose.figure import Figure
 from bricks.errors import printable
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
@@ -40,6 +39,7 @@ from bricks.studies.serving.outcome import scenario_of
 from bricks.studies.serving.predict import predict_scenario
 from bricks.studies.serving.result import ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
+from bricks.units.interval import Interval
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "scenarios.json"
@@ -222,7 +222,7 @@ def _compared(result: ScenarioResult) -> Row:
     """The figures of a scenario: predicted with its interval, for the same arrivals, and real."""
     checked = result.checked
     assert checked is not None
-    figures: dict[str, Figure | None] = {
+    figures: dict[str, Interval | None] = {
         **result.latencies, "throughput": result.throughput, "max_qps": result.max_qps,
     }  # fmt: skip
     return {
@@ -241,7 +241,7 @@ def _compared(result: ScenarioResult) -> Row:
     }
 
 
-def _interval(figure: Figure | None) -> Row:
+def _interval(figure: Interval | None) -> Row:
     """What was predicted for any arrivals; nothing of a figure that has no interval."""
     if figure is None:
         return {}

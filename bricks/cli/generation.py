@@ -15,10 +15,10 @@ from bricks.session.targets import target_called
 from bricks.units.quantities import seconds_of
 
 if TYPE_CHECKING:
-    from bricks.compose.figure import Figure
     from bricks.studies.generation.check import GeneratedText
     from bricks.studies.generation.result import GenerationLoad, GenerationResult
     from bricks.studies.generation.steps import Step
+    from bricks.units.interval import Interval
 
 _PROMPT_TOKENS, _NEW_TOKENS = 512, 128
 
@@ -102,13 +102,13 @@ def _step_facts(step: Step) -> dict[str, Any]:
         "batch": step.batch,
         "tokens": step.tokens,
         "past_tokens": step.past,
-        **ends("latency_s", step.seconds),
+        **ends("latency_s", step.latency_s),
         **asdict(step.provenance),
     }
 
 
 def _load_facts(load: GenerationLoad) -> dict[str, Any]:
-    def named(name: str, found: Mapping[str, Figure]) -> dict[str, float | None]:
+    def named(name: str, found: Mapping[str, Interval]) -> dict[str, float | None]:
         percentiles = ("p50_s", "p90_s", "p99_s")
         facts = [ends(f"{name}_{each}", found.get(each)).items() for each in percentiles]
         return dict(item for each in facts for item in each)

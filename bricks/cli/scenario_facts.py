@@ -10,9 +10,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bricks.compose.figure import Figure
     from bricks.studies.serving.result import CheckedScenario, ScenarioResult
     from bricks.studies.serving.scenario import ScenarioLoad
+    from bricks.units.interval import Interval
 
 _NAMES = ("p50_s", "p90_s", "p99_s", "p999_s", "trimmed_mean_s", "counted_s")
 
@@ -23,7 +23,7 @@ _IN_WORKER = ("worker_p50_s", "worker_counted_s")
 def facts_of(result: ScenarioResult) -> dict[str, Any]:
     """What ``--json`` prints of a scenario; a figure that is not there, or has no end, is None."""
     load, serving = result.load, result.serving
-    figures: dict[str, Figure | None] = {
+    figures: dict[str, Interval | None] = {
         **{name: result.latencies.get(name) for name in _NAMES},
         "throughput": result.throughput,
         "utilisation": result.utilisation,
@@ -56,7 +56,7 @@ def facts_of(result: ScenarioResult) -> dict[str, Any]:
         "batches": [
             {
                 "batch": batch.size,
-                **ends("latency_s", batch.seconds),
+                **ends("latency_s", batch.latency_s),
                 **ends("throughput", batch.throughput),
                 **asdict(batch.provenance),
                 "asleep_share": batch.asleep_share,
@@ -89,7 +89,7 @@ def _load_facts(load: ScenarioLoad) -> dict[str, Any]:
     }
 
 
-def ends(name: str, figure: Figure | None) -> dict[str, float | None]:
+def ends(name: str, figure: Interval | None) -> dict[str, float | None]:
     """The figure and the ends of its interval; None where it is not there, or has no end."""
     keys = (name, f"{name}_low", f"{name}_high")
     if figure is None:

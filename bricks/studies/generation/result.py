@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bricks.compose.figure import Figure
 from bricks.errors import UsageError
 from bricks.studies.generation.steps import Step, StepTimes
 from bricks.system import Target
+from bricks.units.interval import Interval
 
 # Longer texts, or more of them at once, would be a mistake.
 MAX_TOKENS, MAX_BATCH = 1 << 20, 1024
+
+# The names of percentiles in results, with the share of the requests that are faster.
+PERCENTILES: Mapping[str, float] = {"p50_s": 50.0, "p90_s": 90.0, "p99_s": 99.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,11 @@ class GenerationLoad:
     which the server saturates, ``mean_batch`` the texts that a step works on.
     """
 
-    ttft: Mapping[str, Figure]
-    tpot: Mapping[str, Figure]
-    tokens_per_s: Figure
-    utilisation: Figure
-    capacity_qps: Figure
+    ttft: Mapping[str, Interval]
+    tpot: Mapping[str, Interval]
+    tokens_per_s: Interval
+    utilisation: Interval
+    capacity_qps: Interval
     mean_batch: float
     saturated: bool
 
@@ -106,10 +109,10 @@ class GenerationResult:
     model: str
     target: Target
     generation: Generation
-    ttft_s: Figure
-    tpot_s: Figure | None
-    total_s: Figure
-    tokens_per_s: Figure
+    ttft_s: Interval
+    tpot_s: Interval | None
+    total_s: Interval
+    tokens_per_s: Interval
     prompt: Step
     shown: Sequence[Step]
     times: StepTimes

@@ -6,14 +6,15 @@ little. Must not know how estimates are made.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from bricks.compose.estimate import MEASURED, Provenance
-from bricks.compose.figure import Figure
+from bricks.units.curve import Curve
+from bricks.units.interval import Interval
 
 # Lengths at which steps are estimated, when there are as many.
 _LENGTHS = 4
@@ -34,12 +35,12 @@ class Step:
     batch: int
     tokens: int
     past: int
-    seconds: Figure
+    latency_s: Interval
     factors: np.ndarray = field(repr=False)
     provenance: Provenance = MEASURED
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True)  # without slots: the curves are kept
 class StepTimes:
     """Estimated steps: ``prompts`` by the batch, ``steps`` of one token by batch and length.
 
@@ -49,38 +50,27 @@ class StepTimes:
     prompts: Mapping[int, Step]
     steps: Mapping[int, Sequence[Step]]
 
-    def at(self, batch: int, past: float) -> Figure:
+    def at(self, batch: int, past: float) -> Interval:
         """A step of one token of each of ``batch`` sequences, which is among those estimated.
 
-        Linear in the length between two; beyond them, as between the last two. The interval is
-        wider by the error that a length has which is interpolated from its neighbours.
+        Linear in the length between two.
         """
-        found = interpolated(self.steps[batch], past)
-        more = min(self.interpolation_error(batch), 1.0)
-        if any(step.past == past for step in self.steps[batch]):
-            return found
-        return Figure(found.value, found.low * (1 - more), found.high * (1 + more))
+        return self._curves[batch].at(past)
 
     def interpolation_error(self, batch: int) -> float:
         """The worst error of a length that is interpolated from its neighbours, relative to it."""
-        steps, worst = self.steps[batch], 0.0
-        for number in range(1, len(steps) - 1):
-            told = interpolated([steps[number - 1], steps[number + 1]], steps[number].past)
-            worst = max(worst, abs(told.value / steps[number].seconds.value - 1))
-        return worst
+        return self._curves[batch].error if batch in self._curves else 0.0
 
+    def by_batch(self, past: float) -> Curve:
+        """Steps of one token after ``past`` others, by the number of sequences."""
+        known = ((batch, curve.at(past)) for batch, curve in self._curves.items())
+        return Curve.through(known, widens=False)
 
-def interpolated(steps: Sequence[Step], past: float) -> Figure:
-    """Between the two steps around a length, or along the last two beyond them."""
-    if len(steps) == 1:
-        return steps[0].seconds
-    lengths = [step.past for step in steps]
-    after = min(max(bisect_left(lengths, past), 1), len(steps) - 1)
-    before = after - 1
-    share = (past - lengths[before]) / (lengths[after] - lengths[before])
-
-    def at(end: str) -> float:
-        low, high = (float(getattr(steps[n].seconds, end)) for n in (before, after))
-        return max(0.0, low + share * (high - low))
-
-    return Figure(at("value"), at("low"), at("high"))
+    @cached_property
+    def _curves(self) -> Mapping[int, Curve]:
+        """By the batch, seconds by the length of the cache."""
+        return {
+            batch: Curve.through((step.past, step.latency_s) for step in steps)
+            for batch, steps in self.steps.items()
+            if steps
+        }

@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bricks.api.bench import Bench
+from bricks.compose.queueing.batching import batch_sizes
 from bricks.errors import BricksError
 from bricks.studies.serving.outcome import highest_qps, scenario_of
 from bricks.studies.serving.predict import service_times
 from bricks.studies.serving.result import ScenarioResult
 from bricks.studies.serving.scenario import ScenarioLoad, Serving
-from bricks.studies.serving.service import ServiceTimes, batch_sizes
+from bricks.studies.serving.service import ServiceTimes
 from bricks.system import Target
+from bricks.units.cases import high_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def _best(
     wanted_qps = load.qps
     assert wanted_qps is not None
     tried = [
-        (highest_qps(times, load, serving, "high"), serving)
+        (highest_qps(times, load, serving, high_of), serving)
         for serving in _servings(target, largest_batch)
     ]
     kept = [(qps, serving) for qps, serving in tried if qps > 0]

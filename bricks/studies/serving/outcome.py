@@ -1,39 +1,37 @@
 """What follows for a scenario from the latencies of its batches: a simulated server's figures.
 
 Each figure is simulated for both ends of the latencies' intervals too, with the same arrivals and
-the same luck. Must not know models, nor how latencies are estimated.
+the same noise. Must not know models, nor how latencies are estimated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from scipy.stats import trim_mean
 
-from bricks.compose.figure import Figure
-from bricks.studies.serving.queueing import Served, serve, serve_in_turn
+from bricks.compose.queueing.arrivals import poisson_s
+from bricks.compose.queueing.metrics import figure, percentiles, steady
+from bricks.compose.queueing.simulation import Served
+from bricks.studies.serving.queueing import serve, serve_in_turn
 from bricks.studies.serving.result import PERCENTILES, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes
+from bricks.studies.serving.warnings import warnings_of
 from bricks.system import Target
+from bricks.units.cases import ENDS, Cases, End, interval_of, value_of
+from bricks.units.interval import Interval
 
 # Queries that are simulated: of the slowest thousandth there are a hundred.
 QUERIES = 100_000
 # At each rate that is tried to find the highest one.
 SEARCH_QUERIES = 20_000
-# A server begins without a queue; what it then answers first tells little of the rest.
-_WARM_UP = 0.05
 # Rates are searched until they are known this well.
 _RATE_PRECISION = 0.002
-# Above this share of what a server can serve, a per cent of the rate moves percentiles by tens.
-NEAR_SATURATION = 0.9
 # Further samples in a batch pay as long as throughput grows by more than this share.
 _GROWTH = 0.02
-
-_ENDS = ("value", "low", "high")
 
 
 def scenario_of(
@@ -46,50 +44,50 @@ def scenario_of(
     seed: int = 0,
 ) -> ScenarioResult:
     """The scenario with batches that take ``times``."""
-    capacity = _figure({end: times.capacity_qps(serving, end) for end in _ENDS})
-    rate_qps = _rate_qps(load)
-    max_qps: Figure | None = None
-    if load.kind is ScenarioKind.SERVER:
-        max_qps = capacity
-        if load.slo_s is not None:
-            found = {end: highest_qps(times, load, serving, end, seed) for end in _ENDS}
-            max_qps = _figure(found)
-            if rate_qps is None:
-                rate_qps = max_qps.value
-                load = replace(load, qps=rate_qps or None)
-    warnings = _warnings(times, load, serving, rate_qps, capacity)
+    capacity = interval_of(ENDS.map(lambda end: times.capacity_qps(serving, end)))
+    max_qps = _max_qps(times, load, serving, capacity, seed)
+    rate_qps = load.rate_qps
+    if rate_qps is None and max_qps is not None:
+        rate_qps = max_qps.value
+        load = replace(load, qps=rate_qps or None)
     saturated = rate_qps is not None and rate_qps >= capacity.value
-    runs = {
-        end: _run(times, load, serving, end, seed, QUERIES)
-        for end in _ENDS
-        if rate_qps is None or rate_qps > 0
-    }
-    latencies: dict[str, Figure] = {}
-    if (
-        runs
-        and load.kind is not ScenarioKind.OFFLINE
-        and not (saturated and serving.max_queue is None)
-    ):
+    runs: Cases[Served] | None = None
+    if rate_qps is None or rate_qps > 0:
+        runs = ENDS.map(lambda end: _run(times, load, serving, end, seed, QUERIES))
+    drops = serving.max_queue is not None
+    latencies: dict[str, Interval] = {}
+    if runs is not None and load.kind is not ScenarioKind.OFFLINE and (drops or not saturated):
         may_saturate = rate_qps is not None and rate_qps >= capacity.low
-        unbounded = may_saturate and serving.max_queue is None
-        latencies = _latencies(runs, load, unbounded=unbounded)
+        latencies = _latencies(runs, load, unbounded=may_saturate and not drops)
     return ScenarioResult(
         model=name,
         target=target,
         load=load,
         serving=serving,
         latencies=latencies,
-        throughput=_throughput(runs, capacity, saturated=saturated),
+        # What waits is served after the last arrival, and would count as if before.
+        throughput=capacity if saturated else _of_all(runs, lambda run: run.samples / run.span_s),
         utilisation=_of_all(runs, lambda run: run.busy_s / (serving.instances * run.span_s)),
         dropped_share=_of_all(runs, lambda run: run.dropped / (run.dropped + run.samples)),
-        mean_batch=float(runs["value"].batches.mean()) if runs else 0.0,
+        mean_batch=0.0 if runs is None else runs.value.mean_batch,
         capacity_qps=capacity,
         max_qps=max_qps,
         saturated=saturated,
         times=times,
         best_batch=best_batch(times.batches),
-        warnings=warnings,
+        warnings=warnings_of(times, load, serving, rate_qps, capacity),
     )
+
+
+def _max_qps(
+    times: ServiceTimes, load: ScenarioLoad, serving: Serving, capacity: Interval, seed: int
+) -> Interval | None:
+    """The highest rate that keeps the bound; without one, the ``capacity``; None: no server."""
+    if load.kind is not ScenarioKind.SERVER:
+        return None
+    if load.slo_s is None:
+        return capacity
+    return interval_of(ENDS.map(lambda end: highest_qps(times, load, serving, end, seed)))
 
 
 def best_batch(batches: Sequence[BatchLatency]) -> int:
@@ -101,18 +99,11 @@ def best_batch(batches: Sequence[BatchLatency]) -> int:
     return best.size
 
 
-def poisson_s(qps: float, count: int, seed: int) -> list[float]:
-    """``count`` arrivals of a Poisson process, in seconds."""
-    gaps = np.random.default_rng(seed).exponential(1.0, count)
-    arrivals: list[float] = (np.cumsum(gaps) / qps).tolist()
-    return arrivals
-
-
 def expected(
     times: ServiceTimes, load: ScenarioLoad, serving: Serving, issued_s: Sequence[float]
 ) -> Served:
     """How queries that came at ``issued_s`` are served; offline, single samples."""
-    sample = times.sampler(serving, "value", seed=0)
+    sample = times.sampler(serving, value_of, seed=0)
     match load.kind:
         case ScenarioKind.SERVER:
             return serve(issued_s, serving, sample, times.waking)
@@ -123,14 +114,8 @@ def expected(
     return serve_in_turn(len(issued_s), 1, serving, sample)
 
 
-def _rate_qps(load: ScenarioLoad) -> float | None:
-    if load.arrivals_s is None:
-        return load.qps
-    return (len(load.arrivals_s) - 1) / (load.arrivals_s[-1] - load.arrivals_s[0])
-
-
 def _run(
-    times: ServiceTimes, load: ScenarioLoad, serving: Serving, end: str, seed: int, queries: int
+    times: ServiceTimes, load: ScenarioLoad, serving: Serving, end: End, seed: int, queries: int
 ) -> Served:
     """The scenario with latencies at an ``end`` of their intervals."""
     sample = times.sampler(serving, end, seed=seed)
@@ -152,16 +137,16 @@ def _steady_s(run: Served, load: ScenarioLoad) -> np.ndarray:
     """The latencies without those of the beginning; of a trace, all."""
     if load.kind is not ScenarioKind.SERVER or load.arrivals_s is not None:
         return run.latencies_s
-    return run.latencies_s[int(_WARM_UP * len(run.latencies_s)) :]
+    return steady(run.latencies_s)
 
 
 def highest_qps(
-    times: ServiceTimes, load: ScenarioLoad, serving: Serving, end: str, seed: int = 0
+    times: ServiceTimes, load: ScenarioLoad, serving: Serving, end: End, seed: int = 0
 ) -> float:
     """The highest rate of Poisson arrivals that keeps the bound; 0 if none does.
 
-    With latencies at an ``end`` of their intervals: ``value``, ``low`` or ``high``. With a bounded
-    queue, a dropped sample counts as one that is late.
+    With latencies at an ``end`` of their intervals. With a bounded queue, a dropped sample counts
+    as one that is late.
     """
     assert load.slo_s is not None
     low, high = 0.0, times.capacity_qps(serving, end)
@@ -185,74 +170,16 @@ def keeps_bound(latencies_s: np.ndarray, dropped: int, load: ScenarioLoad) -> bo
     return late <= (1 - load.counted_percentile / 100) * (len(latencies_s) + dropped)
 
 
-def _latencies(
-    runs: Mapping[str, Served], load: ScenarioLoad, *, unbounded: bool
-) -> dict[str, Figure]:
-    wanted: dict[str, Callable[[np.ndarray], float]] = {
-        name: partial(_percentile, percent=percent)
-        for name, percent in {**PERCENTILES, "counted_s": load.counted_percentile}.items()
+def _latencies(runs: Cases[Served], load: ScenarioLoad, *, unbounded: bool) -> dict[str, Interval]:
+    steady_s = runs.map(lambda run: _steady_s(run, load))
+    percents = {**PERCENTILES, "counted_s": load.counted_percentile}
+    return {
+        **percentiles(steady_s, percents, unbounded=unbounded),
+        "trimmed_mean_s": figure(
+            steady_s, lambda found_s: float(trim_mean(found_s, 0.1)), unbounded=unbounded
+        ),
     }
-    wanted["trimmed_mean_s"] = lambda latencies_s: float(trim_mean(latencies_s, 0.1))
-    steady = {end: _steady_s(run, load) for end, run in runs.items()}
-    found = {}
-    for name, of in wanted.items():
-        told = _figure({end: of(steady[end]) for end in _ENDS})
-        found[name] = replace(told, high=float("inf")) if unbounded else told
-    return found
 
 
-def _percentile(latencies_s: np.ndarray, percent: float) -> float:
-    return float(np.percentile(latencies_s, percent))
-
-
-def _throughput(runs: Mapping[str, Served], capacity: Figure, *, saturated: bool) -> Figure:
-    if saturated:  # what waits is served after the last arrival, and would count as if before
-        return capacity
-    return _of_all(runs, lambda run: run.samples / run.span_s)
-
-
-def _of_all(runs: Mapping[str, Served], of: Callable[[Served], float]) -> Figure:
-    return _figure({end: of(run) for end, run in runs.items()} or dict.fromkeys(_ENDS, 0.0))
-
-
-def _figure(found: Mapping[str, float]) -> Figure:
-    """The ends of latencies may be in the other order for what follows from them."""
-    return Figure(found["value"], min(found.values()), max(found.values()))
-
-
-def _warnings(
-    times: ServiceTimes,
-    load: ScenarioLoad,
-    serving: Serving,
-    rate_qps: float | None,
-    capacity: Figure,
-) -> tuple[str, ...]:
-    found = []
-    if rate_qps is not None:
-        share = rate_qps / capacity.value
-        if share >= 1:
-            found.append(
-                f"{rate_qps:.4g} queries/s are above saturation: the server can answer"
-                f" {capacity.value:.4g} a second, and the queue grows without end"
-                if serving.max_queue is None
-                else f"{rate_qps:.4g} queries/s are above saturation: the server can answer"
-                f" {capacity.value:.4g} a second, and drops others"
-            )
-        elif rate_qps >= capacity.low:
-            found.append(
-                f"{rate_qps:.4g} queries/s may be above saturation, which lies between"
-                f" {capacity.low:.4g} and {capacity.high:.4g}: percentiles have no upper end"
-            )
-        elif share >= NEAR_SATURATION:
-            found.append(
-                f"{rate_qps:.4g} queries/s are {100 * share:.0f} % of what the server can answer:"
-                " percentiles tell the order of magnitude alone"
-            )
-    if serving.instances > 1:
-        found.append("instances are assumed not to slow each other down")
-    if load.kind is ScenarioKind.SERVER and times.batches[0].asleep_share is None:
-        found.append(
-            "how much longer runs take after idling was not measured here: at low rates, latencies"
-            " are longer than this"
-        )
-    return tuple(found)
+def _of_all(runs: Cases[Served] | None, of: Callable[[Served], float]) -> Interval:
+    return Interval.exact(0.0) if runs is None else figure(runs, of)

@@ -12,16 +12,17 @@ from typing import Any
 
 from bricks import backends
 from bricks.api.bench import Bench
+from bricks.compose.queueing.batching import batch_sizes
+from bricks.compose.queueing.idle import AWAKE, ServedRuns, fitted_state
+from bricks.compose.queueing.run import run_latency
+from bricks.compose.queueing.spread import single_runs_s
 from bricks.errors import UsageError, WorkerError
 from bricks.graph.model import Model
 from bricks.measure.served import Samples
-from bricks.studies.serving.idle import AWAKE, ServedRuns, fitted_state
 from bricks.studies.serving.outcome import scenario_of
 from bricks.studies.serving.result import ScenarioResult
-from bricks.studies.serving.run import run_latency
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
-from bricks.studies.serving.service import BatchLatency, ServiceTimes, batch_sizes
-from bricks.studies.serving.spread import single_runs_s
+from bricks.studies.serving.service import BatchLatency, ServiceTimes
 from bricks.system import Target
 
 # Bricks are served in place of the model for so long, or so often at least and at most. At half
@@ -97,13 +98,13 @@ def in_server(
     and whoever asks; runs that take long hardly notice, and stay as they are. The result is not
     stored.
     """
-    short = [batch for batch in times.batches if batch.seconds.value <= _LONG_RUN_S]
+    short = [batch for batch in times.batches if batch.latency_s.value <= _LONG_RUN_S]
     if not backends.describe(bench.runtime.backend).timed:
         short = []
     waking, found = None, {}
     for done, batch in enumerate(short):
         bench.progress("measuring bricks in a server", done / len(short))
-        most_qps = _UTILISATION / batch.seconds.value
+        most_qps = _UTILISATION / batch.latency_s.value
         rate_qps = min(max(qps or most_qps, _RARE_QPS), most_qps)
         runs = _served_runs(bench, models[batch.size], rate_qps)
         found[batch.size] = state = fitted_state(runs, waking)
@@ -160,5 +161,7 @@ def read_sizes(
 
 
 def _batch(bench: Bench, size: int, model: Model, target: Target, measure: bool) -> BatchLatency:
-    run = run_latency(bench, model, f"with a batch of {size}", target, measure=measure)
-    return BatchLatency(size, run.seconds, run.factors, run.provenance)
+    basis = bench.basis(model, measure=measure, target=target)
+    which = f"{model.name} with a batch of {size} on {target.system.name}"
+    run = run_latency(basis, which, seed=bench.options.seed)
+    return BatchLatency(size, run.latency_s, run.factors, run.provenance)

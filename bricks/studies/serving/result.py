@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bricks.compose.figure import Figure
 from bricks.studies.serving.scenario import ScenarioLoad, Serving
 from bricks.studies.serving.service import ServiceTimes
 from bricks.system import Target
+from bricks.units.interval import Interval
 
 # The names of percentiles in results, with the share of the queries that are faster.
 PERCENTILES: Mapping[str, float] = {"p50_s": 50.0, "p90_s": 90.0, "p99_s": 99.0, "p999_s": 99.9}
@@ -36,13 +36,13 @@ class ScenarioResult:
     target: Target
     load: ScenarioLoad
     serving: Serving
-    latencies: Mapping[str, Figure]
-    throughput: Figure
-    utilisation: Figure
-    dropped_share: Figure
+    latencies: Mapping[str, Interval]
+    throughput: Interval
+    utilisation: Interval
+    dropped_share: Interval
     mean_batch: float
-    capacity_qps: Figure
-    max_qps: Figure | None
+    capacity_qps: Interval
+    max_qps: Interval | None
     saturated: bool
     times: ServiceTimes
     best_batch: int

@@ -80,6 +80,13 @@ class ScenarioLoad:
         """The percentile that counts: the one given, or MLPerf's for the scenario."""
         return _PERCENTILES[self.kind] if self.percentile is None else self.percentile
 
+    @property
+    def rate_qps(self) -> float | None:
+        """The mean rate of a trace, or that of Poisson arrivals; None where there is none."""
+        if self.arrivals_s is None:
+            return self.qps
+        return (len(self.arrivals_s) - 1) / (self.arrivals_s[-1] - self.arrivals_s[0])
+
 
 def _drawn(of: Sequence[float], count: int) -> np.ndarray:
     return np.random.default_rng(0).choice(np.asarray(of), count)

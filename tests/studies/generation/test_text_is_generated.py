@@ -25,12 +25,18 @@ from bricks import (
     UsageError,
     predict_generation,
 )
-from bricks.compose.figure import Figure
+from bricks.compose.queueing.continuous import (
+    ContinuousPolicy,
+    PromptSeconds,
+    StepSeconds,
+    TextLengths,
+)
+from bricks.compose.queueing.simulation import Served, simulate
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.studies.generation.check import GeneratedText
-from bricks.studies.generation.continuous import generate
 from bricks.studies.generation.decoders import steps_of
-from bricks.studies.generation.steps import Step, StepTimes, interpolated, lengths_between
+from bricks.studies.generation.steps import Step, StepTimes, lengths_between
+from bricks.units.interval import Interval
 from bricks.zoo import decoders, entry, zoo_folder
 
 SMALL = {"hidden": 64, "layers": 2, "heads": 4, "kv_heads": 2, "inner": 128, "vocabulary": 300,
@@ -64,7 +70,7 @@ def small(request: pytest.FixtureRequest, recipe: Any, tmp_path_factory: Any) ->
 
 
 def step(past: int, seconds: float, batch: int = 1, tokens: int = 1) -> Step:
-    return Step(batch, tokens, past, Figure(seconds, 0.9 * seconds, 1.1 * seconds), np.ones(8))
+    return Step(batch, tokens, past, Interval(seconds, 0.9 * seconds, 1.1 * seconds), np.ones(8))
 
 
 @given(st.integers(1, 4000), st.integers(0, 4000))
@@ -78,9 +84,9 @@ def test_lengths_reach_from_the_first_to_the_last(first: int, more: int) -> None
 def test_what_grows_by_a_constant_for_each_token_is_known_between_lengths(
     first_s: float, each_s: float, past: int
 ) -> None:
-    steps = [step(at, first_s + each_s * at) for at in (0, 100, 200, 400)]
-    assert interpolated(steps, past).value == pytest.approx(first_s + each_s * past)
-    assert StepTimes({}, {1: steps}).interpolation_error(1) == pytest.approx(0, abs=1e-9)
+    times = StepTimes({}, {1: [step(at, first_s + each_s * at) for at in (0, 100, 200, 500)]})
+    assert times.at(1, past).value == pytest.approx(first_s + each_s * past)
+    assert times.interpolation_error(1) == pytest.approx(0, abs=1e-9)
 
 
 def test_a_length_that_is_off_its_neighbours_widens_the_interval_between() -> None:
@@ -89,7 +95,14 @@ def test_a_length_that_is_off_its_neighbours_widens_the_interval_between() -> No
     for past in (50, 150):
         assert bent.at(1, past).high / bent.at(1, past).value == pytest.approx(1.1 * 1.2)
         assert straight.at(1, past).high / straight.at(1, past).value == pytest.approx(1.1)
-    assert bent.at(1, 100) == bent.steps[1][1].seconds
+    assert bent.at(1, 100) == bent.steps[1][1].latency_s
+
+
+def generate(
+    arrivals_s: list[float], lengths: TextLengths, most: int, prompt_s: PromptSeconds,
+    step_s: StepSeconds,
+) -> Served:  # fmt: skip
+    return simulate(arrivals_s, [ContinuousPolicy(lengths, most, prompt_s, step_s)])
 
 
 arrivals = st.lists(st.floats(0, 20), min_size=1, max_size=30).map(sorted)
@@ -106,32 +119,36 @@ def test_every_request_gets_its_tokens_however_texts_are_joined(
         lengths.append((size, past))
         return 0.1 + 0.01 * size
 
-    found = generate(times_s, 16, new_tokens, most, lambda number: 0.5, step_s)
+    found = generate(times_s, TextLengths(16, new_tokens), most, lambda number: 0.5, step_s)
     assert sum(size for size, _ in lengths) == len(times_s) * (new_tokens - 1)
     assert all(size <= most and 16 <= past < 16 + new_tokens for size, past in lengths)
-    assert (found.ttft_s >= 0.5 - 1e-9).all()
-    if new_tokens == 1:
-        assert np.isnan(found.tpot_s).all()
-    else:
-        assert (found.tpot_s >= 0.11 - 1e-9).all()
+    assert (found.first_after_s >= 0.5 - 1e-9).all()
+    further_s = found.done_s - found.first_s
+    assert (further_s >= 0.11 * (new_tokens - 1) - 1e-9).all()
     assert found.busy_s <= found.span_s + 1e-9
 
 
 @given(arrivals)
 def test_without_batches_requests_wait_for_each_other(times_s: list[float]) -> None:
-    found = generate(times_s, 4, 3, 1, lambda number: 1.0, lambda size, past, number: 0.25)
+    found = generate(
+        times_s, TextLengths(4, 3), 1, lambda number: 1.0, lambda size, past, number: 0.25
+    )
     free_s = 0.0
-    for arrived_s, ttft_s, tpot_s in zip(times_s, found.ttft_s, found.tpot_s, strict=True):
+    for arrived_s, ttft_s, latency_s in zip(
+        times_s, found.first_after_s, found.latencies_s, strict=True
+    ):
         began_s = max(free_s, arrived_s)
         assert ttft_s == pytest.approx(began_s + 1.0 - arrived_s)
-        assert tpot_s == pytest.approx(0.25)
+        assert latency_s - ttft_s == pytest.approx(2 * 0.25)
         free_s = began_s + 1.5
 
 
 def test_a_prompt_is_waited_for_by_the_texts_that_are_worked_on() -> None:
-    found = generate([0.0, 0.1], 4, 3, 2, lambda number: 1.0, lambda size, past, number: 0.25)
-    assert found.ttft_s.tolist() == pytest.approx([1.0, 1.9])
-    assert found.tpot_s.tolist() == pytest.approx([0.75, 0.25])
+    found = generate(
+        [0.0, 0.1], TextLengths(4, 3), 2, lambda number: 1.0, lambda size, past, number: 0.25
+    )
+    assert found.first_after_s.tolist() == pytest.approx([1.0, 1.9])
+    assert (found.done_s - found.first_s).tolist() == pytest.approx([1.5, 0.5])
     assert found.batches.tolist() == [2, 2]
 
 

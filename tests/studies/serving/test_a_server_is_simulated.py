@@ -14,14 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
-from bricks.compose.figure import Figure
+from bricks.compose.queueing.arrivals import poisson_s
+from bricks.compose.queueing.batching import batch_sizes
 from bricks.errors import UsageError
-from bricks.studies.serving.outcome import best_batch, poisson_s, scenario_of
+from bricks.studies.serving.outcome import best_batch, scenario_of
 from bricks.studies.serving.queueing import serve, serve_in_turn
 from bricks.studies.serving.result import ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
-from bricks.studies.serving.service import BatchLatency, ServiceTimes, batch_sizes
+from bricks.studies.serving.service import BatchLatency, ServiceTimes
 from bricks.system import Runtime, System, Target
+from bricks.units.interval import Interval
 
 some = settings(max_examples=60, deadline=None)
 
@@ -156,7 +158,7 @@ def times(*latencies: tuple[int, float], width: float = 0.1, spread: float = 0.0
     factors = np.exp(spread * rng.standard_normal(4096))
     return ServiceTimes(
         [
-            BatchLatency(size, Figure(s, s * (1 - width), s * (1 + width)), factors)
+            BatchLatency(size, Interval(s, s * (1 - width), s * (1 + width)), factors)
             for size, s in latencies
         ]
     )

@@ -11,9 +11,9 @@ from factories import conv_net, save
 from bricks import Bench
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
+from bricks.compose.queueing.spread import run_factors, single_runs_s
 from bricks.compose.recompose import recompose
 from bricks.samples.measurement import Measurement, Round
-from bricks.studies.serving.spread import run_factors, single_runs_s
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Servers that are simulated: arrivals, a policy, latencies of single runs, and what follows."""

@@ -1,0 +1,118 @@
+"""Requests for texts that arrive at a rate: a simulated server with continuous batching.
+
+Must not know models, nor how latencies are estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bricks.compose.queueing.arrivals import poisson_s
+from bricks.compose.queueing.continuous import ContinuousPolicy, TextLengths
+from bricks.compose.queueing.metrics import figure, percentiles, rate, steady
+from bricks.compose.queueing.simulation import Served, simulate
+from bricks.studies.generation.result import PERCENTILES, Generation, GenerationLoad
+from bricks.studies.generation.steps import Step, StepTimes
+from bricks.units.cases import ENDS, Cases, End, interval_of
+from bricks.units.interval import Interval
+
+# Requests that are simulated at a rate, and of a server that always has some waiting.
+_REQUESTS, _SATURATED = 4000, 40
+# Random numbers that are drawn once and used again and again.
+_DRAWS = 1 << 16
+
+
+def load_of(times: StepTimes, generation: Generation, seed: int) -> GenerationLoad:
+    """Requests at the rate of ``generation``, with latencies at each end of their intervals."""
+    assert generation.qps is not None
+    server, qps = _Server(times, generation, _table(times, generation), seed), generation.qps
+    capacities = ENDS.map(server.capacity_qps)
+    capacity, saturated = interval_of(capacities), qps >= capacities.value
+    unbounded = qps >= capacities.high
+    runs = _runs(server, qps, capacities)
+    busy = figure(runs, lambda run: min(1.0, run.busy_s / run.span_s))
+
+    def of_requests(tell: Callable[[Served], np.ndarray]) -> Mapping[str, Interval]:
+        seconds = runs.map(lambda run: steady(tell(run)))
+        return {} if saturated else percentiles(seconds, PERCENTILES, unbounded=unbounded)
+
+    further, tokens = generation.new_tokens - 1, generation.new_tokens
+    return GenerationLoad(
+        ttft=of_requests(lambda run: run.first_after_s),
+        tpot=of_requests(lambda run: (run.done_s - run.first_s) / further) if further else {},
+        tokens_per_s=capacity.map(lambda most_qps: min(qps * tokens, tokens * most_qps)),
+        utilisation=replace(busy, high=1.0) if unbounded else busy,
+        capacity_qps=capacity,
+        mean_batch=runs.value.mean_batch,
+        saturated=saturated,
+    )
+
+
+def _runs(server: _Server, qps: float, capacities: Cases[float]) -> Cases[Served]:
+    """The server in each case; where it saturates, as with latencies at their values."""
+    arrivals_s = poisson_s(qps, _REQUESTS, server.seed)
+    value = server.serve(arrivals_s, ENDS.value)
+
+    def unless_saturated(capacity_qps: float, end: End) -> Served:
+        return server.serve(arrivals_s, end) if qps < capacity_qps else value
+
+    return Cases(
+        value,
+        unless_saturated(capacities.low, ENDS.low),
+        unless_saturated(capacities.high, ENDS.high),
+    )
+
+
+def _table(times: StepTimes, generation: Generation) -> Mapping[int, Sequence[Interval]]:
+    """A step of each number of texts at each length of the cache."""
+    if generation.new_tokens == 1:
+        return {}
+    first = generation.prompt_tokens
+    curves = [times.by_batch(past) for past in range(first, first + generation.new_tokens - 1)]
+    return {size: [curve.at(size) for curve in curves] for size in range(1, generation.batch + 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A server whose steps take what ``times`` say; ``table`` has them by texts and length.
+
+    The same ``seed`` gives steps of the same number the same noise.
+    """
+
+    times: StepTimes
+    generation: Generation
+    table: Mapping[int, Sequence[Interval]]
+    seed: int
+
+    def capacity_qps(self, end: End) -> float:
+        """Requests a second where some always wait, with latencies at an ``end``."""
+        count = _SATURATED * self.generation.batch
+        return rate(count, self.serve([0.0] * count, end).span_s)
+
+    def serve(self, arrivals_s: Sequence[float], end: End) -> Served:
+        """Requests that arrive at ``arrivals_s``, with latencies at an ``end``."""
+        asked, prompt, between_s = self.generation, self.times.prompts[1], self.generation.step_s
+        first = asked.prompt_tokens
+        table = {size: [*map(end, row)] for size, row in self.table.items()}
+        noise = np.random.default_rng(self.seed).integers(0, len(prompt.factors), _DRAWS)
+        prompts_s = (end(prompt.latency_s) * prompt.factors[noise] + between_s).tolist()
+        factors = {size: steps[-1].factors[noise].tolist() for size, steps in self._known}
+        nearest = {size: min(known for known in factors if known >= size) for size in table}
+
+        def prompt_s(number: int) -> float:
+            taken_s: float = prompts_s[number % _DRAWS]
+            return taken_s
+
+        def step_s(size: int, past: int, number: int) -> float:
+            factor: float = factors[nearest[size]][number % _DRAWS]
+            return table[size][past - first] * factor + between_s
+
+        lengths = TextLengths(first, asked.new_tokens)
+        return simulate(arrivals_s, [ContinuousPolicy(lengths, asked.batch, prompt_s, step_s)])
+
+    @property
+    def _known(self) -> list[tuple[int, Sequence[Step]]]:
+        return [(size, steps) for size, steps in self.times.steps.items() if steps]
