@@ -76,7 +76,9 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
             for name in arguments.runtimes
             if _installed(name)
         ]  # fmt: skip
-        found = compare_operators(chosen, benches, repeats=arguments.repeats, done=_tell)
+        found = compare_operators(
+            chosen, [each.workspace for each in benches], repeats=arguments.repeats, done=_tell
+        )
         system = benches[0].target.system.name
     return {
         "system": system,

@@ -13,7 +13,7 @@ from bricks.cli.known import refuse_missing
 from bricks.cli.options import (
     Surveying,
     decomposed,
-    open_bench,
+    open_workspace,
     read_all,
     takes_options,
 )
@@ -27,9 +27,9 @@ from bricks.sources import Unread
 from bricks.units.quantities import seconds_of, whole_numbers_of
 
 if TYPE_CHECKING:
-    from bricks.api.bench import Bench
     from bricks.graph.model import Model
     from bricks.report.wide import ShownEstimate
+    from bricks.session.workspace import Workspace
     from bricks.system.target import Target
 
 Slo = Annotated[
@@ -153,15 +153,15 @@ def advise(
     slo_s, sizes = seconds_of("--slo", slo), _sizes(batches, options)
     refuse_missing(options.cache)
     answers: list[tuple[dict[str, Any], ShownEstimate | None]] = []
-    with open_bench(options) as bench:
-        targets = list(known_targets(bench, system or []))
+    with open_workspace(options) as workspace:
+        targets = list(known_targets(workspace, system or []))
         for size in sizes:
             sized, words = replace(options, batch=size), dict[str, str]()
-            models = decomposed(bench, read_all(sized, words=words))
-            places = [(t, Remedies.on(t, bench.target, "advise", sized)) for t in targets]
+            models = decomposed(workspace, read_all(sized, words=words))
+            places = [(t, Remedies.on(t, workspace.target, "advise", sized)) for t in targets]
             for model in models:
                 answers += [
-                    _row(bench, model, target, slo_s, remedies, words)
+                    _row(workspace, model, target, slo_s, remedies, words)
                     for target, remedies in places
                 ]
     answers.sort(key=lambda answer: _order(answer[0]))
@@ -189,7 +189,7 @@ def _sizes(text: str | None, options: Surveying) -> list[int | None]:
 
 
 def _row(
-    bench: Bench,
+    workspace: Workspace,
     model: Model | Unread,
     target: Target,
     slo_s: float,
@@ -215,7 +215,7 @@ def _row(
     if isinstance(model, Unread):
         return {**row, "error": model.error}, None
     try:
-        told = answer(bench.workspace, bench.plan(model, target=target), target, batch=size)
+        told = answer(workspace, workspace.plans.plan(model, target=target), target, batch=size)
     except BricksError as error:
         return {**row, "error": str(error)}, None
     if isinstance(told, NoAnswer):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.options import (
     Constructing,
     decomposed,
-    open_bench,
+    open_workspace,
     read_all,
     takes_options,
 )
@@ -33,15 +33,17 @@ def compare(
 
     Example: bricks compare models/ --threads 1
     """
-    with open_bench(options) as bench:
-        warn_of_crowding(bench.target, options.workers)
-        refuse_crowding(bench.target)
+    from bricks.session import comparing
+
+    with open_workspace(options) as workspace:
+        warn_of_crowding(workspace.target, options.workers)
+        refuse_crowding(workspace.target)
         words: dict[str, str] = {}
-        read = decomposed(bench, read_all(options, words=words))
+        read = decomposed(workspace, read_all(options, words=words))
         models = [model for model in read if not isinstance(model, Unread)]
         for model in models:
             warn_of_denormals(model)
-        result = bench.compare(models)
+        result = comparing.compare(workspace, models)
     remedies = Remedies("compare", options)
     compared = iter(result.rows)
     answers = [

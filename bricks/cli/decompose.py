@@ -10,7 +10,7 @@ import typer
 from bricks.cli.options import (
     CommonOptions,
     decomposed,
-    open_bench,
+    open_workspace,
     read_all,
     takes_options,
 )
@@ -20,9 +20,9 @@ from bricks.errors import BricksError
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
-    from bricks.api.bench import Bench
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
 
 Verify = Annotated[
     bool, typer.Option("--verify", help="Chain the bricks and compare outputs with the model's.")
@@ -44,8 +44,8 @@ def decompose(
 
     Example: bricks decompose resnet50 densenet121 --verify
     """
-    with open_bench(options) as bench:
-        rows = [_row(bench, m, verify) for m in decomposed(bench, read_all(options))]
+    with open_workspace(options) as workspace:
+        rows = [_row(workspace, m, verify) for m in decomposed(workspace, read_all(options))]
     union = _union([row.decomposition for row in rows if row.decomposition is not None])
     facts = [row.json for row in rows]
     if options.json:
@@ -61,7 +61,7 @@ def decompose(
     finish(fact["error"] for fact in facts if fact["error"] is not None)
 
 
-def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
+def _row(workspace: Workspace, model: Model | Unread, verify: bool) -> _Row:
     unknown = dict.fromkeys(("exact", "max_abs_difference")) if verify else {}
     missing: dict[str, Any] = {
         "model": model.name,
@@ -73,7 +73,7 @@ def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
     if isinstance(model, Unread):
         return _Row(None, {**missing, "error": model.error})
     try:
-        decomposition = bench.decompose(model)
+        decomposition = workspace.plans.decompose(model)
     except BricksError as error:
         return _Row(None, {**missing, "error": str(error)})
     facts = {**missing, **_counts([decomposition]), "error": None}
@@ -81,7 +81,7 @@ def _row(bench: Bench, model: Model | Unread, verify: bool) -> _Row:
     facts["denormal_share"] = warn_of_denormals(model)
     if verify:
         try:
-            facts.update(_verified(bench, model))
+            facts.update(_verified(workspace, model))
         except BricksError as error:
             facts["error"] = str(error)
     return _Row(decomposition, facts)
@@ -98,8 +98,10 @@ def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
     return [*said, *decomposition.plan.assumed]
 
 
-def _verified(bench: Bench, model: Model) -> dict[str, Any]:
-    result = bench.verify(model)
+def _verified(workspace: Workspace, model: Model) -> dict[str, Any]:
+    from bricks.session import whole_models
+
+    result = whole_models.verify(workspace, model)
     relative = result.difference.max_rel
     error = None
     if not result.difference.within_tolerance:

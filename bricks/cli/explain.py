@@ -11,7 +11,7 @@ import typer
 from bricks.cli.options import (
     Constructing,
     decomposed,
-    open_bench,
+    open_workspace,
     read_all,
     takes_options,
 )
@@ -27,9 +27,9 @@ from bricks.sources import Unread
 if TYPE_CHECKING:
     from bricks.analysis.explain import Explainer
     from bricks.analysis.explanation import Explanation, Part
-    from bricks.api.bench import Bench
     from bricks.graph.model import Model
     from bricks.report.wide import ShownEstimate
+    from bricks.session.workspace import Workspace
     from bricks.system import Target
 
 # By default this many bricks are shown: as many as a screen has lines.
@@ -63,25 +63,25 @@ def explain(
     """
     from bricks.analysis.explain import Explainer
 
-    with open_bench(options) as bench:
-        target = bench.target if system is None else target_called(bench.workspace, system)
+    with open_workspace(options) as workspace:
+        target = workspace.target if system is None else target_called(workspace, system)
         warn_of_crowding(target, options.workers)
         if system is None and not no_measure:
             refuse_crowding(target)
         measure = not no_measure and system is None
-        insight = Explainer(bench.workspace, target, measure=measure)
+        insight = Explainer(workspace, target, measure=measure)
         words: dict[str, str] = {}
-        models = decomposed(bench, read_all(options, words=words))
+        models = decomposed(workspace, read_all(options, words=words))
         if trace is not None and len(models) != 1:
             raise UsageError(
                 f"--trace {trace} shows one model, not {len(models)}: name one of them"
             )
-        remedies = Remedies.on(target, bench.target, "explain", options)
+        remedies = Remedies.on(target, workspace.target, "explain", options)
         answers = [_row(insight, model, remedies, words) for model in models]
         rows = [row for row, _ in answers]
         traced = None
         if trace is not None:
-            traced = _traced(bench, models[0], target, trace, run=measure)
+            traced = _traced(workspace, models[0], target, trace, run=measure)
     if options.json:
         print_json(
             {
@@ -109,7 +109,7 @@ def explain(
 
 
 def _traced(
-    bench: Bench, model: Model | Unread, target: Target, file: Path, *, run: bool
+    workspace: Workspace, model: Model | Unread, target: Target, file: Path, *, run: bool
 ) -> dict[str, Any]:
     """Write the model's trace; print remarks on it, or why there is none."""
     from bricks.analysis.trace import traced
@@ -119,7 +119,7 @@ def _traced(
     if isinstance(model, Unread):
         return {**facts, "error": model.error}
     try:
-        found = traced(bench.workspace, model, run=run, target=target)
+        found = traced(workspace, model, run=run, target=target)
         file.write_text(trace_text(found), encoding="utf-8")
     except BricksError as error:
         return {**facts, "error": str(error)}

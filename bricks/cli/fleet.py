@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import Measuring, bench_options, read_all
+from bricks.cli.options import Measuring, read_all, workspace_options
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.progress import terminal_progress
 from bricks.cli.warnings import warn_of_denormals
@@ -44,7 +44,7 @@ def measure_on(scheduler: str, options: Measuring) -> None:
         terminal_progress() as progress,
     ):
         coordinator = Coordinator(
-            cluster, store, models, bench_options(options), progress=progress, note=remark
+            cluster, store, models, workspace_options(options), progress=progress, note=remark
         )
         done = coordinator.run()
     targets, hosts = list(map(_target, done.targets)), list(map(_host, done.hosts))

@@ -14,7 +14,7 @@ import typer
 from bricks.cli.options import (
     CommonOptions,
     decomposed,
-    open_bench,
+    open_workspace,
     read_all,
     takes_options,
 )
@@ -23,9 +23,9 @@ from bricks.errors import BricksError, UsageError
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
-    from bricks.api.bench import Bench
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
 
 Out = Annotated[
     Path, typer.Option(metavar="SUITE.zip", help="The archive to write.", show_default=False)
@@ -57,22 +57,22 @@ def generate(
 
     rows: list[dict[str, Any]] = []
     found: list[tuple[Model, Decomposition]] = []
-    with open_bench(options) as bench:
-        for model in decomposed(bench, read_all(options)):
+    with open_workspace(options) as workspace:
+        for model in decomposed(workspace, read_all(options)):
             row: dict[str, Any] = {"model": model.name, "bricks": None, "error": None}
             rows.append(row)
             try:
                 if isinstance(model, Unread):
                     row["error"] = model.error
                     continue
-                found.append((model, bench.decompose(model)))
+                found.append((model, workspace.plans.decompose(model)))
                 row["bricks"] = len(found[-1][1].plan.keys)
             except BricksError as error:
                 row["error"] = str(error)
         bricks = {key: brick for _, each in found for key, brick in each.bricks.items()}
-        mixed_in = _decoys(bench, bricks, decoys) if decoys and bricks else {}
+        mixed_in = _decoys(workspace, bricks, decoys) if decoys and bricks else {}
     told: dict[str, Any] = {
-        "runtime": bench.runtime,
+        "runtime": workspace.runtime,
         "granularity": options.granularity,
         "package": __version__,
     }
@@ -104,17 +104,17 @@ def generate(
     finish([row["error"] for row in rows if row["error"] is not None])
 
 
-def _decoys(bench: Bench, mine: Mapping[str, Brick], wanted: int) -> dict[str, Brick]:
+def _decoys(workspace: Workspace, mine: Mapping[str, Brick], wanted: int) -> dict[str, Brick]:
     """Bricks of models of the zoo, the same ones whenever the suite is generated."""
     from bricks.sources import zoo_of
     from bricks.suite import decoys
 
-    names = [entry.name for entry in zoo_of(bench.runtime.backend)]
+    names = [entry.name for entry in zoo_of(workspace.runtime.backend)]
     random.Random("\n".join(sorted(mine))).shuffle(names)
 
     def others() -> Iterator[Mapping[str, Brick]]:
         for name in names:
             with suppress(BricksError):  # not every runtime runs every model
-                yield bench.decompose(bench.read(name)).bricks
+                yield workspace.plans.decompose(workspace.read(name)).bricks
 
     return decoys(mine, others(), wanted)

@@ -10,7 +10,7 @@ import typer
 from bricks.cli.options import (
     Measuring,
     decomposed,
-    open_bench,
+    open_workspace,
     read_all,
     takes_options,
 )
@@ -20,10 +20,10 @@ from bricks.errors import BricksError
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
-    from bricks.api.bench import Bench
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
     from bricks.session.summaries import Measured
+    from bricks.session.workspace import Workspace
 
 
 @takes_options
@@ -41,37 +41,39 @@ def measure(
 
     What the cache holds is not measured again. Example: bricks measure models/ --threads 1
     """
+    from bricks.session import measuring
+
     if scheduler is not None:
         from bricks.cli.fleet import measure_on
 
         measure_on(scheduler, options)
         return
     rows: list[dict[str, Any]] = []
-    with open_bench(options) as bench:
-        refuse_crowding(bench.target)
+    with open_workspace(options) as workspace:
+        refuse_crowding(workspace.target)
         good: list[Model] = []
         needed: set[str] = set()
         alone: list[Brick] = []
-        for model in decomposed(bench, read_all(options, alone)):
-            row, keys = _row(bench, model)
+        for model in decomposed(workspace, read_all(options, alone)):
+            row, keys = _row(workspace, model)
             rows.append(row)
             needed |= keys
             if row["error"] is None and not isinstance(model, Unread):
                 good.append(model)
                 warn_of_denormals(model)
         needed |= {brick.key for brick in alone}
-        done = bench.measure(good, alone)
+        done = measuring.measure(workspace, good, alone)
         facts = {
-            "system": bench.target.system.to_json(),
-            "runtime": bench.runtime.to_json(),
+            "system": workspace.target.system.to_json(),
+            "runtime": workspace.runtime.to_json(),
             "granularity": options.granularity,
             "models": rows,
             **_totals(done),
         }
-        failed = _failed(bench, done)
+        failed = _failed(workspace, done)
         # Not done.unfinished: that also counts the probes of the call overhead, which are not
         # bricks.
-        settled = bench.store.measurements.settled(bench.target.key, sorted(needed))
+        settled = workspace.store.measurements.settled(workspace.target.key, sorted(needed))
         missing = len(needed - settled) - done.predicted_bricks
     errors = [row["error"] for row in rows if row["error"] is not None]
     errors += failed
@@ -91,13 +93,13 @@ def measure(
     finish(errors)
 
 
-def _row(bench: Bench, model: Model | Unread) -> tuple[dict[str, Any], Set[str]]:
+def _row(workspace: Workspace, model: Model | Unread) -> tuple[dict[str, Any], Set[str]]:
     """The facts of a model, and the keys of its bricks."""
     row: dict[str, Any] = {"model": model.name, "bricks": None, "occurrences": None, "error": None}
     if isinstance(model, Unread):
         return {**row, "error": model.error}, set()
     try:
-        plan = bench.decompose(model).plan
+        plan = workspace.plans.decompose(model).plan
     except BricksError as error:
         return {**row, "error": str(error)}, set()
     facts = {**row, "bricks": len(plan.keys), "occurrences": len(plan.occurrences)}
@@ -119,9 +121,9 @@ def _counted(done: Measured, missing: int) -> str:
     return f"{done.bricks} bricks: {', '.join(said)}"
 
 
-def _failed(bench: Bench, done: Measured) -> list[str]:
+def _failed(workspace: Workspace, done: Measured) -> list[str]:
     """A line for each brick that could not be measured."""
-    bricks = bench.store.plans.load_bricks([failure.key for failure in done.failures])
+    bricks = workspace.store.plans.load_bricks([failure.key for failure in done.failures])
     return [
         f"brick {f.key} ({', '.join(bricks[f.key].operators)}) could not be measured: {f.reason};"
         " --retry tries again"

@@ -18,7 +18,7 @@ from bricks.cli.options import (
     takes_options,
 )
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.runtimes import ComparingRuntimes, Repeats, open_benches, runtime_facts
+from bricks.cli.runtimes import ComparingRuntimes, Repeats, open_workspaces, runtime_facts
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def networks(options: NetworkOptions, repeats: Repeats = 3, tolerance: Tolerance
     read = [model for word in options.models for model in _read(options, word)]
     errors = [model.error for model in read if isinstance(model, Unread)]
     models = [model for model in read if not isinstance(model, Unread)]
-    with open_benches(options) as opened:
-        found = compare_networks(models, opened.benches, repeats=repeats, tolerance=tolerance)
+    with open_workspaces(options) as opened:
+        found = compare_networks(models, opened.workspaces, repeats=repeats, tolerance=tolerance)
         facts = {
             **runtime_facts(opened),
-            "runtimes": [bench.target.runtime.to_json() for bench in opened.benches],
+            "runtimes": [workspace.target.runtime.to_json() for workspace in opened.workspaces],
             "models": [result.to_json() for result in found],
         }
     for result in facts["models"]:

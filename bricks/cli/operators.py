@@ -17,14 +17,14 @@ from bricks.cli.runtimes import (
     PRECISION,
     ComparingRuntimes,
     Repeats,
-    open_benches,
+    open_workspaces,
     runtime_facts,
 )
 from bricks.errors import BricksError, UsageError
 from bricks.session.targets import target_called
 
 if TYPE_CHECKING:
-    from bricks.api.bench import Bench
+    from bricks.session.workspace import Workspace
     from bricks.studies.numerics.named import ZooSource
     from bricks.studies.numerics.operator import Operator
     from bricks.studies.numerics.results import OperatorComparison
@@ -94,9 +94,9 @@ def operators(
 
     if out is not None:
         check_page(out)
-    with open_benches(options, precision=options.precision, retry=options.retry) as opened:
-        chosen, errors = _chosen(options, opened.benches[0], system, top)
-        found = compare_operators(chosen, opened.benches, repeats=repeats) if chosen else None
+    with open_workspaces(options, precision=options.precision, retry=options.retry) as opened:
+        chosen, errors = _chosen(options, opened.workspaces[0], system, top)
+        found = compare_operators(chosen, opened.workspaces, repeats=repeats) if chosen else None
         facts = {**runtime_facts(opened), **_facts(found)}
     if found is not None and out is not None:
         _write_page(found, facts["missing"], out)
@@ -115,13 +115,13 @@ def operators(
 
 
 def _chosen(
-    options: OperatorOptions, bench: Bench, system: str | None, top: int
+    options: OperatorOptions, workspace: Workspace, system: str | None, top: int
 ) -> tuple[list[Operator], list[str]]:
     """The operators that are named, each once, and the errors of files that cannot be had."""
     from bricks.studies.numerics.named import DEEPBENCH, ZOO, operators_named
 
     words = options.what or [DEEPBENCH]
-    zoo = _zoo(bench, system, top) if ZOO in words else None
+    zoo = _zoo(workspace, system, top) if ZOO in words else None
     found: dict[str, Operator] = {}
     errors = []
     for word in words:
@@ -134,20 +134,20 @@ def _chosen(
     return list(found.values()), errors
 
 
-def _zoo(bench: Bench, system: str | None, top: int) -> ZooSource | None:
+def _zoo(workspace: Workspace, system: str | None, top: int) -> ZooSource | None:
     """Where the zoo is measured: the named system, this target, or the first that is published."""
     from bricks.studies.numerics.named import ZooSource
 
-    cut = str(bench.granularity)
+    cut = str(workspace.granularity)
     if system is not None:
-        return ZooSource(bench.known, target_called(bench.workspace, system), cut, top)
-    every = {target.key: target for target in bench.known.systems.targets()}
+        return ZooSource(workspace.known, target_called(workspace, system), cut, top)
+    every = {target.key: target for target in workspace.known.systems.targets()}
     for target in (
-        *filter(None, [every.get(bench.target.key)]),
-        *bench.published.systems.targets(),
+        *filter(None, [every.get(workspace.target.key)]),
+        *workspace.published.systems.targets(),
     ):
-        if bench.known.plans.usage(target.key, cut):
-            return ZooSource(bench.known, target, cut, top)
+        if workspace.known.plans.usage(target.key, cut):
+            return ZooSource(workspace.known, target, cut, top)
     return None
 
 

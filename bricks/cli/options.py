@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
     from bricks.session.options import Options
+    from bricks.session.workspace import Workspace
 
 
 def _not_empty(text: str) -> str:
@@ -320,21 +321,34 @@ def _default(field: Field[Any]) -> Any:
 
 
 @contextmanager
-def open_bench(options: CommonOptions) -> Iterator[Bench]:
-    """A bench with these options, its progress shown on a terminal."""
+def open_workspace(options: CommonOptions) -> Iterator[Workspace]:
+    """A workspace with these options, its progress shown on a terminal."""
     # Imported here, so that `bricks --help` does not import the measuring code.
+    from bricks.session.workspace import Workspace
+
+    with (
+        terminal_progress() as progress,
+        Workspace.open(options.cache, workspace_options(options), progress=progress) as workspace,
+    ):
+        yield workspace
+        warn_of(workspace.published)
+
+
+@contextmanager
+def open_bench(options: CommonOptions) -> Iterator[Bench]:
+    """A bench with these options, for studies that still take one."""
     from bricks.api.bench import Bench
 
     with (
         terminal_progress() as progress,
-        Bench(options.cache, bench_options(options), progress=progress) as bench,
+        Bench(options.cache, workspace_options(options), progress=progress) as bench,
     ):
         yield bench
         warn_of(bench.published)
 
 
-def bench_options(options: CommonOptions) -> Options:
-    """The measuring options of a bench, from these options."""
+def workspace_options(options: CommonOptions) -> Options:
+    """The measuring options of a workspace, from these options."""
     from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
     from bricks.session.options import Options
@@ -476,8 +490,8 @@ def _with_command(unread: Unread, reference: str, word: str, options: CommonOpti
     return replace(unread, cause=ModelError(f"{error.problem}: try {command}, or other sizes"))
 
 
-def decomposed(bench: Bench, models: Sequence[Model | Unread]) -> Sequence[Model | Unread]:
-    """``models``, after decomposing those for which ``bench`` has no plan yet.
+def decomposed(workspace: Workspace, models: Sequence[Model | Unread]) -> Sequence[Model | Unread]:
+    """``models``, after decomposing those for which ``workspace`` has no plan yet.
 
     Many models are decomposed in parallel; a later request for one that failed raises its error.
     """
@@ -485,5 +499,5 @@ def decomposed(bench: Bench, models: Sequence[Model | Unread]) -> Sequence[Model
     if len(readable) > 1:
         from bricks.session.batch import decompose_all
 
-        decompose_all(bench.workspace, readable)
+        decompose_all(workspace, readable)
     return models

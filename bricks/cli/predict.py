@@ -12,7 +12,7 @@ import typer
 from bricks.cli.options import (
     Constructing,
     decomposed,
-    open_bench,
+    open_workspace,
     read_all,
     takes_options,
 )
@@ -26,11 +26,11 @@ from bricks.session.targets import target_called
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
-    from bricks.api.bench import Bench
     from bricks.compose.estimate import Estimate, IncompleteEstimate
     from bricks.compose.memory.peak import PeakMemory, UnknownMemory
     from bricks.graph.model import Model
     from bricks.report.wide import ShownEstimate
+    from bricks.session.workspace import Workspace
     from bricks.system.target import Target
 
 NoMeasure = Annotated[
@@ -51,27 +51,29 @@ def predict(
     measurements comes first. With --verbose, also how much memory the models need, which takes no
     measurement. Example: bricks predict resnet50 --threads 2
     """
-    with open_bench(options) as bench:
-        target = bench.target if system is None else target_called(bench.workspace, system)
+    from bricks.session import measuring
+
+    with open_workspace(options) as workspace:
+        target = workspace.target if system is None else target_called(workspace, system)
         warn_of_crowding(target, options.workers)
         if system is None and not no_measure:
             refuse_crowding(target)
         words: dict[str, str] = {}
         models: Sequence[Model | Unread] = read_all(options, words=words)
         if system is None:
-            models = decomposed(bench, models)
-            found = _decomposable(bench, models)  # all, so that they are predicted at once
+            models = decomposed(workspace, models)
+            found = _decomposable(workspace, models)  # all, so that they are predicted at once
             if not no_measure:
                 if not options.json and options.budget is None:
-                    _answer_at_once(bench, found)
-                done = bench.measure(found)
+                    _answer_at_once(workspace, found)
+                done = measuring.measure(workspace, found)
                 if options.budget is not None and done.unfinished and not done.new_bricks:
                     remark(
                         f"nothing was measured within {options.budget:g} s, and the answer is from"
                         " measurements of others: give a larger --budget"
                     )
-        remedies = Remedies.on(target, bench.target, "predict", options)
-        answers = [_row(bench, model, target, remedies, words) for model in models]
+        remedies = Remedies.on(target, workspace.target, "predict", options)
+        answers = [_row(workspace, model, target, remedies, words) for model in models]
     rows = [row for row, _ in answers]
     facts = {
         "system": target.system.to_json(),
@@ -105,7 +107,7 @@ def _show(rows: Sequence[dict[str, Any]], shown: Sequence[ShownEstimate]) -> Non
 _AT_ONCE = 3
 
 
-def _answer_at_once(bench: Bench, models: Sequence[Model]) -> None:
+def _answer_at_once(workspace: Workspace, models: Sequence[Model]) -> None:
     """On a host where nothing was measured yet, say what is known from others before measuring.
 
     Later there are measurements of this host, and to learn from them takes longer than a few more.
@@ -113,12 +115,13 @@ def _answer_at_once(bench: Bench, models: Sequence[Model]) -> None:
     """
     from bricks.compose.estimate import Estimate
     from bricks.report.tables import seconds
+    from bricks.session import predicting
 
-    if bench.store.measurements.costs(bench.target.key):
+    if workspace.store.measurements.costs(workspace.target.key):
         return
     for model in models[:_AT_ONCE]:
         with suppress(BricksError):  # said where it is measured
-            estimate = bench.predict(model, measure=False)
+            estimate = predicting.predict(workspace, model, measure=False)
             if isinstance(estimate, Estimate):
                 remark(
                     f"{model.name}: {seconds(estimate.estimate_s)}"
@@ -141,13 +144,13 @@ _FIGURES = (
 )
 
 
-def _decomposable(bench: Bench, models: Sequence[Model | Unread]) -> list[Model]:
+def _decomposable(workspace: Workspace, models: Sequence[Model | Unread]) -> list[Model]:
     """Those that can be decomposed; the rows of the others contain the reason."""
     found = []
     for model in models:
         if not isinstance(model, Unread):
             with suppress(BackendError, ModelError, WorkerError):
-                bench.decompose(model)
+                workspace.plans.decompose(model)
                 found.append(model)
     return found
 
@@ -183,7 +186,7 @@ def _memory_facts(memory: PeakMemory | UnknownMemory | None) -> dict[str, Any]:
 
 
 def _row(
-    bench: Bench,
+    workspace: Workspace,
     model: Model | Unread,
     target: Target,
     remedies: Remedies,
@@ -191,13 +194,14 @@ def _row(
 ) -> tuple[dict[str, Any], ShownEstimate | None]:
     """The facts of a model, and its estimate if there is one."""
     from bricks.compose.estimate import Estimate
+    from bricks.session import peak_memory, predicting
 
     empty: dict[str, Any] = {"model": model.name, **facts_of(None)}
     if isinstance(model, Unread):
         return {**empty, "error": model.error}, None
     try:
-        estimate = bench.predict(model, measure=False, target=target)
-        memory = bench.predict_memory(model, target=target)
+        estimate = predicting.predict(workspace, model, measure=False, target=target)
+        memory = peak_memory.predict_memory(workspace, model, target=target)
     except BricksError as error:
         return {**empty, "error": str(error)}, None
     shown = None

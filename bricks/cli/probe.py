@@ -9,7 +9,7 @@ import typer
 from bricks.cli.options import (
     Surveying,
     decomposed,
-    open_bench,
+    open_workspace,
     read_all,
     takes_options,
 )
@@ -50,23 +50,24 @@ def probe(options: Surveying, bricks: Bricks = PROBE_BRICKS, budget: Budget = PR
     zoo. Example: bricks probe --threads 2
     """
     from bricks.samples.statistics import NORMAL_95
+    from bricks.session import probing
 
-    with open_bench(options) as bench:
+    with open_workspace(options) as workspace:
         errors, good = [], []
-        for model in decomposed(bench, read_all(options)):
+        for model in decomposed(workspace, read_all(options)):
             if isinstance(model, Unread):
                 errors.append(model.error)
                 continue
             try:
-                bench.decompose(model)
+                workspace.plans.decompose(model)
             except BricksError as error:
                 errors.append(str(error))
             else:
                 good.append(model)
-        done = bench.probe(good, bricks=bricks, budget_s=budget)
+        done = probing.probe(workspace, good, bricks=bricks, budget_s=budget)
         facts = {
-            "system": bench.target.system.to_json(),
-            "runtime": bench.runtime.to_json(),
+            "system": workspace.target.system.to_json(),
+            "runtime": workspace.runtime.to_json(),
             "granularity": options.granularity,
             "models": done.models,
             "bricks": done.bricks,
@@ -83,7 +84,7 @@ def probe(options: Surveying, bricks: Bricks = PROBE_BRICKS, budget: Budget = PR
             f"brick {f.key} could not be measured: {f.reason}; another run takes others instead"
             for f in done.failures
         ]
-        name = bench.target.system.name
+        name = workspace.target.system.name
     if options.json:
         print_json(facts)
     elif done.deviation is not None:

@@ -55,7 +55,8 @@ def publish(
     runtime does not run are left out by name. Example: bricks cache publish
     """
     from bricks.analysis.publishing import publish, runnable, validated
-    from bricks.api.bench import Bench
+    from bricks.session.options import Options
+    from bricks.session.workspace import Workspace
     from bricks.sources import zoo_of
 
     numbers = _numbers(threads)
@@ -65,14 +66,13 @@ def publish(
     found, refused = [], dict[str, str]()
     with terminal_progress() as progress:
         for number in numbers:
-            with Bench(
-                cache, runtime=runtime, threads=number, published=False, progress=progress
-            ) as bench:
-                chosen, why_not = runnable(bench.workspace, [bench.read(name) for name in names])
+            options = Options(runtime=runtime, threads=number, published=False)
+            with Workspace.open(cache, options, progress=progress) as workspace:
+                chosen, why_not = runnable(workspace, [workspace.read(name) for name in names])
                 refused |= why_not
                 if models and refused:
                     raise BricksError(next(iter(refused.values())))
-                found.append(validated(bench.workspace, chosen))
+                found.append(validated(workspace, chosen))
     entry = publish(cache, found, into)
     size = (into / entry.file).stat().st_size
     if json:

@@ -10,7 +10,7 @@ import typer
 from bricks.cli.known import refuse_missing
 from bricks.cli.options import (
     Surveying,
-    open_bench,
+    open_workspace,
     read_all,
     takes_options,
 )
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
-    from bricks.api.bench import Bench
     from bricks.report.wide import ShownEstimate
+    from bricks.session.workspace import Workspace
     from bricks.system.target import Target
 
 Out = Annotated[
@@ -57,20 +57,19 @@ def report(
     check_page(out)
     refuse_missing(options.cache)
     errors: list[str] = []
-    with open_bench(options) as bench:
+    with open_workspace(options) as workspace:
         digests: set[str] | None = None
         words: dict[str, str] = {}
         if options.models:
             read = read_all(options, words=words)
             errors = [model.error for model in read if isinstance(model, Unread)]
             digests = {model.digest for model in read if not isinstance(model, Unread)}
-        targets = _targets(bench, system, named=digests is not None)
-        found = summarise_cache(
-            bench.workspace, targets=targets, digests=digests, peaks=not no_measure
-        )
-        bench.progress(f"drawing {out}", 1.0)
+        targets = _targets(workspace, system, named=digests is not None)
+        found = summarise_cache(workspace, targets=targets, digests=digests, peaks=not no_measure)
+        workspace.progress(f"drawing {out}", 1.0)
         shown = {
-            view.target.key: _shown(view, bench.target, options, words) for view in found.targets
+            view.target.key: _shown(view, workspace.target, options, words)
+            for view in found.targets
         }
         page = render(found, version=__version__, made=today(), shown=shown)
     write_page(out, page)
@@ -91,13 +90,13 @@ def report(
     finish(errors)
 
 
-def _targets(bench: Bench, system: str | None, *, named: bool) -> Sequence[Target]:
+def _targets(workspace: Workspace, system: str | None, *, named: bool) -> Sequence[Target]:
     """The targets of a system, or all: of the cache, and published ones where models are named.
 
     The page of a cache shows what was measured for it, and none of what everybody has; but where
     the cache has nothing, what is published is all there is.
     """
-    own, every = bench.store.systems.targets(), bench.known.systems.targets()
+    own, every = workspace.store.systems.targets(), workspace.known.systems.targets()
     if system is None:
         return every if named or not own else own
     keys = {found.key for found in systems_called((t.system for t in every), system)}

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.known import refuse_missing
-from bricks.cli.options import Surveying, given_values, open_bench
+from bricks.cli.options import Surveying, given_values, open_workspace
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.predict import PROVENANCE
 from bricks.errors import BackendError, BricksError, UsageError, suggestion
@@ -18,7 +18,6 @@ from bricks.session.targets import nearness, systems_called, target_called
 
 if TYPE_CHECKING:
     from bricks.analysis.runtimes import Place, RuntimeAnswer, RuntimeChoice
-    from bricks.api.bench import Bench
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.system import Target
@@ -40,10 +39,10 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
     values = given_values(options)
     choices = []
     with ExitStack() as opened:
-        benches = {name: _bench(opened, replace(options, runtime=name)) for name in names}
-        reader = _reader(opened, options, benches)
+        workspaces = {name: _workspace(opened, replace(options, runtime=name)) for name in names}
+        reader = _reader(opened, options, workspaces)
         asked: Sequence[str | None] = systems or [None]
-        everywhere = [_places(benches, system, reader) for system in asked]
+        everywhere = [_places(workspaces, system, reader) for system in asked]
         for name in options.models:
 
             def read(workspace: Workspace, name: str = name) -> Model:
@@ -61,29 +60,29 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
     finish(dict.fromkeys(error for error in errors if error is not None))
 
 
-def _bench(opened: ExitStack, options: Surveying) -> Bench | BricksError:
-    """A bench that is closed with ``opened``, or why there is none."""
+def _workspace(opened: ExitStack, options: Surveying) -> Workspace | BricksError:
+    """A workspace that is closed with ``opened``, or why there is none."""
     try:
-        return opened.enter_context(open_bench(options))
+        return opened.enter_context(open_workspace(options))
     except BricksError as error:
         return error
 
 
 def _reader(
-    opened: ExitStack, options: Surveying, benches: Mapping[str, Bench | BricksError]
-) -> Bench:
-    """What reads models for runtimes that this host lacks: any bench."""
-    for bench in benches.values():
-        if not isinstance(bench, BricksError):
-            return bench
+    opened: ExitStack, options: Surveying, workspaces: Mapping[str, Workspace | BricksError]
+) -> Workspace:
+    """What reads models for runtimes that this host lacks: any workspace."""
+    for workspace in workspaces.values():
+        if not isinstance(workspace, BricksError):
+            return workspace
     from bricks.backends import unneeded
 
     other = replace(options, runtime=unneeded(), optimization=OPTIMIZATION)
-    return opened.enter_context(open_bench(other))
+    return opened.enter_context(open_workspace(other))
 
 
 def _places(
-    benches: Mapping[str, Bench | BricksError], system: str | None, reader: Bench
+    workspaces: Mapping[str, Workspace | BricksError], system: str | None, reader: Workspace
 ) -> dict[str, Place | BricksError]:
     """Each runtime on ``system``, or why it can't be asked there; None is this host.
 
@@ -93,15 +92,15 @@ def _places(
     from bricks.analysis.runtimes import Place
 
     found: dict[str, Place | BricksError] = {}
-    for runtime, bench in benches.items():
+    for runtime, workspace in workspaces.items():
         try:
-            if isinstance(bench, BackendError):
-                found[runtime] = _known_place(runtime, bench, system, reader)
-            elif isinstance(bench, BricksError):
-                found[runtime] = bench
+            if isinstance(workspace, BackendError):
+                found[runtime] = _known_place(runtime, workspace, system, reader)
+            elif isinstance(workspace, BricksError):
+                found[runtime] = workspace
             else:
-                target = bench.target if system is None else target_called(bench.workspace, system)
-                found[runtime] = Place(bench.workspace, target)
+                target = workspace.target if system is None else target_called(workspace, system)
+                found[runtime] = Place(workspace, target)
         except (BackendError, UsageError) as error:
             found[runtime] = error
     places = [each for each in found.values() if isinstance(each, Place)]
@@ -117,7 +116,7 @@ def _places(
     return found
 
 
-def _known_place(runtime: str, lack: BackendError, system: str | None, reader: Bench) -> Place:
+def _known_place(runtime: str, lack: BackendError, system: str | None, reader: Workspace) -> Place:
     """Where ``runtime``, which this host lacks, was measured on ``system``; None is this host.
 
     Raises :class:`BackendError` if it was not, with what is lacking and where it was measured.
@@ -136,7 +135,7 @@ def _known_place(runtime: str, lack: BackendError, system: str | None, reader: B
     found = [target for target in there if threads in (None, target.runtime.threads)]
     if not found:
         raise BackendError(f"{lack}{_hint(there, known)}")
-    return Place(reader.workspace, max(found, key=partial(nearness, reader.runtime)), lack)
+    return Place(reader, max(found, key=partial(nearness, reader.runtime)), lack)
 
 
 def _hint(there: Sequence[Target], known: Sequence[Target]) -> str:

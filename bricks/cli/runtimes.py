@@ -1,4 +1,4 @@
-"""Options of commands that compare runtimes, and their benches, one for each."""
+"""Options of commands that compare runtimes, and their workspaces, one for each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bricks.errors import BackendError
 from bricks.session.defaults import CACHE
 
 if TYPE_CHECKING:
-    from bricks.api.bench import Bench
+    from bricks.session.workspace import Workspace
 
 RuntimeNames = Annotated[
     list[str] | None,
@@ -59,32 +59,32 @@ class ComparingRuntimes:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenBenches:
-    """A bench for each runtime; ``missing`` are those that are not installed, with the reason."""
+class OpenWorkspaces:
+    """A workspace for each runtime; ``missing`` are those not installed, with the reason."""
 
-    benches: Sequence[Bench]
+    workspaces: Sequence[Workspace]
     missing: Sequence[dict[str, str]]
 
 
 @contextmanager
-def open_benches(
+def open_workspaces(
     options: ComparingRuntimes, *, precision: float = PRECISION, retry: bool = False
-) -> Iterator[OpenBenches]:
-    """Benches with these options, their progress shown on a terminal.
+) -> Iterator[OpenWorkspaces]:
+    """Workspaces with these options, their progress shown on a terminal.
 
     Raises :class:`UsageError` for a runtime that nobody has, and :class:`BackendError` if none of
     them is installed.
     """
     from bricks import backends
-    from bricks.api.bench import Bench
     from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
     from bricks.session.options import Options
+    from bricks.session.workspace import Workspace
 
     names, missing = list(dict.fromkeys(options.runtime or _usual())), []
     rule = StopRule(precision=precision, max_rounds=MAX_ROUNDS)
     with terminal_progress() as progress, ExitStack() as opened:
-        benches = []
+        workspaces = []
         for name in names:
             try:
                 backends.describe(name)
@@ -95,11 +95,13 @@ def open_benches(
                 runtime=name, threads=options.threads, seed=options.seed, retry=retry,
                 conditions=Conditions(rule=rule),
             )  # fmt: skip
-            benches.append(opened.enter_context(Bench(options.cache, given, progress=progress)))
-        if not benches:
+            workspaces.append(
+                opened.enter_context(Workspace.open(options.cache, given, progress=progress))
+            )
+        if not workspaces:
             raise BackendError(missing[0]["reason"])
-        yield OpenBenches(benches, missing)
-        warn_of(benches[0].published)
+        yield OpenWorkspaces(workspaces, missing)
+        warn_of(workspaces[0].published)
     for each in missing:
         remark(f"{each['runtime']} is left out: {each['reason']}")
 
@@ -111,9 +113,9 @@ def _usual() -> list[str]:
     return [offer.name for offer in offers() if offer.computes and not offer.variant]
 
 
-def runtime_facts(benches: OpenBenches) -> dict[str, Any]:
+def runtime_facts(opened: OpenWorkspaces) -> dict[str, Any]:
     """The JSON of the system and of the runtimes that are missing."""
     return {
-        "system": benches.benches[0].target.system.to_json(),
-        "missing": list(benches.missing),
+        "system": opened.workspaces[0].target.system.to_json(),
+        "missing": list(opened.missing),
     }

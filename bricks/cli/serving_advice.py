@@ -52,7 +52,7 @@ def advise_server(
     load = ScenarioLoad(ScenarioKind.SERVER, wanted.qps, slo_s=slo_s, percentile=wanted.percentile)
     refuse_missing(options.cache)
     with open_bench(options) as bench:
-        targets = list(known_targets(bench, systems))
+        targets = list(known_targets(bench.workspace, systems))
         rows = [
             _row(name, advice)
             for name in options.models

@@ -17,7 +17,7 @@ from bricks.errors import StoreError, UsageError
 from bricks.session.targets import systems_called
 
 if TYPE_CHECKING:
-    from bricks.api.bench import Bench
+    from bricks.session.workspace import Workspace
     from bricks.system import System, Target
 
 SystemName = Annotated[
@@ -202,18 +202,17 @@ def _called(known: list[System], name: str) -> System:
     return found[0]
 
 
-def known_targets(bench: Bench, names: Sequence[str]) -> Iterator[Target]:
-    """Targets measured with the bench's runtime and granularity, with any number of threads."""
+def known_targets(workspace: Workspace, names: Sequence[str]) -> Iterator[Target]:
+    """Targets measured with the workspace's runtime and granularity, with any number of threads."""
     from bricks.analysis.answers import targets_like
 
-    known = [target.system for target in bench.known.systems.targets()]
+    known = [target.system for target in workspace.known.systems.targets()]
     keys = {system.key for name in names for system in systems_called(known, name)}
-    found = [
-        target for target in targets_like(bench.workspace) if not names or target.system.key in keys
-    ]
+    found = [target for target in targets_like(workspace) if not names or target.system.key in keys]
     if not found:
         raise UsageError(
-            f"nothing in the cache {bench.store.path} was measured with {bench.runtime.backend}"
-            " like that: 'bricks measure' or 'bricks cache import' first"
+            f"nothing in the cache {workspace.store.path} was measured with"
+            f" {workspace.runtime.backend} like that:"
+            " 'bricks measure' or 'bricks cache import' first"
         )
     yield from found

@@ -68,16 +68,16 @@ def web(
         raise UsageError(
             f"the server needs {exc.name}, which is not installed: pip install 'onnx-bricks[web]'"
         ) from exc
-    from bricks.api.bench import Bench
     from bricks.report.page import check_renderer
     from bricks.session.options import Options
+    from bricks.session.workspace import Workspace
     from bricks.web.app import application
     from bricks.web.limits import Keep
     from bricks.web.server import bound, serve
 
     check_renderer()
     options = Options(runtime=runtime, granularity=granularity, threads=threads)
-    with Bench(cache, options):
+    with Workspace.open(cache, options):
         pass  # a cache or an option that cannot be used is said before anybody connects
     app = application(cache, options, host=host, keep=Keep(keep), measure=measure)
     listening = bound(host, port)

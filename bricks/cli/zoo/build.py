@@ -139,10 +139,12 @@ def _kept(built: Built, before: ZooEntry | None, out: Path | None, zoo: Path) ->
 def _flops(path: Path) -> int | None:
     """Operations of the model as written; a multiply-add counts as two."""
     # Imported here, so that `bricks zoo list` need not import the decomposition.
-    from bricks.api.bench import Bench
+    from bricks.session.options import Options
+    from bricks.session.workspace import Workspace
 
-    with TemporaryDirectory() as cache, Bench(cache, granularity="1", threads=1) as bench:
-        return bench.decompose(bench.read(str(path))).flops
+    options = Options(granularity="1", threads=1)
+    with TemporaryDirectory() as cache, Workspace.open(cache, options) as workspace:
+        return workspace.plans.decompose(workspace.read(str(path))).flops
 
 
 def _row(name: str, recipe: str, **facts: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.cli.options import (
     Surveying,
-    open_bench,
+    open_workspace,
     read_all,
     takes_options,
 )
@@ -34,11 +34,11 @@ def coverage(
     """
     from bricks.analysis.cache_coverage import coverage as coverage_of
 
-    with open_bench(options) as bench:
-        target = bench.target if system is None else target_called(bench.workspace, system)
-        plans = plans_of(bench, read_all(options), target)
+    with open_workspace(options) as workspace:
+        target = workspace.target if system is None else target_called(workspace, system)
+        plans = plans_of(workspace, read_all(options), target)
         found = coverage_of(
-            bench.workspace, [p for p in plans if not isinstance(p, Unread)], target=target
+            workspace, [p for p in plans if not isinstance(p, Unread)], target=target
         )
     covered = iter(found.models)
     rows = [

@@ -10,25 +10,25 @@ from bricks.errors import BricksError
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
-    from bricks.api.bench import Bench
     from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
     from bricks.system.target import Target
 
 
 def plans_of(
-    bench: Bench, models: Sequence[Model | Unread], target: Target | None = None
+    workspace: Workspace, models: Sequence[Model | Unread], target: Target | None = None
 ) -> list[Plan | Unread]:
-    """The plan of each model on ``target``, by default the bench's, or why there is none."""
-    if target is None or target.key == bench.target.key:
-        decomposed(bench, models)
+    """The plan of each model on ``target``, by default the workspace's, or why there is none."""
+    if target is None or target.key == workspace.target.key:
+        decomposed(workspace, models)
     found: list[Plan | Unread] = []
     for model in models:
         if isinstance(model, Unread):
             found.append(model)
             continue
         try:
-            found.append(bench.plan(model, target=target))
+            found.append(workspace.plans.plan(model, target=target))
         except BricksError as error:
             found.append(Unread(model.name, error))
     return found

@@ -10,7 +10,7 @@ import typer
 
 from bricks.cli.options import (
     Surveying,
-    open_bench,
+    open_workspace,
     read_all,
     takes_options,
 )
@@ -47,10 +47,10 @@ def similarity(
         from bricks.report.heatmap import check_picture
 
         check_picture(out)
-    with open_bench(options) as bench:
+    with open_workspace(options) as workspace:
         models = read_all(options)
-        plans = plans_of(bench, models)
-        runtime = bench.runtime
+        plans = plans_of(workspace, models)
+        runtime = workspace.runtime
     found = similarity_of([plan for plan in plans if not isinstance(plan, Unread)])
     if out is not None and found.models:
         from bricks.report.heatmap import draw_similarity

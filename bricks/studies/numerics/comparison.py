@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Peaks
-from bricks.api.bench import Bench
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.decompose.work import flops
 from bricks.errors import ModelError
@@ -20,6 +19,8 @@ from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.source import source_graph
 from bricks.graph.view import parse_model
+from bricks.session import predicting
+from bricks.session.workspace import Workspace
 from bricks.studies.numerics.blocked_layout import Layout
 from bricks.studies.numerics.operator import Operator, bytes_of
 from bricks.studies.numerics.results import (
@@ -42,28 +43,30 @@ _UNKNOWN = Work(None, None)
 
 def compare_operators(
     operators: Iterable[Operator],
-    benches: Sequence[Bench],
+    workspaces: Sequence[Workspace],
     *,
     repeats: int = 5,
     done: Callable[[OperatorResult], None] = lambda result: None,
 ) -> OperatorComparison:
-    """``operators`` over the runtimes of ``benches``, each evaluated ``repeats`` times.
+    """``operators`` over the runtimes of ``workspaces``, each evaluated ``repeats`` times.
 
     What a runtime lacks stands in the result with its reason. ``done`` gets each result as it is
     there. Raises errors that concern no single operator, such as those of the cache.
     """
     operators = list(operators)
     found = []
-    with Runtimes(benches, repeats=repeats) as runtimes:
-        explainers = {Runtimes.name_of(b): Explainer(b.workspace, measure=True) for b in benches}
+    with Runtimes(workspaces, repeats=repeats) as runtimes:
+        explainers = {Runtimes.name_of(b): Explainer(b, measure=True) for b in workspaces}
         for number, operator in enumerate(operators):
-            benches[0].progress(operator.name, number / len(operators))
-            turn = number % len(benches)
-            order = [*benches[turn:], *benches[:turn]]
+            workspaces[0].progress(operator.name, number / len(operators))
+            turn = number % len(workspaces)
+            order = [*workspaces[turn:], *workspaces[:turn]]
             found.append(_Comparison(runtimes, explainers, operator).over(order))
             done(found[-1])
     # Peaks were measured with the first operator that a runtime ran, and not for their own sake.
-    facts = tuple(RuntimeFacts(bench.target, Explainer(bench.workspace).peaks) for bench in benches)
+    facts = tuple(
+        RuntimeFacts(workspace.target, Explainer(workspace).peaks) for workspace in workspaces
+    )
     return OperatorComparison(facts, tuple(found))
 
 
@@ -81,14 +84,14 @@ class _Comparison:
         self._reference: ReferenceFile | Missing | None = None
         self._work = _UNKNOWN
 
-    def over(self, benches: Sequence[Bench]) -> OperatorResult:
+    def over(self, workspaces: Sequence[Workspace]) -> OperatorResult:
         """The operator with each runtime, in the order in which all operators name them."""
         if self._operator.onnx is not None:
             self._read()
-        runs = {Runtimes.name_of(bench): self._run(bench) for bench in benches}
+        runs = {Runtimes.name_of(workspace): self._run(workspace) for workspace in workspaces}
         if isinstance(self._reference, ReferenceFile):
             self._reference.file.unlink()  # together they would fill a disk
-        names = map(Runtimes.name_of, self._runtimes.benches)
+        names = map(Runtimes.name_of, self._runtimes.workspaces)
         operator = self._operator
         return OperatorResult(
             operator.name, operator.source, self._work, tuple(runs[name] for name in names)
@@ -112,11 +115,11 @@ class _Comparison:
         except ModelError as error:
             self._reference = Missing(f"no reference: {reason_of(error, name).reason}")
 
-    def _run(self, bench: Bench) -> OperatorRun:
-        name = Runtimes.name_of(bench)
+    def _run(self, workspace: Workspace) -> OperatorRun:
+        name = Runtimes.name_of(workspace)
         try:
-            self._runtimes.takes(bench, self._operator)
-            form, model = self._form(bench)
+            self._runtimes.takes(workspace, self._operator)
+            form, model = self._form(workspace)
         except FAILURES as error:
             missing = reason_of(error, self._operator.name)
             return OperatorRun(name, missing, missing)
@@ -125,37 +128,37 @@ class _Comparison:
         if self._work == _UNKNOWN:
             self._work = work_of(model)
         return OperatorRun(
-            name, self._latency(bench, model), self._accuracy(bench, form, model), form
+            name, self._latency(workspace, model), self._accuracy(workspace, form, model), form
         )
 
-    def _form(self, bench: Bench) -> tuple[Form, Model | Missing]:
+    def _form(self, workspace: Workspace) -> tuple[Form, Model | Missing]:
         """What the runtime runs: the operator as it is given, or what computes the same."""
-        if self._runtimes.runs_programs(bench):
+        if self._runtimes.runs_programs(workspace):
             if self._operator.program is not None:
-                return Form.GIVEN, self._runtimes.program_form(self._operator, bench)
-            return Form.COUNTERPART, self._counterpart(bench)
+                return Form.GIVEN, self._runtimes.program_form(self._operator, workspace)
+            return Form.COUNTERPART, self._counterpart(workspace)
         assert self._given is not None
-        if self._standard is not None and not self._runs_given(bench):
+        if self._standard is not None and not self._runs_given(workspace):
             return Form.STANDARD, self._standard
         return Form.GIVEN, self._given
 
-    def _runs_given(self, bench: Bench) -> bool:
+    def _runs_given(self, workspace: Workspace) -> bool:
         """Whether the runtime knows the operators of the given form."""
         assert isinstance(self._given, Model)
         try:
-            bench.decompose(self._given)
+            workspace.plans.decompose(self._given)
         except FAILURES:
             return False
         return True
 
-    def _counterpart(self, bench: Bench) -> Model | Missing:
+    def _counterpart(self, workspace: Workspace) -> Model | Missing:
         model = self._onnx
         if isinstance(model, Missing):
             return model
         reference = self._referenced(model)
         if isinstance(reference, Missing):
             return reference
-        return self._runtimes.counterpart(bench, model, reference)
+        return self._runtimes.counterpart(workspace, model, reference)
 
     @property
     def _onnx(self) -> Model | Missing:
@@ -164,39 +167,41 @@ class _Comparison:
         assert found is not None
         return found
 
-    def _latency(self, bench: Bench, model: Model) -> OperatorLatency | Missing:
+    def _latency(self, workspace: Workspace, model: Model) -> OperatorLatency | Missing:
         try:
-            estimate = bench.predict(model)
+            estimate = predicting.predict(workspace, model)
         except FAILURES as error:
             return reason_of(error, model.name)
         if isinstance(estimate, IncompleteEstimate):
             return Missing(estimate.gaps[0].reason)
-        peaks = self._explainers[Runtimes.name_of(bench)].peaks
+        peaks = self._explainers[Runtimes.name_of(workspace)].peaks
         return latency_of(estimate, self._work, peaks)
 
-    def _accuracy(self, bench: Bench, form: Form, model: Model) -> Accuracy | Missing:
+    def _accuracy(self, workspace: Workspace, form: Form, model: Model) -> Accuracy | Missing:
         try:
             given = self._operator.program is not None
             if given and form_of(parse_model(model.skeleton)).own_reference:
-                return self._runtimes.evaluate(bench, model, None, gradients=True).accuracy
+                return self._runtimes.evaluate(workspace, model, None, gradients=True).accuracy
             assert isinstance(self._onnx, Model)
             reference = self._referenced(self._onnx)
             if isinstance(reference, Missing):
                 return reference
-            return self._beside(bench, form, model, reference)
+            return self._beside(workspace, form, model, reference)
         except FAILURES as error:
             return reason_of(error, model.name)
 
-    def _beside(self, bench: Bench, form: Form, model: Model, reference: ReferenceFile) -> Accuracy:
+    def _beside(
+        self, workspace: Workspace, form: Form, model: Model, reference: ReferenceFile
+    ) -> Accuracy:
         if form is Form.COUNTERPART:
             assert isinstance(self._onnx, Model)
             names = self._runtimes.outputs_of(self._onnx)
-            return self._runtimes.evaluate(bench, model, reference, names=names).accuracy
+            return self._runtimes.evaluate(workspace, model, reference, names=names).accuracy
         if form is Form.STANDARD or not self._layouts:
-            return self._runtimes.evaluate(bench, model, reference).accuracy
-        arranged = self._runtimes.in_blocks(bench, reference, self._layouts)
+            return self._runtimes.evaluate(workspace, model, reference).accuracy
+        arranged = self._runtimes.in_blocks(workspace, reference, self._layouts)
         try:
-            return self._runtimes.evaluate(bench, model, arranged).accuracy
+            return self._runtimes.evaluate(workspace, model, arranged).accuracy
         finally:
             arranged.file.unlink()
 

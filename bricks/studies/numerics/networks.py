@@ -13,7 +13,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from bricks.api.bench import Bench
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
 from bricks.graph.program import origin_of
@@ -21,6 +20,7 @@ from bricks.graph.program_phases import INFERENCE, TRAINING
 from bricks.graph.view import parse_model
 from bricks.measure.worker.accuracy import outputs_in
 from bricks.samples.error_norms import ErrorNorms, error_norms, heat_map
+from bricks.session.workspace import Workspace
 from bricks.studies.numerics.results import (
     Missing,
     NetworkResult,
@@ -36,22 +36,22 @@ _NOT_ONE_BY_ONE = Missing("values of a program are not compared one by one")
 
 def compare_networks(
     models: Iterable[Model],
-    benches: Sequence[Bench],
+    workspaces: Sequence[Workspace],
     *,
     repeats: int = 3,
     tolerance: float | None = None,
     done: Callable[[NetworkResult], None] = lambda result: None,
 ) -> list[NetworkResult]:
-    """``models`` over the runtimes of ``benches``, each evaluated ``repeats`` times.
+    """``models`` over the runtimes of ``workspaces``, each evaluated ``repeats`` times.
 
     ``tolerance`` is the greatest difference of a value that is no error, relative to the greatest
     magnitude in it; by default that of its type (``measure/worker/output_difference.py``). What a
     runtime lacks stands in the result with its reason.
     """
     found = []
-    with Runtimes(benches, repeats=repeats) as runtimes:
+    with Runtimes(workspaces, repeats=repeats) as runtimes:
         for model in models:
-            benches[0].progress(f"comparing {model.name}", 0.0)
+            workspaces[0].progress(f"comparing {model.name}", 0.0)
             compared = _COMPARED[form_of(parse_model(model.skeleton))]
             found.append(compared(runtimes, model, tolerance))
             done(found[-1])
@@ -62,14 +62,14 @@ def _program(runtimes: Runtimes, model: Model, tolerance: float | None) -> Netwo
     origin = origin_of(parse_model(model.skeleton))
     kind = INFERENCE if origin is None else origin.kind
     runs = []
-    for bench in runtimes.benches:
-        name = Runtimes.name_of(bench)
-        if not Runtimes.runs_programs(bench):
+    for workspace in runtimes.workspaces:
+        name = Runtimes.name_of(workspace)
+        if not Runtimes.runs_programs(workspace):
             lacking = Missing(f"{name} runs ONNX models, and {model.name} is a PyTorch program")
             runs.append(NetworkRun(name, lacking, lacking))
             continue
         try:
-            evaluated = runtimes.evaluate(bench, model, None, gradients=kind == TRAINING)
+            evaluated = runtimes.evaluate(workspace, model, None, gradients=kind == TRAINING)
             runs.append(NetworkRun(name, evaluated.accuracy, _NOT_ONE_BY_ONE))
         except FAILURES as error:
             runs.append(NetworkRun(name, reason_of(error, model.name), _NOT_ONE_BY_ONE))
@@ -82,16 +82,16 @@ def _network(runtimes: Runtimes, model: Model, tolerance: float | None) -> Netwo
         reference = runtimes.reference(model, every=True)
     except FAILURES as error:
         missing = reason_of(error, model.name)
-        names = map(Runtimes.name_of, runtimes.benches)
+        names = map(Runtimes.name_of, runtimes.workspaces)
         nothing = tuple(NetworkRun(name, missing, missing) for name in names)
         return NetworkResult(model.name, INFERENCE, None, nothing, ())
     runs, files = [], {}
-    for bench in runtimes.benches:
-        name, outputs = Runtimes.name_of(bench), runtimes.new_file(".npz")
-        if Runtimes.runs_programs(bench):
-            runs.append(_counterpart(runtimes, bench, model, reference, outputs))
+    for workspace in runtimes.workspaces:
+        name, outputs = Runtimes.name_of(workspace), runtimes.new_file(".npz")
+        if Runtimes.runs_programs(workspace):
+            runs.append(_counterpart(runtimes, workspace, model, reference, outputs))
         else:
-            runs.append(_run(runtimes, bench, model, reference, outputs, tolerance))
+            runs.append(_run(runtimes, workspace, model, reference, outputs, tolerance))
         if not isinstance(runs[-1].accuracy, Missing):
             files[name] = outputs
     pairs = [
@@ -108,16 +108,16 @@ _COMPARED = {ModelForm.PROGRAMS: _program, ModelForm.MODELS: _network}
 
 def _run(
     runtimes: Runtimes,
-    bench: Bench,
+    workspace: Workspace,
     model: Model,
     reference: ReferenceFile,
     outputs: Path,
     tolerance: float | None,
 ) -> NetworkRun:
-    name = Runtimes.name_of(bench)
+    name = Runtimes.name_of(workspace)
     try:
         evaluated = runtimes.evaluate(
-            bench, model, reference, outputs=str(outputs), tolerance=tolerance
+            workspace, model, reference, outputs=str(outputs), tolerance=tolerance
         )
     except FAILURES as error:
         missing = reason_of(error, model.name)
@@ -126,14 +126,16 @@ def _run(
 
 
 def _counterpart(
-    runtimes: Runtimes, bench: Bench, model: Model, reference: ReferenceFile, outputs: Path
+    runtimes: Runtimes, workspace: Workspace, model: Model, reference: ReferenceFile, outputs: Path
 ) -> NetworkRun:
     """The model as the calls of a program that are its operators' counterparts."""
-    name = Runtimes.name_of(bench)
+    name = Runtimes.name_of(workspace)
     try:
-        program = runtimes.counterpart(bench, model, reference)
+        program = runtimes.counterpart(workspace, model, reference)
         names = runtimes.outputs_of(model)
-        evaluated = runtimes.evaluate(bench, program, reference, names=names, outputs=str(outputs))
+        evaluated = runtimes.evaluate(
+            workspace, program, reference, names=names, outputs=str(outputs)
+        )
     except FAILURES as error:
         missing = reason_of(error, model.name)
         return NetworkRun(name, missing, missing)

@@ -1,7 +1,7 @@
 """Several runtimes of one host, and what comparing them needs: models, references, evaluations.
 
-One bench each, open at the same time; a worker that computes references; one that records programs
-for each runtime that runs such. Must not know what is compared.
+One workspace each, open at the same time; a worker that computes references; one that records
+programs for each runtime that runs such. Must not know what is compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 import onnx
 
 from bricks import backends
-from bricks.api.bench import Bench
 from bricks.closing import Closing
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.graph.form import ModelForm, form_of
@@ -32,6 +31,8 @@ from bricks.measure.protocol.evaluation import WriteReference
 from bricks.measure.protocol.graphs import RecordProgram
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.worker.accuracy import outputs_in
+from bricks.session import whole_models
+from bricks.session.workspace import Workspace
 from bricks.sources import Function
 from bricks.sources.recorder import ProgramRecorder
 from bricks.studies.numerics.blocked_layout import Layout, block_of, blocked, layout_probe
@@ -67,19 +68,19 @@ class Evaluated:
 
 
 class Runtimes(Closing):
-    """The runtimes of ``benches``; use it as a context manager. The benches stay the caller's.
+    """The runtimes of ``workspaces``, which stay the caller's; use it as a context manager.
 
     Each model is evaluated ``repeats`` times.
     """
 
-    def __init__(self, benches: Sequence[Bench], *, repeats: int) -> None:
-        self.benches = tuple(benches)
+    def __init__(self, workspaces: Sequence[Workspace], *, repeats: int) -> None:
+        self.workspaces = tuple(workspaces)
         self.repeats = repeats
         self._opened = ExitStack()
         folder = tempfile.TemporaryDirectory(prefix="bricks-", ignore_cleanup_errors=True)
         self.folder = Path(self._opened.enter_context(folder))
         # Only the worker is needed, and no runtime in it.
-        seed, memory_bytes = benches[0].options.seed, int(available_memory_bytes() * 0.9)
+        seed, memory_bytes = workspaces[0].options.seed, int(available_memory_bytes() * 0.9)
         settings = WorkerSettings(backends.unneeded(), 1, seed, memory_bytes, timing=False)
         self._references = Graphs(self._opened.enter_context(Supervisor(settings)), MAX_S)
         self._recorders: dict[str, ProgramRecorder] = {}
@@ -87,23 +88,23 @@ class Runtimes(Closing):
         self._numbers = count()
 
     def close(self) -> None:
-        """Close the benches."""
+        """Close the workspaces."""
         self._opened.close()
 
     @staticmethod
-    def name_of(bench: Bench) -> str:
+    def name_of(workspace: Workspace) -> str:
         """The runtime's name."""
-        return bench.runtime.backend
+        return workspace.runtime.backend
 
     @classmethod
-    def runs_programs(cls, bench: Bench) -> bool:
+    def runs_programs(cls, workspace: Workspace) -> bool:
         """Whether the runtime runs recorded programs, and no ONNX models."""
-        return backends.offer(cls.name_of(bench)).accepts is ModelForm.PROGRAMS
+        return backends.offer(cls.name_of(workspace)).accepts is ModelForm.PROGRAMS
 
-    def takes(self, bench: Bench, operator: Operator) -> None:
+    def takes(self, workspace: Workspace, operator: Operator) -> None:
         """Raise :class:`BackendError` if the operator has no form that the runtime runs."""
-        if not self.runs_programs(bench) and operator.onnx is None:
-            name = self.name_of(bench)
+        if not self.runs_programs(workspace) and operator.onnx is None:
+            name = self.name_of(workspace)
             raise BackendError(f"{name} runs ONNX models, and this is a PyTorch program")
 
     def onnx_form(self, operator: Operator) -> Model:
@@ -123,13 +124,13 @@ class Runtimes(Closing):
         path.write_bytes(proto.SerializeToString())
         return path
 
-    def program_form(self, operator: Operator, bench: Bench) -> Model:
-        """The operator's program, recorded with the runtime of ``bench``."""
+    def program_form(self, operator: Operator, workspace: Workspace) -> Model:
+        """The operator's program, recorded with the runtime of ``workspace``."""
         form = operator.program
         assert form is not None, "it has a program"
-        return self._recorder(bench).record(RecordProgram(**form.request()), name=operator.name)
+        return self._recorder(workspace).record(RecordProgram(**form.request()), name=operator.name)
 
-    def counterpart(self, bench: Bench, model: Model, data: ReferenceFile) -> Model:
+    def counterpart(self, workspace: Workspace, model: Model, data: ReferenceFile) -> Model:
         """A program of the calls that compute an ONNX model with these data, recorded.
 
         Raises :class:`WorkerError` for the first operator that has no counterpart there.
@@ -137,21 +138,21 @@ class Runtimes(Closing):
         file = self.new_file(".onnx")
         file.write_bytes(model.skeleton)
         paths = {"model": str(file), "data": str(data.file)}
-        counterparts = backends.offer(self.name_of(bench)).counterparts
+        counterparts = backends.offer(self.name_of(workspace)).counterparts
         if counterparts is None:
-            raise WorkerError(f"{self.name_of(bench)} has no programs in place of ONNX models")
+            raise WorkerError(f"{self.name_of(workspace)} has no programs in place of ONNX models")
         program = Function(counterparts.model, arguments=paths).request()
         try:
-            return self._recorder(bench).record(RecordProgram(**program), name=model.name)
+            return self._recorder(workspace).record(RecordProgram(**program), name=model.name)
         except WorkerError as error:
             raise WorkerError(str(error).removeprefix(f"{counterparts.model}: ")) from error
 
-    def _recorder(self, bench: Bench) -> ProgramRecorder:
-        name = self.name_of(bench)
+    def _recorder(self, workspace: Workspace) -> ProgramRecorder:
+        name = self.name_of(workspace)
         if name not in self._recorders:
             self._recorders[name] = self._opened.enter_context(
                 ProgramRecorder(
-                    runtime=name, threads=bench.runtime.threads, seed=bench.options.seed
+                    runtime=name, threads=workspace.runtime.threads, seed=workspace.options.seed
                 )
             )
         return self._recorders[name]
@@ -175,13 +176,13 @@ class Runtimes(Closing):
         return ReferenceFile(file, written.own_weights, values)
 
     def in_blocks(
-        self, bench: Bench, reference: ReferenceFile, layouts: Mapping[str, Layout]
+        self, workspace: Workspace, reference: ReferenceFile, layouts: Mapping[str, Layout]
     ) -> ReferenceFile:
-        """The same data with the values of ``layouts`` in the blocked layout of ``bench``.
+        """The same data with the values of ``layouts`` in the blocked layout of ``workspace``.
 
         Raises :class:`ModelError` where channels do not fill the blocks that it has on this host.
         """
-        block = self._block(bench)
+        block = self._block(workspace)
         plain = Reference.load(reference.file)
 
         def arranged(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -194,15 +195,15 @@ class Runtimes(Closing):
         Reference(*map(arranged, (plain.inputs, plain.weights, plain.values))).save(file)
         return replace(reference, file=file)
 
-    def _block(self, bench: Bench) -> int:
-        """How many channels the runtime of ``bench`` keeps together, as it shows."""
-        name = self.name_of(bench)
+    def _block(self, workspace: Workspace) -> int:
+        """How many channels the runtime of ``workspace`` keeps together, as it shows."""
+        name = self.name_of(workspace)
         if name not in self._blocks:
             proto, inputs = layout_probe()
             data, outputs = self.new_file(".npz"), self.new_file(".npz")
             Reference(inputs, {}, {}).save(data)
             model = self.model_of(proto, "the blocked layout")
-            bench.evaluate(model, repeats=1, file=str(data), outputs=str(outputs))
+            whole_models.evaluate(workspace, model, repeats=1, file=str(data), outputs=str(outputs))
             self._blocks[name] = block_of(next(outputs_in(outputs)))
         return self._blocks[name]
 
@@ -213,7 +214,7 @@ class Runtimes(Closing):
 
     def evaluate(
         self,
-        bench: Bench,
+        workspace: Workspace,
         model: Model,
         reference: ReferenceFile | None,
         *,
@@ -228,13 +229,17 @@ class Runtimes(Closing):
         if reference is None:
             form = form_of(parse_model(model.skeleton))
             assert form.own_reference, "an ONNX model has a reference"
-            facts = bench.evaluate(model, repeats=self.repeats, gradients=gradients)
+            facts = whole_models.evaluate(
+                workspace, model, repeats=self.repeats, gradients=gradients
+            )
             why = facts["reason"]
             values = PROGRAM_REFERENCE if why is None else Missing(f"no reference: {why}")
             checked = _gradients(facts.get("gradients"))
             return Evaluated(accuracy_of(facts, values, checked), facts)
-        facts = bench.evaluate(model, repeats=self.repeats, file=str(reference.file), **fields)
-        none = Missing(f"{self.name_of(bench)} computes no gradients of ONNX models")
+        facts = whole_models.evaluate(
+            workspace, model, repeats=self.repeats, file=str(reference.file), **fields
+        )
+        none = Missing(f"{self.name_of(workspace)} computes no gradients of ONNX models")
         return Evaluated(accuracy_of(facts, reference.values, none), facts)
 
 

@@ -98,12 +98,17 @@ def torch_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def compared(benches: list[Bench], path: Path, tolerance: float | None = None) -> NetworkResult:
-    (found,) = compare_networks([benches[0].read(path)], benches, repeats=2, tolerance=tolerance)
+    (found,) = compare_networks(
+        [benches[0].read(path)],
+        [each.workspace for each in benches],
+        repeats=2,
+        tolerance=tolerance,
+    )
     return found
 
 
 def of_program(bench: Bench, name: str) -> NetworkRun:
-    (found,) = compare_networks([bench.read(program(name))], [bench], repeats=3)
+    (found,) = compare_networks([bench.read(program(name))], [bench.workspace], repeats=3)
     (run,) = found.runs
     return run
 
@@ -223,7 +228,7 @@ def test_a_model_with_an_operator_that_pytorch_lacks_is_one_gap(
 
 def test_a_program_is_no_onnx_model(bench: Bench, torch_bench: Bench) -> None:
     read = torch_bench.read(program("convolutions"), name="net")
-    (found,) = compare_networks([read], [bench, torch_bench], repeats=1)
+    (found,) = compare_networks([read], [bench.workspace, torch_bench.workspace], repeats=1)
     assert found.runs[0].accuracy == Missing(
         "onnxruntime runs ONNX models, and net is a PyTorch program"
     )

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +39,7 @@ from bricks.studies.numerics.results import (
     Form,
     Gradients,
     Missing,
+    OperatorComparison,
     OperatorLatency,
     OperatorResult,
     OperatorRun,
@@ -81,10 +82,17 @@ def torch_bench(benches: list[Bench], tmp_path_factory: pytest.TempPathFactory) 
         yield bench
 
 
+def compared(
+    operators: Sequence[Operator], benches: Sequence[Bench], *, repeats: int
+) -> OperatorComparison:
+    workspaces = [bench.workspace for bench in benches]
+    return compare_operators(operators, workspaces, repeats=repeats)
+
+
 @pytest.fixture(scope="module")
 def results(benches: list[Bench]) -> list[OperatorResult]:
     """Operators in both runtimes, with peaks that are really measured."""
-    found = compare_operators(OPERATORS, benches, repeats=2)
+    found = compared(OPERATORS, benches, repeats=2)
     assert [facts.target.runtime.backend for facts in found.runtimes] == ["onnxruntime", "torch"]
     assert all(facts.peaks.flops_per_s for facts in found.runtimes)
     assert [each.name for each in found.operators] == [each.name for each in OPERATORS]
@@ -117,7 +125,7 @@ def has_latency_rates_and_accuracy(run: OperatorRun) -> None:
 
 
 def test_an_operator_has_a_latency_rates_and_an_accuracy(onnxruntime: Bench) -> None:
-    (result,) = compare_operators([PRODUCT], [onnxruntime], repeats=2).operators
+    (result,) = compared([PRODUCT], [onnxruntime], repeats=2).operators
     (run,) = result.runs
     has_latency_rates_and_accuracy(run)
 
@@ -150,7 +158,7 @@ def test_gradients_of_programs_agree_with_finite_differences(results: list[Opera
 
 def test_a_runtime_without_the_operators_form_is_named(onnxruntime: Bench) -> None:
     in_torch = replace(PRODUCT, name="program", onnx=None)
-    (result,) = compare_operators([in_torch], [onnxruntime], repeats=1).operators
+    (result,) = compared([in_torch], [onnxruntime], repeats=1).operators
     lacking = Missing("onnxruntime runs ONNX models, and this is a PyTorch program")
     assert runs(result)["onnxruntime"] == OperatorRun("onnxruntime", lacking, lacking)
 
@@ -160,7 +168,7 @@ def test_an_onnx_operator_is_measured_and_evaluated_as_its_counterpart(
     onnxruntime: Bench, torch_bench: Bench
 ) -> None:
     in_onnx = replace(PRODUCT, program=None)
-    (result,) = compare_operators([in_onnx], [onnxruntime, torch_bench], repeats=2).operators
+    (result,) = compared([in_onnx], [onnxruntime, torch_bench], repeats=2).operators
     assert [run.form for run in result.runs] == [Form.GIVEN, Form.COUNTERPART]
     for run in result.runs:
         has_latency_rates_and_accuracy(run)
@@ -178,7 +186,7 @@ def test_operators_without_a_counterpart_are_one_line(torch_bench: Bench) -> Non
         )
         for size in (5, 6)
     ]  # fmt: skip
-    comparison = compare_operators(lacking, [torch_bench], repeats=1)
+    comparison = compared(lacking, [torch_bench], repeats=1)
     assert not any(run.ran for result in comparison.operators for run in result.runs)
     (line,) = filter(None, operator_lines(comparison))
     assert "Shrink" in line
@@ -198,7 +206,7 @@ def blocked_convolution() -> Operator:
 
 
 def test_a_blocked_convolution_has_a_reference_in_its_layout(onnxruntime: Bench) -> None:
-    (result,) = compare_operators([blocked_convolution()], [onnxruntime], repeats=2).operators
+    (result,) = compared([blocked_convolution()], [onnxruntime], repeats=2).operators
     (run,) = result.runs
     assert run.form is Form.GIVEN
     has_latency_rates_and_accuracy(run)
@@ -209,7 +217,7 @@ def test_a_blocked_convolution_is_compared_in_the_plain_layout(
     onnxruntime: Bench, torch_bench: Bench
 ) -> None:
     chosen = [blocked_convolution()]
-    (result,) = compare_operators(chosen, [onnxruntime, torch_bench], repeats=2).operators
+    (result,) = compared(chosen, [onnxruntime, torch_bench], repeats=2).operators
     assert [run.form for run in result.runs] == [Form.GIVEN, Form.COUNTERPART]
     for run in result.runs:
         has_latency_rates_and_accuracy(run)
@@ -218,7 +226,7 @@ def test_a_blocked_convolution_is_compared_in_the_plain_layout(
 @pytest.mark.slow
 def test_a_runtime_of_programs_runs_one_that_has_no_other_form(benches: list[Bench]) -> None:
     in_torch = replace(PRODUCT, name="program", onnx=None)
-    (result,) = compare_operators([in_torch], benches, repeats=1).operators
+    (result,) = compared([in_torch], benches, repeats=1).operators
     assert not runs(result)["onnxruntime"].ran
     assert runs(result)["torch"].ran
     assert result.work.flops
@@ -236,7 +244,7 @@ def test_an_operator_that_a_runtime_lacks_is_named_and_the_others_run(
         names = ("RNN 'y'", "MXNet")
     with Bench(tmp_path / "cache", runtime=runtime, threads=1, conditions=QUICK) as bench:
         know_peaks(bench)
-        found, missing = compare_operators([PRODUCT, lacking], [bench], repeats=1).operators
+        found, missing = compared([PRODUCT, lacking], [bench], repeats=1).operators
     assert found.runs[0].ran
     (run,) = missing.runs
     assert isinstance(run.latency, Missing)
@@ -249,7 +257,7 @@ def test_a_file_that_cannot_be_read_is_missing_everywhere(
 ) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"nothing")
     chosen = [Operator("bad", "a test", onnx=tmp_path / "bad.onnx")]
-    (result,) = compare_operators(chosen, [onnxruntime], repeats=1).operators
+    (result,) = compared(chosen, [onnxruntime], repeats=1).operators
     (run,) = result.runs
     assert not run.ran
 
@@ -259,7 +267,7 @@ def test_operators_without_a_reference_are_measured_and_named(
 ) -> None:
     fast = one_node("FastGelu", [value("x", [4, 5])], [value("y", [4, 5])], domain="com.microsoft")
     chosen = [Operator("gelu", "a test", onnx=save(fast, tmp_path))]
-    (result,) = compare_operators(chosen, [onnxruntime], repeats=2).operators
+    (result,) = compared(chosen, [onnxruntime], repeats=2).operators
     (run,) = result.runs
     assert isinstance(run.latency, OperatorLatency)
     found = accuracy(run)
