@@ -22,6 +22,7 @@ from bricks.backends.catalogue import (
     unneeded,
 )
 from bricks.backends.offer import BackendInfo, MemoryUse, Offer
+from bricks.errors import BackendError
 
 if TYPE_CHECKING:
     from bricks.backends.base import Backend
@@ -57,7 +58,9 @@ def create(
     one of its levels. ``location`` is where its offer is, for an environment in which its package
     is not installed.
     """
-    backend: Backend = asked(
+    from bricks.backends.base import Backend
+
+    backend = asked(
         offer(name, location),
         "create",
         threads=threads,
@@ -65,4 +68,9 @@ def create(
         workers=workers,
         optimization=optimization,
     )
+    if not isinstance(backend, Backend):
+        raise BackendError(
+            f"create() of the runtime {name!r} gives a {type(backend).__name__}:"
+            " it must give a bricks.backends.base.Backend"
+        )
     return backend

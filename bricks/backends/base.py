@@ -234,11 +234,11 @@ class Backend(ABC):
     """A runtime with a fixed number of threads, in this process.
 
     ``loaders`` is the number of threads that may call :meth:`load` at the same time. Latencies that
-    are ``derived`` are computed and not timed, so nothing on the host disturbs them.
+    are not ``timed`` are made up, so nothing on the host disturbs them.
     """
 
     loaders: ClassVar[int]
-    derived: ClassVar[bool] = False
+    timed: ClassVar[bool] = True
 
     @abstractmethod
     def sign_sensitive(self, operator: str) -> bool:

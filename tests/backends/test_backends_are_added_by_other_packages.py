@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
+from added_packages import install_offer, make_site
 from commands import CommandResult, Here, chain
 from factories import save
 from refusals import refused
@@ -30,22 +30,13 @@ OFFER = Mine(name="mine", summary="my own")
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of installed packages, for this process and its workers."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    paths = filter(None, (str(folder), os.environ.get("PYTHONPATH")))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
-    return folder
+    return make_site(tmp_path, monkeypatch)
 
 
 def installed(site: Path, module: str, source: str, name: str = "mine") -> None:
     """A package with one module, and an entry point that leads to it."""
     (site / f"{module}.py").write_text(source, encoding="utf-8")
-    facts = site / f"{module}-1.0.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text(f"[bricks.backends]\n{name} = {module}:OFFER\n")
+    install_offer(site, module, name)
 
 
 def measured(here: Here, site: Path) -> CommandResult:
@@ -119,6 +110,20 @@ def test_a_backend_that_cannot_be_made_is_one_line(here: Here, site: Path) -> No
     done = measured(here, site)
     assert done.status == 1
     assert "create() of the runtime 'mine' failed: OSError: no device" in done.complaint
+
+
+def test_what_is_no_backend_is_named(here: Here, site: Path) -> None:
+    installed(site, "plain", GOOD.replace("return FakeBackend()", "return 'ready'"))
+    done = measured(here, site)
+    assert done.status == 1
+    assert "create() of the runtime 'mine' gives a str" in done.complaint
+
+
+@pytest.mark.parametrize("offered", ["'mine'", "Mine(name='other')"])
+def test_what_is_no_offer_of_that_name_is_refused(site: Path, offered: str) -> None:
+    installed(site, "unlike", GOOD.replace('Mine(name="mine", summary="my own")', offered))
+    with refused(BackendError, "mine", "unlike 1.0", "bricks.backends.Offer"):
+        backends.describe("mine")
 
 
 def test_two_packages_with_one_name_are_both_named(site: Path) -> None:

@@ -61,7 +61,7 @@ class FakeBackend(Backend, Profiler, Isolated, Communicator, Instrumented):
     """The backend called ``fake``."""
 
     loaders = 2
-    derived = True  # latencies are computed and not timed: nothing on the host disturbs them
+    timed = False
 
     def __init__(self) -> None:
         self._loaded: WeakSet[FakeLoaded] = WeakSet()

@@ -73,12 +73,12 @@ class ConditionWatch:
         """The share of the time since :meth:`begin` in which threads waited for a processor.
 
         More threads than processors wait for each other, and not for other processes; latencies
-        that are derived and not timed are the same however busy the host is.
+        that are made up are the same however busy the host is.
         """
         settings = self._runtime.settings
         threads = settings.threads + (settings.workers if self._parallel else 0)
-        timed = not self._runtime.backend.derived and threads <= len(logical_cpus())
-        if self._waiting is None or not timed:
+        tells = self._runtime.backend.timed and threads <= len(logical_cpus())
+        if self._waiting is None or not tells:
             return None
         return self._waiting.share()
 

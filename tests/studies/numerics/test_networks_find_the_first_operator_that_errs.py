@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch_environment
+from added_packages import install_offer, make_site
 from commands import chain
 from factories import constant, conv_net, model, node, save, value
 from torch_environment import program
@@ -68,15 +68,9 @@ def backend_class():
 @pytest.fixture
 def wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a runtime that errs, as another package would add it."""
-    folder = tmp_path / "site"
-    facts = folder / "wrong_runtime-1.0.dist-info"
-    facts.mkdir(parents=True)
-    (folder / "wrong_runtime.py").write_text(WRONG, encoding="utf-8")
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: wrong-runtime\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text("[bricks.backends]\nwrong = wrong_runtime:OFFER\n")
-    monkeypatch.syspath_prepend(str(folder))
-    paths = filter(None, (str(folder), os.environ.get("PYTHONPATH")))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    site = make_site(tmp_path, monkeypatch)
+    (site / "wrong_runtime.py").write_text(WRONG, encoding="utf-8")
+    install_offer(site, "wrong_runtime", "wrong")
     return "wrong"
 
 

@@ -42,10 +42,8 @@ class TwoLaneBackend(FakeBackend):
         cutter = Cutter(graph)
         nodes = []
         for i, node in enumerate(graph.nodes):
-            made, latency_s = (
-                graph.types[node.output[0]],
-                node_latency_s(cutter.cut((i,)).brick.key),
-            )
+            latency_s = node_latency_s(cutter.cut((i,)).brick.key)
+            made = graph.types[node.output[0]]
             launches = isinstance(made, TensorType) and made.elements > 1
             lanes = (LAUNCH_S, latency_s) if launches else (latency_s, None)
             nodes.append(Node(node.op_type, *lanes))
