@@ -42,7 +42,7 @@ def compose(
 
 @dataclass(slots=True)
 class _Running:
-    """What a lane runs now, and how many seconds of it are left at full speed."""
+    """Work that a lane does now, and how many seconds of it are left at full speed."""
 
     work: Task
     members: tuple[int, ...]
@@ -103,10 +103,10 @@ class _Asked:
     def next(self, now_s: float) -> Group | float | None:
         while self.coming and self.coming[0][0] <= now_s:
             self.ready.append(heappop(self.coming)[2])
-        found = self.policy.next(self.ready, now_s)
-        if isinstance(found, Group):
-            self.ready = [i for i in self.ready if i not in found.members]
-        return found
+        choice = self.policy.next(self.ready, now_s)
+        if isinstance(choice, Group):
+            self.ready = [i for i in self.ready if i not in choice.members]
+        return choice
 
 
 class _Run:
@@ -139,7 +139,7 @@ class _Run:
         if not self._left:
             return False
         self._set_speeds()
-        wait_s = min((each.wait_s for each in self._running.values()), default=inf)
+        wait_s = min((running.wait_s for running in self._running.values()), default=inf)
         coming_s = max(self._now_s, min(self._coming_s(), asked_s))
         if min(wait_s, coming_s) == inf:
             raise RuntimeError(f"{self._left} tasks wait for what never ends")
@@ -149,7 +149,9 @@ class _Run:
     def _begin_in_order(self) -> None:
         """Begin what may begin now; what takes no time ends at once, and lets others begin."""
         while self._begin_heads():
-            if not self._end([lane for lane, each in self._running.items() if each.left_s <= 0.0]):
+            if not self._end(
+                [lane for lane, running in self._running.items() if running.left_s <= 0.0]
+            ):
                 return
 
     def _heads(self) -> list[int]:
@@ -170,8 +172,8 @@ class _Run:
     def _may_begin(self, position: int) -> bool:
         if self._overlap is None:
             return True
-        running = [i for each in self._running.values() for i in each.members]
-        return self._overlap(position, running)
+        positions = [i for running in self._running.values() for i in running.members]
+        return self._overlap(position, positions)
 
     def _begin_asked(self) -> float:
         """Let free lanes that choose begin something; the time to ask again at."""
@@ -179,11 +181,11 @@ class _Run:
         for lane, asked in self._asked.items():
             if lane in self._running:
                 continue
-            found = asked.next(self._now_s)
-            if isinstance(found, Group):
-                self._begin(found.work, found.members)
-            elif found is not None:
-                again_s = min(again_s, found)
+            choice = asked.next(self._now_s)
+            if isinstance(choice, Group):
+                self._begin(choice.work, choice.members)
+            elif choice is not None:
+                again_s = min(again_s, choice)
         return again_s
 
     def _begin(self, work: Task, members: tuple[int, ...]) -> None:
@@ -197,25 +199,25 @@ class _Run:
 
     def _set_speeds(self) -> None:
         shared = self._speed(len(self._running))
-        for each in self._running.values():
-            factors = [f for other, f in each.work.slowed.items() if other in self._running]
-            each.speed = shared / max(factors) if factors else shared
+        for running in self._running.values():
+            factors = [f for other, f in running.work.slowed.items() if other in self._running]
+            running.speed = shared / max(factors) if factors else shared
 
     def _advance(self, wait_s: float, coming_s: float) -> None:
         """Go on for ``wait_s``, until the first lane is done, or until ``coming_s``."""
         ends = self._now_s + wait_s <= coming_s
         by_s = wait_s if ends else coming_s - self._now_s
-        done = [lane for lane, each in self._running.items() if ends and each.wait_s <= by_s]
-        for each in self._running.values():
-            each.left_s -= by_s * each.speed
+        done = [lane for lane, running in self._running.items() if ends and running.wait_s <= by_s]
+        for running in self._running.values():
+            running.left_s -= by_s * running.speed
         self._now_s = self._now_s + by_s if ends else coming_s
         self._end(done)
 
     def _end(self, lanes: Sequence[str]) -> bool:
         for lane in lanes:
-            each = self._running.pop(lane)
-            self.spans.append(Span(each.work, each.begin_s, self._now_s, each.members))
-            for member in each.members:
+            running = self._running.pop(lane)
+            self.spans.append(Span(running.work, running.begin_s, self._now_s, running.members))
+            for member in running.members:
                 self._end_task(member)
         return bool(lanes)
 

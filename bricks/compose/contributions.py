@@ -22,14 +22,15 @@ class Contributions:
     """
 
     plan: Plan
-    found: BrickLatencies
+    latencies: BrickLatencies
     seconds: Mapping[str, float]
 
     @classmethod
-    def of(cls, plan: Plan, found: BrickLatencies) -> Contributions:
+    def of(cls, plan: Plan, latencies: BrickLatencies) -> Contributions:
         """The contributions of all bricks whose latency is known."""
         counts = plan.counts
-        return cls(plan, found, {key: counts[key] * s for key, s in found.net_s.items()})
+        seconds = {key: counts[key] * s for key, s in latencies.net_s.items()}
+        return cls(plan, latencies, seconds)
 
     @property
     def total_s(self) -> float:
@@ -44,12 +45,12 @@ class Contributions:
     @property
     def predicted_s(self) -> float:
         """Of bricks that were not measured."""
-        return self._of(sorted(self.found.predicted))
+        return self._of(sorted(self.latencies.predicted))
 
     @property
     def published_s(self) -> float:
         """The part that other hosts tell."""
-        published = self.found.published
+        published = self.latencies.published
         return sum(abs(s) * published.get(key, 0.0) for key, s in self.seconds.items())
 
     @property
@@ -61,21 +62,21 @@ class Contributions:
     @property
     def coverage(self) -> float:
         """The share of the occurrences whose brick is measured."""
-        measured = self.found.gross_s.keys() - self.found.predicted
+        measured = self.latencies.gross_s.keys() - self.latencies.predicted
         covered = [occurrence.brick in measured for occurrence in self.plan.occurrences]
         return sum(covered) / len(covered) if covered else 1.0
 
     @property
     def shares(self) -> tuple[Share, ...]:
         """The share of each brick, the largest first."""
-        counts, total_s, published = self.plan.counts, self.total_s, self.found.published
+        counts, total_s, published = self.plan.counts, self.total_s, self.latencies.published
         return tuple(
             Share(
                 key,
                 counts[key],
                 self.seconds[key],
                 self.seconds[key] / total_s if total_s else 0.0,
-                predicted=key in self.found.predicted,
+                predicted=key in self.latencies.predicted,
                 published=published.get(key) == 1.0,
             )
             for key in sorted(self.seconds, key=lambda k: -self.seconds[k])
@@ -83,15 +84,15 @@ class Contributions:
 
     def calls_uncertain_s(self) -> float:
         """Half the width that follows from how well the cost of a call is known."""
-        call_s = self.found.call_s
+        call_s = self.latencies.call_s
         ends_s = [self._with_call(cost_s) for cost_s in (call_s.low, call_s.value, call_s.high)]
         return (max(ends_s) - min(ends_s)) / 2
 
     def _with_call(self, call_s: float) -> float:
         """The latency if a call cost ``call_s``."""
-        found, counts = self.found, self.plan.counts.items()
+        known, counts = self.latencies, self.plan.counts.items()
         return call_s + sum(
-            n * found.without_call(found.gross_s[key].value, call_s) for key, n in counts
+            n * known.without_call(known.gross_s[key].value, call_s) for key, n in counts
         )
 
     def _of(self, keys: Iterable[str]) -> float:

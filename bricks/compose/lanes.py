@@ -7,7 +7,6 @@ network. A task is work on a lane that begins once the tasks which it needs have
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -89,7 +88,7 @@ WAITING = "waiting"
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A run: one span for each task or batch, in the order in which they began."""
+    """A run: one span for each task or group, in the order in which they began."""
 
     spans: tuple[Span, ...]
 
@@ -108,14 +107,6 @@ class Timeline:
         """The span of each task, by position."""
         return {position: span for span in self.spans for position in span.members}
 
-    @property
-    def by_kind(self) -> dict[str, float]:
-        """Seconds of all spans of each kind, over all lanes."""
-        seconds: dict[str, float] = defaultdict(float)
-        for span in self.spans:
-            seconds[span.kind] += span.length_s
-        return dict(seconds)
-
     def later(self, by_s: float) -> Timeline:
         """The same run, ``by_s`` seconds later."""
         spans = self.spans
@@ -133,18 +124,14 @@ class Timeline:
 
     def shown(self, lane: str) -> tuple[Span, ...]:
         """The spans of a lane that take time, and between them its waiting for other lanes."""
-        found, at_s = list[Span](), 0.0
+        shown, at_s = list[Span](), 0.0
         for span in self.of(lane):
             if span.begin_s > at_s:
-                found.append(Span(Task(lane, 0.0, WAITING), at_s, span.begin_s))
+                shown.append(Span(Task(lane, 0.0, WAITING), at_s, span.begin_s))
             if span.end_s > span.begin_s:
-                found.append(span)
+                shown.append(span)
             at_s = span.end_s
-        return tuple(found)
-
-    def waiting_s(self, lane: str) -> float:
-        """Seconds that a lane waits for others before its last task ends."""
-        return sum(span.length_s for span in self.shown(lane) if span.kind == WAITING)
+        return tuple(shown)
 
 
 def longest_chain_s(tasks: Sequence[Task]) -> float:
@@ -158,14 +145,3 @@ def longest_chain_s(tasks: Sequence[Task]) -> float:
         begin_s = max((ends_s[i] + lag_s for i, lag_s in task.after.items()), default=0.0)
         ends_s.append(begin_s + task.work_s)
     return max(ends_s, default=0.0)
-
-
-def chained(tasks: Sequence[Task]) -> list[Task]:
-    """The tasks, each of which also needs the one before it on its lane."""
-    last: dict[str, int] = {}
-    found = []
-    for position, task in enumerate(tasks):
-        before = {last[task.lane]: 0.0} if task.lane in last else {}
-        found.append(replace(task, after=before | dict(task.after)))
-        last[task.lane] = position
-    return found

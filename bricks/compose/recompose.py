@@ -37,62 +37,62 @@ def recompose(basis: Basis) -> Estimate | IncompleteEstimate:
     Incomplete where a brick was neither measured nor predicted, or the probes were not measured.
     """
     plan = basis.plan
-    of = Contributions.of(plan, latencies(basis))
-    if missing := gaps(plan, basis.results, of.found.predicted):
+    bricks = Contributions.of(plan, latencies(basis))
+    if missing := gaps(plan, basis.results, bricks.latencies.predicted):
         return IncompleteEstimate(
-            plan.model, plan.granularity, of.total_s, of.coverage, missing, of.shares
+            plan.model, plan.granularity, bricks.total_s, bricks.coverage, missing, bricks.shares
         )
     overheads = phase_overheads(plan, basis.results)
-    phases = phase_shares(plan, of.found.net_s, overheads)
-    seconds = _seconds(basis, of, phases, _common_errors(basis, of, overheads))
-    return _estimate(basis, of, phases, seconds)
+    phases = phase_shares(plan, bricks.latencies.net_s, overheads)
+    seconds = _seconds(basis, bricks, phases, _common_errors(basis, bricks, overheads))
+    return _estimate(basis, bricks, phases, seconds)
 
 
 def _seconds(
     basis: Basis,
-    of: Contributions,
+    bricks: Contributions,
     phases: Sequence[PhaseShare],
     errors: Sequence[Mapping[ErrorSource, float]],
 ) -> SourcedInterval:
     """A run of all lanes between a call's begin and its end, and the call overhead of phases."""
-    plan, found, construction = basis.plan, of.found, basis.construction
+    plan, known, construction = basis.plan, bricks.latencies, basis.construction
     around_s = sum(phase.around_s for phase in phases)
-    own = sequential_interval(found, plan.counts)
-    run_s = _run_s(basis, of)
-    value_s = found.call_s.value + max(0.0, run_s + around_s)
+    own = sequential_interval(known, plan.counts)
+    run_s = _run_s(basis, bricks)
+    value_s = known.call_s.value + max(0.0, run_s + around_s)
     if construction is None:
         # Off by the same ratio as their sum, all bricks of a run make it as much longer.
-        own = own.scaled(run_s / of.total_s) if found.kernels and of.total_s else own
+        own = own.scaled(run_s / bricks.total_s) if known.kernels and bricks.total_s else own
         return own.shifted(around_s).around(value_s).widened(errors).positive()
-    bounds = parallel_interval(plan, construction, found, own)
+    bounds = parallel_interval(plan, construction, known, own)
     return bounds.shifted(around_s).around(value_s).off(errors).positive()
 
 
-def _run_s(basis: Basis, of: Contributions) -> float:
+def _run_s(basis: Basis, bricks: Contributions) -> float:
     """Seconds of a run without its call: of one lane its work, of several their composition."""
-    plan, found = basis.plan, of.found
+    plan, known = basis.plan, bricks.latencies
     if basis.construction is not None:
-        return schedule(plan, basis.construction, found.net_s).end_s
-    if found.kernels:
-        return compose(launching_tasks(plan, found.net_s, found.kernels).tasks).end_s
-    return of.total_s
+        return schedule(plan, basis.construction, known.net_s).end_s
+    if known.kernels:
+        return compose(launching_tasks(plan, known.net_s, known.kernels).tasks).end_s
+    return bricks.total_s
 
 
 def _common_errors(
-    basis: Basis, of: Contributions, overheads: Mapping[str, Interval]
+    basis: Basis, bricks: Contributions, overheads: Mapping[str, Interval]
 ) -> tuple[Mapping[ErrorSource, float], ...]:
     """The errors that all bricks have in common, in seconds by source.
 
     They have causes of their own: predictions, corrections, other hosts, and recomposing itself,
     with the cost of calls in it.
     """
-    calls = calls_s(_calls(basis), of.found.call_s.value)
-    calls += of.calls_uncertain_s() + overheads_uncertain_s(overheads)
+    calls = calls_s(_calls(basis), bricks.latencies.call_s.value)
+    calls += bricks.calls_uncertain_s() + overheads_uncertain_s(overheads)
     return (
-        {ErrorSource.PREDICTED: basis.predictions.common_s(of.predicted_s)},
-        {ErrorSource.OTHER_STATE: of.found.all_shared_s},
-        {ErrorSource.OTHER_HOST: OTHER_HOST_SHARE * of.published_s},
-        {ErrorSource.RECOMPOSITION: of.cache_state_s, ErrorSource.CALLS: calls},
+        {ErrorSource.PREDICTED: basis.predictions.common_s(bricks.predicted_s)},
+        {ErrorSource.OTHER_STATE: bricks.latencies.all_shared_s},
+        {ErrorSource.OTHER_HOST: OTHER_HOST_SHARE * bricks.published_s},
+        {ErrorSource.RECOMPOSITION: bricks.cache_state_s, ErrorSource.CALLS: calls},
     )
 
 
@@ -106,25 +106,25 @@ def _calls(basis: Basis) -> int:
 
 
 def _estimate(
-    basis: Basis, of: Contributions, phases: tuple[PhaseShare, ...], found: SourcedInterval
+    basis: Basis, bricks: Contributions, phases: tuple[PhaseShare, ...], found: SourcedInterval
 ) -> Estimate:
-    plan, call_s, gross_s = basis.plan, of.found.call_s.value, of.gross_s
-    shares, other_state = of.shares, of.found.other_state
+    plan, call_s, gross_s = basis.plan, bricks.latencies.call_s.value, bricks.gross_s
+    shares, other_state = bricks.shares, bricks.latencies.other_state
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
         estimate_s=found.seconds.value,
         low_s=found.seconds.low,
         high_s=found.seconds.high,
-        critical_path_s=call_s + critical_path(plan, of.found.net_s),
+        critical_path_s=call_s + critical_path(plan, bricks.latencies.net_s),
         call_overhead_s=call_s,
         other_state_share=sum(abs(s.share) for s in shares if s.brick in other_state),
-        predicted_share=of.predicted_s / gross_s if gross_s else 0.0,
-        published_share=of.published_s / gross_s if gross_s else 0.0,
-        coverage=of.coverage,
+        predicted_share=bricks.predicted_s / gross_s if gross_s else 0.0,
+        published_share=bricks.published_s / gross_s if gross_s else 0.0,
+        coverage=bricks.coverage,
         shares=shares,
         uncertainty=found.uncertainty,
         workers=1 if basis.construction is None else basis.construction.workers,
         phases=phases,
-        unmeasurable=basis.predictions.unmeasurable & of.found.predicted,
+        unmeasurable=basis.predictions.unmeasurable & bricks.latencies.predicted,
     )
