@@ -28,13 +28,13 @@ _POLL_S = 0.2
 class Loop:
     """One run of measuring on one target; see :meth:`sample`.
 
-    ``unfinished`` are the keys for which there was no time.
+    ``owner`` holds its claims, and ``unfinished`` are the keys for which there was no time.
     """
 
     def __init__(self, store: Store, target_key: str) -> None:
         self._store = store
         self._target = target_key
-        self._owner = Owner.current()
+        self.owner = Owner.current()
         self._renewed = time.monotonic()
         self.unfinished: set[str] = set()
 
@@ -69,7 +69,7 @@ class Loop:
 
     def claim(self, keys: Collection[str]) -> list[Claim]:
         """Claims to those of ``keys`` that are not settled, and that nobody else holds."""
-        return self._store.claims.claim(self._target, sorted(keys), self._owner) if keys else []
+        return self._store.claims.claim(self._target, sorted(keys), self.owner) if keys else []
 
     @contextmanager
     def holding(self, claims: Sequence[Claim]) -> Iterator[None]:
@@ -78,7 +78,7 @@ class Loop:
             yield
         finally:
             keys = sorted(claim.key for claim in claims)
-            self._store.claims.release(self._target, keys, self._owner)
+            self._store.claims.release(self._target, keys, self.owner)
 
     def sample(
         self,
@@ -94,7 +94,7 @@ class Loop:
         sampling ends, or with ``at_once`` after the turn in which they are known well enough: that
         takes a transaction, which disturbs what is timed next unless it takes long.
         """
-        held = _Held(self._store, self._target, self._owner, {claim.key for claim in claims})
+        held = _Held(self._store, self._target, self.owner, {claim.key for claim in claims})
         buffer = RoundBuffer(held.keep)
 
         def complete() -> None:
@@ -114,7 +114,7 @@ class Loop:
         """Renew the claims, if the last time is long ago."""
         if time.monotonic() - self._renewed >= _RENEW_S:
             self._renewed = time.monotonic()
-            self._store.claims.renew(self._target, self._owner)
+            self._store.claims.renew(self._target, self.owner)
 
 
 class _Held:
