@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from bricks.compose.memory.peak import PeakMemory, UnknownMemory
     from bricks.compose.schedule import Place, Rule, anything, not_two_of
     from bricks.compose.wide_interval import wide_interval
-    from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
+    from bricks.decompose.occurrence import Occurrence
+    from bricks.decompose.plan import Brick, Decomposition, Plan
     from bricks.errors import (
         BackendError,
         BricksError,
@@ -95,7 +96,8 @@ _ORIGIN = {
     "bricks.analysis.explanation": ("Explanation", "Part", "Peaks"),
     "bricks.analysis.similarity": ("Similarity", "similarity"),
     "bricks.analysis.target_diff": ("TargetDiff", "diff_targets"),
-    "bricks.decompose.plan": ("Brick", "Decomposition", "Occurrence", "Plan"),
+    "bricks.decompose.occurrence": ("Occurrence",),
+    "bricks.decompose.plan": ("Brick", "Decomposition", "Plan"),
     "bricks.errors": (
         "BackendError", "BricksError", "ModelError", "ShapeError", "StoreError", "SuiteError",
         "UsageError", "WorkerError",

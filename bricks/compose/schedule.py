@@ -24,7 +24,8 @@ from typing import Protocol
 from bricks.compose.composer import compose
 from bricks.compose.lanes import Timeline
 from bricks.compose.occurrences import occurrence_tasks
-from bricks.decompose.plan import Brick, Occurrence, Plan
+from bricks.decompose.occurrence import Occurrence
+from bricks.decompose.plan import Brick, Plan
 from bricks.errors import UsageError, first_line
 
 # How long a thread without a processor waits for one: a tick of the system's clock (4 ms at the

@@ -13,8 +13,9 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import Cutter
 from bricks.decompose.lowering import AS_WRITTEN, UNKNOWN, Contents, Lowering
 from bricks.decompose.numbering import Numbering
+from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.overlap import windows
-from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
+from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.recorded_memory import memory_of
 from bricks.errors import ModelError
 from bricks.graph.graph import Graph

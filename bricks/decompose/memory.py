@@ -12,30 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bricks.decompose.occurrence import Occurrence
 from bricks.graph.containers import ValueType
 
 # Roles of memory: results that later phases read, parameters' gradients, and what a phase frees.
 ACTIVATION, GRADIENT, TEMPORARY = "activation", "gradient", "temporary"
-
-
-class Step(Protocol):
-    """An occurrence of a brick: the values that it reads and makes, by number."""
-
-    @property
-    def brick(self) -> str:
-        """The brick's key."""
-
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        """The values that it reads."""
-
-    @property
-    def made(self) -> tuple[int, ...]:
-        """The values that it makes."""
-
-    @property
-    def in_place(self) -> int | None:
-        """The position of the input that its first output is written over, if there is one."""
 
 
 class Flow(Protocol):
@@ -57,7 +38,7 @@ class Flow(Protocol):
         """The type of each value."""
 
     @property
-    def occurrences(self) -> Sequence[Step]:
+    def occurrences(self) -> Sequence[Occurrence]:
         """The occurrences in execution order."""
 
 

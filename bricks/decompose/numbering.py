@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from bricks.decompose.identity import Piece
+from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.overlap import Window
-from bricks.decompose.plan import Occurrence
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.topology import used_values

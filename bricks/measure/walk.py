@@ -19,7 +19,8 @@ from itertools import chain
 from bricks.decompose.dialects import decisive_values
 from bricks.decompose.layout import BYTES
 from bricks.decompose.memory import Allocation
-from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan, work_of
+from bricks.decompose.occurrence import Occurrence
+from bricks.decompose.plan import Brick, Decomposition, Plan, work_of
 from bricks.decompose.stretches import SHORTEST
 from bricks.graph.domains import integer_ranges
 from bricks.graph.model_metadata import SKETCHES, noted_sketches

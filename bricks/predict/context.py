@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from bricks.decompose.plan import Usage
+from bricks.decompose.occurrence import Usage
 from bricks.predict.features import BrickFeatures, Context
 
 

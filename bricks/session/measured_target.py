@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick, Decomposition, Plan, Usage
+from bricks.decompose.occurrence import Usage
+from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.measure.state_panel import learn_states
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Failure, Measurement

@@ -11,7 +11,8 @@ from typing import Any
 
 from sqlalchemy import Select, select
 
-from bricks.decompose.plan import Brick, Decomposition, Plan, Usage
+from bricks.decompose.occurrence import Usage
+from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.store.database import Database
 from bricks.store.engine import chunks, insert_or_ignore, insert_or_replace
 from bricks.store.rows import brick_of, brick_row, decoding, plan_of, plan_row, usage_in

@@ -12,7 +12,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bricks.decompose.plan import Brick, Plan, Usage
+from bricks.decompose.occurrence import Usage
+from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Failure, Measurement

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bricks.decompose.plan import Brick, Occurrence, Plan, Usage, usage_of
+from bricks.decompose.occurrence import Occurrence, Usage, usage_of
+from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement
 from bricks.store import records, results_file

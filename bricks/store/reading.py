@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from bricks.decompose.plan import Brick, Plan, Usage
+from bricks.decompose.occurrence import Usage
+from bricks.decompose.plan import Brick, Plan
 from bricks.samples.measurement import Failure, Measurement
 from bricks.system.target import System, Target
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from bricks.decompose.plan import Brick, Occurrence, Plan, Usage, usage_of
+from bricks.decompose.occurrence import Occurrence, Usage, usage_of
+from bricks.decompose.plan import Brick, Plan
 from bricks.errors import CacheDamaged, first_line
 from bricks.graph.containers import ValueType, type_from_json
 from bricks.samples.measurement import Round

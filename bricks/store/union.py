@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bricks.decompose.plan import Brick, Plan, Usage
+from bricks.decompose.occurrence import Usage
+from bricks.decompose.plan import Brick, Plan
 from bricks.samples.measurement import Failure, Measurement
 from bricks.store.reading import MeasurementsReading, PlansReading, Reading, SystemsReading
 from bricks.system.target import System, Target

@@ -14,7 +14,7 @@ from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
 from bricks.compose.sourced_interval import critical_path
 from bricks.compose.wide_interval import Remedy, wide_interval
-from bricks.decompose.plan import Occurrence
+from bricks.decompose.occurrence import Occurrence
 from bricks.predict.prediction import Prediction, Predictions
 
 CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])

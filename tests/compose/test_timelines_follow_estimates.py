@@ -18,7 +18,8 @@ from bricks.compose.timeline import (
     Subtraction,
     timeline,
 )
-from bricks.decompose.plan import Occurrence, Plan
+from bricks.decompose.occurrence import Occurrence
+from bricks.decompose.plan import Plan
 from bricks.decompose.streams import streams_of
 from bricks.predict.prediction import Prediction, Predictions
 

@@ -22,8 +22,9 @@ from bricks.compose.basis import Basis
 from bricks.compose.recompose import recompose
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity, split
+from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.overlap import Window, windows
-from bricks.decompose.plan import Decomposition, Occurrence, Plan
+from bricks.decompose.plan import Decomposition, Plan
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.topology import used_values

@@ -6,7 +6,8 @@ from random_plans import random_plans
 
 from bricks.decompose.buffers import buffers
 from bricks.decompose.layout import arrange
-from bricks.decompose.plan import Occurrence, Plan
+from bricks.decompose.occurrence import Occurrence
+from bricks.decompose.plan import Plan
 from bricks.graph.tensor import TensorType
 
 

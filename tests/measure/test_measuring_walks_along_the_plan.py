@@ -9,7 +9,8 @@ from factories import constant, model, node, save, value
 from plans import HEAVY, decomposed, plan
 
 from bricks import Bench
-from bricks.decompose.plan import Decomposition, Occurrence
+from bricks.decompose.occurrence import Occurrence
+from bricks.decompose.plan import Decomposition
 from bricks.measure.walk import Step, Walk, alone, grounded, narrowed, walk_of
 from bricks.measure.walk_samples import by_key
 from bricks.units.sample import Sample

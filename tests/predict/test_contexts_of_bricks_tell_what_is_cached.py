@@ -11,7 +11,7 @@ from brick_examples import dense, groups_of, ideal_s, mixture, tensor, weight, w
 from graphs import Maker
 from plans import plan
 
-from bricks.decompose.plan import Occurrence, Usage
+from bricks.decompose.occurrence import Occurrence, Usage
 from bricks.graph.tensor import TensorType
 from bricks.predict.context import contexts, in_context
 from bricks.predict.features import BrickFeatures, Context, extract_features

@@ -20,7 +20,7 @@ from store_examples import (
     open_with_target,
 )
 
-from bricks.decompose.plan import Usage
+from bricks.decompose.occurrence import Usage
 from bricks.errors import StoreError
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store import SCHEMA_VERSION, CacheStats, Owner, Store, Union

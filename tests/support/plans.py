@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
+from bricks.decompose.occurrence import Occurrence
+from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.graph.tensor import TensorType
 from bricks.samples.call_overhead import LONG, PROBES, SHORT
 from bricks.samples.measurement import Failure, Measurement, Round

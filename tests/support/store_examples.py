@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bricks.decompose.plan import Brick, Decomposition, Occurrence, Plan
+from bricks.decompose.occurrence import Occurrence
+from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.graph.tensor import TensorType
 from bricks.samples.measurement import Round
 from bricks.store import Owner, Store

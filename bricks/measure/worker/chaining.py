@@ -16,7 +16,8 @@ from onnx import numpy_helper
 from bricks.backends.base import Evaluator
 from bricks.decompose.granularity import EXECUTED
 from bricks.decompose.identity import Cutter, Piece
-from bricks.decompose.plan import Occurrence, Plan
+from bricks.decompose.occurrence import Occurrence
+from bricks.decompose.plan import Plan
 from bricks.graph.view import unsure, without_values
 
 # Bricks without weights, by key.

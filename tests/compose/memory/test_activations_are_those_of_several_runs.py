@@ -7,7 +7,8 @@ from plans import plan
 from random_plans import random_plans
 
 from bricks.compose.memory.activations import Activations, input_bytes, sizeless
-from bricks.decompose.plan import Occurrence, Plan
+from bricks.decompose.occurrence import Occurrence
+from bricks.decompose.plan import Plan
 from bricks.graph.tensor import TensorType
 
 MIB = 1 << 20

@@ -8,7 +8,8 @@ from plans import plan
 
 from bricks.compose.memory.weights import weight_memory
 from bricks.decompose.identity import Cutter
-from bricks.decompose.plan import Brick, Occurrence, Plan
+from bricks.decompose.occurrence import Occurrence
+from bricks.decompose.plan import Brick, Plan
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 
