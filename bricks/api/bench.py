@@ -25,6 +25,7 @@ from bricks.measure.progress import Progress
 from bricks.measure.rounds import StopRule
 from bricks.measure.served import ServedWalk
 from bricks.measure.supervisor import Supervisor
+from bricks.samples.evaluation import Evaluation
 from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import Profile
 from bricks.samples.verification import Verification
@@ -151,7 +152,7 @@ class Bench(Closing):
         """
         return whole_models.verify(self.workspace, model)
 
-    def evaluate(self, model: Model, *, repeats: int, **fields: Any) -> Mapping[str, Any]:
+    def evaluate(self, model: Model, *, repeats: int, **fields: Any) -> Evaluation:
         """See :func:`whole_models.evaluate`."""
         return whole_models.evaluate(self.workspace, model, repeats=repeats, **fields)
 

@@ -16,6 +16,7 @@ from bricks.report.heat_image import heat_image
 from bricks.report.page import style, template
 from bricks.report.tables import percent, seconds
 from bricks.samples.error_norms import ErrorNorms
+from bricks.samples.evaluation import Divergence
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,
@@ -27,7 +28,6 @@ from bricks.studies.numerics.results import (
     OperatorResult,
     OperatorRun,
     OutputAccuracy,
-    Parting,
 )
 
 _NONE = "–"
@@ -199,10 +199,10 @@ def network_lines(found: Sequence[NetworkResult]) -> list[str]:
                 lines.append(f"{of}: {run.accuracy.reason}")
                 continue
             lines += [f"{of}: {reason}" for reason in _accuracy_reasons(run.accuracy)]
-            if isinstance(run.parting, Parting):
-                lines.append(f"{of}: {_parting(run.parting)}")
-            elif run.parting != run.accuracy.reference:
-                lines.append(f"{of}: {run.parting.reason}")
+            if isinstance(run.divergence, Divergence):
+                lines.append(f"{of}: {_divergence(run.divergence)}")
+            elif run.divergence != run.accuracy.reference:
+                lines.append(f"{of}: {run.divergence.reason}")
         lines += [
             f"{result.name}: {pair.other} differs from {pair.one} {_worst(pair.outputs)}"
             for pair in result.pairs
@@ -210,17 +210,17 @@ def network_lines(found: Sequence[NetworkResult]) -> list[str]:
     return ["", *map(printable, lines)] if lines else []
 
 
-def _parting(parting: Parting) -> str:
-    if not parting.beyond:
-        return f"all {parting.compared} values agree with the reference"
-    beyond = f"{parting.beyond} of {parting.compared} values are further from the reference"
-    if parting.first is None:
+def _divergence(divergence: Divergence) -> str:
+    if not divergence.beyond:
+        return f"all {divergence.compared} values agree with the reference"
+    beyond = f"{divergence.beyond} of {divergence.compared} values are further from the reference"
+    if divergence.first is None:
         return f"{beyond} than allowed"
-    error = parting.first["linf_relative"]
-    far = parting.first["reason"] or (
+    error = divergence.first.linf_relative
+    far = divergence.first.reason or (
         "where that is zero" if error is None else f"by {error:.1e} of the greatest value"
     )
-    return f"{beyond} than allowed; the first operator that errs is {parting.first['node']}, {far}"
+    return f"{beyond} than allowed; the first operator that errs is {divergence.first.node}, {far}"
 
 
 def _worst(outputs: Sequence[OutputAccuracy]) -> str:

@@ -5,13 +5,14 @@ Must not know what a worker does for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
 from bricks.graph.model import Model
 from bricks.measure.protocol.evaluation import EvaluateModel, VerifyModel
 from bricks.measure.served import ServedWalk
+from bricks.samples.evaluation import Evaluation
 from bricks.samples.profile import Profile
 from bricks.samples.verification import Verification
 from bricks.session.jobs import whole_job
@@ -31,9 +32,7 @@ def verify(workspace: Workspace, model: Model) -> Verification:
     return workspace.graphs.ask(model, request)
 
 
-def evaluate(
-    workspace: Workspace, model: Model, *, repeats: int, **fields: Any
-) -> Mapping[str, Any]:
+def evaluate(workspace: Workspace, model: Model, *, repeats: int, **fields: Any) -> Evaluation:
     """What the runtime computes of ``model``, ``repeats`` times, beside a reference in double.
 
     ``fields`` are further ones of :class:`~bricks.measure.protocol.evaluation.EvaluateModel`.

@@ -12,15 +12,10 @@ from refusals import refused
 from bricks.errors import BackendError
 from bricks.graph.read import read_model
 from bricks.graph.reference_values import Reference
-from bricks.measure.worker.accuracy import (
-    Runs,
-    ValueDeviation,
-    first_parting,
-    outputs_in,
-    relative_error,
-)
+from bricks.measure.worker.divergence import ValueDeviation, first_divergent, relative_error
 from bricks.measure.worker.model_data import ModelData, model_data
 from bricks.measure.worker.reference import in_double, write_reference
+from bricks.measure.worker.repeated_runs import Runs, outputs_in
 
 
 def data_of(proto: onnx.ModelProto, folder: Path) -> ModelData:
@@ -221,10 +216,10 @@ def chain() -> list[onnx.NodeProto]:
 
 def test_the_first_node_that_parts_is_the_one_whose_inputs_are_right() -> None:
     good, bad = ValueDeviation(False, 1e-7), ValueDeviation(True, 0.1)
-    found = first_parting(chain(), {"a": good, "b": bad, "c": bad})
+    found = first_divergent(chain(), {"a": good, "b": bad, "c": bad})
     assert found is not None
     assert (found[0].op_type, found[1]) == ("Mul", "b")
-    assert first_parting(chain(), {"a": good, "b": good, "c": good}) is None
+    assert first_divergent(chain(), {"a": good, "b": good, "c": good}) is None
 
 
 def test_how_much_may_differ_depends_on_the_type_unless_it_is_told() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from bricks.decompose.plan import Plan
 from bricks.measure.protocol.request import Request
+from bricks.samples.evaluation import Evaluation
 from bricks.samples.verification import Verification
 
 
@@ -48,13 +48,13 @@ class WriteReference(Request[WrittenReference]):
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluateModel(Request[Mapping[str, Any]]):
+class EvaluateModel(Request[Evaluation]):
     """Run a model ``repeats`` times, and compare with the reference in ``file``.
 
     A program without one is compared with itself in double precision, and with ``gradients`` that
     with finite differences; ``names`` are those of the outputs of the ONNX model that it computes.
-    ``outputs`` is a file for the outputs of the first run. A value parts from its reference beyond
-    ``tolerance``; None: that of its type.
+    ``outputs`` is a file for the outputs of the first run. A value diverges
+    from its reference beyond ``tolerance``; None: that of its type.
     """
 
     model: bytes

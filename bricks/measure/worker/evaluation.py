@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import onnx
 
@@ -37,9 +37,8 @@ from bricks.measure.worker.model_data import model_data
 from bricks.measure.worker.reference import write_reference
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.verify import verify_model, verify_program
+from bricks.samples.evaluation import Evaluation
 from bricks.samples.verification import Verification
-
-Facts = dict[str, Any]
 
 
 class EvaluationRequests:
@@ -69,19 +68,19 @@ class EvaluationRequests:
         reason = write_reference(data, Path(request.file), every=request.every)
         return WrittenReference(reason, data.own_weights)
 
-    def evaluate(self, request: EvaluateModel) -> Facts:
+    def evaluate(self, request: EvaluateModel) -> Evaluation:
         """What the runtime computes, beside a reference or the program in double."""
         proto = parse_model(request.model)
         return _EVALUATIONS[form_of(proto)](self._runtime).evaluate(request, proto)
 
 
-class Evaluation(Protocol):
+class FormEvaluation(Protocol):
     """How models of one form are evaluated."""
 
     def verify(self, model: Model, plan: Plan, bricks: Bricks) -> Verification:
         """Whether ``bricks``, chained along ``plan``, compute what ``model`` does."""
 
-    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Facts:
+    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
         """What the runtime computes of ``proto``, beside its reference."""
 
 
@@ -96,7 +95,7 @@ class ModelEvaluation:
         evaluator, seed = self.runtime.capable(Evaluator), self.runtime.settings.seed
         return verify_model(evaluator, seed=seed, model=model, plan=plan, bricks=bricks)
 
-    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Facts:
+    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
         """See :func:`evaluate_model`."""
         if request.file is None:
             raise WorkerError("an ONNX model is evaluated with the data of its reference")
@@ -121,7 +120,7 @@ class ProgramEvaluation:
         recorder = self.runtime.capable(Recorder)
         return verify_program(recorder, model=model, plan=plan, bricks=bricks)
 
-    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Facts:
+    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
         """See :func:`evaluate_program` and :func:`evaluate_counterpart`."""
         programs = self.runtime.capable(InDouble)
         if request.file is None or request.names is None:
@@ -138,7 +137,7 @@ class ProgramEvaluation:
         )
 
 
-_EVALUATIONS: Mapping[ModelForm, Callable[[WorkerRuntime], Evaluation]] = {
+_EVALUATIONS: Mapping[ModelForm, Callable[[WorkerRuntime], FormEvaluation]] = {
     ModelForm.MODELS: ModelEvaluation,
     ModelForm.PROGRAMS: ProgramEvaluation,
 }

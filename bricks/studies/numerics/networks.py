@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
 from bricks.graph.program import origin_of
 from bricks.graph.program_phases import INFERENCE, TRAINING
 from bricks.graph.view import parse_model
-from bricks.measure.worker.accuracy import outputs_in
+from bricks.measure.worker.repeated_runs import outputs_in
 from bricks.samples.error_norms import ErrorNorms, error_norms, heat_map
+from bricks.samples.evaluation import Divergence, Evaluation
 from bricks.session.workspace import Workspace
 from bricks.studies.numerics.results import (
     Missing,
@@ -27,7 +27,6 @@ from bricks.studies.numerics.results import (
     NetworkRun,
     OutputAccuracy,
     Pair,
-    Parting,
 )
 from bricks.studies.numerics.runtimes import FAILURES, ReferenceFile, Runtimes, reason_of
 
@@ -122,7 +121,7 @@ def _run(
     except FAILURES as error:
         missing = reason_of(error, model.name)
         return NetworkRun(name, missing, missing)
-    return NetworkRun(name, evaluated.accuracy, _parting(evaluated.facts["parting"], reference))
+    return NetworkRun(name, evaluated.accuracy, _divergence(evaluated.evaluation, reference))
 
 
 def _counterpart(
@@ -142,14 +141,12 @@ def _counterpart(
     return NetworkRun(name, evaluated.accuracy, _NOT_ONE_BY_ONE)
 
 
-def _parting(facts: dict[str, Any] | None, reference: ReferenceFile) -> Parting | Missing:
+def _divergence(found: Evaluation, reference: ReferenceFile) -> Divergence | Missing:
     if isinstance(reference.values, Missing):
         return reference.values
-    if facts is None:
-        return Missing("it has no values but its outputs")
-    if facts["reason"] is not None:
-        return Missing(str(facts["reason"]))
-    return Parting(facts["compared"], facts["beyond"], facts["first"])
+    if found.divergence is not None:
+        return found.divergence
+    return Missing(found.divergence_reason or "it has no values but its outputs")
 
 
 def _beside(model: Model, one: Path, other: Path) -> tuple[OutputAccuracy, ...]:

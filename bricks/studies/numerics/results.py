@@ -5,13 +5,19 @@ Must not know how it is measured, nor how it is shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
 from bricks.analysis.explanation import Peaks
 from bricks.samples.error_norms import GRADIENT_TOLERANCE, ErrorNorms
+from bricks.samples.evaluation import (
+    ComparedOutput,
+    DirectionalDerivative,
+    Divergence,
+    Evaluation,
+)
 from bricks.system import Target
 from bricks.units.facts import absent, facts
 from bricks.units.interval import Interval
@@ -54,36 +60,13 @@ class OutputAccuracy:
 
 
 @dataclass(frozen=True, slots=True)
-class GradientCheck:
-    """The derivative along a random direction of the tensor ``of``, in double precision.
-
-    ``analytic`` is that of automatic differentiation, ``numeric`` the central difference.
-    """
-
-    of: str
-    analytic: float
-    numeric: float
-
-    @property
-    def relative_error(self) -> float:
-        """The difference of both, relative to the greater one; 0 where both are zero."""
-        greater = max(abs(self.analytic), abs(self.numeric))
-        return abs(self.analytic - self.numeric) / greater if greater else 0.0
-
-    @property
-    def wrong(self) -> bool:
-        """Whether they differ by more than rounding and kinks explain."""
-        return self.relative_error > GRADIENT_TOLERANCE
-
-
-@dataclass(frozen=True, slots=True)
 class Gradients:
     """The gradients of a program, in the order of its backward pass."""
 
-    checked: tuple[GradientCheck, ...]
+    checked: tuple[DirectionalDerivative, ...]
 
     @property
-    def first_wrong(self) -> GradientCheck | None:
+    def first_wrong(self) -> DirectionalDerivative | None:
         """The first that is wrong: all that the backward pass makes later may be, for its sake."""
         return next((check for check in self.checked if check.wrong), None)
 
@@ -257,36 +240,21 @@ class OperatorComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
-    """Where a network parts from its reference, value by value.
-
-    Of ``compared`` values of the source graph, ``beyond`` are further from the reference than
-    allowed. ``first`` is the first node with such a value whose inputs are not so far off: its
-    ``node``, ``operator`` and ``value``, the value's ``linf_relative`` error, or the ``reason`` why
-    that is unknown. None if there is no such node.
-    """
-
-    compared: int
-    beyond: int
-    first: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
 class NetworkRun:
     """A network with one runtime."""
 
     runtime: str
     accuracy: Accuracy | Missing
-    parting: Parting | Missing
+    divergence: Divergence | Missing
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; ``error`` says why nothing ran."""
-        accuracy, parting = self.accuracy, self.parting
+        accuracy, divergence = self.accuracy, self.divergence
         return {
             "runtime": self.runtime,
             "accuracy": None if isinstance(accuracy, Missing) else accuracy.to_json(),
-            "parting": None if isinstance(parting, Missing) else asdict(parting),
-            "parting_reason": parting.reason if isinstance(parting, Missing) else None,
+            "parting": None if isinstance(divergence, Missing) else asdict(divergence),
+            "parting_reason": divergence.reason if isinstance(divergence, Missing) else None,
             "error": accuracy.reason if isinstance(accuracy, Missing) else None,
         }
 
@@ -330,30 +298,30 @@ class NetworkResult:
 
 
 def accuracy_of(
-    facts: Mapping[str, Any], reference: str | Missing, gradients: Gradients | Missing
+    found: Evaluation, reference: str | Missing, gradients: Gradients | Missing
 ) -> Accuracy:
-    """A worker's answer to ``evaluate`` as an accuracy against ``reference``."""
+    """A worker's evaluation as an accuracy against ``reference``."""
     outputs = tuple(
         OutputAccuracy(
-            output=row["output"],
-            shape=tuple(row["shape"]),
-            dtype=row["dtype"],
-            norms=_norms(row, reference),
-            heat_map=row["heat_map"],
-            variance_map=row["variance_map"],
+            output=each.output,
+            shape=each.shape,
+            dtype=each.dtype,
+            norms=_norms(each, reference),
+            heat_map=each.heat_map,
+            variance_map=each.variance_map,
         )
-        for row in facts["outputs"]
+        for each in found.outputs
     )
     return Accuracy(
-        reference, outputs, facts["repeats"], facts["distinct"], facts["max_variance"], gradients
+        reference, outputs, found.repeats, found.distinct, found.max_variance, gradients
     )
 
 
-def _norms(row: Mapping[str, Any], reference: str | Missing) -> ErrorNorms | Missing:
-    if row["norms"] is not None:
-        return ErrorNorms.from_json(row["norms"])
-    if row["reason"] is not None:
-        return Missing(row["reason"])
+def _norms(output: ComparedOutput, reference: str | Missing) -> ErrorNorms | Missing:
+    if output.norms is not None:
+        return output.norms
+    if output.reason is not None:
+        return Missing(output.reason)
     if isinstance(reference, Missing):
         return reference
     return Missing("the reference has no such output")

@@ -30,14 +30,15 @@ from bricks.measure.graphs import Graphs
 from bricks.measure.protocol.evaluation import WriteReference
 from bricks.measure.protocol.graphs import RecordProgram
 from bricks.measure.supervisor import Supervisor, WorkerSettings
-from bricks.measure.worker.accuracy import outputs_in
+from bricks.measure.worker.repeated_runs import outputs_in
+from bricks.samples.evaluation import Evaluation
 from bricks.session import whole_models
 from bricks.session.workspace import Workspace
 from bricks.sources import Function
 from bricks.sources.recorder import ProgramRecorder
 from bricks.studies.numerics.blocked_layout import Layout, block_of, blocked, layout_probe
 from bricks.studies.numerics.operator import Operator
-from bricks.studies.numerics.results import Accuracy, GradientCheck, Gradients, Missing, accuracy_of
+from bricks.studies.numerics.results import Accuracy, Gradients, Missing, accuracy_of
 from bricks.system import available_memory_bytes
 
 ONNX_REFERENCE = "onnx's reference evaluator in double precision"
@@ -64,7 +65,7 @@ class Evaluated:
     """What a runtime computes of a model: its accuracy, and the worker's answer it comes from."""
 
     accuracy: Accuracy
-    facts: Mapping[str, Any]
+    evaluation: Evaluation
 
 
 class Runtimes(Closing):
@@ -229,26 +230,23 @@ class Runtimes(Closing):
         if reference is None:
             form = form_of(parse_model(model.skeleton))
             assert form.own_reference, "an ONNX model has a reference"
-            facts = whole_models.evaluate(
+            found = whole_models.evaluate(
                 workspace, model, repeats=self.repeats, gradients=gradients
             )
-            why = facts["reason"]
+            why = found.reference_reason
             values = PROGRAM_REFERENCE if why is None else Missing(f"no reference: {why}")
-            checked = _gradients(facts.get("gradients"))
-            return Evaluated(accuracy_of(facts, values, checked), facts)
-        facts = whole_models.evaluate(
+            return Evaluated(accuracy_of(found, values, _gradients(found)), found)
+        found = whole_models.evaluate(
             workspace, model, repeats=self.repeats, file=str(reference.file), **fields
         )
         none = Missing(f"{self.name_of(workspace)} computes no gradients of ONNX models")
-        return Evaluated(accuracy_of(facts, reference.values, none), facts)
+        return Evaluated(accuracy_of(found, reference.values, none), found)
 
 
-def _gradients(facts: Mapping[str, Any] | None) -> Gradients | Missing:
-    if facts is None:
-        return Missing("its gradients were not asked for")
-    if facts["reason"] is not None:
-        return Missing(facts["reason"])
-    return Gradients(tuple(GradientCheck(**each) for each in facts["checked"]))
+def _gradients(found: Evaluation) -> Gradients | Missing:
+    if found.derivatives is not None:
+        return Gradients(found.derivatives)
+    return Missing(found.derivatives_reason or "its gradients were not asked for")
 
 
 def reason_of(error: BricksError, name: str) -> Missing:

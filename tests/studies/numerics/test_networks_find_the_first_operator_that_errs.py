@@ -12,6 +12,7 @@ from torch_environment import program
 
 from bricks import Bench
 from bricks.samples.error_norms import ErrorNorms
+from bricks.samples.evaluation import Divergence
 from bricks.studies.numerics.networks import compare_networks
 from bricks.studies.numerics.results import (
     Accuracy,
@@ -20,7 +21,6 @@ from bricks.studies.numerics.results import (
     NetworkResult,
     NetworkRun,
     OutputAccuracy,
-    Parting,
 )
 
 # ONNX Runtime, but its Relu is off by 1 %.
@@ -136,7 +136,7 @@ def test_a_right_runtime_parts_nowhere(bench: Bench, tmp_path: Path) -> None:
     assert found.own_weights
     (run,) = found.runs
     assert l2(run) < 1e-5
-    assert run.parting == Parting(len(proto.graph.node), 0, None)
+    assert run.divergence == Divergence(len(proto.graph.node), 0, None)
 
 
 def test_a_planted_error_is_found_at_its_first_operator(
@@ -146,14 +146,14 @@ def test_a_planted_error_is_found_at_its_first_operator(
     with Bench(tmp_path / "cache", runtime=wrong, threads=1) as other:
         found = compared([bench, other], path)
     right, off = found.runs
-    assert isinstance(right.parting, Parting)
-    assert right.parting.first is None
+    assert isinstance(right.divergence, Divergence)
+    assert right.divergence.first is None
     assert l2(off) > 0.001
-    assert isinstance(off.parting, Parting)
-    assert off.parting.first is not None
-    assert off.parting.first["node"] == "Relu 'Relu_r0'"
-    assert off.parting.first["linf_relative"] == pytest.approx(0.01, rel=0.01)
-    assert off.parting.beyond > 1
+    assert isinstance(off.divergence, Divergence)
+    assert off.divergence.first is not None
+    assert off.divergence.first.node == "Relu 'Relu_r0'"
+    assert off.divergence.first.linf_relative == pytest.approx(0.01, rel=0.01)
+    assert off.divergence.beyond > 1
     (pair,) = found.pairs
     assert (pair.one, pair.other) == ("onnxruntime", "wrong")
     assert isinstance(pair.outputs[0].norms, ErrorNorms)
@@ -170,13 +170,13 @@ def test_lost_digits_are_found_where_they_are_lost(bench: Bench, tmp_path: Path)
     large = constant("large", [[1e6, 1e6]], "FLOAT")
     proto = model(nodes, [value("x", [4, 2])], [value("y", [4, 2])], [large])
     (run,) = compared([bench], save(proto, tmp_path)).runs
-    assert isinstance(run.parting, Parting)
-    assert run.parting.first is not None
-    assert run.parting.first["node"] == "Sub 'Sub_rest'"
-    assert run.parting.beyond == 2
+    assert isinstance(run.divergence, Divergence)
+    assert run.divergence.first is not None
+    assert run.divergence.first.node == "Sub 'Sub_rest'"
+    assert run.divergence.beyond == 2
     (run,) = compared([bench], save(proto, tmp_path), tolerance=1.0).runs
-    assert isinstance(run.parting, Parting)
-    assert run.parting.first is None
+    assert isinstance(run.divergence, Divergence)
+    assert run.divergence.first is None
 
 
 def test_a_model_without_a_reference_is_still_compared_over_runtimes(
@@ -189,7 +189,7 @@ def test_a_model_without_a_reference_is_still_compared_over_runtimes(
     assert found.own_weights is True  # it has none that could be missing
     for run in found.runs:
         assert isinstance(accuracy(run).reference, Missing)
-        assert run.parting == accuracy(run).reference
+        assert run.divergence == accuracy(run).reference
         assert accuracy(run).distinct == 1
     (pair,) = found.pairs
     assert isinstance(pair.outputs[0].norms, ErrorNorms)
@@ -279,4 +279,4 @@ def test_a_program_whose_results_vary_is_reported_as_such(torch_bench: Bench) ->
     found = accuracy(of_program(torch_bench, "unsettled"))
     assert (found.repeats, found.distinct) == (3, 2)
     assert found.max_variance == pytest.approx(2 / 9)
-    assert found.outputs[0].variance_map == [[pytest.approx(2 / 9)] * 2] * 2
+    assert found.outputs[0].variance_map == ((pytest.approx(2 / 9),) * 2,) * 2
