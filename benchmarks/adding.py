@@ -20,6 +20,7 @@ from typing import Any
 
 from bricks import Bench
 from bricks.measure.conditions import Conditions
+from bricks.session import measuring
 from bricks.session.batch import decompose_all
 from bricks.zoo import entries
 
@@ -93,7 +94,7 @@ def _add(bench: Bench, names: Sequence[str], effort: str) -> dict[str, Any]:
     started = time.perf_counter()
     models = [bench.read(name) for name in names]
     if effort == ALONE:
-        bench.run(models)
+        measuring.measure_whole(bench.workspace, models)
     else:
         decompose_all(bench.workspace, models)
         done = bench.measure(models)

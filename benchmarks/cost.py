@@ -45,6 +45,7 @@ from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.machine_state import states
+from bricks.session import measuring
 from bricks.session.batch import decompose_all
 from bricks.session.latencies import Latencies
 from bricks.zoo import entries
@@ -135,12 +136,14 @@ class Cost:
     def _models(self, progress: Progress) -> None:
         with self.bench(MODELS, progress) as bench:
             self._recall(bench)
-            self.counts[MODELS] = {"rounds": bench.run(self.models).rounds}
+            self.counts[MODELS] = {
+                "rounds": measuring.measure_whole(bench.workspace, self.models).rounds
+            }
 
     def _again(self, cache: str, models: Sequence[Model], progress: Progress) -> None:
         few = Conditions(rule=StopRule(min_rounds=3, max_rounds=3), exclusive=False)
         with self.bench(cache, progress, conditions=few) as bench:
-            bench.run(models)
+            measuring.measure_whole(bench.workspace, models)
 
     def _effort(self, name: str, turns: Turns) -> Any:
         def work(progress: Progress) -> None:
@@ -155,7 +158,7 @@ class Cost:
     def _recall(self, bench: Bench) -> None:
         """Give the bench the decompositions, as a command that decomposes and measures has them."""
         for decomposition in self.decompositions:
-            bench.keep(decomposition)
+            bench.workspace.plans.keep(decomposition)
 
     def truths(self) -> dict[str, list[Measurement]]:
         """The measurements of each model, by name: its first run and all repetitions."""
@@ -178,7 +181,7 @@ class Cost:
     def rows(self, effort: str) -> list[Row]:
         """Estimates at this effort beside the measured latencies."""
         with self.bench(effort) as bench:
-            plans = {m.name: bench.plan(m) for m in self.models}
+            plans = {m.name: bench.decompose(m).plan for m in self.models}
             target = bench.target.key
             keys = sorted({key for plan in plans.values() for key in plan.keys})
             results = bench.store.measurements.results(target, [*keys, *PROBES.values()])

@@ -30,6 +30,7 @@ from page_parts import put, ratios_of
 from bricks import Bench, Measurement, Model, ModelComparison
 from bricks.report.tables import number, percent
 from bricks.samples.statistics import median
+from bricks.session import measuring
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "large_weights.json"
@@ -106,7 +107,7 @@ def measured(threads: int) -> tuple[str, int, list[dict[str, Any]]]:
     for _ in range(PROCESSES):
         with tempfile.TemporaryDirectory() as cache, Bench(cache, threads=threads) as bench:
             models = [model for _, model in cases(bench, cache_bytes).values()]
-            bench.run(models)
+            measuring.measure_whole(bench.workspace, models)
             results = bench.store.measurements.results(
                 bench.target.key, [model.digest for model in models]
             )

@@ -38,6 +38,7 @@ from bricks.compose.memory.weights import weight_memory
 from bricks.errors import BricksError
 from bricks.report.tables import number, percent, size
 from bricks.samples.statistics import median
+from bricks.session import peak_memory
 from bricks.zoo import entries
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -186,7 +187,7 @@ def measure(cache: Path, minutes: float | None) -> None:
         facts |= {
             "date": datetime.now(UTC).date().isoformat(),
             "system": bench.target.system.name,
-            "version": bench.runtime.version,
+            "version": bench.workspace.runtime.version,
         }
         for name, batch in _wanted(facts["rows"]):
             if deadline is not None and time.monotonic() > deadline:
@@ -211,13 +212,15 @@ def _complete(bench: Bench, row: Row) -> None:
     """Add what a row lacks: the prediction for its model, and measured peaks."""
     try:
         model = bench.read(row["model"], batch=row["batch"])
-        row |= _predicted(bench, bench.predict_memory(model), bench.decompose(model))
+        row |= _predicted(
+            bench, peak_memory.predict_memory(bench.workspace, model), bench.decompose(model)
+        )
         returned: list[list[int]] = row.setdefault("returned", [])
         while len(returned) < PROCESSES[row["batch"]]:
-            returned.append(_pair(bench.measure_memory(model)))
+            returned.append(_pair(peak_memory.measure_memory(bench.workspace, model)))
         for variant, how in VARIANTS.items():
             if row["batch"] == 1 and variant not in row:
-                row[variant] = _pair(bench.measure_memory(model, **how))
+                row[variant] = _pair(peak_memory.measure_memory(bench.workspace, model, **how))
     except BricksError as error:
         row["error"] = str(error)
 

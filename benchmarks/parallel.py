@@ -115,7 +115,7 @@ def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule
         workers,
         streams,
         found.bricks,
-        threads=bench.runtime.threads,
+        threads=bench.workspace.runtime.threads,
         processors=bench.target.system.processors,
     )
     key = whole_key(plan, streams, workers)

@@ -61,7 +61,7 @@ def main() -> None:
                     done = bench.measure([bench.read(model) for model in chosen.models])
                     busy.append(done.foreign_cores or 0.0)
                     sides[threads, precision].append(_side(bench, number))
-                    system, runtime = bench.target.system.name, bench.runtime
+                    system, runtime = bench.target.system.name, bench.workspace.runtime
     about = (
         f"{system}, {runtime.backend} {runtime.version}, {datetime.now(UTC).date()}; others kept"
         f" {median(busy):.1f} cores busy meanwhile, at most {max(busy):.1f}"
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _side(bench: Bench, number: int) -> TargetData:
-    known = bench.store.plans.all(bench.target.key, bench.options.granularity)
+    known = bench.store.plans.all(bench.target.key, bench.workspace.options.granularity)
     plans = {plan.digest: plan for plan, _ in known}
     return target_data(bench.store, f"session {number}", bench.target, plans, list(plans))
 

@@ -296,7 +296,9 @@ def _published(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[R
     """The same models on published systems, where nothing can be measured."""
     with tempfile.TemporaryDirectory() as folder, Bench(folder, keep_plans=False) as bench:
         targets = [
-            t for t in bench.published.systems.targets() if t.runtime.backend == "onnxruntime"
+            t
+            for t in bench.workspace.published.systems.targets()
+            if t.runtime.backend == "onnxruntime"
         ]
         for target in sorted(targets, key=lambda t: (t.system.name, t.runtime.threads)):
             mine = [row for row in rows if row["system"] == target.system.name]

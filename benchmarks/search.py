@@ -44,6 +44,7 @@ from bricks.measure.rounds import StopRule
 from bricks.predict.effort import EFFORTS
 from bricks.report.tables import percent
 from bricks.samples.call_overhead import PROBES
+from bricks.session import measuring
 from bricks.session.batch import decompose_all
 from bricks.session.latencies import Latencies
 
@@ -133,7 +134,7 @@ class Search:
             self.models = [bench.read(path) for path in self.files]
             read = time.perf_counter()
             decompose_all(bench.workspace, self.models)
-            plans = [bench.plan(model) for model in self.models]
+            plans = [bench.decompose(model).plan for model in self.models]
             done = time.perf_counter()
             target = bench.target
         self.facts |= {
@@ -163,12 +164,12 @@ class Search:
 
     def _wholes(self, progress: Progress) -> None:
         with self.bench(progress=progress) as bench:
-            bench.run(self.sampled)
+            measuring.measure_whole(bench.workspace, self.sampled)
 
     def _again(self, progress: Progress) -> None:
         few = Conditions(rule=StopRule(min_rounds=3, max_rounds=3), exclusive=False)
         with self.bench("again", progress, conditions=few) as bench:
-            bench.run(self.sampled[::-1])
+            measuring.measure_whole(bench.workspace, self.sampled[::-1])
 
     def _predict(self) -> None:
         started = time.perf_counter()
@@ -181,13 +182,13 @@ class Search:
     def _rows(self, bench: Bench) -> Iterator[Row]:
         target = bench.target.key
         sampled = [self.models[at] for at in self.sample]
-        plans = [bench.plan(model) for model in sampled]
+        plans = [bench.decompose(model).plan for model in sampled]
         digests = [model.digest for model in sampled]
         keys = sorted({key for plan in plans for key in plan.keys})
         results = bench.store.measurements.results(target, [*keys, *PROBES.values(), *digests])
         with self.bench("again") as other:
             again = other.store.measurements.results(target, digests)
-        latencies = Latencies(bench.store, target, str(bench.granularity))
+        latencies = Latencies(bench.store, target, str(bench.workspace.granularity))
         predictions = latencies.predictions(keys)
         for plan in plans:
             first, second = results.get(plan.digest), again.get(plan.digest)

@@ -108,7 +108,7 @@ Method = Callable[[Measurement, float], Factor]
 
 def read(bench: Bench) -> Data:
     """The cache's measurements of the zoo."""
-    plans = {entry.name: bench.plan(bench.read(entry.name)) for entry in entries()}
+    plans = {entry.name: bench.decompose(bench.read(entry.name)).plan for entry in entries()}
     families = {entry.name: entry.family for entry in entries()}
     half_of = {family: i % 2 for i, family in enumerate(sorted(set(families.values())))}
     half: dict[str, int] = {}

@@ -46,7 +46,7 @@ def examined(paths: Sequence[Path]) -> dict[str, Any]:
     models = [read_model(path) for path in paths]
     with tempfile.TemporaryDirectory() as cache, Bench(cache=cache, threads=1) as bench:
         system = bench.target.system.name
-        plans = [bench.plan(model) for model in models]
+        plans = [bench.decompose(model).plan for model in models]
     rows: list[dict[str, Any]] = [
         {"name": model.name, "occurrences": len(plan.occurrences), "bricks": len(plan.keys)}
         for model, plan in zip(models, plans, strict=True)

@@ -162,9 +162,12 @@ class Evaluation:
             k: v for k, v in opened[0].target.system.to_json().items() if k != "recorded"
         }
         self._runtimes = {
-            name: {"version": bench.runtime.version, "provider": bench.runtime.provider}
+            name: {
+                "version": bench.workspace.runtime.version,
+                "provider": bench.workspace.runtime.provider,
+            }
             for bench in opened
-            for name in [bench.runtime.backend]
+            for name in [bench.workspace.runtime.backend]
         }
         self._rows: dict[tuple[str, str, str], Row | Failed] = {}
         self._layers: dict[str, tuple[int, ...]] = {}

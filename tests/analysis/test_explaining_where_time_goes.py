@@ -18,6 +18,7 @@ import bricks
 from bricks.analysis.explanation import BestImplementation, Level, Part, Peaks, same_work
 from bricks.measure.peaks import compute_peaks, memory_peaks, peak_bricks
 from bricks.predict.features import extract_features
+from bricks.session import measuring
 
 QUICK: dict[str, Any] = {"runtime": "fake", "threads": 1, "effort": "quick"}
 PEAKS = Peaks(flops_per_s=100e9, bytes_per_s=10e9, levels=(Level(1 << 15, 10e9),))
@@ -144,7 +145,7 @@ def test_parts_add_up_to_the_estimate(bench: bricks.Bench, tmp_path: Path) -> No
     assert sum(group.total_s for group in found.operators) == pytest.approx(whole_s)
     assert sum(part.share for part in found.parts) == pytest.approx(1)
     assert sum(group.share for group in found.operators) == pytest.approx(1)
-    plan = bench.plan(read)
+    plan = bench.decompose(read).plan
     assert {part.brick: part.occurrences for part in found.parts} == dict(plan.counts)
     assert sum(group.occurrences for group in found.operators) == len(plan.occurrences)
     assert found.parts == tuple(sorted(found.parts, key=lambda part: (-part.total_s, part.brick)))
@@ -160,7 +161,7 @@ def test_peaks_are_measured_once_whatever_the_effort(peaks: Path, tmp_path: Path
     found = []
     for effort in ("quick", "full"):
         with bricks.Bench(tmp_path / "cache", **QUICK | {"effort": effort}) as bench:
-            assert not bench.measure_alone(peak_bricks()).rounds
+            assert not measuring.measure_isolated(bench.workspace, peak_bricks()).rounds
             found.append(bricks.explain(bench.workspace, bench.read(path), measure=False).peaks)
     assert found[0] == found[1]
     assert found[0].flops_per_s and found[0].bytes_per_s
@@ -179,7 +180,7 @@ def test_models_that_have_a_brick_too_are_counted(bench: bricks.Bench, tmp_path:
     other = bench.read(save(mlp(widths=(8, 64, 10)), tmp_path, "other.onnx"))
     bench.measure([one, other])
     found = bricks.explain(bench.workspace, one)
-    shared = set(bench.plan(one).keys) & set(bench.plan(other).keys)
+    shared = set(bench.decompose(one).plan.keys) & set(bench.decompose(other).plan.keys)
     assert shared and len(shared) < len(found.parts)
     assert {part.brick: part.models for part in found.parts} == {
         part.brick: int(part.brick in shared) for part in found.parts

@@ -89,7 +89,7 @@ def test_side_by_side_gives_the_same_plans_and_bricks(
     for processes in ("1", "2"):
         with Bench(tmp_path / processes, runtime=runtime, granularity=cut, threads=1) as bench:
             models = [bench.read(path) for path in paths]
-            assert all(bench.knows(each) == (processes == "2") for each in models)
+            assert all(bench.workspace.plans.knows(each) == (processes == "2") for each in models)
             done = [bench.decompose(each) for each in models]
             found.append([(each.plan, dict(each.bricks)) for each in done])
             assert bench.store.contents.verify() == []
@@ -103,9 +103,12 @@ def test_what_cannot_be_decomposed_holds_up_no_other(paths: list[Path], tmp_path
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         models = [bench.read(path) for path in paths]
         decompose_all(bench.workspace, models, processes=2)
-        assert [bench.knows(each) for each in models] == [False, *[True] * (len(paths) - 1)]
+        assert [bench.workspace.plans.knows(each) for each in models] == [
+            False,
+            *[True] * (len(paths) - 1),
+        ]
         with refused(WorkerError, "strange", "Strange", "org.x"):
-            bench.plan(models[0])
+            bench.decompose(models[0])
 
 
 @pytest.mark.slow
@@ -114,8 +117,8 @@ def test_what_a_killed_process_had_is_left_to_the_bench(paths: list[Path], tmp_p
     assert facts["left"] == []
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         model = bench.read(paths[0])
-        assert not bench.knows(model)
-        assert bench.plan(model).occurrences
+        assert not bench.workspace.plans.knows(model)
+        assert bench.decompose(model).plan.occurrences
 
 
 def test_few_models_are_not_worth_a_process(paths: list[Path], tmp_path: Path) -> None:
@@ -124,13 +127,13 @@ def test_few_models_are_not_worth_a_process(paths: list[Path], tmp_path: Path) -
         before = psutil.Process().children()  # the server of forks may be there
         decompose_all(bench.workspace, models)
         assert psutil.Process().children() == before
-        assert not any(bench.knows(each) for each in models)
+        assert not any(bench.workspace.plans.knows(each) for each in models)
 
 
 def test_coverage_grows_with_what_is_measured(paths: list[Path], tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         models = [bench.read(path) for path in paths]
-        plans = [bench.plan(each) for each in models]
+        plans = [bench.decompose(each).plan for each in models]
         before = bricks.coverage(bench.workspace, plans)
         assert (before.together.share, before.together.cost_s) == (0.0, None)
         bench.measure(models[:1])
@@ -152,7 +155,7 @@ def test_marginal_costs_add_up_to_the_cost_of_all(paths: list[Path], tmp_path: P
     operators = ("Abs", "Ceil", "Cos", "Erf", "Exp", "Floor", "Neg", "Relu", "Sigmoid", "Sin")
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         bench.measure([bench.read(save(chain(*operators), tmp_path, "measured.onnx"))])
-        plans = [bench.plan(bench.read(path)) for path in paths]
+        plans = [bench.decompose(bench.read(path)).plan for path in paths]
         for order in (plans, plans[::-1]):
             found = bricks.coverage(bench.workspace, order)
             costs = [row.marginal_s.value for row in found.models if row.marginal_s is not None]
@@ -164,7 +167,7 @@ def test_marginal_costs_add_up_to_the_cost_of_all(paths: list[Path], tmp_path: P
 
 def test_a_cache_that_lacks_a_brick_says_so(paths: list[Path], tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake") as bench:
-        plan = bench.plan(bench.read(paths[0]))
+        plan = bench.decompose(bench.read(paths[0])).plan
     with closing(sqlite3.connect(tmp_path / "cache" / "bricks.sqlite")) as connection:
         connection.execute("DELETE FROM bricks WHERE key = ?", (plan.keys[0],))
         connection.commit()

@@ -57,7 +57,7 @@ def test_samples_of_its_bricks_have_kernels(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="two-lanes", threads=1, conditions=ONCE) as bench:
         model = bench.read(save(conv_net(blocks=1, size=8), tmp_path, "net.onnx"))
         bench.measure([model])
-        found = bench.store.measurements.results(bench.target.key, bench.plan(model).keys)
+        found = bench.store.measurements.results(bench.target.key, bench.decompose(model).plan.keys)
     assert len(found) > 1
     for measured in found.values():
         (kernel,) = measured.kernels()

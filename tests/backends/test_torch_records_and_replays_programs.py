@@ -27,6 +27,7 @@ from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.page import render
+from bricks.session import peak_memory, whole_models
 from bricks.suite import read_suite, write_suite
 
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)
@@ -285,7 +286,7 @@ def test_the_report_tells_the_phases_apart(bench: Bench) -> None:
 
 
 def test_peak_memory_has_the_parts_of_a_training_step(bench: Bench) -> None:
-    memory = bench.predict_memory(bench.read(program("adamw")))
+    memory = peak_memory.predict_memory(bench.workspace, bench.read(program("adamw")))
     assert isinstance(memory, PeakMemory)
     assert memory.optimizer_bytes > memory.weight_bytes > 0  # two moments
     assert memory.activation_bytes > 0
@@ -295,16 +296,18 @@ def test_peak_memory_has_the_parts_of_a_training_step(bench: Bench) -> None:
 @pytest.mark.slow
 def test_the_runtimes_own_profile_tells_when_each_call_ran(bench: Bench) -> None:
     model = bench.read(program("convolutions"))
-    profile = bench.profile(model)
+    profile = whole_models.profile(bench.workspace, model)
     assert profile.unmatched is None
-    assert sorted(profile.of_occurrences) == list(range(len(bench.plan(model).occurrences)))
+    assert sorted(profile.of_occurrences) == list(
+        range(len(bench.decompose(model).plan.occurrences))
+    )
 
 
 def received(bench: Bench, model: Model, folder: Path) -> Model:
     """What a suite brings of a model to another host."""
     suite = folder / "suite.zip"
     found = [(model, bench.decompose(model))]
-    write_suite(suite, found, runtime=bench.runtime, granularity="executed", package="0")
+    write_suite(suite, found, runtime=bench.workspace.runtime, granularity="executed", package="0")
     (brought,) = read_suite(suite).models
     return brought
 
@@ -325,7 +328,7 @@ def test_other_hosts_measure_calls_and_no_real_step(bench: Bench, tmp_path: Path
         (row,) = other.compare([brought]).rows
         assert isinstance(row, ComparisonFailure)
         assert "its code is not here" in row.error
-        assert other.measure([brought]).bricks == len(bench.plan(model).keys)
+        assert other.measure([brought]).bricks == len(bench.decompose(model).plan.keys)
         assert isinstance(other.predict(brought, measure=False), Estimate)
 
 

@@ -146,11 +146,11 @@ def test_coverage_of_another_system_is_by_what_was_measured_there(
 ) -> None:
     with Bench(here.cache, runtime="fake", threads=1) as bench:
         conv, dense = (bench.read(path) for path in (models[0], models[2]))
-        there = Target(System("lab", {"cpu": "other"}, {}), bench.runtime)
+        there = Target(System("lab", {"cpu": "other"}, {}), bench.workspace.runtime)
         bench.store.systems.save_target(there)
         bench.store.plans.save(bench.decompose(conv), there.key)
         bench.decompose(dense)
-        measure(bench.store, there, bench.plan(conv).keys[:1])
+        measure(bench.store, there, bench.decompose(conv).plan.keys[:1])
     words = ("zoo", "coverage", models[0], models[2], "--threads", 1, "--json")
     here_facts, done = here(*words).json, here(*words, "--system", "lab")
     assert here_facts["union"]["measured"] == 0

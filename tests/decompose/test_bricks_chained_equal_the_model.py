@@ -31,7 +31,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_shipped_models(bench: Bench, name: str) -> None:
     result = bench.verify(bench.read(name))
     assert result.difference.finite, "outputs that are not numbers prove nothing"
-    if bench.options.granularity == "executed":
+    if bench.workspace.options.granularity == "executed":
         assert result.exact
         assert result.difference.max_abs == 0.0
     else:

@@ -40,7 +40,7 @@ def chains(bench: Bench, path: Path, **options: object) -> None:
     assert verified.own_weights
     assert verified.difference.finite
     assert verified.difference.within_tolerance
-    assert verified.exact or bench.options.granularity != "executed"
+    assert verified.exact or bench.workspace.options.granularity != "executed"
     done = bench.measure([read])
     assert [f.reason for f in done.failures] == []
     assert bench.predict(read, measure=False).coverage == 1.0

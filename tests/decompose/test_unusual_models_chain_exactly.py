@@ -194,7 +194,7 @@ def test_bricks_chained_give_the_models_outputs_and_can_be_measured(
     assert result.difference.finite
     assert result.own_weights
     assert result.exact or result.difference.max_rel < 1e-5
-    assert result.exact or bench.options.granularity != "executed"
+    assert result.exact or bench.workspace.options.granularity != "executed"
     done = bench.measure([read])
     assert [f.reason for f in done.failures] == []
     assert done.unfinished == 0

@@ -55,7 +55,7 @@ def test_kernels_are_measured_kept_exported_and_merged(bench: Bench, tmp_path: P
     results = tmp_path / "results.jsonl"
     bench.store.contents.export(results, [bench.target.key], package="0")
     with Bench(tmp_path / "other", runtime="fake", threads=1) as other:
-        other.merge(results)
+        other.workspace.merge(results)
         assert measured(other, keys) == here
 
 

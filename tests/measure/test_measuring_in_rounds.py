@@ -191,7 +191,9 @@ def test_bricks_that_a_disturbed_host_leaves_unsure_get_further_rounds(
         with Bench(tmp_path / cache, runtime="fake", conditions=conditions) as bench:
             read = bench.read(path)
             bench.measure([read])
-            found = bench.store.measurements.results(bench.target.key, bench.plan(read).keys)
+            found = bench.store.measurements.results(
+                bench.target.key, bench.decompose(read).plan.keys
+            )
         return max(len(each.rounds) for each in found.values() if isinstance(each, Measurement))
 
     quiet = rounds("quiet")
@@ -207,7 +209,7 @@ def test_what_is_measured_again_has_further_rounds_beside_its_first(tmp_path: Pa
         with Bench(tmp_path / "cache", runtime="fake", conditions=conditions) as bench:
             read = bench.read(path)
             bench.measure([read])
-            keys = bench.plan(read).keys
+            keys = bench.decompose(read).plan.keys
             found = bench.store.measurements.results(bench.target.key, keys)
         measured = {key: each for key, each in found.items() if isinstance(each, Measurement)}
         return {key: len(each.rounds) for key, each in measured.items()}

@@ -26,6 +26,7 @@ from bricks.errors import BackendError
 from bricks.measure.worker import profiling
 from bricks.measure.worker.profiling import typical_run
 from bricks.samples.profile import NodeRun, Profile, TypicalRun, profile_of
+from bricks.session import whole_models
 
 # No latency is looked at: others may measure meanwhile.
 SHARED = bricks.Conditions(exclusive=False)
@@ -35,7 +36,7 @@ def profiled(proto: onnx.ModelProto | str, folder: Path, **options: Any) -> tupl
     """A model's profile, and how it was decomposed."""
     with bricks.Bench(folder / "cache", threads=1, conditions=SHARED, **options) as bench:
         model = bench.read(proto if isinstance(proto, str) else save(proto, folder))
-        return bench.profile(model), bench.decompose(model)
+        return whole_models.profile(bench.workspace, model), bench.decompose(model)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., tupl
 
         def ran(proto: onnx.ModelProto | str) -> tuple[Profile, Any]:
             model = bench.read(proto)
-            return bench.profile(model), bench.decompose(model)
+            return whole_models.profile(bench.workspace, model), bench.decompose(model)
 
         yield ran
 
@@ -164,7 +165,7 @@ def test_a_profile_is_taken_in_a_worker_that_holds_nothing_else(tmp_path: Path) 
         model = bench.read(save(mlp(), tmp_path))
         bench.measure([model])
         before = {child.pid for child in children()}
-        bench.profile(model)
+        whole_models.profile(bench.workspace, model)
         after = {child.pid for child in children()}
         assert len(before - after) == len(after - before) == 1
         assert bench.measure([bench.read(save(conv_net(), tmp_path))]).new_bricks > 0

@@ -8,6 +8,7 @@ from refusals import refused
 
 import bricks
 from bricks.errors import StoreError
+from bricks.session import whole_models
 from bricks.session.latencies import Latencies
 from bricks.store import Store
 from bricks.store.systems import Systems
@@ -30,7 +31,9 @@ def test_rounds_that_are_added_to_a_measurement_count_in_the_same_bench(
         bench.measure([bench.read(small)])
         known(bench.workspace.estimators.latencies())  # learned once, in the first state
         monkeypatch.setenv("BRICKS_FAKE_STATE", "2")
-        bench.profile(bench.read(small))  # in a worker of its own, which is in the other state
+        whole_models.profile(
+            bench.workspace, bench.read(small)
+        )  # in a worker of its own, which is in the other state
         compared = bench.compare([bench.read(larger)])
         assert compared.remeasured_bricks > 0
         with bricks.Bench(tmp_path / "cache", options) as fresh:

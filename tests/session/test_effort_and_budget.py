@@ -17,7 +17,7 @@ from bricks.measure.jobs import Job
 from bricks.predict.effort import EFFORTS
 from bricks.predict.predictor import MIN
 from bricks.samples.sampling import combined
-from bricks.session import adaptive
+from bricks.session import adaptive, measuring
 
 OPERATORS = (
     "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
@@ -176,11 +176,11 @@ def test_comparing_says_what_is_predicted(here: Here, models: list[Path]) -> Non
 def test_whole_models_can_be_run_without_their_bricks(here: Here, models: list[Path]) -> None:
     with bricks.Bench(here.cache, runtime="fake") as bench:
         read = [bench.read(path) for path in models[:2]]
-        done = bench.run(read)
+        done = measuring.measure_whole(bench.workspace, read)
         digests = {model.digest for model in read}
         assert set().union(*done.measured.values()) == digests
         resolved = bench.store.measurements.results(
-            bench.target.key, [*digests, *bench.plan(read[0]).keys]
+            bench.target.key, [*digests, *bench.decompose(read[0]).plan.keys]
         )
     assert resolved.keys() == digests
 

@@ -11,6 +11,7 @@ from refusals import refused
 from tiers import slow_but
 
 from bricks import Bench, MemoryPeaks, PeakMemory, UnknownMemory, WorkerError
+from bricks.session import peak_memory
 
 MIB = 1 << 20
 
@@ -31,14 +32,14 @@ def heavy(folder: Path, *, name: str = "heavy.onnx") -> Path:
 
 
 def predicted(bench: Bench, path: Path) -> PeakMemory:
-    found = bench.predict_memory(bench.read(path))
+    found = peak_memory.predict_memory(bench.workspace, bench.read(path))
     assert isinstance(found, PeakMemory)
     return found
 
 
 def test_the_fake_runtime_takes_memory_for_weights_and_values(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake") as bench:
-        peaks = bench.measure_memory(bench.read(heavy(tmp_path)))
+        peaks = peak_memory.measure_memory(bench.workspace, bench.read(heavy(tmp_path)))
     assert peaks.loading_bytes == pytest.approx(16 * MIB, abs=MIB)
     assert peaks.running_bytes == pytest.approx((16 + 32) * MIB, abs=MIB)
     assert peaks.peak_bytes == peaks.running_bytes
@@ -48,7 +49,7 @@ def test_nothing_is_measured_or_stored_for_a_prediction(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake") as bench:
         path = heavy(tmp_path)
         found = predicted(bench, path)
-        keys = bench.plan(bench.read(path)).keys
+        keys = bench.decompose(bench.read(path)).plan.keys
         assert bench.store.measurements.results(bench.target.key, keys) == {}
     assert found.weight_bytes == 16 * MIB
     assert found.activation_bytes >= 32 * MIB
@@ -64,7 +65,10 @@ def test_a_prediction_is_close_to_a_process_that_runs_the_model(name: str, tmp_p
     }
     with Bench(tmp_path / "cache", threads=1) as bench:
         model = bench.read(made[name]() if name in made else name)
-        found, peaks = bench.predict_memory(model), bench.measure_memory(model)
+        found, peaks = (
+            peak_memory.predict_memory(bench.workspace, model),
+            peak_memory.measure_memory(bench.workspace, model),
+        )
     assert isinstance(found, PeakMemory)
     assert found.unknown == ()
     assert found.peak_bytes == pytest.approx(peaks.peak_bytes, rel=0.1)
@@ -73,8 +77,11 @@ def test_a_prediction_is_close_to_a_process_that_runs_the_model(name: str, tmp_p
 def test_weights_in_the_models_own_file_take_more_while_they_are_loaded(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", threads=1) as bench:
         model = bench.read(heavy(tmp_path))
-        beside, inline = (bench.measure_memory(model, inline=each) for each in (False, True))
-        by_default = bench.measure_memory(model, keeps_freed=True)
+        beside, inline = (
+            peak_memory.measure_memory(bench.workspace, model, inline=each)
+            for each in (False, True)
+        )
+        by_default = peak_memory.measure_memory(bench.workspace, model, keeps_freed=True)
     assert inline.loading_bytes > beside.loading_bytes - MIB
     assert by_default.peak_bytes > beside.peak_bytes - MIB
 
@@ -85,7 +92,10 @@ def test_a_small_decoder_is_predicted_as_it_is_measured(tmp_path: Path) -> None:
     path = save(decoder(of), tmp_path, "decoder.onnx")
     with Bench(tmp_path / "cache", threads=1) as bench:
         model = bench.read(path, shapes=shapes(of, 8, 24))
-        found, peaks = bench.predict_memory(model), bench.measure_memory(model)
+        found, peaks = (
+            peak_memory.predict_memory(bench.workspace, model),
+            peak_memory.measure_memory(bench.workspace, model),
+        )
     assert isinstance(found, PeakMemory)
     assert found.peak_bytes == pytest.approx(peaks.peak_bytes, rel=0.1)
 
@@ -93,10 +103,10 @@ def test_a_small_decoder_is_predicted_as_it_is_measured(tmp_path: Path) -> None:
 def test_another_granularity_has_no_prediction_but_the_same_measurement(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake", granularity="2") as bench:
         model = bench.read(save(mlp(), tmp_path))
-        found = bench.predict_memory(model)
+        found = peak_memory.predict_memory(bench.workspace, model)
         assert isinstance(found, UnknownMemory)
         assert "granularity 2" in found.reason
-        assert isinstance(bench.measure_memory(model), MemoryPeaks)
+        assert isinstance(peak_memory.measure_memory(bench.workspace, model), MemoryPeaks)
 
 
 def test_a_model_that_does_not_load_is_an_error_of_one_line(tmp_path: Path) -> None:
@@ -105,4 +115,4 @@ def test_a_model_that_does_not_load_is_an_error_of_one_line(tmp_path: Path) -> N
     with Bench(tmp_path / "cache", threads=1) as bench:
         read = bench.read(save(proto, tmp_path))
         with refused(WorkerError, "model", "NoSuchOperator"):
-            bench.measure_memory(read)
+            peak_memory.measure_memory(bench.workspace, read)

@@ -15,10 +15,10 @@ def test_a_digest_leads_to_the_plan_and_its_name(tmp_path: Path) -> None:
     path = save(conv_net(), tmp_path, "conv.onnx")
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         model = bench.read(path, batch=3)
-        assert bench.known_plan(model.digest) is None
+        assert bench.workspace.plans.known_plan(model.digest) is None
         plan = bench.decompose(model).plan
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
-        assert bench.known_plan(model.digest) == plan
+        assert bench.workspace.plans.known_plan(model.digest) == plan
         assert plan.model == "conv"
         assert inferences(plan) == 3
 
@@ -38,16 +38,16 @@ def test_plans_that_are_not_kept_are_known_until_the_bench_is_closed(tmp_path: P
     with Bench(tmp_path / "cache", runtime="fake", threads=1, keep_plans=False) as bench:
         model = bench.read(path)
         plan = bench.decompose(model).plan
-        assert bench.known_plan(model.digest) == plan
-        assert bench.bricks(plan).keys() == set(plan.keys)
+        assert bench.workspace.plans.known_plan(model.digest) == plan
+        assert bench.workspace.plans.bricks(plan).keys() == set(plan.keys)
         assert bench.store.systems.targets() == []
         assert bench.store.plans.load_bricks(plan.keys) == {}
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
-        assert bench.known_plan(model.digest) is None
+        assert bench.workspace.plans.known_plan(model.digest) is None
 
 
 @pytest.mark.parametrize("digest", ["", "m1-none"])
 def test_an_unknown_digest_leads_nowhere(tmp_path: Path, digest: str) -> None:
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
-        assert bench.known_plan(digest) is None
+        assert bench.workspace.plans.known_plan(digest) is None
         assert answers(bench.workspace, digest) == []

@@ -17,6 +17,7 @@ from bricks.graph.source import source_graph
 from bricks.predict.defaults import MIN
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Round
+from bricks.session import predicting
 from bricks.store import Owner
 
 FAST, SLOW = 1e-4, 2e-4  # reference latencies, in seconds
@@ -34,7 +35,7 @@ def read(bench: Bench, folder: Path) -> list[Model]:
 
 def measured(bench: Bench, models: Sequence[Model], state_s: float) -> None:
     """Put results of all bricks of ``models`` into the cache, in this machine state."""
-    keys = sorted({key for model in models for key in bench.plan(model).keys})
+    keys = sorted({key for model in models for key in bench.decompose(model).plan.keys})
     assert len(keys) >= MIN
     owner = Owner.current()
     bench.store.claims.claim(bench.target.key, keys, owner)
@@ -52,7 +53,7 @@ def test_predictions_are_for_a_state_in_which_enough_was_measured(tmp_path: Path
         measured(bench, known, FAST)
         latencies = bench.workspace.estimators.latencies()
         latencies.add_model(bench.decompose(new))
-        found = latencies.predictions(bench.plan(new).keys, SLOW)
+        found = latencies.predictions(bench.decompose(new).plan.keys, SLOW)
     assert found.of
     # It must be corrected from there to the other state, with the uncertainty of that.
     assert same_state(found.state_s, FAST) and not same_state(found.state_s, SLOW)
@@ -65,11 +66,14 @@ def test_together_or_one_by_one_predictions_are_the_same(tmp_path: Path) -> None
         measured(bench, models[:3], FAST)
         for model in models:
             bench.decompose(model)
-        together = [bench.basis(model, measure=False).predictions.of for model in models]
+        together = [
+            predicting.basis(bench.workspace, model, measure=False).predictions.of
+            for model in models
+        ]
     assert sum(map(len, together)) >= 3 * len(OPERATORS)
     for model, found in zip(models, together, strict=True):
         with Bench(tmp_path / "cache", **options) as bench:
-            alone = bench.basis(model, measure=False).predictions.of
+            alone = predicting.basis(bench.workspace, model, measure=False).predictions.of
         assert alone.keys() == found.keys()
         for key, prediction in alone.items():
             assert found[key].latency_s == pytest.approx(prediction.latency_s)

@@ -97,7 +97,7 @@ def test_a_further_model_does_no_work_for_the_others(
     further = save(mlp(), tmp_path, "mlp.onnx")
     assert here("measure", model, further, "--threads", 1, "--json").json["new_bricks"] > 0
     with Bench(here.cache, runtime="fake", threads=1) as bench:
-        old, new = (set(bench.plan(bench.read(path)).keys) for path in (model, further))
+        old, new = (set(bench.decompose(bench.read(path)).plan.keys) for path in (model, further))
     assert asked & new
     assert not asked & (old - new)
 
@@ -130,12 +130,12 @@ def test_no_published_file_is_read_though_states_differ(
     (place / entry.file).write_bytes(b"damaged")
     monkeypatch.setenv("BRICKS_PUBLISHED", str(place))
     with Bench(tmp_path / "cache", runtime="fake", threads=1, published=False) as bench:
-        _keep(bench, bench.plan(bench.read(model)))
+        _keep(bench, bench.decompose(bench.read(model)).plan)
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         estimate = bench.predict(bench.read(model), measure=False)
         assert isinstance(estimate, Estimate)
         assert estimate.other_state_share > 0
-        assert bench.published.problems == []
+        assert bench.workspace.published.problems == []
 
 
 def _keep(bench: Bench, plan: Plan) -> None:

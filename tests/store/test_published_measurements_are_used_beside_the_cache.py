@@ -151,8 +151,10 @@ def test_on_a_host_of_the_same_kind_own_measurements_win(
         assert bench.store.contents.stats().measurements == 0
         done = bench.measure([model])
         assert done.new_bricks == done.bricks > 0  # what others measured is not measured here
-        own = bench.store.measurements.results(bench.target.key, bench.plan(model).keys)
-        known = bench.known.measurements.results(bench.target.key, bench.plan(model).keys)
+        own = bench.store.measurements.results(bench.target.key, bench.decompose(model).plan.keys)
+        known = bench.workspace.known.measurements.results(
+            bench.target.key, bench.decompose(model).plan.keys
+        )
         assert known == own
         alone = bench.compare([bench.read(models["mlp"])])
         assert alone.new_models == 1
@@ -204,7 +206,7 @@ def test_own_measurements_and_those_of_others_are_told_apart(
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: BIG)
     with Bench(here.cache, runtime="fake", threads=1) as bench:
         model = bench.read(models["conv"])
-        some = bench.plan(model).keys[:2]
+        some = bench.decompose(model).plan.keys[:2]
         bench.measure([model], only=some)
         found = bench.predict(model, measure=False)
     assert isinstance(found, Estimate)
@@ -297,7 +299,7 @@ def test_a_measured_model_is_predicted_without_reading_published_files(
     (place / entry.file).unlink()  # reading it would be a problem that is told
     with Bench(tmp_path / "own", runtime="fake", threads=1) as bench:
         assert isinstance(bench.predict(model), Estimate)
-        assert bench.published.problems == []
+        assert bench.workspace.published.problems == []
 
 
 def test_targets_that_a_cache_lacks_are_kept_from_the_earlier_file(

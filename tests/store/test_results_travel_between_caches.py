@@ -97,9 +97,9 @@ def test_a_bench_predicts_from_what_it_has_taken_in(tmp_path: Path) -> None:
     with Bench(tmp_path / "here", runtime="fake", threads=1) as bench:
         model = bench.read(save(mlp(widths=(12, 20, 28)), tmp_path, "new.onnx"))
         assert isinstance(bench.predict(model, measure=False), IncompleteEstimate)
-        assert bench.merge(results).measurements > 0
+        assert bench.workspace.merge(results).measurements > 0
         assert isinstance(bench.predict(model, measure=False), Estimate)
-        assert bench.merge(results).measurements == 0
+        assert bench.workspace.merge(results).measurements == 0
 
 
 def test_what_is_exported_again_has_the_same_bytes(

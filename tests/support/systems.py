@@ -49,7 +49,7 @@ def know(bench: Bench, latency_s: Mapping[str, float]) -> None:
 def know_on(system: System, cache: Path, path: Path, latency_s: float, **options: Any) -> None:
     """Let a cache know that each brick of a model takes this long on ``system``."""
     with on(system), Bench(cache, **options) as bench:
-        plan = bench.plan(bench.read(path))
+        plan = bench.decompose(bench.read(path)).plan
         probes = {PROBES[n]: 1e-7 + n * 1e-7 for n in (SHORT, LONG)}
         know(bench, dict.fromkeys(plan.keys, latency_s) | probes)
 

@@ -46,7 +46,7 @@ def one_worker() -> Iterator[Supervisor]:
     """Meanwhile one process works for all benches, where otherwise each use starts its own."""
     python()
     with TemporaryDirectory() as folder, Bench(folder, runtime="torch", threads=1) as bench:
-        with bench.worker() as worker, pytest.MonkeyPatch.context() as patch:
+        with bench.workspace.worker() as worker, pytest.MonkeyPatch.context() as patch:
             patch.setattr(Workspace, "worker", lambda _: nullcontext(worker))
             yield worker
 

@@ -14,13 +14,16 @@ from bricks.compose.estimate import Estimate
 from bricks.compose.queueing.spread import run_factors, single_runs_s
 from bricks.compose.recompose import recompose
 from bricks.samples.measurement import Measurement, Round
+from bricks.session import predicting
 
 
 @pytest.fixture(scope="module")
 def basis(tmp_path_factory: pytest.TempPathFactory) -> tuple[Basis, Estimate]:
     tmp_path = tmp_path_factory.mktemp("basis")
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
-        basis = bench.basis(bench.read(save(conv_net(), tmp_path, "conv.onnx")))
+        basis = predicting.basis(
+            bench.workspace, bench.read(save(conv_net(), tmp_path, "conv.onnx"))
+        )
     estimate = recompose(basis)
     assert isinstance(estimate, Estimate)
     return basis, estimate

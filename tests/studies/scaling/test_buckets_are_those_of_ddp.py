@@ -34,7 +34,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 def ours(bench: Bench, entry: str, folder: str, cap_mb: float | None) -> list[list[str]]:
     model = Function(entry, folder).record(ReadOptions())
-    made, _ = ready_gradients(model, bench.plan(model))
+    made, _ = ready_gradients(model, bench.decompose(model).plan)
     found = [gradient for _, gradient in made]
     buckets = assign(found, bucket_limits(None if cap_mb is None else int(cap_mb * MIB)))
     return [[found[i].parameter for i in bucket.members] for bucket in buckets]
@@ -92,10 +92,10 @@ def test_a_bucket_that_holds_just_its_limit_is_full() -> None:
 def test_what_ddp_refuses_is_refused(bench: Bench) -> None:
     model = Function("programs.py:partly_used", TESTS).record(ReadOptions())
     with refused(UsageError, "programs.py:partly_used", "spare.weight"):
-        ready_gradients(model, bench.plan(model))
+        ready_gradients(model, bench.decompose(model).plan)
     still = Function("programs.py:convolutions", TESTS).record(ReadOptions())
     with refused(UsageError, "programs.py:convolutions"):
-        ready_gradients(still, bench.plan(still))
+        ready_gradients(still, bench.decompose(still).plan)
 
 
 def test_an_older_recording_still_opens_and_says_to_record_again(bench: Bench) -> None:
@@ -110,4 +110,4 @@ def test_an_older_recording_still_opens_and_says_to_record_again(bench: Bench) -
     assert older.digest == model.digest
     assert module_tensors(older) is None
     with refused(UsageError, "older"):
-        ready_gradients(older, bench.plan(older))
+        ready_gradients(older, bench.decompose(older).plan)

@@ -16,6 +16,7 @@ from refusals import refused
 from bricks import Bench
 from bricks.errors import WorkerError
 from bricks.measure.served import Batching, Queries, ServedModel
+from bricks.session import whole_models
 
 Scenario = Callable[..., CommandResult]
 
@@ -33,7 +34,7 @@ def served(path: Path) -> Iterator[ServedModel]:
     """Two instances that take up to four samples."""
     with Bench(path.with_name("cache"), threads=1) as bench:
         models = {size: bench.read(str(path), batch=size) for size in (1, 2, 3, 4)}
-        with ServedModel(bench.worker(), Batching(4, 0.001, 2)) as model:
+        with ServedModel(bench.workspace.worker(), Batching(4, 0.001, 2)) as model:
             model.load(models)
             yield model
 
@@ -86,7 +87,7 @@ def test_batches_are_told_in_the_order_in_which_they_were_taken(path: Path) -> N
     """Of two instances, one gets a long batch of four, and the other short ones of what is left."""
     with (
         Bench(path.with_name("cache"), threads=1) as bench,
-        ServedModel(bench.worker(), Batching(4, 0.0, 2)) as model,
+        ServedModel(bench.workspace.worker(), Batching(4, 0.0, 2)) as model,
     ):
         stand_in_s = [0.0, 0.0, 0.0, 0.1]
         found = model.serve(Queries("MultiStream", 3, samples=5), stand_in_s=stand_in_s)
@@ -108,7 +109,7 @@ def test_samples_are_told_in_the_order_in_which_they_came(served: ServedModel) -
 def test_bricks_are_served_in_place_of_their_model(path: Path) -> None:
     with Bench(path.with_name("cache"), threads=1) as bench:
         model = bench.read(str(path), batch=2)
-        with bench.served_walk(model) as walk:
+        with whole_models.served_walk(bench.workspace, model) as walk:
             idle_s, samples = walk.passes(qps=200.0, count=25, seed=1)
             places = walk.places
     assert samples.keys() == places.keys()
@@ -132,7 +133,7 @@ def test_a_batch_that_fails_ends_the_series(tmp_path: Path, path: Path) -> None:
     """Of instances for batches of up to four, only those of one sample are loaded."""
     with (
         Bench(tmp_path / "cache", threads=1) as bench,
-        ServedModel(bench.worker(), Batching(4, 0.0, 1)) as model,
+        ServedModel(bench.workspace.worker(), Batching(4, 0.0, 1)) as model,
     ):
         model.load({1: bench.read(str(path), batch=1)})
         with refused(WorkerError, 4):
