@@ -7,11 +7,8 @@ run as it is: forward, backward, optimiser. Must not know plans or the store.
 
 from __future__ import annotations
 
-import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,45 +16,33 @@ import numpy as np
 import onnx
 import torch
 
-from bricks.backends.base import Evaluator, Executed, Isolated, Placement, Profiler
+from bricks.backends.base import Evaluator, Executed, Isolated, Profiler
 from bricks.backends.instruments import Instrumented
 from bricks.backends.programs import InDouble, Recorder, Trainer
 from bricks.backends.ranks import Communicator, DistributedTrainer
 from bricks.backends.torch.double import ProgramInDouble
-from bricks.backends.torch.entry import Program, program, users_errors
-from bricks.backends.torch.generator_states import GENERATOR
+from bricks.backends.torch.entry import users_errors
 from bricks.backends.torch.gradients import gradients
 from bricks.backends.torch.instruments import TorchInstruments
 from bricks.backends.torch.item_orders import item_orders
-from bricks.backends.torch.modes import COMPILED, EAGER
 from bricks.backends.torch.probe import PhaseProbe, PhaseProbes, probed
 from bricks.backends.torch.probe_models import ProbeModel, is_probe_model
 from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.recording import WARM_UP, record
-from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, Slots, empty
+from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, Slots
 from bricks.backends.torch.replicated import ReplicatedSteps, replicated_steps
 from bricks.backends.torch.stepping import RealStep
-from bricks.backends.torch.training import ProgramTraining, made_with, refuse_untrainable
+from bricks.backends.torch.synthetic_tensors import deciding_values, own_tensors
+from bricks.backends.torch.training import ProgramTraining
 from bricks.backends.torch.trajectories import trajectories
-from bricks.backends.torch.values import (
-    bounds_of,
-    fill,
-    fill_rising,
-    rising_bounds_of,
-    tensor_types,
-)
-from bricks.decompose.dialects import decisive_values
+from bricks.backends.torch.user_programs import UserPrograms
+from bricks.backends.torch.whole_programs import LoadedProgram, StandaloneProgram
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
-from bricks.graph.form import DOMAIN, ModelForm, form_of
-from bricks.graph.model_metadata import sketches_of
-from bricks.graph.program import Origin, call_of, origin_of
+from bricks.graph.form import ModelForm, form_of
+from bricks.graph.program import origin_of
 from bricks.graph.program_phases import INFERENCE
-from bricks.graph.sketch import Sketch
-from bricks.graph.tensor import TensorType
-from bricks.graph.view import graph_of, without_values
-from bricks.units.sample import Sample
-from bricks.zoo import zoo_folder
+from bricks.graph.view import graph_of
 
 if TYPE_CHECKING:
     from bricks.backends.torch.collectives import TorchCollectives
@@ -93,6 +78,7 @@ class TorchBackend(
         # Gradients stay enabled: some kernels keep for them what the backward pass reads. No tensor
         # of a replayed call asks for any.
         self._seed, self._compiled = seed, compiled
+        self._programs = UserPrograms(seed, compiled=compiled)
         if compiled:
             from bricks.backends.torch.kernels import inductor  # it takes long to import
 
@@ -103,83 +89,58 @@ class TorchBackend(
 
     def record(self, entry: str, folder: str, options: Mapping[str, Any]) -> onnx.ModelProto:
         """The calls of one step of the user's program; see :func:`recording.record`."""
-        made = self._made(entry, folder or str(zoo_folder()), options)
-        version = torch.__version__.partition("+")[0]
-        origin = Origin(entry, folder, made.kind, version, options, self._name)
-        with self._keeping():
+        made = self._programs.made(entry, folder, options)
+        origin = self._programs.origin(entry, folder, options, made.kind)
+        with self._programs.keeping_kernels():
             return record(made, origin, self._seed).proto
-
-    @property
-    def _name(self) -> str:
-        return COMPILED if self._compiled else EAGER
-
-    def _made(self, entry: str, folder: str, options: Mapping[str, Any]) -> Program:
-        torch.manual_seed(self._seed)
-        return self._called(entry, folder, options)
-
-    def _called(self, entry: str, folder: str, options: Mapping[str, Any]) -> Program:
-        found = program(entry, folder, options)
-        if not self._compiled:
-            return found
-        from bricks.backends.torch.kernels import compiled
-
-        return replace(found, compiled=compiled(found.module))
-
-    def _keeping(self) -> AbstractContextManager[None]:
-        """Meanwhile, compiled kernels are kept, so that they can be recorded."""
-        if not self._compiled:
-            return nullcontext()
-        from bricks.backends.torch.kernels import kernels_kept
-
-        return kernels_kept()
 
     def stepped(self, proto: onnx.ModelProto) -> RealStep:
         """A real step of the program that was recorded as ``proto``."""
-        made = self._program_of(proto)
+        made = self._programs.of(proto)
         torch.manual_seed(self._seed)
-        with users_errors(made.entry), self._keeping():
+        with users_errors(made.entry), self._programs.keeping_kernels():
             return RealStep(made, proto, WARM_UP + 1)
 
     def in_double(self, proto: onnx.ModelProto) -> ProgramInDouble:
         """A step of the program that was recorded as ``proto``, beside the same in double."""
-        return ProgramInDouble(lambda: self._program_of(proto), self._seed)
+        return ProgramInDouble(lambda: self._programs.of(proto), self._seed)
 
     def profiled(
         self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
     ) -> ProfiledSteps:
         """The user's program under PyTorch's own profiler."""
-        return ProfiledSteps(self._program_of(proto), proto.graph.node)
+        return ProfiledSteps(self._programs.of(proto), proto.graph.node)
 
     def standalone(
         self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False
     ) -> StandaloneProgram:
         """The user's program; it has no files."""
-        return StandaloneProgram(lambda: self._program_of(proto))
+        return StandaloneProgram(lambda: self._programs.of(proto))
 
     def training(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int
     ) -> ProgramTraining:
         """A training of the user's program; see :mod:`bricks.backends.torch.training`."""
-        where = folder or str(zoo_folder())
-        return ProgramTraining(lambda: self._called(entry, where, options), where, seed)
+        where = self._programs.folder(folder)
+        return ProgramTraining(lambda: self._programs.called(entry, where, options), where, seed)
 
     def gradients(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int
     ) -> Mapping[str, Any]:
         """The program's gradients; see :func:`bricks.backends.torch.gradients.gradients`."""
-        return gradients(self._trainable(entry, folder, options, seed), seed)
+        return gradients(self._programs.trainable(entry, folder, options, seed), seed)
 
     def trajectories(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int, steps: int
     ) -> Mapping[str, Any]:
         """The way of its optimiser; see :mod:`bricks.backends.torch.trajectories`."""
-        return trajectories(self._trainable(entry, folder, options, seed), steps)
+        return trajectories(self._programs.trainable(entry, folder, options, seed), steps)
 
     def item_orders(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int, epochs: int
     ) -> Mapping[str, Any]:
         """The order of its data's items; see :mod:`bricks.backends.torch.item_orders`."""
-        return item_orders(self._trainable(entry, folder, options, seed), epochs)
+        return item_orders(self._programs.trainable(entry, folder, options, seed), epochs)
 
     def collectives(self) -> TorchCollectives:
         """This process as a rank; see :mod:`bricks.backends.torch.collectives`."""
@@ -203,27 +164,11 @@ class TorchBackend(
 
         torch.manual_seed(seed)
         return DistributedStep(
-            program(entry, folder or str(zoo_folder()), options),
+            self._programs.eager(entry, folder, options),
             synchronised=synchronised,
             bucket_cap_mb=bucket_cap_mb,
             accumulation=accumulation,
         )
-
-    def _trainable(self, entry: str, folder: str, options: Mapping[str, Any], seed: int) -> Program:
-        where = folder or str(zoo_folder())
-        found = made_with(lambda: program(entry, where, options), seed)
-        refuse_untrainable(found)
-        return found
-
-    def _program_of(self, proto: onnx.ModelProto) -> Program:
-        """The user's program that was recorded as ``proto``."""
-        origin = origin_of(proto)
-        if origin is None or not origin.entry:
-            raise BackendError(
-                "its code is not here: it was recorded on another host, and only its calls can be"
-                " measured"
-            )
-        return self._made(origin.entry, origin.folder or str(zoo_folder()), origin.options)
 
     def occupy(self, events: Sequence[tuple[int, int]]) -> None:
         """Allocate what calls that are left out would, and free what the program frees."""
@@ -250,13 +195,7 @@ class TorchBackend(
     def executed(self, proto: onnx.ModelProto) -> Executed:
         """The program itself: what was recorded is what runs."""
         _refuse_others(proto)
-        origin = origin_of(proto)
-        recorded = self._name if origin is None else origin.runtime or EAGER
-        if recorded != self._name:
-            raise BackendError(
-                f"it was recorded as {recorded} runs it: choose --runtime {recorded},"
-                " or record its code again"
-            )
+        self._programs.refuse_other_mode(proto)
         return Executed(proto, graph_of(proto).types, {})
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
@@ -282,8 +221,13 @@ class TorchBackend(
             return ProbeModel(proto, self._generator(key))
         _refuse_others(proto)
         if origin_of(proto) is not None:
-            return LoadedProgram(self._program_of(proto))
-        return LoadedCalls(proto, lambda: self._own(proto, key), self._slots, _deciding(proto))
+            return LoadedProgram(self._programs.of(proto))
+        return LoadedCalls(
+            proto,
+            lambda: own_tensors(proto, self._generator(key)),
+            self._slots,
+            deciding_values(proto),
+        )
 
     def evaluate(
         self,
@@ -311,7 +255,7 @@ class TorchBackend(
     def _probe(self, phase: str, part: str, kind: str) -> PhaseProbe:
         training = phase != INFERENCE
         if training not in self._probes:
-            with self._keeping():
+            with self._programs.keeping_kernels():
                 probes = PhaseProbes(training, self._seed, compiled=self._compiled)
             self._probes[training] = probes
         return PhaseProbe(self._probes[training], phase, part, kind)
@@ -320,104 +264,6 @@ class TorchBackend(
         generator = torch.Generator()
         generator.manual_seed(zlib.crc32(f"{self._seed}/{key}".encode()))
         return generator
-
-    def _own(self, proto: onnx.ModelProto, key: str) -> dict[str, torch.Tensor]:
-        """Tensors of its own for every input and weight of a brick, with synthetic values."""
-        generator = self._generator(key)
-        graph = graph_of(proto)
-        known: dict[str, torch.Tensor] = {}
-        bounds: dict[str, int] = {}
-        rising: dict[str, int] = {}
-        outside = [*graph.inputs, *without_values(proto)]
-        for node in proto.graph.node:
-            bounds |= bounds_of(node, tensor_types(graph.types))
-            rising |= rising_bounds_of(node, tensor_types(graph.types))
-        for node in proto.graph.node:
-            call = call_of(node)
-            names = list(node.input)[: len(call.ports)] if call.ports else list(node.input)
-            new = [n for n in dict.fromkeys(names) if n in outside and n not in known]
-            positions = [names.index(n) for n in new]
-            types = [_tensor(graph.types[n], n) for n in new]
-            ports = [call.ports[p] for p in positions] if call.ports else []
-            known |= dict(zip(new, empty(types, ports), strict=True))
-        for name in outside:  # the numbers of calls that have ports
-            if name not in known:
-                known[name] = empty([_tensor(graph.types[name], name)], [])[0]
-        for node in proto.graph.node:
-            if node.op_type == "as_strided" and node.input[0] in known:
-                _reach(known[node.input[0]], *call_of(node).arguments[0][1:])
-        for name, tensor in known.items():
-            if name in rising:
-                fill_rising(tensor, rising[name])
-            else:
-                fill(tensor, generator, bounds.get(name))
-        for node in proto.graph.node:
-            if node.domain == DOMAIN + GENERATOR:  # of which few bytes are a state
-                known |= {name: torch.get_rng_state() for name in node.input if name in known}
-        return known
-
-
-class LoadedProgram:
-    """The user's program: a step of it is run as a whole."""
-
-    def __init__(self, made: Program) -> None:
-        self._program = made
-        with users_errors(made.entry):
-            for _ in range(WARM_UP):
-                made.step()
-
-    def place(self, placement: Placement, region: np.ndarray) -> LoadedProgram:
-        """The program holds its own inputs: nothing is bound."""
-        return self
-
-    def sample(self) -> Sample:
-        """Run one step; what it took."""
-        with users_errors(self._program.entry):
-            start = time.perf_counter_ns()
-            self._program.step()
-            return Sample((time.perf_counter_ns() - start) * 1e-9)
-
-
-class StandaloneProgram:
-    """The user's program in a process of its own, for its memory."""
-
-    def __init__(self, make: Callable[[], Program]) -> None:
-        self._make = make
-        self._program: Program | None = None
-
-    def load(self) -> None:
-        """Make the module, its inputs and the optimiser."""
-        self._program = self._make()
-
-    def run(self) -> None:
-        """Run a step."""
-        assert self._program is not None, "load it first"
-        with users_errors(self._program.entry):
-            self._program.step()
-
-
-def _deciding(proto: onnx.ModelProto) -> dict[str, Sketch | None]:
-    """What of a brick decides how long it takes by its values, by name, with its sketch."""
-    graph, sketches = graph_of(proto), sketches_of(proto)
-    read = {name for node in graph.nodes for name in decisive_values(node, graph.types)}
-    outside = {*graph.inputs, *without_values(proto)}
-    return {name: sketches.get(name) for name in sorted(read & outside)}
-
-
-def _reach(
-    tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0
-) -> None:
-    """Let a tensor's storage reach as far as another view of it does."""
-    last = offset + sum((s - 1) * step for s, step in zip(shape, strides, strict=True))
-    needed = (last + 1) * tensor.element_size()
-    if tensor.untyped_storage().nbytes() < needed:
-        tensor.untyped_storage().resize_(needed)
-
-
-def _tensor(type_: ValueType, name: str) -> TensorType:
-    if not isinstance(type_, TensorType):
-        raise BackendError(f"PyTorch replays tensors alone: {name!r} is {type_}")
-    return type_
 
 
 def _refuse_others(proto: onnx.ModelProto) -> None:

@@ -1,0 +1,55 @@
+"""The user's program as a whole: its steps are timed, or run for their memory.
+
+Must not know why.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from bricks.backends.base import Placement
+from bricks.backends.torch.entry import Program, users_errors
+from bricks.backends.torch.recording import WARM_UP
+from bricks.units.sample import Sample
+
+
+class LoadedProgram:
+    """The user's program: a step of it is run as a whole."""
+
+    def __init__(self, made: Program) -> None:
+        self._program = made
+        with users_errors(made.entry):
+            for _ in range(WARM_UP):
+                made.step()
+
+    def place(self, placement: Placement, region: np.ndarray) -> LoadedProgram:
+        """The program holds its own inputs: nothing is bound."""
+        return self
+
+    def sample(self) -> Sample:
+        """Run one step; what it took."""
+        with users_errors(self._program.entry):
+            start = time.perf_counter_ns()
+            self._program.step()
+            return Sample((time.perf_counter_ns() - start) * 1e-9)
+
+
+class StandaloneProgram:
+    """The user's program in a process of its own, for its memory."""
+
+    def __init__(self, make: Callable[[], Program]) -> None:
+        self._make = make
+        self._program: Program | None = None
+
+    def load(self) -> None:
+        """Make the module, its inputs and the optimiser."""
+        self._program = self._make()
+
+    def run(self) -> None:
+        """Run a step."""
+        assert self._program is not None, "load it first"
+        with users_errors(self._program.entry):
+            self._program.step()
