@@ -37,7 +37,8 @@ from bricks.backends.onnx_instruments.reference import REFERENCE, reference
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.decompose.plan import Decomposition
 from bricks.graph.view import parse_model
-from bricks.measure.walk import Step, Walk, grounded, walk_of, without_region
+from bricks.measure.walk import Step, Walk, grounded, without_region
+from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.samples.call_overhead import LONG, SHORT, call_overhead_s
 from bricks.samples.machine_state import same_state
 from bricks.samples.statistics import median
@@ -96,7 +97,7 @@ class Bed:
     def walk(self, **changes: int) -> Walk:
         """The walk over all bricks, with ``changes`` to its options."""
         options: dict[str, Any] = {"max_eviction_bytes": self.max_eviction_bytes, **changes}
-        return walk_of(self.found, set(self.found.plan.keys), optimize=False, **options)
+        return walk_of(self.found, set(self.found.plan.keys), WalkOptions(**options))
 
     def ways(self) -> dict[str, tuple[list[Step], Sample]]:
         """The steps of each way, and a function that samples them once."""

@@ -35,7 +35,8 @@ from bricks.measure.rounds import Goal
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.turns import ChargedRound, in_turn
-from bricks.measure.walk import along, single, walk_of
+from bricks.measure.walk import along, single
+from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.measure.walk_sampling import WalkSampling
 from bricks.report.tables import number, percent, seconds
 from bricks.samples.call_overhead import PROBES
@@ -123,7 +124,7 @@ def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule
     walks = {
         SEQUENCE: single(plan.digest, model.skeleton, **ends),
         STREAMS: along(single(key, model.skeleton, **ends), streams),
-        BRICKS: walk_of(found, set(plan.keys), optimize=False, max_eviction_bytes=64 << 20),
+        BRICKS: walk_of(found, set(plan.keys), WalkOptions(max_eviction_bytes=64 << 20)),
         CALLS: probe_walk(list(PROBES.values())),
     }
     taken: dict[str, list[Round]] = {}

@@ -13,7 +13,7 @@ from bricks.decompose.plan import Decomposition, work_of
 from bricks.decompose.streams import whole_key
 from bricks.graph.model import Model
 from bricks.measure.importance import Needs
-from bricks.measure.walk import places_of
+from bricks.measure.timed_places import places_of
 
 # The bricks in a batch at most, and the bytes of their weights. One model's bricks are never
 # divided between batches.

@@ -27,7 +27,7 @@ from bricks.measure.load_generator import POISSON
 from bricks.measure.protocol.serving import LoadServed, Serve, ServedBatch
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor
-from bricks.measure.walk import walk_of
+from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.measure.walk_samples import WalkSamples
 
 # Making a session may take this long; a server that says nothing for so long hangs.
@@ -145,8 +145,10 @@ class ServedWalk:
         walk = walk_of(
             decomposition,
             plan.keys,
-            optimize=plan.granularity != "executed",
-            max_eviction_bytes=conditions.max_eviction_bytes,
+            WalkOptions(
+                optimize=plan.granularity != "executed",
+                max_eviction_bytes=conditions.max_eviction_bytes,
+            ),
         )
         self._sampler = Sampler(worker, {_WALK: walk}, timeout_s=conditions.timeout_s)
         self._sampler.prepare()

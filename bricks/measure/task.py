@@ -12,7 +12,8 @@ from bricks.measure.deadline import Deadline
 from bricks.measure.jobs import Batch, Job
 from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.rounds import Goal, StopRule
-from bricks.measure.walk import Walk, alone, along, single, walk_of
+from bricks.measure.walk import Walk, alone, along, single
+from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.samples.call_overhead import PROBES, probes_of
 from bricks.store import Claim
 
@@ -87,9 +88,11 @@ def walks_of(
         walks[f"{BRICKS} of {job.model.digest}"] = walk_of(
             job.decomposition,
             mine,
-            optimize=job.decomposition.plan.granularity != "executed",
-            avoid=failed,
-            max_eviction_bytes=max_eviction_bytes,
+            WalkOptions(
+                optimize=job.decomposition.plan.granularity != "executed",
+                avoid=failed,
+                max_eviction_bytes=max_eviction_bytes,
+            ),
         )
     if walks:  # What a call costs changes from minute to minute, so it is sampled in turn too.
         walks[OVERHEAD] = probe_walk(probes_for(batch.jobs))

@@ -19,7 +19,7 @@ from bricks.graph.source import source_graph
 from bricks.graph.tensor import TensorType
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
-from bricks.measure.walk import walk_of
+from bricks.measure.walk_builder import walk_of
 from bricks.predict.features import extract_features
 
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)
@@ -104,7 +104,7 @@ def test_places_of_a_stretch_have_sessions_of_their_own_and_are_run_once(
     bench: Bench, tmp_path: Path
 ) -> None:
     found = bench.decompose(bench.read(save(chain(4096), tmp_path)))
-    walk = walk_of(found, found.bricks.keys(), optimize=False)
+    walk = walk_of(found, found.bricks.keys())
     assert len({step.load for step in walk.steps if step.timed}) == 2
     assert not any(step.repeated for step in walk.steps)
 

@@ -11,7 +11,8 @@ from plans import HEAVY, decomposed, plan
 from bricks import Bench
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Decomposition
-from bricks.measure.walk import Step, Walk, alone, grounded, narrowed, walk_of
+from bricks.measure.walk import Step, Walk, alone, grounded, narrowed
+from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.measure.walk_samples import by_key
 from bricks.units.sample import Sample
 
@@ -24,7 +25,7 @@ def timed(walk: Walk) -> list[tuple[str, int]]:
 
 
 def test_each_brick_is_timed_at_places_all_over_the_model() -> None:
-    found = timed(walk_of(decomposed(LAYERS), "abc", optimize=False, places=3))
+    found = timed(walk_of(decomposed(LAYERS), "abc", WalkOptions(places=3)))
     for key in "abc":
         places = [p for k, p in found if k == key]
         assert {LAYERS.occurrences[p].brick for p in places} == {key}
@@ -35,7 +36,7 @@ def test_each_brick_is_timed_at_places_all_over_the_model() -> None:
 def test_places_stand_for_all_occurrences_in_their_situation() -> None:
     # In each of twenty layers, one "a" comes after "b", and four after another "a".
     layers = plan([("baaaaa"[i % 6], [i], [i + 1]) for i in range(120)])
-    walk = walk_of(decomposed(layers), "a", optimize=False, places=5)
+    walk = walk_of(decomposed(layers), "a", WalkOptions(places=5))
     weight: dict[bool, float] = {True: 0.0, False: 0.0}
     for step in walk.steps:
         if step.timed:
@@ -47,27 +48,27 @@ def test_places_stand_for_all_occurrences_in_their_situation() -> None:
 def test_first_uses_of_weights_are_timed_apart_from_later_ones() -> None:
     # Two recurrent layers of twenty steps each, all steps of one with the same weights.
     steps = [Occurrence("ab"[i % 2], (i,), (i + 1,), weights=(i // 40,)) for i in range(80)]
-    walk = walk_of(decomposed(plan(steps), heavy="a"), "ab", optimize=False)
+    walk = walk_of(decomposed(plan(steps), heavy="a"), "ab")
     places = {step.position: step.weight for step in walk.steps if step.timed and step.key == "a"}
     assert (places.pop(0), places.pop(40)) == (1, 1)
     assert sum(places.values()) == 38
 
 
 def test_a_brick_that_occurs_less_often_is_timed_wherever_it_occurs() -> None:
-    found = timed(walk_of(decomposed(REPEATED), "abcd", optimize=False, places=3))
+    found = timed(walk_of(decomposed(REPEATED), "abcd", WalkOptions(places=3)))
     assert [place for key, place in found if key == "d"] == [5, 9]
     assert [place for key, place in found if key == "a"] == [0, 3, 6]
 
 
 def test_the_places_are_always_the_same() -> None:
-    one, other = (walk_of(decomposed(LAYERS), "ab", optimize=False) for _ in range(2))
+    one, other = (walk_of(decomposed(LAYERS), "ab") for _ in range(2))
     assert one == other
-    assert timed(one) == [x for x in timed(walk_of(decomposed(LAYERS), "abc", optimize=False))
+    assert timed(one) == [x for x in timed(walk_of(decomposed(LAYERS), "abc"))
                           if x[0] != "c"]  # fmt: skip
 
 
 def test_a_lonely_brick_is_led_in_by_what_stands_before_it() -> None:
-    walk = walk_of(decomposed(REPEATED), {"d"}, optimize=False, lead_in=2)
+    walk = walk_of(decomposed(REPEATED), {"d"}, WalkOptions(lead_in=2))
     assert [(step.key, step.timed) for step in walk.steps] == [
         ("a", False), ("b", False), ("d", True), ("b", False), ("c", False), ("d", True),
     ]  # fmt: skip
@@ -75,7 +76,7 @@ def test_a_lonely_brick_is_led_in_by_what_stands_before_it() -> None:
 
 
 def test_what_is_known_not_to_run_leads_nobody_in() -> None:
-    walk = walk_of(decomposed(REPEATED), {"d"}, optimize=False, avoid={"a", "c"}, lead_in=2)
+    walk = walk_of(decomposed(REPEATED), {"d"}, WalkOptions(avoid={"a", "c"}, lead_in=2))
     assert [step.key for step in walk.steps] == ["b", "d", "b", "d"]
 
 
@@ -90,7 +91,7 @@ def test_places_with_weights_of_their_own_have_them_in_the_walk() -> None:
             Occurrence("c", (5,), (6,), weights=(4,)),
         ]
     )
-    walk = walk_of(decomposed(own, heavy="ab"), "abc", optimize=False, lead_in=0)
+    walk = walk_of(decomposed(own, heavy="ab"), "abc", WalkOptions(lead_in=0))
     assert [step.load for step in walk.steps] == ["a", "a/1", "b", "b", "c", "c"]
     assert [load.name for load in walk.loads] == ["a", "a/1", "b", "c"]
     assert {load.key for load in walk.loads} == set("abc")
@@ -99,7 +100,7 @@ def test_places_with_weights_of_their_own_have_them_in_the_walk() -> None:
 def test_what_leads_in_does_not_warm_the_weights_of_what_is_timed() -> None:
     keys = "aaabaab"
     own = plan([Occurrence(key, (i,), (i + 1,), weights=(i,)) for i, key in enumerate(keys)])
-    walk = walk_of(decomposed(own, heavy="a"), "ab", optimize=False, places=1, lead_in=3)
+    walk = walk_of(decomposed(own, heavy="a"), "ab", WalkOptions(places=1, lead_in=3))
     (measured,) = (step for step in walk.steps if step.timed and step.key == "a")
     others = [step for step in walk.steps if not step.timed and step.key == "a"]
     assert others
@@ -111,11 +112,11 @@ def test_weights_that_a_walk_lacks_are_replaced_by_an_eviction_read() -> None:
     places = [Occurrence("a", (i,), (i + 1,), weights=(i,)) for i in range(8)]
     one = Decomposition(plan(places), decomposed(plan(places), heavy="a").bricks, 0.0)
     assert one.weight_bytes == 8 * HEAVY.size_bytes
-    walk = walk_of(one, "a", optimize=False, lead_in=0, places=3, max_eviction_bytes=1 << 30)
+    walk = walk_of(one, "a", WalkOptions(lead_in=0, places=3, max_eviction_bytes=1 << 30))
     assert walk.eviction_bytes(walk.steps) == 5 * HEAVY.size_bytes
     assert walk.eviction_bytes(walk.steps[:1]) == 7 * HEAVY.size_bytes
     assert replace(walk, max_eviction_bytes=1000).eviction_bytes(walk.steps) == 1000
-    every = walk_of(one, "a", optimize=False, places=8, max_eviction_bytes=1 << 30)
+    every = walk_of(one, "a", WalkOptions(places=8, max_eviction_bytes=1 << 30))
     assert every.eviction_bytes(every.steps) == 0
 
 
@@ -145,7 +146,7 @@ def test_bytes_that_are_indices_are_not_read_from_the_region(tmp_path: Path) -> 
     )
     with Bench(tmp_path / "cache", runtime="fake", granularity="2") as bench:
         made = bench.decompose(bench.read(save(proto, tmp_path)))
-    walk = walk_of(made, made.plan.keys, optimize=False)
+    walk = walk_of(made, made.plan.keys)
     of = {made.bricks[step.key].operators: step for step in walk.steps}
     assert None not in of["QuantizeLinear", "DequantizeLinear"].outputs
     assert None in of["Cast", "Gather"].inputs
@@ -187,7 +188,7 @@ IN_PLACE = plan(
 
 
 def test_what_a_step_overwrites_is_made_in_the_same_walk() -> None:
-    walk = walk_of(decomposed(IN_PLACE), {"e"}, optimize=False, lead_in=1)
+    walk = walk_of(decomposed(IN_PLACE), {"e"}, WalkOptions(lead_in=1))
     assert [(step.key, step.timed) for step in walk.steps] == [
         ("a", False), ("b", False), ("d", False), ("e", True),
     ]  # fmt: skip
@@ -196,7 +197,7 @@ def test_what_a_step_overwrites_is_made_in_the_same_walk() -> None:
 
 @pytest.mark.parametrize("missing", ["a", "b"])
 def test_what_cannot_be_made_is_not_overwritten(missing: str) -> None:
-    walk = walk_of(decomposed(IN_PLACE), {"e"}, optimize=False, avoid={missing}, lead_in=1)
+    walk = walk_of(decomposed(IN_PLACE), {"e"}, WalkOptions(avoid={missing}, lead_in=1))
     *before, last = grounded(walk.steps)
     assert missing not in {step.key for step in before}
     for step in before:
@@ -206,7 +207,7 @@ def test_what_cannot_be_made_is_not_overwritten(missing: str) -> None:
 
 
 def test_light_bricks_run_once_before_they_are_timed_and_others_do_not() -> None:
-    walk = walk_of(decomposed(REPEATED, heavy="a"), "ab", optimize=False, lead_in=1)
+    walk = walk_of(decomposed(REPEATED, heavy="a"), "ab", WalkOptions(lead_in=1))
     repeated = {(step.key, step.timed): step.repeated for step in walk.steps}
     assert repeated[("b", True)]
     assert not repeated[("a", True)]
@@ -214,7 +215,7 @@ def test_light_bricks_run_once_before_they_are_timed_and_others_do_not() -> None
 
 
 def test_a_brick_alone_has_nothing_around_it() -> None:
-    walk = walk_of(decomposed(IN_PLACE), {"d", "e"}, optimize=False)
+    walk = walk_of(decomposed(IN_PLACE), {"d", "e"})
     (step,) = alone(walk, "d").steps
     assert (step.key, step.inputs, step.outputs, step.timed) == ("d", (None, None), (None,), True)
     assert [load.key for load in alone(walk, "d").loads] == ["d"]

@@ -12,7 +12,7 @@ from bricks.decompose.plan import Decomposition, Plan
 from bricks.decompose.planned import Planned
 from bricks.graph.tensor import TensorType
 from bricks.measure.fresh_memory import EVERY_SLOT, memory_events
-from bricks.measure.walk import walk_of
+from bricks.measure.walk_builder import WalkOptions, walk_of
 
 LARGE = TensorType("FLOAT", (1 << 16,))
 
@@ -78,11 +78,11 @@ def test_every_allocation_is_freed_and_nothing_is_freed_before(
 
 def test_values_are_handed_on_in_slots_and_not_in_a_region() -> None:
     made = program(3)
-    walk = walk_of(decomposed(made), ["b1"], optimize=False)
+    walk = walk_of(decomposed(made), ["b1"])
     assert walk.region_bytes == 0
     assert [(step.inputs, step.outputs) for step in walk.steps] == [((0,), (1,)), ((1,), (2,))]
     assert len(walk.memory_events(walk.steps)) == 3
-    ordinary = walk_of(decomposed(replace(made, memory=Planned())), ["b1"], optimize=False)
+    ordinary = walk_of(decomposed(replace(made, memory=Planned())), ["b1"])
     assert ordinary.memory_events(ordinary.steps) == []
 
 
@@ -94,10 +94,8 @@ def test_calls_that_do_next_to_nothing_do_not_count_as_a_lead_in() -> None:
         bricks[key] = replace(bricks[key], outputs={"v0": LARGE})
     positions = [
         step.position
-        for step in walk_of(
-            Decomposition(made, bricks, 0.0), ["b7"], optimize=False, lead_in=2
-        ).steps
+        for step in walk_of(Decomposition(made, bricks, 0.0), ["b7"], WalkOptions(lead_in=2)).steps
     ]
     assert positions == [1, 2, 3, 4, 5, 6, 7]
-    without = walk_of(Decomposition(made, bricks, 0.0), ["b7"], optimize=False, lead_in=0)
+    without = walk_of(Decomposition(made, bricks, 0.0), ["b7"], WalkOptions(lead_in=0))
     assert [step.position for step in without.steps] == [7]
