@@ -113,7 +113,8 @@ def _traced(
 ) -> dict[str, Any]:
     """Write the model's trace; print remarks on it, or why there is none."""
     from bricks.analysis.trace import traced
-    from bricks.report.trace import remarks, trace_text
+    from bricks.report.trace import trace_text
+    from bricks.report.trace_remarks import remarks
 
     facts: dict[str, Any] = {"file": str(file), "remarks": [], "error": None}
     if isinstance(model, Unread):

@@ -21,7 +21,9 @@ import bricks.analysis.trace
 from bricks.analysis.traced import Traced
 from bricks.compose.timeline import OccurrenceRun
 from bricks.errors import printable
-from bricks.report.trace import BACKSLASH, MEASURED, RECOMPOSED, remarks, trace_text
+from bricks.report.trace import trace_text
+from bricks.report.trace_events import BACKSLASH
+from bricks.report.trace_remarks import MEASURED, RECOMPOSED, remarks
 from bricks.samples.profile import NoProfile, Profile
 
 # No latency is looked at: others may measure meanwhile.
