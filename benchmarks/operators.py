@@ -30,6 +30,7 @@ from bricks.samples.statistics import median
 from bricks.studies.numerics.comparison import compare_operators
 from bricks.studies.numerics.deepbench import deepbench
 from bricks.studies.numerics.results import OperatorResult
+from bricks.units.facts import facts
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "operators.json"
@@ -85,7 +86,7 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
         "threads": arguments.threads,
         "date": datetime.now(UTC).date().isoformat(),
         "runtimes": [runtime.to_json() for runtime in found.runtimes],
-        "operators": [_without_maps(result.to_json()) for result in found.operators],
+        "operators": [_without_maps(facts(result)) for result in found.operators],
     }
 
 

@@ -20,6 +20,7 @@ from bricks.cli.options import (
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.runtimes import ComparingRuntimes, Repeats, open_workspaces, runtime_facts
 from bricks.sources import Unread
+from bricks.units.facts import json_of
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
@@ -64,7 +65,7 @@ def networks(options: NetworkOptions, repeats: Repeats = 3, tolerance: Tolerance
         facts = {
             **runtime_facts(opened),
             "runtimes": [workspace.target.runtime.to_json() for workspace in opened.workspaces],
-            "models": [result.to_json() for result in found],
+            "models": json_of(found),
         }
     for result in facts["models"]:
         runs = result["runtimes"]

@@ -22,6 +22,7 @@ from bricks.cli.runtimes import (
 )
 from bricks.errors import BricksError, UsageError
 from bricks.session.targets import target_called
+from bricks.units.facts import json_of
 
 if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
@@ -155,8 +156,8 @@ def _facts(found: OperatorComparison | None) -> dict[str, Any]:
     if found is None:
         return {"runtimes": [], "operators": []}
     return {
-        "runtimes": [runtime.to_json() for runtime in found.runtimes],
-        "operators": [result.to_json() for result in found.operators],
+        "runtimes": json_of(found.runtimes),
+        "operators": json_of(found.operators),
     }
 
 

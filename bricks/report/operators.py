@@ -21,7 +21,6 @@ from bricks.studies.numerics.results import (
     Accuracy,
     Form,
     Gradients,
-    Missing,
     NetworkResult,
     OperatorComparison,
     OperatorLatency,
@@ -29,6 +28,7 @@ from bricks.studies.numerics.results import (
     OperatorRun,
     OutputAccuracy,
 )
+from bricks.units.facts import Missing
 
 _NONE = "–"
 

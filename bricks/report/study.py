@@ -15,7 +15,7 @@ from rich.console import RenderableType
 
 from bricks.report.columns import Column, table_of
 from bricks.report.tables import facts_table, number, percent, seconds, size
-from bricks.units.facts import ERROR, attributes
+from bricks.units.facts import ERROR, attributes, value_of
 from bricks.units.interval import Interval
 
 _UNITS: Mapping[str, Callable[[float], str]] = {
@@ -25,7 +25,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
 
 def study_parts(result: object) -> list[RenderableType]:
     """Single facts, then a table for each sequence of results."""
-    values = {name: getattr(result, name, None) for name in attributes(type(result))}
+    values = {name: value_of(result, name) for name in attributes(type(result))}
     single = {
         name: text for name, value in values.items() if (text := _text(name, value)) is not None
     }
@@ -46,9 +46,9 @@ def _rows(value: object) -> list[Any]:
 
 def _column(name: str, rows: Sequence[Any]) -> Column[Any]:
     def cell(row: Any) -> str | None:
-        return _text(name, getattr(row, name, None))
+        return _text(name, value_of(row, name))
 
-    text = all(isinstance(getattr(row, name, None), str) for row in rows)
+    text = all(isinstance(value_of(row, name), str) for row in rows)
     title = name.removesuffix("_s").removesuffix("_bytes").replace("_", " ")
     return Column(title, cell, left=text)
 

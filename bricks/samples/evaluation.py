@@ -6,6 +6,7 @@ Plain data. Must not know how anything is computed, nor what is right.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from bricks.samples.error_norms import GRADIENT_TOLERANCE, ErrorNorms
 
@@ -37,6 +38,8 @@ class DirectionalDerivative:
 
     ``analytic`` is that of automatic differentiation, ``numeric`` the central difference.
     """
+
+    FACTS: ClassVar = ("of", "analytic", "numeric", "relative_error")
 
     of: str
     analytic: float

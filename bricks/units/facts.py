@@ -2,8 +2,8 @@
 
 A field or property ``x`` of type :class:`~bricks.units.interval.Interval` becomes ``x``, ``x_low``
 and ``x_high``. Where a contract has other names, or other facts than the fields, the class says so
-in ``FACTS``. A failure stands where a result would, ``LIKE`` whose class it says: it has the same
-names, and an ``error``. Must not know any result.
+in ``FACTS``; ``a.b`` is what the field ``a`` has. A failure stands where a result would, ``LIKE``
+whose class it says: it has the same names, and an ``error``. Must not know any result.
 """
 
 from __future__ import annotations
@@ -26,6 +26,16 @@ _INTERVALS = {"Interval", "Interval | None"}
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """Something that there is not, and why, in one line. In JSON it is None."""
+
+    reason: str
+
+    def to_json(self) -> None:
+        """None: the reason has a name of its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Fact:
     attribute: str
     keys: tuple[str, ...]
@@ -45,8 +55,16 @@ def facts(of: object) -> dict[str, Any]:
     return {
         key: value
         for fact in _facts_in(like)
-        for key, value in fact.of(getattr(of, fact.attribute, None))
+        for key, value in fact.of(value_of(of, fact.attribute))
     }
+
+
+def value_of(of: object, attribute: str) -> Any:
+    """The field or property ``attribute``, ``a.b`` for one of a part; None if there is none."""
+    value: Any = of
+    for name in attribute.split("."):
+        value = getattr(value, name, None)
+    return value
 
 
 def absent(cls: type) -> dict[str, None]:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bricks.units.facts import attributes, facts, json_of
+from bricks.units.facts import Missing, attributes, facts, json_of
 from bricks.units.interval import Interval
 
 
@@ -77,6 +77,23 @@ def test_a_failure_looks_like_a_result() -> None:
     failed, result = facts(Failed("a", "why")), facts(Contracted("a", LATENCY_S))
     assert list(failed) == list(result)
     assert {key for key, value in failed.items() if value is not None} == {"name", "error"}
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    FACTS: ClassVar = (
+        "part", ("part.latency_s", "latency_s", "low_s", "high_s"), ("part.reason", "reason"),
+    )  # fmt: skip
+
+    part: Contracted | Missing
+
+
+def test_what_is_missing_has_a_reason_of_its_own() -> None:
+    there, missing = facts(Whole(Contracted("a", LATENCY_S))), facts(Whole(Missing("why")))
+    assert (there["latency_s"], there["low_s"], there["reason"]) == (2.0, 1.0, None)
+    assert missing == {
+        "part": None, "latency_s": None, "low_s": None, "high_s": None, "reason": "why",
+    }  # fmt: skip
 
 
 def test_a_contract_of_what_is_not_there_is_an_error() -> None:

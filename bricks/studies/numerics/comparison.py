@@ -26,7 +26,6 @@ from bricks.studies.numerics.operator import Operator, bytes_of
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,
-    Missing,
     OperatorComparison,
     OperatorLatency,
     OperatorResult,
@@ -36,6 +35,7 @@ from bricks.studies.numerics.results import (
 )
 from bricks.studies.numerics.runtimes import FAILURES, ReferenceFile, Runtimes, reason_of
 from bricks.studies.numerics.standard_form import standard_form
+from bricks.units.facts import Missing
 from bricks.units.interval import Interval
 
 _UNKNOWN = Work(None, None)

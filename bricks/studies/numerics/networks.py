@@ -22,13 +22,13 @@ from bricks.samples.error_norms import ErrorNorms, error_norms, heat_map
 from bricks.samples.evaluation import Divergence, Evaluation
 from bricks.session.workspace import Workspace
 from bricks.studies.numerics.results import (
-    Missing,
     NetworkResult,
     NetworkRun,
     OutputAccuracy,
     Pair,
 )
 from bricks.studies.numerics.runtimes import FAILURES, ReferenceFile, Runtimes, reason_of
+from bricks.units.facts import Missing
 
 _NOT_ONE_BY_ONE = Missing("values of a program are not compared one by one")
 

@@ -6,7 +6,7 @@ Must not know how it is measured, nor how it is shown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -19,15 +19,8 @@ from bricks.samples.evaluation import (
     Evaluation,
 )
 from bricks.system import Target
-from bricks.units.facts import absent, facts
+from bricks.units.facts import Missing, facts
 from bricks.units.interval import Interval
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Something that there is not, and why, in one line."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +31,10 @@ class OutputAccuracy:
     ``variance_map`` the greatest variances over repeated runs; empty if all runs are equal.
     """
 
+    FACTS: ClassVar = (
+        "output", "shape", "dtype", "norms", ("norms.reason", "reason"), "heat_map", "variance_map",
+    )  # fmt: skip
+
     output: str
     shape: tuple[int, ...]
     dtype: str
@@ -45,23 +42,14 @@ class OutputAccuracy:
     heat_map: Sequence[Sequence[float]]
     variance_map: Sequence[Sequence[float]] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        norms = self.norms
-        return {
-            "output": self.output,
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "norms": None if isinstance(norms, Missing) else norms.to_json(),
-            "reason": norms.reason if isinstance(norms, Missing) else None,
-            "heat_map": [list(row) for row in self.heat_map],
-            "variance_map": [list(row) for row in self.variance_map],
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
     """The gradients of a program, in the order of its backward pass."""
+
+    FACTS: ClassVar = (
+        "tolerance", "max_relative_error", ("first_wrong.of", "first_wrong"), "checked",
+    )  # fmt: skip
 
     checked: tuple[DirectionalDerivative, ...]
 
@@ -70,15 +58,15 @@ class Gradients:
         """The first that is wrong: all that the backward pass makes later may be, for its sake."""
         return next((check for check in self.checked if check.wrong), None)
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        first = self.first_wrong
-        return {
-            "tolerance": GRADIENT_TOLERANCE,
-            "max_relative_error": max((c.relative_error for c in self.checked), default=0.0),
-            "first_wrong": None if first is None else first.of,
-            "checked": [{**asdict(c), "relative_error": c.relative_error} for c in self.checked],
-        }
+    @property
+    def tolerance(self) -> float:
+        """A greater relative error is wrong."""
+        return GRADIENT_TOLERANCE
+
+    @property
+    def max_relative_error(self) -> float:
+        """The greatest of all."""
+        return max((check.relative_error for check in self.checked), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +77,11 @@ class Accuracy:
     greatest variance of an element over the repeats, None if results differ in shape or are
     infinite. ``reference`` says what the outputs are held against, or why there is nothing.
     """
+
+    FACTS: ClassVar = (
+        "reference", ("reference.reason", "reason"), "outputs", "repeats", "distinct",
+        "max_variance", "gradients", ("gradients.reason", "gradients_reason"),
+    )  # fmt: skip
 
     reference: str | Missing
     outputs: tuple[OutputAccuracy, ...]
@@ -102,20 +95,6 @@ class Accuracy:
         """The output with the greatest relative L2 error; None where no output has norms."""
         known = [each for each in self.outputs if isinstance(each.norms, ErrorNorms)]
         return max(known, key=_relative_l2, default=None)
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        missing, gradients = self.reference, self.gradients
-        return {
-            "reference": None if isinstance(missing, Missing) else missing,
-            "reason": missing.reason if isinstance(missing, Missing) else None,
-            "outputs": [each.to_json() for each in self.outputs],
-            "repeats": self.repeats,
-            "distinct": self.distinct,
-            "max_variance": self.max_variance,
-            "gradients": None if isinstance(gradients, Missing) else gradients.to_json(),
-            "gradients_reason": gradients.reason if isinstance(gradients, Missing) else None,
-        }
 
 
 def _relative_l2(of: OutputAccuracy) -> float:
@@ -142,11 +121,6 @@ class OperatorLatency:
     ``compute`` or ``memory``; None where work or peaks are not known.
     """
 
-    FACTS: ClassVar = (
-        ("latency_s", "latency_s", "low_s", "high_s"), "flops_per_s", "bytes_per_s", "peak_share",
-        "bound",
-    )  # fmt: skip
-
     latency_s: Interval
     flops_per_s: float | None
     bytes_per_s: float | None
@@ -170,6 +144,13 @@ class Form(Enum):
 class OperatorRun:
     """An operator with one runtime, in one ``form``."""
 
+    FACTS: ClassVar = (
+        "runtime", "form", ("latency.latency_s", "latency_s", "low_s", "high_s"),
+        ("latency.flops_per_s", "flops_per_s"), ("latency.bytes_per_s", "bytes_per_s"),
+        ("latency.peak_share", "peak_share"), ("latency.bound", "bound"), "accuracy",
+        ("accuracy.reason", "accuracy_error"), ("latency.reason", "error"),
+    )  # fmt: skip
+
     runtime: str
     latency: OperatorLatency | Missing
     accuracy: Accuracy | Missing
@@ -180,36 +161,20 @@ class OperatorRun:
         """Whether anything of it is known."""
         return not (isinstance(self.latency, Missing) and isinstance(self.accuracy, Missing))
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object; ``error`` says why there is no latency."""
-        latency, accuracy = self.latency, self.accuracy
-        return {
-            "runtime": self.runtime,
-            "form": self.form.value,
-            **(absent(OperatorLatency) if isinstance(latency, Missing) else facts(latency)),
-            "accuracy": None if isinstance(accuracy, Missing) else accuracy.to_json(),
-            "accuracy_error": accuracy.reason if isinstance(accuracy, Missing) else None,
-            "error": latency.reason if isinstance(latency, Missing) else None,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
     """An operator over runtimes."""
 
+    FACTS: ClassVar = (
+        ("name", "operator"), "source", ("work.flops", "flops"), ("work.bytes", "bytes"),
+        ("runs", "runtimes"),
+    )  # fmt: skip
+
     name: str
     source: str
     work: Work
     runs: tuple[OperatorRun, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {
-            "operator": self.name,
-            "source": self.source,
-            **asdict(self.work),
-            "runtimes": [run.to_json() for run in self.runs],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +186,7 @@ class RuntimeFacts:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""
-        return {
-            **self.target.runtime.to_json(),
-            "peaks": {
-                "flops_per_s": self.peaks.flops_per_s,
-                "bytes_per_s": self.peaks.bytes_per_s,
-                "levels": [asdict(level) for level in self.peaks.levels],
-            },
-        }
+        return {**self.target.runtime.to_json(), "peaks": facts(self.peaks)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,20 +201,15 @@ class OperatorComparison:
 class NetworkRun:
     """A network with one runtime."""
 
+    FACTS: ClassVar = (
+        "runtime", "accuracy", ("divergence", "parting"),
+        ("divergence.reason", "parting_reason"),
+        ("accuracy.reason", "error"),
+    )  # fmt: skip
+
     runtime: str
     accuracy: Accuracy | Missing
     divergence: Divergence | Missing
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object; ``error`` says why nothing ran."""
-        accuracy, divergence = self.accuracy, self.divergence
-        return {
-            "runtime": self.runtime,
-            "accuracy": None if isinstance(accuracy, Missing) else accuracy.to_json(),
-            "parting": None if isinstance(divergence, Missing) else asdict(divergence),
-            "parting_reason": divergence.reason if isinstance(divergence, Missing) else None,
-            "error": accuracy.reason if isinstance(accuracy, Missing) else None,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,11 +220,6 @@ class Pair:
     other: str
     outputs: tuple[OutputAccuracy, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        outputs = [each.to_json() for each in self.outputs]
-        return {"one": self.one, "other": self.other, "outputs": outputs}
-
 
 @dataclass(frozen=True, slots=True)
 class NetworkResult:
@@ -280,21 +228,13 @@ class NetworkResult:
     ``own_weights`` is whether it computes with its own weights; None where no runtime got any.
     """
 
+    FACTS: ClassVar = (("name", "model"), "kind", "own_weights", ("runs", "runtimes"), "pairs")
+
     name: str
     kind: str
     own_weights: bool | None
     runs: tuple[NetworkRun, ...]
     pairs: tuple[Pair, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {
-            "model": self.name,
-            "kind": self.kind,
-            "own_weights": self.own_weights,
-            "runtimes": [run.to_json() for run in self.runs],
-            "pairs": [pair.to_json() for pair in self.pairs],
-        }
 
 
 def accuracy_of(

@@ -38,8 +38,9 @@ from bricks.sources import Function
 from bricks.sources.recorder import ProgramRecorder
 from bricks.studies.numerics.blocked_layout import Layout, block_of, blocked, layout_probe
 from bricks.studies.numerics.operator import Operator
-from bricks.studies.numerics.results import Accuracy, Gradients, Missing, accuracy_of
+from bricks.studies.numerics.results import Accuracy, Gradients, accuracy_of
 from bricks.system import available_memory_bytes
+from bricks.units.facts import Missing
 
 ONNX_REFERENCE = "onnx's reference evaluator in double precision"
 PROGRAM_REFERENCE = "the same program in double precision"

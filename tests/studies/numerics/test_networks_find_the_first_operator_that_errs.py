@@ -17,11 +17,11 @@ from bricks.studies.numerics.networks import compare_networks
 from bricks.studies.numerics.results import (
     Accuracy,
     Gradients,
-    Missing,
     NetworkResult,
     NetworkRun,
     OutputAccuracy,
 )
+from bricks.units.facts import Missing
 
 # ONNX Runtime, but its Relu is off by 1 %.
 WRONG = """

@@ -38,13 +38,13 @@ from bricks.studies.numerics.results import (
     Accuracy,
     Form,
     Gradients,
-    Missing,
     OperatorComparison,
     OperatorLatency,
     OperatorResult,
     OperatorRun,
     Work,
 )
+from bricks.units.facts import Missing
 
 NCHWC = "com.microsoft.nchwc"
 
