@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bricks.analysis.coverage import Coverage, Covered, ZooCoverage
     from bricks.analysis.difference import Difference
     from bricks.analysis.explain import explain
-    from bricks.analysis.explanation import Explanation, Part, Peaks
+    from bricks.analysis.explanation import Explanation, Part
     from bricks.analysis.similarity import Similarity, similarity
     from bricks.analysis.target_diff import TargetDiff, diff_targets
     from bricks.api.bench import Bench
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from bricks.samples.measurement import Failure, Measurement
     from bricks.samples.memory_peaks import MemoryPeaks
     from bricks.session.batch import decompose_all
+    from bricks.session.machine_peaks import Peaks
     from bricks.session.options import Options
     from bricks.session.summaries import Comparison, Measured, Probed
     from bricks.store.merge import Merged
@@ -93,7 +94,7 @@ _ORIGIN = {
     "bricks.analysis.coverage": ("Coverage", "Covered", "ZooCoverage"),
     "bricks.analysis.difference": ("Difference",),
     "bricks.analysis.explain": ("explain",),
-    "bricks.analysis.explanation": ("Explanation", "Part", "Peaks"),
+    "bricks.analysis.explanation": ("Explanation", "Part"),
     "bricks.analysis.similarity": ("Similarity", "similarity"),
     "bricks.analysis.target_diff": ("TargetDiff", "diff_targets"),
     "bricks.decompose.occurrence": ("Occurrence",),
@@ -128,6 +129,7 @@ _ORIGIN = {
     "bricks.studies.serving.scenario": ("ScenarioKind", "ScenarioLoad", "Serving"),
     "bricks.api.bench": ("Bench",),
     "bricks.session.batch": ("decompose_all",),
+    "bricks.session.machine_peaks": ("Peaks",),
     "bricks.session.options": ("Options",),
     "bricks.session.summaries": ("Comparison", "Measured", "Probed"),
     "bricks.store.merge": ("Merged",),

@@ -34,12 +34,6 @@ class NoAnswer:
     reason: str
 
 
-def inferences(plan: Plan) -> int:
-    """The number of inferences in one run: the first dimension of the first input, or 1."""
-    shape = plan.types[plan.inputs[0]].shape if plan.inputs else ()
-    return max(1, int(shape[0])) if shape else 1
-
-
 def targets_like(workspace: Workspace) -> list[Target]:
     """Known targets of the workspace's runtime, in any version and with any number of threads."""
     usual = workspace.runtime
@@ -62,7 +56,7 @@ def answer(
             f"{plan.model} on {target.system.name} with {threads} threads: {len(found.gaps)} bricks"
             " are neither measured nor can they be predicted: measure more there",
         )
-    price, size = target.system.price_per_hour, inferences(plan) if batch is None else batch
+    price, size = target.system.price_per_hour, plan.inferences if batch is None else batch
     cost = None if price is None else per_million(price, found.estimate_s, size)
     return Answer(target, plan, found, cost)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from bricks.analysis.explain import Explainer
-from bricks.analysis.explanation import Explanation, Peaks
+from bricks.analysis.explanation import Explanation
 from bricks.analysis.similarity import Similarity, similarity
 from bricks.compose.comparison import ModelComparison, Summary, summarise
 from bricks.compose.estimate import Estimate
@@ -22,6 +22,7 @@ from bricks.decompose.titles import titles
 from bricks.errors import StoreError
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.session import predicting
+from bricks.session.machine_peaks import Peaks
 from bricks.session.workspace import Workspace
 from bricks.system import Target
 from bricks.units.interval import Interval

@@ -10,24 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bricks.analysis.explanation import (
-    BestImplementation,
-    Explanation,
-    Level,
-    Peaks,
-    same_work,
-)
+from bricks.analysis.explanation import BestImplementation, Explanation, same_work
 from bricks.analysis.explanation import explain as explained
-from bricks.compose.basis import IN_WALK_CALL_FACTOR
-from bricks.compose.call_overhead import call_cost
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.parts import Results
 from bricks.decompose.plan import Plan
 from bricks.graph.model import Model
-from bricks.measure.peaks import RULE, at_best, compute_peaks, memory_peaks, peak_bricks
-from bricks.samples.call_overhead import PROBES
-from bricks.samples.measurement import Measurement
-from bricks.session import measuring, peak_memory, predicting
+from bricks.session import peak_memory, predicting
+from bricks.session.machine_peaks import Peaks, call_s, measured_peaks
 from bricks.session.workspace import Workspace
 from bricks.system import Target
 
@@ -57,7 +46,6 @@ class Explainer:
     _models: Mapping[str, Collection[str]] | None = field(default=None, init=False)
     _holders: Counter[str] = field(default_factory=Counter, init=False)
     _fastest: dict[tuple[object, ...], BestImplementation] | None = field(default=None, init=False)
-    _calls_s: dict[str, float] = field(default_factory=dict, init=False)
 
     def explain(
         self, model: Model, estimate: Estimate | IncompleteEstimate | None = None
@@ -92,67 +80,8 @@ class Explainer:
     def peaks(self) -> Peaks:
         """The peak rates of the target, as far as they are measured."""
         if self._peaks is None:
-            workspace, target = self.workspace, self._target
-            here = target.key == workspace.target.key
-            missing = {b.key for b in peak_bricks()} - self._results([], target).keys()
-            if self.measure and here and missing:
-                measuring.measure_isolated(
-                    workspace, at_best(str(workspace.granularity)), rule=RULE
-                )
-            self._peaks = self._best(target)
+            self._peaks = measured_peaks(self.workspace, self._target, measure=self.measure)
         return self._peaks
-
-    def _results(self, keys: Collection[str], target: Target) -> Results:
-        peaks = (brick.key for brick in peak_bricks())
-        return self.workspace.known.measurements.results(
-            target.key, sorted({*keys, *PROBES.values(), *peaks})
-        )
-
-    def _best(self, target: Target) -> Peaks:
-        """The highest measured rate of each kind."""
-        runs = self._runs_per_s(target)
-        flops_per_s = [
-            brick.flops * runs[brick.key]
-            for brick in compute_peaks()
-            if brick.flops is not None and brick.key in runs
-        ]
-        bandwidths: dict[int, float] = {}
-        for stream in memory_peaks():
-            if stream.brick.key in runs:
-                rate = stream.brick.bytes_moved * runs[stream.brick.key]
-                bandwidths[stream.size_bytes] = max(rate, bandwidths.get(stream.size_bytes, 0.0))
-        sizes = sorted({stream.size_bytes for stream in memory_peaks()})
-        whole = bandwidths.keys() == set(sizes)
-        return Peaks(
-            max(flops_per_s, default=None),
-            bandwidths.get(sizes[-1]),
-            tuple(Level(size, bandwidths[size]) for size in sizes) if whole else (),
-        )
-
-    def _runs_per_s(self, target: Target) -> dict[str, float]:
-        """The highest rate, in runs per second, of each measured peak brick.
-
-        The fastest sample and not the median: a peak is the rate without any disturbance.
-        """
-        results, call_s = self._results([], target), self._call_s(target)
-        found = {}
-        for brick in peak_bricks():
-            measured = results.get(brick.key)
-            if isinstance(measured, Measurement):
-                net_s = min(measured.host_s) - call_s
-                if net_s > 0:
-                    found[brick.key] = 1 / net_s
-        return found
-
-    def _call_s(self, target: Target) -> float:
-        """The call cost that is subtracted from each brick on a target."""
-        if target.key not in self._calls_s:
-            results = self._results([], target)
-            probed = all(isinstance(results.get(k), Measurement) for k in PROBES.values())
-            # Without probes nothing is subtracted: bricks seem slower, never faster than others.
-            call_s = IN_WALK_CALL_FACTOR * call_cost(results).value if probed else 0.0
-            self._calls_s[target.key] = call_s
-        return self._calls_s[target.key]
 
     def _models_with(self, plan: Plan) -> Counter[str]:
         """The number of other models in the cache that have each brick, on this target."""
@@ -199,8 +128,8 @@ class Explainer:
     ) -> None:
         latencies = self.workspace.estimators.latencies(target)
         latency_s = latencies.target.latencies().seconds
-        call_s = self._call_s(target)
+        overhead_s = call_s(self.workspace, target)
         for key, features in latencies.target.features(sorted(latency_s)).items():
-            work, net_s = same_work(features), max(0.0, latency_s[key] - call_s)
+            work, net_s = same_work(features), max(0.0, latency_s[key] - overhead_s)
             if work not in fastest or net_s < fastest[work].latency_s:
                 fastest[work] = BestImplementation(key, target.key, net_s)

@@ -8,7 +8,6 @@ of the same work. Must not know how anything was measured.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,11 +18,12 @@ import onnx
 from bricks.compose.estimate import Estimate, IncompleteEstimate, Share
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.decompose.plan import Brick, Plan
-from bricks.graph.containers import ValueType
+from bricks.decompose.titles import shapes
 from bricks.graph.model_metadata import value_dependence
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import parse_model
 from bricks.predict.features import CONVOLUTION, PRODUCT, SIZES, BrickFeatures
+from bricks.session.machine_peaks import Peaks
 
 # Sizes are logarithms: 0 is no dilation.
 _DILATION = SIZES[CONVOLUTION].index("dilation")
@@ -43,37 +43,6 @@ _ABSORBED = frozenset(
         *("HardSigmoid", "HardSwish", "Mish", "Softplus", "Softsign", "QuickGelu", "Abs"),
     )
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """The best bandwidth of bricks that read and write ``size_bytes`` in all."""
-
-    size_bytes: int
-    bytes_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Peaks:
-    """The best rates of a target, in operations and in bytes per second; None: not measured.
-
-    ``bytes_per_s`` is the bandwidth of memory, beyond all caches. ``levels`` are bandwidths from
-    the smallest size to the largest; empty unless all of them were measured.
-    """
-
-    flops_per_s: float | None = None
-    bytes_per_s: float | None = None
-    levels: tuple[Level, ...] = ()
-
-    def bandwidth(self, size_bytes: float) -> float | None:
-        """The best bandwidth for moving ``size_bytes``; None if it was not measured.
-
-        That of the next smaller size or of a larger one, whichever is fastest: so it is never too
-        low.
-        """
-        after = bisect_right(self.levels, size_bytes, key=lambda level: level.size_bytes)
-        reachable = self.levels[max(0, after - 1) :]
-        return max((level.bytes_per_s for level in reachable), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,19 +276,6 @@ def _read_share(brick: Brick) -> float:
         for size, step in zip(sizes, steps, strict=False):
             share *= min(1.0, size / step) if step > 0 else 1.0
     return share
-
-
-def shapes(brick: Brick) -> str:
-    """A brick's inputs, weights included, and its outputs: ``1×8×8, 8×4 → 1×8×4``."""
-    ends = (*brick.inputs.values(), *brick.weights.values()), brick.outputs.values()
-    return " → ".join(", ".join(_shape(type_) for type_ in types) or "nothing" for types in ends)
-
-
-def _shape(type_: ValueType) -> str:
-    if not isinstance(type_, TensorType):
-        return str(type_)
-    sizes = "×".join(map(str, type_.shape)) or "1"
-    return sizes if type_.dtype == "FLOAT" else f"{sizes} {type_.dtype.lower()}"
 
 
 def _beside(operators: str) -> list[str]:

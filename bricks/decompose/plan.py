@@ -152,6 +152,12 @@ class Plan:
         return self.memory.kind
 
     @property
+    def inferences(self) -> int:
+        """The number of inferences in one run: the first dimension of the first input, or 1."""
+        shape = self.types[self.inputs[0]].shape if self.inputs else ()
+        return max(1, int(shape[0])) if shape else 1
+
+    @property
     def nodes(self) -> int:
         """Number of the graph's nodes; each counts once, also where bricks overlap."""
         return sum(o.times * o.nodes for o in self.occurrences)

@@ -1,13 +1,15 @@
-"""Display titles of models where many are shown: their names, if these are distinct.
+"""Display titles of models and bricks: names of models, if these are distinct; shapes of bricks.
 
-Separate so that all outputs name models the same way. Must not know how titles are displayed.
+Separate so that all outputs name them the same way. Must not know how titles are displayed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bricks.decompose.plan import Plan
+from bricks.decompose.plan import Brick, Plan
+from bricks.graph.containers import ValueType
+from bricks.graph.tensor import TensorType
 
 
 def titles(plans: Sequence[Plan]) -> list[str]:
@@ -27,3 +29,16 @@ def titles(plans: Sequence[Plan]) -> list[str]:
 
 def _inputs(plan: Plan) -> str:
     return ", ".join(str(plan.types[value]) for value in plan.inputs)
+
+
+def shapes(brick: Brick) -> str:
+    """A brick's inputs, weights included, and its outputs: ``1×8×8, 8×4 → 1×8×4``."""
+    ends = (*brick.inputs.values(), *brick.weights.values()), brick.outputs.values()
+    return " → ".join(", ".join(_shape(type_) for type_ in types) or "nothing" for types in ends)
+
+
+def _shape(type_: ValueType) -> str:
+    if not isinstance(type_, TensorType):
+        return str(type_)
+    sizes = "×".join(map(str, type_.shape)) or "1"
+    return sizes if type_.dtype == "FLOAT" else f"{sizes} {type_.dtype.lower()}"

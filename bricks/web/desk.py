@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bricks.analysis.answers import Answer, NoAnswer, answer, answers, inferences
+from bricks.analysis.answers import Answer, NoAnswer, answer, answers
 from bricks.analysis.cache_summary import TargetView, view_of
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.decompose.plan import Decomposition, Plan
@@ -177,7 +177,7 @@ class Desk:
             "model": plan.model,
             "digest": digest,
             "granularity": plan.granularity,
-            "batch": inferences(plan),
+            "batch": plan.inferences,
             "nodes": plan.nodes,
             "bricks": len(plan.keys),
             "assumed": list(plan.assumed),

@@ -8,7 +8,7 @@ import pytest
 from factories import conv_net, mlp, save
 
 from bricks import Bench
-from bricks.analysis.answers import Answer, answers, inferences
+from bricks.analysis.answers import Answer, answers
 
 
 def test_a_digest_leads_to_the_plan_and_its_name(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_a_digest_leads_to_the_plan_and_its_name(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         assert bench.workspace.plans.known_plan(model.digest) == plan
         assert plan.model == "conv"
-        assert inferences(plan) == 3
+        assert plan.inferences == 3
 
 
 def test_an_answer_for_a_digest_is_the_prediction(tmp_path: Path) -> None:

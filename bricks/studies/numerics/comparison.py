@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from bricks.analysis.explain import Explainer
-from bricks.analysis.explanation import Peaks
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.decompose.work import flops
 from bricks.errors import ModelError
@@ -20,6 +18,7 @@ from bricks.graph.model import Model
 from bricks.graph.source import source_graph
 from bricks.graph.view import parse_model
 from bricks.session import predicting
+from bricks.session.machine_peaks import MachinePeaks, Peaks
 from bricks.session.workspace import Workspace
 from bricks.studies.numerics.blocked_layout import Layout
 from bricks.studies.numerics.operator import Operator, bytes_of
@@ -56,16 +55,16 @@ def compare_operators(
     operators = list(operators)
     found = []
     with Runtimes(workspaces, repeats=repeats) as runtimes:
-        explainers = {Runtimes.name_of(b): Explainer(b, measure=True) for b in workspaces}
+        peaks = {Runtimes.name_of(each): MachinePeaks(each, measure=True) for each in workspaces}
         for number, operator in enumerate(operators):
             workspaces[0].progress(operator.name, number / len(operators))
             turn = number % len(workspaces)
             order = [*workspaces[turn:], *workspaces[:turn]]
-            found.append(_Comparison(runtimes, explainers, operator).over(order))
+            found.append(_Comparison(runtimes, peaks, operator).over(order))
             done(found[-1])
     # Peaks were measured with the first operator that a runtime ran, and not for their own sake.
     facts = tuple(
-        RuntimeFacts(workspace.target, Explainer(workspace).peaks) for workspace in workspaces
+        RuntimeFacts(workspace.target, MachinePeaks(workspace).peaks) for workspace in workspaces
     )
     return OperatorComparison(facts, tuple(found))
 
@@ -74,9 +73,9 @@ class _Comparison:
     """One operator: its forms in ONNX and their reference are made once for all runtimes."""
 
     def __init__(
-        self, runtimes: Runtimes, explainers: dict[str, Explainer], operator: Operator
+        self, runtimes: Runtimes, peaks: Mapping[str, MachinePeaks], operator: Operator
     ) -> None:
-        self._runtimes, self._explainers, self._operator = runtimes, explainers, operator
+        self._runtimes, self._peaks, self._operator = runtimes, peaks, operator
         self._given: Model | Missing | None = None
         # In standard operators, with the values that are blocked in the given form.
         self._standard: Model | None = None
@@ -174,7 +173,7 @@ class _Comparison:
             return reason_of(error, model.name)
         if isinstance(estimate, IncompleteEstimate):
             return Missing(estimate.gaps[0].reason)
-        peaks = self._explainers[Runtimes.name_of(workspace)].peaks
+        peaks = self._peaks[Runtimes.name_of(workspace)].peaks
         return latency_of(estimate, self._work, peaks)
 
     def _accuracy(self, workspace: Workspace, form: Form, model: Model) -> Accuracy | Missing:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bricks.analysis.explanation import shapes
 from bricks.decompose.plan import Brick
+from bricks.decompose.titles import shapes
 from bricks.errors import ModelError, UsageError, suggestion
 from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import TensorType

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from bricks.analysis.explanation import Peaks
 from bricks.samples.error_norms import GRADIENT_TOLERANCE, ErrorNorms
 from bricks.samples.evaluation import (
     ComparedOutput,
@@ -18,6 +17,7 @@ from bricks.samples.evaluation import (
     Divergence,
     Evaluation,
 )
+from bricks.session.machine_peaks import Peaks
 from bricks.system import Target
 from bricks.units.facts import Missing, facts
 from bricks.units.interval import Interval

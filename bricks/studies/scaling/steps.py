@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bricks.analysis.answers import inferences
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Brick, by_itself
@@ -130,7 +129,7 @@ def _step(
             f"{model.name} on {target.system.name}: {len(estimate.gaps)} bricks are neither"
             " measured nor can they be predicted: leave out --no-measure, or measure more there"
         )
-    size = inferences(found.plan) if batch is None else batch
+    size = found.plan.inferences if batch is None else batch
     return size, training_step(model, found, estimate)
 
 

@@ -14,7 +14,6 @@ from systems import know_peaks
 from tiers import slow_but
 
 from bricks import Bench, Estimate, Peaks
-from bricks.analysis.explanation import Level
 from bricks.compose.uncertainty import Uncertainty
 from bricks.decompose.work import flops
 from bricks.graph.read import read_model
@@ -23,6 +22,7 @@ from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.operators import operator_lines
 from bricks.samples.error_norms import ErrorNorms
+from bricks.session.machine_peaks import Level
 from bricks.studies.numerics.comparison import compare_operators, latency_of, work_of
 from bricks.studies.numerics.deepbench import (
     CONVOLUTIONS,
