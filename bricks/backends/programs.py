@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.capability import Capability
+from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 
 
 class Recorder(Capability):
@@ -184,21 +185,17 @@ class Trainer(Capability):
     @abstractmethod
     def gradients(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int
-    ) -> Mapping[str, Any]:
+    ) -> GradientDeviations:
         """The gradients of the loss beside finite differences; see ``backends/torch/gradients``."""
 
     @abstractmethod
     def trajectories(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int, steps: int
-    ) -> Mapping[str, Any]:
+    ) -> OptimizerTrajectories:
         """What the optimiser does in so many ``steps``; see ``backends/torch/trajectories``."""
 
     @abstractmethod
     def item_orders(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int, epochs: int
-    ) -> Mapping[str, Any]:
-        """The items of each epoch in the order in which the data yield them.
-
-        ``orders`` has a list of numbers for each epoch: equal numbers are equal items. ``data_set``
-        has the numbers of all items that there are, or is None where that cannot be told.
-        """
+    ) -> ItemOrders:
+        """The items of each epoch in the order in which the data yield them."""

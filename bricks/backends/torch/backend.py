@@ -37,6 +37,7 @@ from bricks.backends.torch.training import ProgramTraining
 from bricks.backends.torch.trajectories import trajectories
 from bricks.backends.torch.user_programs import UserPrograms
 from bricks.backends.torch.whole_programs import LoadedProgram, StandaloneProgram
+from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.form import ModelForm, form_of
@@ -126,19 +127,19 @@ class TorchBackend(
 
     def gradients(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int
-    ) -> Mapping[str, Any]:
+    ) -> GradientDeviations:
         """The program's gradients; see :func:`bricks.backends.torch.gradients.gradients`."""
         return gradients(self._programs.trainable(entry, folder, options, seed), seed)
 
     def trajectories(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int, steps: int
-    ) -> Mapping[str, Any]:
+    ) -> OptimizerTrajectories:
         """The way of its optimiser; see :mod:`bricks.backends.torch.trajectories`."""
         return trajectories(self._programs.trainable(entry, folder, options, seed), steps)
 
     def item_orders(
         self, entry: str, folder: str, options: Mapping[str, Any], seed: int, epochs: int
-    ) -> Mapping[str, Any]:
+    ) -> ItemOrders:
         """The order of its data's items; see :mod:`bricks.backends.torch.item_orders`."""
         return item_orders(self._programs.trainable(entry, folder, options, seed), epochs)
 

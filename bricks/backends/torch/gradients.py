@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +19,8 @@ import torch
 from bricks.backends.torch.differences import as_float64, slope, to_float64
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.training import copy_batch
+from bricks.backends.training_checks import GradientDeviation, GradientDeviations
 from bricks.errors import BackendError
-
-Facts = dict[str, Any]
 
 # Random directions for each parameter, beside the gradient.
 RANDOM_DIRECTIONS = 2
@@ -40,14 +38,10 @@ _MIN_SIZE = 1e-2
 _ROUNDINGS = 100
 
 
-def gradients(program: Program, seed: int) -> Facts:
+def gradients(program: Program, seed: int) -> GradientDeviations:
     """The deviation of each parameter's gradient from finite differences.
 
-    ``reason`` says why nothing was compared, or is None. ``parameters`` has for each one its
-    ``name``, the largest ``deviation`` over all directions, relative to the derivative (to its
-    usual size along a random direction, if that is larger), and ``resolution``, the deviation that
-    rounding alone may cause: a smaller one says nothing. Both are None where no gradient is
-    computed, or it is zero and so are the differences.
+    Raises BackendError for data without a batch.
     """
     to_float64(program)
     if program.data is not None:
@@ -60,25 +54,25 @@ def gradients(program: Program, seed: int) -> Facts:
     loss = _loss(program, seed)
     if loss.dtype != torch.float64:
         reason = f"its loss is computed in {loss.dtype}, which is too coarse"
-        return {"reason": reason, "parameters": []}
+        return GradientDeviations(reason=reason)
     with users_errors(program.entry):
         loss.backward()
     base = float(loss.detach())
     with torch.no_grad():
         if float(_loss(program, seed)) != base:
             reason = "two losses of the same batch and seed differ"
-            return {"reason": reason, "parameters": []}
-        found = [
+            return GradientDeviations(reason=reason)
+        found = tuple(
             _compared(program, name, parameter, base, seed)
             for name, parameter in program.module.named_parameters()
             if parameter.requires_grad
-        ]
-    return {"reason": None, "parameters": found}
+        )
+    return GradientDeviations(found)
 
 
 def _compared(
     program: Program, name: str, parameter: torch.nn.Parameter, base: float, seed: int
-) -> Facts:
+) -> GradientDeviation:
     gradient = parameter.grad
     if gradient is None:
         gradient = torch.zeros_like(parameter)
@@ -88,11 +82,11 @@ def _compared(
         for direction in _directions(gradient, seed)
         if (each := _along(program, parameter, gradient, direction, size, base, seed)) is not None
     ]
-    return {
-        "name": name,
-        "deviation": max((deviation for deviation, _ in found), default=None),
-        "resolution": max((resolution for _, resolution in found), default=None),
-    }
+    return GradientDeviation(
+        name,
+        deviation=max((deviation for deviation, _ in found), default=None),
+        resolution=max((resolution for _, resolution in found), default=None),
+    )
 
 
 def _along(

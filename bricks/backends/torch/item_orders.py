@@ -13,20 +13,19 @@ from typing import Any
 import torch
 
 from bricks.backends.torch.entry import Program, users_errors
+from bricks.backends.training_checks import ItemOrders
 from bricks.errors import BackendError
-
-Facts = dict[str, Any]
 
 # More items than this are not hashed: a minute's work.
 MAX_ITEMS = 2_000_000
 
 
-def item_orders(program: Program, epochs: int) -> Facts:
-    """``orders``: for each of ``epochs`` the numbers of its items; ``reason`` if there are none.
+def item_orders(program: Program, epochs: int) -> ItemOrders:
+    """The numbers of the items of each of ``epochs``.
 
     Items that hold the same have the same number. Fewer epochs are looked at where all of them
-    would be more than MAX_ITEMS. ``data_set`` has the numbers of all items of ``data.dataset``;
-    None if there is none, or its items cannot be recognised in the batches.
+    would be more than MAX_ITEMS. The data set is ``data.dataset``, if its items can be recognised
+    in the batches.
     """
     data = program.data
     assert data is not None
@@ -43,18 +42,14 @@ def item_orders(program: Program, epochs: int) -> Facts:
             for batch in data:
                 digests = _digests(program.entry, batch)
                 if digests is None:
-                    return _unknown("the tensors of a batch differ in their length")
+                    return ItemOrders(reason="the tensors of a batch differ in their length")
                 order += [numbers.setdefault(each, len(numbers)) for each in digests]
                 if len(order) > MAX_ITEMS:
-                    return _unknown(f"an epoch has more than {MAX_ITEMS} items")
+                    return ItemOrders(reason=f"an epoch has more than {MAX_ITEMS} items")
         orders.append(order)
     recognised = sum(number < len(held) for number in orders[0]) if orders else 0
     known = held and recognised == len(orders[0])
-    return {"orders": orders, "data_set": data_set if known else None, "reason": None}
-
-
-def _unknown(reason: str) -> Facts:
-    return {"orders": [], "data_set": None, "reason": reason}
+    return ItemOrders(tuple(map(tuple, orders)), tuple(data_set) if known else None)
 
 
 def _data_set(data: Any) -> list[bytes]:

@@ -14,6 +14,7 @@ import torch
 
 from bricks.backends.objectives import OBJECTIVES, SHAPE, START, scale_for, value
 from bricks.backends.torch.entry import Program, users_errors
+from bricks.backends.training_checks import OptimizerTrajectories, Trajectory
 from bricks.errors import BackendError
 
 Facts = dict[str, Any]
@@ -22,17 +23,15 @@ Facts = dict[str, Any]
 _PARAMETERS = ("params", "param_names")
 
 
-def trajectories(program: Program, steps: int) -> Facts:
+def trajectories(program: Program, steps: int) -> OptimizerTrajectories:
     """Points of each function after each of ``steps``, for each group of other options.
 
-    ``optimizer`` is the name of the class, ``bases`` the names of the classes of ``torch.optim``
-    that it is derived from, the nearest first. Each of ``trajectories`` has its ``options``,
-    ``objective``, ``scale``, and ``points`` of shape (steps, 8). Raises BackendError for an
-    optimiser that has no learning rate, or cannot be made from its options.
+    Raises BackendError for an optimiser that has no learning rate, or cannot be made from its
+    options.
     """
     optimizer = program.optimizer
     assert optimizer is not None, "only a training step has an optimiser"
-    found: list[Facts] = []
+    found: list[Trajectory] = []
     seen: list[Facts] = []
     for group in optimizer.param_groups:
         told = plain_options(group)
@@ -43,17 +42,10 @@ def trajectories(program: Program, steps: int) -> Facts:
         for objective in OBJECTIVES:
             with users_errors(program.entry):
                 points = _points(optimizer, group, objective, scale, steps)
-            found.append(
-                {"options": told, "objective": objective, "scale": scale, "points": points}
-            )
+            found.append(Trajectory(told, objective, scale, points))
     kind = type(optimizer)
-    return {
-        "optimizer": kind.__name__,
-        "bases": [
-            c.__name__ for c in kind.__mro__ if f"{c.__module__}.".startswith("torch.optim.")
-        ],
-        "trajectories": found,
-    }
+    bases = [c.__name__ for c in kind.__mro__ if f"{c.__module__}.".startswith("torch.optim.")]
+    return OptimizerTrajectories(kind.__name__, tuple(bases), tuple(found))
 
 
 def _learning_rate(optimizer: torch.optim.Optimizer, options: Facts) -> float:
@@ -69,7 +61,7 @@ def _learning_rate(optimizer: torch.optim.Optimizer, options: Facts) -> float:
 
 def _points(
     like: torch.optim.Optimizer, group: Facts, objective: str, scale: float, steps: int
-) -> list[list[float]]:
+) -> tuple[tuple[float, ...], ...]:
     x = torch.tensor(START, dtype=torch.float64).reshape(SHAPE).requires_grad_()
     options = {name: held for name, held in group.items() if name not in _PARAMETERS}
     optimizer = _made_anew(like, {**options, "params": [x]})
@@ -79,8 +71,8 @@ def _points(
         with torch.enable_grad():
             value(objective, x.flatten(), scale).backward()
         optimizer.step()
-        points.append(x.detach().flatten().tolist())
-    return points
+        points.append(tuple(x.detach().flatten().tolist()))
+    return tuple(points)
 
 
 def _made_anew(like: torch.optim.Optimizer, group: Facts) -> torch.optim.Optimizer:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bricks.backends.programs import Loading, TrainedEpoch
+from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 from bricks.measure.protocol.request import Request
 
 
@@ -58,14 +59,14 @@ class TimeEvaluation(Request[tuple[float, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckGradients(Request[Mapping[str, Any]]):
+class CheckGradients(Request[GradientDeviations]):
     """The gradients of a program; see :class:`bricks.backends.programs.Trainer`."""
 
     program: SeededProgram
 
 
 @dataclass(frozen=True, slots=True)
-class CheckTrajectories(Request[Mapping[str, Any]]):
+class CheckTrajectories(Request[OptimizerTrajectories]):
     """So many ``steps`` of a program's optimiser; see :class:`bricks.backends.programs.Trainer`."""
 
     program: SeededProgram
@@ -73,7 +74,7 @@ class CheckTrajectories(Request[Mapping[str, Any]]):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckItemOrders(Request[Mapping[str, Any]]):
+class CheckItemOrders(Request[ItemOrders]):
     """The items of so many ``epochs``; see :class:`bricks.backends.programs.Trainer`."""
 
     program: SeededProgram

@@ -13,36 +13,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from bricks.errors import BackendError, BricksError, first_line
-from bricks.graph.payload import is_referenced
 from bricks.graph.reference_values import Reference
-from bricks.graph.topology import all_nodes, label, used_values
+from bricks.graph.topology import label, used_values
+from bricks.measure.worker.double_model import in_double
 from bricks.measure.worker.model_data import ModelData
-from bricks.measure.worker.reference_operators import DOMAIN, further_operators
-
-# Element types that are widened to doubles, and those whose numbers stay as they are.
-_WIDENED = (TensorProto.FLOAT, TensorProto.FLOAT16)
-_KEPT = frozenset(
-    (
-        TensorProto.DOUBLE, TensorProto.BOOL, TensorProto.INT8, TensorProto.INT16,
-        TensorProto.INT32, TensorProto.INT64, TensorProto.UINT8, TensorProto.UINT16,
-        TensorProto.UINT32, TensorProto.UINT64,
-    )
-)  # fmt: skip
-
-_DOMAINS = frozenset(("", "ai.onnx.ml", "ai.onnx.preview.training", DOMAIN))
-
-_RANDOM = frozenset(
-    (
-        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
-        "Multinomial",
-    )
-)  # fmt: skip
-
-# What the evaluator would leave out of recurrent layers without a word, and where it does nothing.
-_USUAL_ACTIVATIONS = {"GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 
 # More bytes of values than this are not kept to compare them.
 MAX_BYTES = 1 << 31
@@ -68,29 +44,10 @@ def write_reference(data: ModelData, file: Path, *, every: bool) -> str | None:
 
 
 def _values(data: ModelData, *, every: bool) -> dict[str, np.ndarray]:
-    from onnx.reference import ReferenceEvaluator
-
     proto = in_double(data.proto)
-    given = {
-        name: value.astype(np.float64) if value.dtype.kind == "f" else value
-        for name, value in {**data.inputs, **data.weights}.items()
-    }
-    try:
-        with np.errstate(all="ignore"):
-            evaluator = ReferenceEvaluator(proto, new_ops=further_operators())
-            found = evaluator.run(None, given, intermediate=True)
-    except MemoryError:
-        raise
-    except Exception as exc:  # the evaluator's errors have no common base class
-        raise BackendError(f"onnx's reference cannot run it: {first_line(exc)}") from exc
-    assert isinstance(found, dict)
+    found = _evaluated(proto, data)
     _refuse_narrow(proto, found)
-    wanted = [info.name for info in proto.graph.output]
-    if every:
-        # Optional outputs that nobody reads would only be computed for the comparison.
-        read = {name for node in proto.graph.node for name in used_values(node)}
-        made = [name for node in proto.graph.node for name in node.output if name in read]
-        wanted = list(dict.fromkeys((*made, *wanted)))
+    wanted = _every(proto) if every else [info.name for info in proto.graph.output]
     values = {name: value for name in wanted if isinstance(value := found.get(name), np.ndarray)}
     size_bytes = sum(value.nbytes for value in values.values())
     if size_bytes > MAX_BYTES:
@@ -101,117 +58,37 @@ def _values(data: ModelData, *, every: bool) -> dict[str, np.ndarray]:
     return values
 
 
-def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of a model in which all floating-point numbers are doubles.
+def _evaluated(proto: onnx.ModelProto, data: ModelData) -> Mapping[str, Any]:
+    """All values of a model in double, by name, with its data widened."""
+    # Imported here: the evaluator takes a second, and few requests need it.
+    from onnx.reference import ReferenceEvaluator
 
-    Weights that the model only refers to become inputs. Raises :class:`BackendError`, which names
-    the node or value, for what would not be the same model in double.
+    from bricks.measure.worker.reference_operators import FURTHER_OPERATORS
+
+    given = {
+        name: value.astype(np.float64) if value.dtype.kind == "f" else value
+        for name, value in {**data.inputs, **data.weights}.items()
+    }
+    try:
+        with np.errstate(all="ignore"):
+            evaluator = ReferenceEvaluator(proto, new_ops=[*FURTHER_OPERATORS])
+            found = evaluator.run(None, given, intermediate=True)
+    except MemoryError:
+        raise
+    except Exception as exc:  # the evaluator's errors have no common base class
+        raise BackendError(f"onnx's reference cannot run it: {first_line(exc)}") from exc
+    assert isinstance(found, dict)
+    return found
+
+
+def _every(proto: onnx.ModelProto) -> list[str]:
+    """The names of all values that somebody reads, and of the outputs, in their order.
+
+    Optional outputs that nobody reads would only be computed for the comparison.
     """
-    wide = onnx.ModelProto()
-    wide.CopyFrom(proto)
-    graph = wide.graph
-    del graph.value_info[:]
-    _keep_what_inference_keeps(graph)
-    _flatten_old_softmax(wide)
-    for node in all_nodes(graph):
-        _refuse_unfaithful(node)
-        for attribute in node.attribute:
-            _widen_attribute(node, attribute)
-    held = []
-    for tensor in graph.initializer:
-        number = _wide_type(tensor.data_type, f"weight {tensor.name!r}")
-        if is_referenced(tensor):
-            graph.input.append(helper.make_tensor_value_info(tensor.name, number, tensor.dims))
-        else:
-            held.append(_widened(tensor))
-    del graph.initializer[:]
-    graph.initializer.extend(held)
-    for info in (*graph.input, *graph.output):
-        kind = info.type.tensor_type
-        if kind.elem_type:
-            kind.elem_type = _wide_type(kind.elem_type, f"value {info.name!r}")
-    return wide
-
-
-def _keep_what_inference_keeps(graph: onnx.GraphProto) -> None:
-    """Make each Dropout of inference an Identity: of some versions, the evaluator drops elements.
-
-    Where its mask is read, it stays as it is.
-    """
-    read = {name for node in all_nodes(graph) for name in used_values(node)}
-    read.update(info.name for info in graph.output)
-    for node in all_nodes(graph):
-        masked = any(name in read for name in node.output[1:])
-        if node.op_type == "Dropout" and not node.domain and len(node.input) <= 2 and not masked:
-            node.op_type = "Identity"
-            del node.input[1:], node.output[1:], node.attribute[:]
-
-
-def _flatten_old_softmax(proto: onnx.ModelProto) -> None:
-    """Give softmax before version 13 an operator of its own: the evaluator knows later ones alone.
-
-    It normalises all axes from ``axis`` on together, which is 1 by default.
-    """
-    versions = {entry.domain: entry.version for entry in proto.opset_import}
-    if versions.get("", versions.get("ai.onnx", 13)) >= 13:
-        return
-    for node in all_nodes(proto.graph):
-        if node.op_type in ("Softmax", "LogSoftmax") and not node.domain:
-            if not any(attribute.name == "axis" for attribute in node.attribute):
-                node.attribute.append(helper.make_attribute("axis", 1))
-            node.domain = DOMAIN
-        elif node.op_type == "Hardmax" and not node.domain:
-            raise BackendError(f"onnx's reference knows only later versions of {label(node)}")
-    if any(node.domain == DOMAIN for node in all_nodes(proto.graph)):
-        proto.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-
-
-def _refuse_unfaithful(node: onnx.NodeProto) -> None:
-    """Raise for nodes that the evaluator does not know, or computes otherwise than they say."""
-    if node.domain not in _DOMAINS:
-        raise BackendError(f"there is no reference of {label(node)} of domain {node.domain}")
-    if node.op_type in _RANDOM or node.op_type == "Dropout":
-        raise BackendError(f"{label(node)} draws random numbers")
-    given = {attribute.name: attribute for attribute in node.attribute}
-    if node.op_type == "BatchNormalization":
-        training = "training_mode" in given and given["training_mode"].i
-        if training or any(node.output[1:]):
-            raise BackendError(f"{label(node)} normalises by its batch, as in training")
-    if node.op_type not in ("GRU", "LSTM", "RNN"):
-        return
-    usual = _USUAL_ACTIVATIONS.get(node.op_type)
-    if usual is not None and "activations" in given:
-        names = tuple(each.decode() for each in given["activations"].strings)
-        if names != usual * (len(names) // len(usual)):
-            raise BackendError(f"onnx's reference knows no other activations of {label(node)}")
-    if "clip" in given or ("input_forget" in given and given["input_forget"].i):
-        raise BackendError(f"onnx's reference knows no clip or input_forget of {label(node)}")
-    if len(node.input) > 4 and node.input[4]:
-        raise BackendError(f"onnx's reference knows no lengths of sequences of {label(node)}")
-
-
-def _widen_attribute(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> None:
-    what = f"attribute {attribute.name!r} of {label(node)}"
-    if attribute.type == AttributeProto.TENSOR:
-        attribute.t.CopyFrom(_widened(attribute.t, what))
-    elif attribute.name in ("to", "dtype", "output_dtype") and attribute.type == AttributeProto.INT:
-        attribute.i = _wide_type(attribute.i, what) if attribute.i else attribute.i
-
-
-def _widened(tensor: onnx.TensorProto, what: str = "") -> onnx.TensorProto:
-    number = _wide_type(tensor.data_type, what or f"weight {tensor.name!r}")
-    if number == tensor.data_type:
-        return tensor
-    return numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
-
-
-def _wide_type(number: int, what: str) -> int:
-    if number in _WIDENED:
-        return int(TensorProto.DOUBLE)
-    if number not in _KEPT:
-        dtype = TensorProto.DataType.Name(number)
-        raise BackendError(f"{what} is of type {dtype}, which the reference does not widen")
-    return number
+    read = {name for node in proto.graph.node for name in used_values(node)}
+    made = [name for node in proto.graph.node for name in node.output if name in read]
+    return list(dict.fromkeys((*made, *(info.name for info in proto.graph.output))))
 
 
 def _refuse_narrow(proto: onnx.ModelProto, found: Mapping[str, Any]) -> None:

@@ -4,7 +4,8 @@ Each follows the text of the ONNX specification. Those of the evaluator (version
 replaced: BatchNormalization before version 14, which it computes as in training; LRN, which
 normalises as many channels as there are samples; GatherElements, which fails for indices of one
 row; softmax before version 13, which it computes as that version; recurrent layers with a ReLU,
-which it does not know. Must not know what is compared with it.
+which it does not know. Importing this module imports the evaluator. Must not know what is compared
+with it.
 """
 
 from __future__ import annotations
@@ -12,77 +13,93 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_rnn import RNN_14
 
-# The domain of operators that stand in place of earlier versions of the evaluator's own.
-DOMAIN = "bricks.reference"
+from bricks.measure.worker.double_model import DOMAIN
 
 
-def further_operators() -> list[Any]:
-    """Classes for the evaluator, which prefers them to its own of the same domain and name."""
-    from onnx.reference.op_run import OpRun
-    from onnx.reference.ops.op_rnn import RNN_14
+class RNN(RNN_14):
+    """Recurrent layers with a ReLU too."""
 
-    class RNN(RNN_14):
-        op_domain = ""
+    op_domain = ""
 
-        def choose_act(self, name: str, alpha: Any, beta: Any) -> Any:
-            if name == "Relu":
-                return lambda x: np.maximum(x, 0)
-            return super().choose_act(name, alpha, beta)  # type: ignore[no-untyped-call]  # of onnx
+    def choose_act(self, name: str, alpha: Any, beta: Any) -> Any:
+        """The activation called ``name``."""
+        if name == "Relu":
+            return lambda x: np.maximum(x, 0)
+        return super().choose_act(name, alpha, beta)  # type: ignore[no-untyped-call]  # of onnx
 
-    class LogSoftmax(OpRun):
-        op_domain = DOMAIN
 
-        def _run(self, x: np.ndarray, axis: int = 1) -> tuple[np.ndarray]:
-            axis = axis % x.ndim
-            flat = x.reshape(*x.shape[:axis], -1)
-            flat = flat - flat.max(axis=-1, keepdims=True)
-            flat = flat - np.log(np.exp(flat).sum(axis=-1, keepdims=True))
-            return (flat.reshape(x.shape),)
+class LogSoftmax(OpRun):
+    """LogSoftmax before version 13: it normalises all axes from ``axis`` on together."""
 
-    class Softmax(LogSoftmax):
-        op_domain = DOMAIN
+    op_domain = DOMAIN
 
-        def _run(self, x: np.ndarray, axis: int = 1) -> tuple[np.ndarray]:
-            (logarithms,) = super()._run(x, axis)
-            return (np.exp(logarithms),)
+    def _run(self, x: np.ndarray, axis: int = 1) -> tuple[np.ndarray]:
+        axis = axis % x.ndim
+        flat = x.reshape(*x.shape[:axis], -1)
+        flat = flat - flat.max(axis=-1, keepdims=True)
+        flat = flat - np.log(np.exp(flat).sum(axis=-1, keepdims=True))
+        return (flat.reshape(x.shape),)
 
-    class BatchNormalization(OpRun):
-        op_domain = ""
 
-        def _run(
-            self,
-            x: np.ndarray,
-            scale: np.ndarray,
-            bias: np.ndarray,
-            mean: np.ndarray,
-            var: np.ndarray,
-            epsilon: float = 1e-5,
-            **of_training: Any,
-        ) -> tuple[np.ndarray]:
-            shape = (-1, *(1,) * (x.ndim - 2))
-            factor = (scale / np.sqrt(var + epsilon)).reshape(shape)
-            return ((x - mean.reshape(shape)) * factor + bias.reshape(shape),)
+class Softmax(LogSoftmax):
+    """Softmax before version 13."""
 
-    class LRN(OpRun):
-        op_domain = ""
+    op_domain = DOMAIN
 
-        def _run(
-            self, x: np.ndarray, alpha: float, beta: float, bias: float, size: int
-        ) -> tuple[np.ndarray]:
-            before, after = (size - 1) // 2, size // 2
-            padded = np.pad(x, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
-            squares = sum(padded[:, k : k + x.shape[1]] ** 2 for k in range(size))
-            return (x / (bias + alpha / size * squares) ** beta,)
+    def _run(self, x: np.ndarray, axis: int = 1) -> tuple[np.ndarray]:
+        (logarithms,) = super()._run(x, axis)
+        return (np.exp(logarithms),)
 
-    class GatherElements(OpRun):
-        op_domain = ""
 
-        def _run(self, x: np.ndarray, indices: np.ndarray, axis: int = 0) -> tuple[np.ndarray]:
-            axis = axis % x.ndim
-            wanted = tuple(
-                slice(None) if k == axis else slice(size) for k, size in enumerate(indices.shape)
-            )
-            return (np.take_along_axis(x[wanted], indices, axis),)
+class BatchNormalization(OpRun):
+    """BatchNormalization as in inference."""
 
-    return [RNN, LogSoftmax, Softmax, BatchNormalization, LRN, GatherElements]
+    op_domain = ""
+
+    def _run(
+        self,
+        x: np.ndarray,
+        scale: np.ndarray,
+        bias: np.ndarray,
+        mean: np.ndarray,
+        var: np.ndarray,
+        epsilon: float = 1e-5,
+        **of_training: Any,
+    ) -> tuple[np.ndarray]:
+        shape = (-1, *(1,) * (x.ndim - 2))
+        factor = (scale / np.sqrt(var + epsilon)).reshape(shape)
+        return ((x - mean.reshape(shape)) * factor + bias.reshape(shape),)
+
+
+class LRN(OpRun):
+    """LRN over the channels of a sample."""
+
+    op_domain = ""
+
+    def _run(
+        self, x: np.ndarray, alpha: float, beta: float, bias: float, size: int
+    ) -> tuple[np.ndarray]:
+        before, after = (size - 1) // 2, size // 2
+        padded = np.pad(x, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
+        squares = sum(padded[:, k : k + x.shape[1]] ** 2 for k in range(size))
+        return (x / (bias + alpha / size * squares) ** beta,)
+
+
+class GatherElements(OpRun):
+    """GatherElements of any number of rows."""
+
+    op_domain = ""
+
+    def _run(self, x: np.ndarray, indices: np.ndarray, axis: int = 0) -> tuple[np.ndarray]:
+        axis = axis % x.ndim
+        wanted = tuple(
+            slice(None) if k == axis else slice(size) for k, size in enumerate(indices.shape)
+        )
+        return (np.take_along_axis(x[wanted], indices, axis),)
+
+
+# The evaluator prefers these to its own of the same domain and name.
+FURTHER_OPERATORS = (RNN, LogSoftmax, Softmax, BatchNormalization, LRN, GatherElements)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bricks.backends.programs import Loading, TrainedEpoch, Trainer, Training
+from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 from bricks.errors import WorkerError
 from bricks.measure.protocol.training import (
     BeginTraining,
@@ -97,15 +98,15 @@ class TrainingRequests:
         """Seconds of so many evaluations."""
         return tuple(self._training.time_evaluation(request.repeats, request.read_bytes))
 
-    def check_gradients(self, request: CheckGradients) -> Mapping[str, Any]:
+    def check_gradients(self, request: CheckGradients) -> GradientDeviations:
         """See :class:`Trainer`."""
         return self._trainer.gradients(*_arguments(request.program))
 
-    def check_trajectories(self, request: CheckTrajectories) -> Mapping[str, Any]:
+    def check_trajectories(self, request: CheckTrajectories) -> OptimizerTrajectories:
         """See :class:`Trainer`."""
         return self._trainer.trajectories(*_arguments(request.program), request.steps)
 
-    def check_item_orders(self, request: CheckItemOrders) -> Mapping[str, Any]:
+    def check_item_orders(self, request: CheckItemOrders) -> ItemOrders:
         """See :class:`Trainer`."""
         return self._trainer.item_orders(*_arguments(request.program), request.epochs)
 

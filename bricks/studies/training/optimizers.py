@@ -8,7 +8,7 @@ et al., 2013), Adagrad (Duchi et al., 2011), RMSprop (Hinton, 2012; centred: Gra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -172,7 +172,7 @@ _REFERENCES: Mapping[str, tuple[Callable[[Options], Update], set[str]]] = {
 }  # fmt: skip
 
 
-def reference(bases: list[str]) -> str | None:
+def reference(bases: Sequence[str]) -> str | None:
     """The first of the class names that has a definition here; None if none has."""
     return next((name for name in bases if name in _REFERENCES), None)
 

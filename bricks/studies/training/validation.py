@@ -14,8 +14,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bricks.backends.training_checks import (
+    GradientDeviation,
+    GradientDeviations,
+    ItemOrders,
+    OptimizerTrajectories,
+    Trajectory,
+)
 from bricks.errors import WorkerError
-from bricks.measure.protocol.request import Request
+from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.protocol.training import (
     CheckGradients,
     CheckItemOrders,
@@ -147,21 +154,19 @@ def validate_training(
 
 def judge(
     workload: str,
-    found: Mapping[str, Any],
-    steps: Mapping[str, Any],
-    orders: Mapping[str, Any],
+    found: GradientDeviations,
+    steps: OptimizerTrajectories,
+    orders: ItemOrders,
 ) -> TrainingValidation:
     """The verdicts on gradients that were ``found``, on steps of the optimiser, and on orders."""
-    gradients = tuple(map(judge_gradient, found["parameters"]))
+    gradients = tuple(map(judge_gradient, found.parameters))
     optimizer = judge_optimizer(steps)
-    sampling = judge_sampling(orders["orders"], orders["data_set"], orders["reason"])
+    sampling = judge_sampling(orders.orders, orders.data_set, orders.reason)
     errors = _errors(workload, gradients, optimizer, sampling)
-    return TrainingValidation(workload, gradients, optimizer, sampling, found["reason"], errors)
+    return TrainingValidation(workload, gradients, optimizer, sampling, found.reason, errors)
 
 
-def _asked(
-    worker: Supervisor, workload: str, request: Request[Mapping[str, Any]]
-) -> Mapping[str, Any]:
+def _asked(worker: Supervisor, workload: str, request: Request[Answer]) -> Answer:
     try:
         return worker.ask(request, timeout_s=_TIMEOUT_S)
     except WorkerError as error:
@@ -169,26 +174,26 @@ def _asked(
         raise WorkerError(text if workload in text else f"{workload}: {text}") from error
 
 
-def judge_gradient(facts: Mapping[str, Any]) -> GradientCheck:
-    """The verdict on a parameter's gradient, from ``backends/torch/gradients``."""
-    deviation, resolution = facts["deviation"], facts["resolution"]
-    if deviation is None:
-        return GradientCheck(facts["name"], None, UNKNOWN)
+def judge_gradient(found: GradientDeviation) -> GradientCheck:
+    """The verdict on a parameter's gradient."""
+    deviation, resolution = found.deviation, found.resolution
+    if deviation is None or resolution is None:
+        return GradientCheck(found.name, None, UNKNOWN)
     if deviation > GRADIENT_TOLERANCE and deviation > resolution:
         verdict = DEVIATES
     else:
         verdict = UNKNOWN if resolution > GRADIENT_TOLERANCE else AGREES
-    return GradientCheck(facts["name"], deviation, verdict)
+    return GradientCheck(found.name, deviation, verdict)
 
 
-def judge_optimizer(facts: Mapping[str, Any]) -> tuple[OptimizerCheck, ...]:
-    """The verdicts on an optimiser, from ``backends/torch/trajectories``."""
-    definition = reference(facts["bases"])
-    return tuple(_compared(facts["optimizer"], definition, each) for each in facts["trajectories"])
+def judge_optimizer(steps: OptimizerTrajectories) -> tuple[OptimizerCheck, ...]:
+    """The verdicts on an optimiser, one for each of its trajectories."""
+    definition = reference(steps.bases)
+    return tuple(_compared(steps.optimizer, definition, each) for each in steps.trajectories)
 
 
-def _compared(optimizer: str, definition: str | None, facts: Mapping[str, Any]) -> OptimizerCheck:
-    options, objective = facts["options"], facts["objective"]
+def _compared(optimizer: str, definition: str | None, found: Trajectory) -> OptimizerCheck:
+    options, objective = found.options, found.objective
     reason = None
     if definition is None:
         reason = f"no definition of {optimizer} is known here"
@@ -196,8 +201,8 @@ def _compared(optimizer: str, definition: str | None, facts: Mapping[str, Any]) 
         reason = f"the definition of {definition} has no option {strange!r}"
     if definition is None or reason is not None:
         return OptimizerCheck(optimizer, definition, objective, options, (), UNKNOWN, reason)
-    points = np.array(facts["points"])
-    expected = trajectory(definition, options, objective, facts["scale"], len(points))
+    points = np.array(found.points)
+    expected = trajectory(definition, options, objective, found.scale, len(points))
     off = np.linalg.norm(points - expected, axis=1) / np.linalg.norm(expected, axis=1)
     agrees = bool(np.all(off <= OPTIMIZER_TOLERANCE))  # never true of what is no number
     return OptimizerCheck(

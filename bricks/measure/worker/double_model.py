@@ -1,0 +1,154 @@
+"""A model in which all floating-point numbers are doubles, for the reference of its accuracy.
+
+What would not be the same model in double, or what the onnx package's evaluator would compute
+otherwise than it says, is refused by name. Must not know what is computed with it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
+
+from bricks.errors import BackendError
+from bricks.graph.payload import is_referenced
+from bricks.graph.topology import all_nodes, label, used_values
+
+# The domain of operators that stand in place of earlier versions of the evaluator's own; see
+# ``reference_operators``.
+DOMAIN = "bricks.reference"
+
+# Element types that are widened to doubles, and those whose numbers stay as they are.
+_WIDENED = (TensorProto.FLOAT, TensorProto.FLOAT16)
+_KEPT = frozenset(
+    (
+        TensorProto.DOUBLE, TensorProto.BOOL, TensorProto.INT8, TensorProto.INT16,
+        TensorProto.INT32, TensorProto.INT64, TensorProto.UINT8, TensorProto.UINT16,
+        TensorProto.UINT32, TensorProto.UINT64,
+    )
+)  # fmt: skip
+
+_DOMAINS = frozenset(("", "ai.onnx.ml", "ai.onnx.preview.training", DOMAIN))
+
+_RANDOM = frozenset(
+    (
+        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
+        "Multinomial",
+    )
+)  # fmt: skip
+
+# What the evaluator would leave out of recurrent layers without a word, and where it does nothing.
+_USUAL_ACTIVATIONS = {"GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+
+
+def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of a model in which all floating-point numbers are doubles.
+
+    Weights that the model only refers to become inputs. Raises :class:`BackendError`, which names
+    the node or value, for what would not be the same model in double.
+    """
+    wide = onnx.ModelProto()
+    wide.CopyFrom(proto)
+    graph = wide.graph
+    del graph.value_info[:]
+    _keep_what_inference_keeps(graph)
+    _flatten_old_softmax(wide)
+    for node in all_nodes(graph):
+        _refuse_unfaithful(node)
+        for attribute in node.attribute:
+            _widen_attribute(node, attribute)
+    held = []
+    for tensor in graph.initializer:
+        number = _wide_type(tensor.data_type, f"weight {tensor.name!r}")
+        if is_referenced(tensor):
+            graph.input.append(helper.make_tensor_value_info(tensor.name, number, tensor.dims))
+        else:
+            held.append(_widened(tensor))
+    del graph.initializer[:]
+    graph.initializer.extend(held)
+    for info in (*graph.input, *graph.output):
+        kind = info.type.tensor_type
+        if kind.elem_type:
+            kind.elem_type = _wide_type(kind.elem_type, f"value {info.name!r}")
+    return wide
+
+
+def _keep_what_inference_keeps(graph: onnx.GraphProto) -> None:
+    """Make each Dropout of inference an Identity: of some versions, the evaluator drops elements.
+
+    Where its mask is read, it stays as it is.
+    """
+    read = {name for node in all_nodes(graph) for name in used_values(node)}
+    read.update(info.name for info in graph.output)
+    for node in all_nodes(graph):
+        masked = any(name in read for name in node.output[1:])
+        if node.op_type == "Dropout" and not node.domain and len(node.input) <= 2 and not masked:
+            node.op_type = "Identity"
+            del node.input[1:], node.output[1:], node.attribute[:]
+
+
+def _flatten_old_softmax(proto: onnx.ModelProto) -> None:
+    """Give softmax before version 13 an operator of its own: the evaluator knows later ones alone.
+
+    It normalises all axes from ``axis`` on together, which is 1 by default.
+    """
+    versions = {entry.domain: entry.version for entry in proto.opset_import}
+    if versions.get("", versions.get("ai.onnx", 13)) >= 13:
+        return
+    for node in all_nodes(proto.graph):
+        if node.op_type in ("Softmax", "LogSoftmax") and not node.domain:
+            if not any(attribute.name == "axis" for attribute in node.attribute):
+                node.attribute.append(helper.make_attribute("axis", 1))
+            node.domain = DOMAIN
+        elif node.op_type == "Hardmax" and not node.domain:
+            raise BackendError(f"onnx's reference knows only later versions of {label(node)}")
+    if any(node.domain == DOMAIN for node in all_nodes(proto.graph)):
+        proto.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+
+
+def _refuse_unfaithful(node: onnx.NodeProto) -> None:
+    """Raise for nodes that the evaluator does not know, or computes otherwise than they say."""
+    if node.domain not in _DOMAINS:
+        raise BackendError(f"there is no reference of {label(node)} of domain {node.domain}")
+    if node.op_type in _RANDOM or node.op_type == "Dropout":
+        raise BackendError(f"{label(node)} draws random numbers")
+    given = {attribute.name: attribute for attribute in node.attribute}
+    if node.op_type == "BatchNormalization":
+        training = "training_mode" in given and given["training_mode"].i
+        if training or any(node.output[1:]):
+            raise BackendError(f"{label(node)} normalises by its batch, as in training")
+    if node.op_type not in ("GRU", "LSTM", "RNN"):
+        return
+    usual = _USUAL_ACTIVATIONS.get(node.op_type)
+    if usual is not None and "activations" in given:
+        names = tuple(each.decode() for each in given["activations"].strings)
+        if names != usual * (len(names) // len(usual)):
+            raise BackendError(f"onnx's reference knows no other activations of {label(node)}")
+    if "clip" in given or ("input_forget" in given and given["input_forget"].i):
+        raise BackendError(f"onnx's reference knows no clip or input_forget of {label(node)}")
+    if len(node.input) > 4 and node.input[4]:
+        raise BackendError(f"onnx's reference knows no lengths of sequences of {label(node)}")
+
+
+def _widen_attribute(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> None:
+    what = f"attribute {attribute.name!r} of {label(node)}"
+    if attribute.type == AttributeProto.TENSOR:
+        attribute.t.CopyFrom(_widened(attribute.t, what))
+    elif attribute.name in ("to", "dtype", "output_dtype") and attribute.type == AttributeProto.INT:
+        attribute.i = _wide_type(attribute.i, what) if attribute.i else attribute.i
+
+
+def _widened(tensor: onnx.TensorProto, what: str = "") -> onnx.TensorProto:
+    number = _wide_type(tensor.data_type, what or f"weight {tensor.name!r}")
+    if number == tensor.data_type:
+        return tensor
+    return numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
+
+
+def _wide_type(number: int, what: str) -> int:
+    if number in _WIDENED:
+        return int(TensorProto.DOUBLE)
+    if number not in _KEPT:
+        dtype = TensorProto.DataType.Name(number)
+        raise BackendError(f"{what} is of type {dtype}, which the reference does not widen")
+    return number
