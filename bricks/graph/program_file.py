@@ -6,12 +6,13 @@ are stated, since nothing could infer them. Must not import PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import onnx
 
 from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
+from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.program import call_of, is_call, leaves, module_of, origin_of, state_of
 from bricks.graph.topology import check_names, label
@@ -28,30 +29,9 @@ def checked_program(proto: onnx.ModelProto, file: str) -> tuple[tuple[str, Value
     graph = graph_of(proto)
     known = {*graph.inputs, *graph.initializers, ""}
     for node in graph.nodes:
-        if not is_call(node):
-            raise ModelError(f"{file}: {label(node)} is no call, in a recorded program")
-        try:
-            call = call_of(node)
-        except ModelError as exc:
-            raise ModelError(f"{file}: {exc}") from exc
-        for name in (*node.input, *node.output):
-            if name and name not in graph.types:
-                raise ModelError(f"{file}: {label(node)} has a value without a type: {name!r}")
-        unmade = [name for name in node.input if name not in known]
-        if unmade:
-            raise ModelError(
-                f"{file}: {label(node)} reads {unmade[0]!r}, which no call before it makes: record"
-                " the program again"
-            )
+        _check_values(node, graph, known, file)
+        _check_call(node, file)
         known.update(node.output)
-        tensors = len(node.input)
-        named = [
-            leaf.get("t", 0) for leaf in leaves(list(call.arguments)) if isinstance(leaf, dict)
-        ]
-        if any(not isinstance(k, int) or not 0 <= k < max(tensors, 1) for k in named):
-            raise ModelError(f"{file}: {label(node)} has an argument that is none of its inputs")
-        if len(call.ports) > tensors or any(a >= tensors for a in call.aliases):
-            raise ModelError(f"{file}: {label(node)} lays out more tensors than it has")
     held = [t.name for t in proto.graph.initializer if not is_referenced(t) and not _numbers(t)]
     if held:
         raise ModelError(f"{file}: a recorded program holds no weights, but {held[0]!r} has values")
@@ -60,6 +40,36 @@ def checked_program(proto: onnx.ModelProto, file: str) -> tuple[tuple[str, Value
     state_of(proto)
     module_of(proto)
     return tuple((name, graph.types[name]) for name in graph.inputs)
+
+
+def _check_values(node: onnx.NodeProto, graph: Graph, known: Collection[str], file: str) -> None:
+    """Refuse a node that is no call, or whose values have no type or are not ``known`` before."""
+    if not is_call(node):
+        raise ModelError(f"{file}: {label(node)} is no call, in a recorded program")
+    for name in (*node.input, *node.output):
+        if name and name not in graph.types:
+            raise ModelError(f"{file}: {label(node)} has a value without a type: {name!r}")
+    unmade = [name for name in node.input if name not in known]
+    if unmade:
+        raise ModelError(
+            f"{file}: {label(node)} reads {unmade[0]!r}, which no call before it makes: record"
+            " the program again"
+        )
+
+
+def _check_call(node: onnx.NodeProto, file: str) -> None:
+    """Refuse a call with arguments, or a layout, of other tensors than it reads."""
+    try:
+        call = call_of(node)
+    except ModelError as exc:
+        raise ModelError(f"{file}: {exc}") from exc
+    tensors = len(node.input)
+    parts = leaves(list(call.arguments))
+    named = [leaf.get("t", 0) for leaf in parts if isinstance(leaf, dict)]
+    if any(not isinstance(k, int) or not 0 <= k < max(tensors, 1) for k in named):
+        raise ModelError(f"{file}: {label(node)} has an argument that is none of its inputs")
+    if len(call.ports) > tensors or any(a >= tensors for a in call.aliases):
+        raise ModelError(f"{file}: {label(node)} lays out more tensors than it has")
 
 
 def _numbers(tensor: onnx.TensorProto) -> bool:
