@@ -11,6 +11,7 @@ from bricks.sources.programs import (
     ZOO_FOLDER,
     Function,
     Recorded,
+    find_training_step,
     find_workload,
     function_of,
     is_program,
@@ -22,6 +23,7 @@ from bricks.sources.suites import Suite
 
 __all__ = [
     "ZOO_FOLDER", "File", "Function", "InMemory", "Opened", "PrivateBricks", "ReadOptions",
-    "Recorded", "Source", "Suite", "Unread", "find", "find_files", "find_workload", "function_of",
-    "is_program", "only", "open", "read", "recorded_program", "refusal", "zoo_of",
+    "Recorded", "Source", "Suite", "Unread", "find", "find_files", "find_training_step",
+    "find_workload", "function_of", "is_program", "only", "open", "read", "recorded_program",
+    "refusal", "zoo_of",
 ]  # fmt: skip

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from bricks.errors import UsageError, suggestion
 from bricks.graph.form import ModelForm
+from bricks.graph.program_phases import TRAINING
 from bricks.sources.defaults import PROGRAMS_RUNTIME
 from bricks.sources.source import Opened, ReadOptions, attempted
 from bricks.zoo import ZooEntry, entries, find_training, is_entry, programs
@@ -133,3 +135,17 @@ def find_workload(name: str) -> Function:
     """
     function, of_zoo = find_training(name)
     return Function(function, ZOO_FOLDER if of_zoo else None)
+
+
+def find_training_step(reference: str) -> Function | Recorded:
+    """The training step that ``reference`` names: a function, or a recorded one of the zoo.
+
+    Raises :class:`~bricks.errors.UsageError` if there is none, with the nearest name.
+    """
+    steps = {entry.name: Recorded(entry) for entry in programs() if entry.kind == TRAINING}
+    if reference in steps:
+        return steps[reference]
+    if is_entry(reference):
+        return Function(reference)
+    meant = suggestion(reference, steps, "give FILE.py:FUNCTION or one of")
+    raise UsageError(f"no training step is called {reference!r}: {meant}")

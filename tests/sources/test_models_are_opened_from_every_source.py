@@ -15,6 +15,7 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition
 from bricks.errors import ModelError, OpenDimensions, UsageError
 from bricks.graph.model import Model
+from bricks.graph.program_phases import TRAINING
 from bricks.graph.read import read_model
 from bricks.graph.source import source_graph
 from bricks.sources import (
@@ -179,3 +180,13 @@ def test_only_one_of_several_can_be_read(tmp_path: Path) -> None:
         sources.read(str(tmp_path), PLAIN)
     with refused(ModelError, tmp_path / "c.onnx"):
         sources.read(str(tmp_path / "c.onnx"), PLAIN)
+
+
+def test_a_training_step_is_a_function_or_a_recorded_one() -> None:
+    step = next(each for each in programs() if each.kind == TRAINING)
+    assert sources.find_training_step(step.name) == Recorded(step)
+    assert sources.find_training_step("nets.py:step") == Function("nets.py:step")
+    other = next(each for each in programs() if each.kind != TRAINING)
+    for name in (other.name, step.name + "x"):
+        with refused(UsageError, "no training step", f"'{name}'"):
+            sources.find_training_step(name)

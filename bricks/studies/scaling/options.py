@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bricks.errors import UsageError, suggestion
+from bricks.sources import find_training_step
 from bricks.studies.options import argument, batch_option, option, system_option
 from bricks.units.quantities import bytes_per_s_of, seconds_of, whole_numbers_of
 
@@ -183,7 +184,7 @@ class ScalingOptions:
     batch: int | None = batch_option()
 
     def __post_init__(self) -> None:
-        _refuse_no_program(self.workload)
+        find_training_step(self.workload)  # what is mistyped is said before anything is run
         if self.step.strong and self.batch is None:
             raise UsageError("--strong divides a batch: add --batch N")
         if self.network.missing and not (self.check is not None and self.network.loopback):
@@ -208,14 +209,3 @@ class ScalingOptions:
     def all_ranks(self) -> Sequence[int]:
         """The numbers of ranks, with the one to check."""
         return self.ranks if self.check is None else sorted({*self.ranks, self.check})
-
-
-def _refuse_no_program(workload: str) -> None:
-    """What is mistyped is no function: say so before anything is run."""
-    from bricks.graph.program_phases import TRAINING
-    from bricks.zoo import is_entry, programs
-
-    known = [each.name for each in programs() if each.kind == TRAINING]
-    if workload not in known and not is_entry(workload):
-        meant = suggestion(workload, known, "give FILE.py:FUNCTION or one of")
-        raise UsageError(f"no training step is called {workload!r}: {meant}")
