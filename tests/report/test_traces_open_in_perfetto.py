@@ -106,7 +106,7 @@ def ns(seconds: float) -> int:
 @pytest.mark.slow
 def test_both_timelines_of_a_model_are_there_and_joined(name: str, tmp_path: Path) -> None:
     of = traced(name, tmp_path, runtime="onnxruntime", compared=True)
-    assert isinstance(of.profile, Profile) and of.whole is not None
+    assert isinstance(of.profile, Profile) and of.whole_s is not None
     trace = Opened(of, tmp_path)
     assert {s.process for s in trace.slices} == {RECOMPOSED, MEASURED}
     call, *laid = trace.of(RECOMPOSED, BRICKS)
