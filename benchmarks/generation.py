@@ -28,9 +28,9 @@ from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent, seconds, size
 from bricks.samples.statistics import median
-from bricks.studies.generation.check import GeneratedText
-from bricks.studies.generation.predict import predict_generation
-from bricks.studies.generation.result import Generation, GenerationResult
+from bricks.studies.generation.options import GenerationOptions
+from bricks.studies.generation.result import GenerationResult
+from bricks.studies.generation.study import predict_generation
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "generation.json"
@@ -94,7 +94,11 @@ def _row(case: Case, checked: bool, cache: Path, found: Facts) -> Facts:
     facts: Facts = {"decoder": decoder, "threads": threads, "batch": batch}
     conditions = Conditions(rule=RULE)
     tokens = (PROMPT, NEW) if checked else (LARGE_PROMPT, LARGE_NEW)
-    asked = Generation(*tokens, batch)
+    prompt_tokens, new_tokens = tokens
+    asked = GenerationOptions(
+        model=decoder, prompt_tokens=prompt_tokens, new_tokens=new_tokens, batch=batch,
+        check=checked,
+    )  # fmt: skip
     with Bench(cache, threads=threads, conditions=conditions, published=False) as bench:
         found |= {
             "system": bench.target.system.name,
@@ -103,17 +107,12 @@ def _row(case: Case, checked: bool, cache: Path, found: Facts) -> Facts:
         }
         began = time.monotonic()
         try:
-            if not checked:
-                return {
-                    **facts,
-                    **_predicted(predict_generation(bench, decoder, asked)),
-                    "wall_s": time.monotonic() - began,
-                }
-            with GeneratedText(bench, decoder, asked) as text:
-                text.generate()
-                result = text.checked(predict_generation(bench, decoder, text.generation))
+            result = predict_generation(bench.workspace, asked)
         except BricksError as error:
             return {**facts, "error": str(error)}
+        wall_s = time.monotonic() - began
+    if not checked:
+        return {**facts, **_predicted(result), "wall_s": wall_s}
     return {**facts, **_predicted(result), **_real(result)}
 
 

@@ -35,10 +35,11 @@ from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.tables import percent, seconds
 from bricks.studies.serving.check import ServedScenario
+from bricks.studies.serving.options import ScenarioOptions
 from bricks.studies.serving.outcome import scenario_of
-from bricks.studies.serving.predict import predict_scenario
 from bricks.studies.serving.result import ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
+from bricks.studies.serving.study import predict_scenario
 from bricks.units.interval import Interval
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,14 +157,18 @@ def _loaded(arguments: argparse.Namespace, rows: Sequence[Row]) -> Iterator[Row]
             Bench(folder, runtime=arguments.runtime, threads=1, published=False) as bench,
             ExitStack() as opened,
         ):
-            whole = ScenarioLoad(ScenarioKind.OFFLINE)
-            offline = ServedScenario(bench, name, whole, Serving(), queries=2 * THROUGHPUT_SAMPLES)
-            opened.enter_context(offline).serve()
+            samples = 2 * THROUGHPUT_SAMPLES
+            whole = ScenarioOptions(
+                model=name, load=ScenarioLoad(ScenarioKind.OFFLINE), queries=samples
+            )
+            offline = opened.enter_context(ServedScenario(bench.workspace, whole))
+            offline.serve()
             qps = _short(LOADED_SHARE * offline.real["throughput"], 4)
             load = ScenarioLoad(ScenarioKind.SERVER, qps)
-            served = ServedScenario(bench, name, load, Serving(), queries=2 * arguments.queries)
-            opened.enter_context(served).serve(load.qps)
-            found = _compared(served.checked(predict_scenario(bench, name, load, Serving())))
+            asked = ScenarioOptions(model=name, load=load, queries=2 * arguments.queries)
+            served = opened.enter_context(ServedScenario(bench.workspace, asked))
+            served.serve(load.qps)
+            found = _compared(served.checked(predict_scenario(bench.workspace, asked)))
             yield {"model": name, "threads": 1, "system": bench.target.system.name, **found}
 
 
@@ -183,8 +188,8 @@ def _asked(bench: Bench, name: str, serving: Serving, queries: int, opened: Exit
     """A model offline, at several rates, and at the highest that keeps a bound."""
 
     def begin(load: ScenarioLoad, count: int) -> ServedScenario:
-        scenario = ServedScenario(bench, name, load, serving, queries=2 * count)
-        return opened.enter_context(scenario)
+        asked = ScenarioOptions(model=name, load=load, serving=serving, queries=2 * count)
+        return opened.enter_context(ServedScenario(bench.workspace, asked))
 
     offline = begin(ScenarioLoad(ScenarioKind.OFFLINE), OFFLINE_SAMPLES)
     offline.serve()
@@ -197,12 +202,16 @@ def _asked(bench: Bench, name: str, serving: Serving, queries: int, opened: Exit
         each.serve(load.qps)
 
     def told(served: ServedScenario, load: ScenarioLoad) -> Row:
-        result = predict_scenario(bench, name, load, served.serving)
+        asked = ScenarioOptions(model=name, load=load, serving=served.serving)
+        result = predict_scenario(bench.workspace, asked)
         return _compared(served.checked(result))
 
     found = [told(each, load) for each, load in zip(online, loads, strict=True)]
     whole = told(offline, ScenarioLoad(ScenarioKind.OFFLINE))
-    alone = predict_scenario(bench, name, ScenarioLoad(ScenarioKind.SINGLE_STREAM), offline.serving)
+    stream = ScenarioLoad(ScenarioKind.SINGLE_STREAM)
+    alone = predict_scenario(
+        bench.workspace, ScenarioOptions(model=name, load=stream, serving=offline.serving)
+    )
     bounded = ScenarioLoad(ScenarioKind.SERVER, slo_s=BOUND * alone.latencies["p90_s"].value)
     highest = told(begin(bounded, queries), bounded)
     return {
@@ -313,7 +322,8 @@ def _row(bench: Bench, name: str, target: Target, largest: int) -> Row:
     problem = ""
     while largest:
         try:
-            offline = predict_scenario(bench, name, whole, Serving(largest), target=target)
+            asked = ScenarioOptions(model=name, load=whole, serving=Serving(largest), target=target)
+            offline = predict_scenario(bench.workspace, asked)
             break
         except BricksError as error:
             problem = str(error)

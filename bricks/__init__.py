@@ -62,8 +62,9 @@ if TYPE_CHECKING:
     from bricks.session.summaries import Comparison, Measured, Probed
     from bricks.store.merge import Merged
     from bricks.store.store import Store
-    from bricks.studies.generation.predict import predict_generation
+    from bricks.studies.generation.options import GenerationOptions
     from bricks.studies.generation.result import Generation, GenerationResult
+    from bricks.studies.generation.study import predict_generation
     from bricks.studies.scaling.options import ScalingOptions
     from bricks.studies.scaling.result import (
         ScaleFailure,
@@ -73,9 +74,10 @@ if TYPE_CHECKING:
     )
     from bricks.studies.scaling.scaling import DataParallelTraining
     from bricks.studies.scaling.study import scale_training
-    from bricks.studies.serving.predict import predict_scenario
+    from bricks.studies.serving.options import ScenarioOptions
     from bricks.studies.serving.result import ScenarioResult
     from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
+    from bricks.studies.serving.study import predict_scenario
     from bricks.studies.training.options import TrainingOptions
     from bricks.studies.training.result import (
         TrainingFailure,
@@ -122,9 +124,11 @@ _ORIGIN = {
     ),
     "bricks.studies.scaling.scaling": ("DataParallelTraining",),
     "bricks.studies.scaling.study": ("scale_training",),
-    "bricks.studies.generation.predict": ("predict_generation",),
+    "bricks.studies.generation.study": ("predict_generation",),
+    "bricks.studies.generation.options": ("GenerationOptions",),
     "bricks.studies.generation.result": ("Generation", "GenerationResult"),
-    "bricks.studies.serving.predict": ("predict_scenario",),
+    "bricks.studies.serving.study": ("predict_scenario",),
+    "bricks.studies.serving.options": ("ScenarioOptions",),
     "bricks.studies.serving.result": ("ScenarioResult",),
     "bricks.studies.serving.scenario": ("ScenarioKind", "ScenarioLoad", "Serving"),
     "bricks.api.bench": ("Bench",),
@@ -150,18 +154,19 @@ _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 __all__ = [
     "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
     "Conditions", "CostModel", "Coverage", "Covered", "DataParallelTraining", "Decomposition",
-    "Difference", "Estimate", "Explanation", "Failure", "Gap", "Generation", "GenerationResult",
-    "IncompleteEstimate", "Interval", "Measured", "Measurement", "MemoryPeaks", "Merged", "Model",
-    "ModelComparison", "ModelError", "Occurrence", "Options", "Part", "PeakMemory", "Peaks",
-    "Place", "Plan", "Probed", "Rule", "Runtime", "ScaleFailure", "ScalePoint", "ScaleResult",
-    "ScalingOptions", "ScalingResult", "ScenarioKind", "ScenarioLoad", "ScenarioResult", "Serving",
-    "ShapeError", "Share", "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError",
-    "Summary", "System", "Target", "TargetDiff", "TrainingFailure", "TrainingOptions",
-    "TrainingPrediction", "TrainingResult", "TrainingRun", "TrainingValidation", "UnknownMemory",
-    "UsageError", "WorkerError", "ZooCoverage", "anything", "coverage", "decompose_all",
-    "diff_targets", "explain", "not_two_of", "per_million", "predict_generation",
-    "predict_scenario", "read_model", "read_suite", "risk", "scale_training", "similarity", "train",
-    "validate_training", "wide_interval", "write_suite",
+    "Difference", "Estimate", "Explanation", "Failure", "Gap", "Generation", "GenerationOptions",
+    "GenerationResult", "IncompleteEstimate", "Interval", "Measured", "Measurement", "MemoryPeaks",
+    "Merged", "Model", "ModelComparison", "ModelError", "Occurrence", "Options", "Part",
+    "PeakMemory", "Peaks", "Place", "Plan", "Probed", "Rule", "Runtime", "ScaleFailure",
+    "ScalePoint", "ScaleResult", "ScalingOptions", "ScalingResult", "ScenarioKind", "ScenarioLoad",
+    "ScenarioOptions", "ScenarioResult", "Serving", "ShapeError", "Share", "Similarity",
+    "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary", "System", "Target",
+    "TargetDiff", "TrainingFailure", "TrainingOptions", "TrainingPrediction", "TrainingResult",
+    "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError", "WorkerError",
+    "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets", "explain",
+    "not_two_of", "per_million", "predict_generation", "predict_scenario", "read_model",
+    "read_suite", "risk", "scale_training", "similarity", "train", "validate_training",
+    "wide_interval", "write_suite",
 ]  # fmt: skip
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PANELS = {
     "Prepare": ("zoo", "backends", "decompose"),
     "Measure": ("measure", "probe", "network"),
-    "Predict": ("predict", "compare", "scenario", "train", "scale", "advise"),
+    "Predict": ("predict", "compare", "scenario", "llm", "train", "scale", "advise"),
     "Compare runtimes": ("operators", "networks"),
     "Look": ("explain", "report", "diff", "systems", "cache"),
     "Share": ("generate", "web", "worker"),

@@ -19,6 +19,7 @@ from bricks.cli.decompose import decompose
 from bricks.cli.diff import diff
 from bricks.cli.explain import explain
 from bricks.cli.generate import generate
+from bricks.cli.generation import llm
 from bricks.cli.help import BUILT_IN, show_page, with_pages
 from bricks.cli.measure import measure
 from bricks.cli.network import app as network_app
@@ -60,6 +61,7 @@ app.command()(networks)
 app.command()(train)
 app.command()(scale)
 app.command()(scenario)
+app.command()(llm)
 app.command()(web)
 app.command()(worker)
 for offer in offers():

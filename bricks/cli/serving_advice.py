@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bricks.cli.known import refuse_missing
 from bricks.cli.options import Surveying, given_values, open_bench
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.predict import PROVENANCE
 from bricks.cli.systems import known_targets
 from bricks.errors import UsageError
 from bricks.units.quantities import seconds_of
-
-if TYPE_CHECKING:
-    from bricks.compose.estimate import Provenance
-    from bricks.studies.serving.advise import NoServingAdvice, ServingAdvice
 
 _LARGEST_BATCH = 8
 
@@ -37,8 +31,15 @@ def advise_server(
 ) -> None:
     """Print how each known target serves the models that ``options`` name."""
     from bricks.graph.sizes import parse_shape
-    from bricks.studies.serving.advise import advise_serving
+    from bricks.studies.serving.advise import (
+        NoServingAdvice,
+        ServingAdvice,
+        ServingAnswer,
+        advise_serving,
+        best_first,
+    )
     from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad
+    from bricks.units.facts import facts
 
     if wanted.scenario != ScenarioKind.SERVER:
         raise UsageError(f"there is advice for --scenario server, not {wanted.scenario!r}")
@@ -53,11 +54,11 @@ def advise_server(
     refuse_missing(options.cache)
     with open_bench(options) as bench:
         targets = list(known_targets(bench.workspace, systems))
-        rows = [
-            _row(name, advice)
+        found = [
+            advice
             for name in options.models
             for advice in advise_serving(
-                bench,
+                bench.workspace,
                 name,
                 load,
                 targets,
@@ -66,82 +67,11 @@ def advise_server(
                 values=given_values(options),
             )
         ]
-    rows.sort(key=_order)
-    facts = {
-        "scenario": wanted.scenario,
-        "qps": load.qps,
-        "slo_s": slo_s,
-        "percentile": load.counted_percentile,
-        "answers": rows,
-    }
+    answer = ServingAnswer(wanted.scenario, load, tuple(sorted(found, key=best_first)))
     if options.json:
-        print_json(facts)
-    elif any(row["error"] is None for row in rows):
-        from bricks.report.scenario import serving_advice_parts
+        print_json(facts(answer))
+    elif any(isinstance(each, ServingAdvice) for each in answer.answers):
+        from bricks.report.serving_advice import serving_advice_parts
 
-        show(*serving_advice_parts(facts))
-    finish(row["error"] for row in rows if row["error"] is not None)
-
-
-_FIGURES = ("counted_s", "max_qps")
-
-
-def _row(name: str, advice: ServingAdvice | NoServingAdvice) -> dict[str, Any]:
-    """The facts of a model on a target; ``counted_s`` and ``max_qps`` are those of one host."""
-    from bricks.cli.scenario_facts import ends
-    from bricks.studies.serving.advise import NoServingAdvice
-
-    target = advice.target
-    row: dict[str, Any] = {
-        "model": name,
-        "system": target.system.name,
-        "system_key": target.system.key,
-        "threads": target.runtime.threads,
-        "runtime_version": target.runtime.version,
-        **dict.fromkeys(("instances", "max_batch", "hosts", "keeps")),
-        **{key: None for figure in _FIGURES for key in ends(figure, None)},
-        **dict.fromkeys(("utilisation", *PROVENANCE, "cost_per_hour", "cost_per_million")),
-        "error": None,
-    }
-    if isinstance(advice, NoServingAdvice):
-        return {**row, "error": f"{name} on {target.system.name}: {advice.error}"}
-    result, cost = advice.result, advice.cost_per_hour
-    if result is None:
-        return {**row, "keeps": False}
-    assert advice.hosts is not None
-    assert result.load.qps is not None
-    served_per_hour = 3600 * advice.hosts * result.load.qps
-    return {
-        **row,
-        "instances": result.serving.instances,
-        "max_batch": result.serving.max_batch,
-        "hosts": advice.hosts,
-        "keeps": True,
-        **ends("counted_s", result.latencies.get("counted_s")),
-        **ends("max_qps", result.max_qps),
-        "utilisation": result.utilisation.value,
-        **asdict(_least_known(batch.provenance for batch in result.times.batches)),
-        "cost_per_hour": cost,
-        "cost_per_million": None if cost is None else cost / served_per_hour * 1e6,
-    }
-
-
-def _least_known(provenances: Iterable[Provenance]) -> Provenance:
-    """The one with the largest predicted share; of equals, that with the most of others."""
-    return max(provenances, key=lambda each: (each.predicted_share, each.published_share))
-
-
-def _order(row: dict[str, Any]) -> tuple[Any, ...]:
-    """The best first: those that keep the bound, by cost if that is known, and by hosts."""
-    cost = row["cost_per_hour"]
-    return (
-        row["model"],
-        row["error"] is not None,
-        not row["keeps"],
-        cost is None,
-        cost or 0.0,
-        row["hosts"] or 0,
-        row["counted_s"] or 0.0,
-        row["system"],
-        row["threads"],
-    )
+        show(*serving_advice_parts(answer))
+    finish(each.error for each in answer.answers if isinstance(each, NoServingAdvice))

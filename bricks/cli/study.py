@@ -16,13 +16,34 @@ import typer
 
 from bricks.cli import completion
 from bricks.cli.known import warn_of
-from bricks.cli.options import Cache, Json, Precision, RuntimeName, Seed, Threads, Timeout
+from bricks.cli.options import (
+    Cache,
+    EffortName,
+    GranularityText,
+    Json,
+    Measuring,
+    Optimization,
+    Precision,
+    RuntimeName,
+    Seed,
+    Threads,
+    Timeout,
+    open_bench,
+)
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.pages import check_page, write_page
 from bricks.cli.progress import terminal_progress
 from bricks.cli.verbosity import Quiet, Verbose
 from bricks.cli.warnings import warn_of_crowding
-from bricks.session.defaults import CACHE, PRECISION, RUNTIME, TIMEOUT_S
+from bricks.session.defaults import (
+    CACHE,
+    EFFORT,
+    GRANULARITY,
+    OPTIMIZATION,
+    PRECISION,
+    RUNTIME,
+    TIMEOUT_S,
+)
 from bricks.studies.offer import StudyOffer
 from bricks.studies.options import Option, option_of
 
@@ -53,6 +74,13 @@ class Settings:
     cache: Cache = CACHE
     quiet: Quiet = False
     verbose: Verbose = False
+    granularity: GranularityText = GRANULARITY
+    optimization: Optimization = OPTIMIZATION
+    effort: EffortName = EFFORT
+
+
+# Settings of studies of models: how these are cut and optimised, and which bricks are measured.
+_OF_MODELS = frozenset({"granularity", "optimization", "effort"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +149,8 @@ def _answer(
     for file, path in files.items():
         if file.page and path is not None:
             check_page(path)
-    with _opened(settings) as workspace:
+    models = [options.model] if offer.of_models else None
+    with _opened(settings) if models is None else _with_models(settings, models) as workspace:
         study = offer.load()(options, workspace, remark)
         warn_of_crowding(study.target, 1)
         result = ask(study, measure=not settings.no_measure, check=check)
@@ -156,6 +185,15 @@ def _opened(settings: Settings) -> Iterator[Workspace]:
         warn_of(opened.published)
 
 
+@contextmanager
+def _with_models(settings: Settings, models: list[str]) -> Iterator[Workspace]:
+    """As commands about ``models`` open it: the runtime is one that runs them."""
+    given = {field.name: getattr(settings, field.name) for field in fields(Settings)}
+    del given["no_measure"]
+    with open_bench(Measuring(models=models, **given)) as bench:
+        yield bench.workspace
+
+
 def _written(file: File, path: Path | None, result: Any) -> str | None:
     """Write a file, if one is wanted; the line of what went wrong."""
     text = file.text(result) if path is not None else ""
@@ -182,7 +220,8 @@ def _shared(offer: StudyOffer) -> Iterator[inspect.Parameter]:
 
 
 def _settings(offer: StudyOffer) -> list[str]:
-    return [field.name for field in fields(Settings) if field.name not in offer.without]
+    without = offer.without if offer.of_models else offer.without | _OF_MODELS
+    return [field.name for field in fields(Settings) if field.name not in without]
 
 
 def _of_file(file: File) -> inspect.Parameter:
@@ -218,14 +257,16 @@ def _of_field(field: Field[Any], kind: Any, described: Option) -> inspect.Parame
     if described.read is not None or described.written is not str:
         # A command has what is written, the library what that means.
         kind = described.written if default is not None else described.written | None
-        default = described.shown if isinstance(described.shown, str) else default
-    return _parameter(field.name, Annotated[kind, _typer_option(described)], default)
+        if default is not None and isinstance(described.shown, str):
+            default = described.shown
+    shown = described.shown if described.read is None or default is None else True
+    return _parameter(field.name, Annotated[kind, _typer_option(described, shown)], default)
 
 
-def _typer_option(of: Option) -> Any:
+def _typer_option(of: Option, shown: str | bool) -> Any:
     told: dict[str, Any] = {
         "metavar": of.metavar, "help": of.help, "min": of.least, "max": of.most,
-        "show_default": of.shown if of.read is None else True, "autocompletion": _completer(of),
+        "show_default": shown, "autocompletion": _completer(of),
         "rich_help_panel": of.group,
     }  # fmt: skip
     make: Any = typer.Argument if of.argument else typer.Option

@@ -1,148 +1,173 @@
-"""Generated text for terminals, from what ``--json`` prints too.
-
-Must not compute any of it.
-"""
+"""Generated text for terminals. Must not compute what it shows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.table import Table
 
 from bricks.errors import printable
-from bricks.report.tables import measured_text, number, percent, seconds, size
+from bricks.report.columns import Column, table_of
+from bricks.report.figures import Written, ends, provenance_text, rate_text
+from bricks.report.tables import number, percent, seconds, size
+from bricks.studies.generation.result import (
+    CheckedGeneration,
+    GenerationLoad,
+    GenerationMemory,
+    GenerationResult,
+)
+from bricks.studies.generation.steps import Step
+from bricks.units.interval import Interval
 
-Row = Mapping[str, Any]
 
-
-def generation_parts(facts: Row) -> list[RenderableType]:
+def generation_parts(result: GenerationResult) -> list[RenderableType]:
     """Lines and tables in the order to show them."""
-    runtime, threads = facts["runtime"], facts["runtime"]["threads"]
-    texts = f"{facts['batch']} texts" if facts["batch"] > 1 else "a text"
-    at_once = f"up to {texts} at once" if facts["qps"] else f"{texts} at once"
     return [
-        f"{printable(facts['model'])}, {at_once if facts['batch'] > 1 else texts} of"
-        f" {facts['prompt_tokens']} prompt and {facts['new_tokens']} new tokens, on"
-        f" {printable(facts['system']['name'])}, {runtime['backend']} {runtime['version']},"
-        f" {threads} thread{'' if threads == 1 else 's'}",
+        _asked(result),
         "",
-        _figures(facts),
+        _figures(result),
         "",
-        _steps(facts),
+        _steps(result),
         "",
-        *_memory(facts["memory"]),
-        *([] if facts["load"] is None else _load(facts)),
-        *_said(facts),
+        *_memory(result.memory),
+        *([] if result.load is None else _load(result, result.load)),
+        *_said(result),
     ]
 
 
-def _rate(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}/s"
-
-
-_SHOWN: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
-    "ttft_s": ("time to the first token", seconds),
-    "tpot_s": ("time per further token", seconds),
-    "total_s": ("whole texts", seconds),
-    "tokens_per_s": ("new tokens", _rate),
-}
-
-
-def _table(*titles: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, title in enumerate(titles):
-        table.add_column(title, justify="left" if place == 0 else "right", no_wrap=True)
-    return table
-
-
-def _figures(facts: Row) -> Table:
-    checked = facts["checked"]
-    table = _table("", "predicted", "interval", *(("generated", "ratio") if checked else ()))
-    for key, (title, written) in _SHOWN.items():
-        if facts[key] is None:
-            continue
-        cells = [written(facts[key]), _interval(facts, key, written)]
-        if checked:
-            real = checked.get(key)
-            cells += [written(real), number(facts[key] / real, 3)] if real else ["–", "–"]
-        table.add_row(title, *cells)
-    return table
-
-
-def _interval(facts: Row, key: str, written: Callable[[float | None], str]) -> str:
-    high = facts[f"{key}_high"]
-    return f"{written(facts[f'{key}_low'])} … {'no end' if high is None else written(high)}"
-
-
-def _steps(facts: Row) -> Table:
-    checked = facts["checked"]
-    real = {int(past): taken for past, taken in checked["steps_s"].items()} if checked else {}
-    table = _table(
-        "step", "texts", "new tokens", "in the cache", "latency", "interval", "measured",
-        *(("generated", "ratio") if checked else ()),
-    )  # fmt: skip
-    for name, step in [("prompt", facts["prompt"]), *(("token", s) for s in facts["steps"])]:
-        cells = [
-            str(step["batch"]), str(step["tokens"]), str(step["past_tokens"]),
-            seconds(step["latency_s"]), _interval(step, "latency_s", seconds),
-            measured_text(step["measured_share"], step["published_share"]),
-        ]  # fmt: skip
-        if checked:
-            taken = real.get(step["past_tokens"]) if name == "token" else None
-            ratio = number(step["latency_s"] / taken, 3) if taken else "–"
-            cells += [seconds(taken), ratio]
-        table.add_row(name, *cells)
-    return table
-
-
-def _memory(memory: Row) -> Iterator[str]:
-    cache = f"the cache {size(memory['cache_bytes'])} at the last token"
-    if memory["cache_bytes"] is None:
-        cache = "the cache is not known"
-    if memory["peak_bytes"] is None:
-        yield f"Memory: {cache}; the rest is not known: {'; '.join(memory['unknown'])}."
-        return
-    least = "at least " if memory["unknown"] else ""
-    yield (
-        f"Memory: weights {size(memory['weight_bytes'])}, {cache}, and twice that while a"
-        f" step copies it; at its peak {least}{size(memory['peak_bytes'])}."
+def _asked(result: GenerationResult) -> str:
+    asked, runtime = result.generation, result.target.runtime
+    texts = f"{asked.batch} texts" if asked.batch > 1 else "a text"
+    at_once = f"up to {texts} at once" if asked.qps else f"{texts} at once"
+    return (
+        f"{printable(result.model)}, {at_once if asked.batch > 1 else texts} of"
+        f" {asked.prompt_tokens} prompt and {asked.new_tokens} new tokens, on"
+        f" {printable(result.target.system.name)}, {runtime.backend} {runtime.version},"
+        f" {runtime.threads} thread{'' if runtime.threads == 1 else 's'}"
     )
 
 
-def _load(facts: Row) -> Iterator[RenderableType]:
-    load = facts["load"]
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A figure with its name for people, and how it is written; ``real`` is that of real texts."""
+
+    title: str
+    predicted: Interval
+    written: Written
+    real: float | None = None
+
+
+_FIGURES: Sequence[Column[_Shown]] = (
+    Column("", lambda row: row.title, left=True),
+    Column("predicted", lambda row: row.written(row.predicted.value)),
+    Column("interval", lambda row: ends(row.predicted, row.written)),
+)
+_REAL: Sequence[Column[_Shown]] = (
+    Column("generated", lambda row: row.written(row.real) if row.real else "–"),
+    Column("ratio", lambda row: number(row.predicted.value / row.real, 3) if row.real else "–"),
+)
+
+
+def _figures(result: GenerationResult) -> Table:
+    real = result.checked
+    rows = [
+        _Shown(
+            "time to the first token", result.ttft_s, seconds, None if real is None else real.ttft_s
+        ),
+        _Shown("whole texts", result.total_s, seconds),
+        _Shown(
+            "new tokens",
+            result.tokens_per_s,
+            rate_text,
+            None if real is None else real.tokens_per_s,
+        ),
+    ]
+    if result.tpot_s is not None:
+        tpot_s = None if real is None else real.tpot_s
+        rows.insert(1, _Shown("time per further token", result.tpot_s, seconds, tpot_s))
+    return table_of(rows, [*_FIGURES, *(() if real is None else _REAL)])
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownStep:
+    """A step with its name, and the seconds that it really took."""
+
+    name: str
+    step: Step
+    real_s: float | None = None
+
+
+_STEPS: Sequence[Column[_ShownStep]] = (
+    Column("step", lambda row: row.name, left=True),
+    Column("texts", lambda row: str(row.step.batch)),
+    Column("new tokens", lambda row: str(row.step.tokens)),
+    Column("in the cache", lambda row: str(row.step.past)),
+    Column("latency", lambda row: seconds(row.step.latency_s.value)),
+    Column("interval", lambda row: ends(row.step.latency_s, seconds)),
+    Column("measured", lambda row: provenance_text(row.step.provenance)),
+)
+_REAL_STEPS: Sequence[Column[_ShownStep]] = (
+    Column("generated", lambda row: seconds(row.real_s)),
+    Column(
+        "ratio",
+        lambda row: number(row.step.latency_s.value / row.real_s, 3) if row.real_s else "–",
+    ),
+)
+
+
+def _steps(result: GenerationResult) -> Table:
+    checked: CheckedGeneration | None = result.checked
+    real = {} if checked is None else checked.steps_s
+    rows = [_ShownStep("prompt", result.prompt)]
+    rows += [_ShownStep("token", step, real.get(step.past)) for step in result.shown]
+    return table_of(rows, [*_STEPS, *(() if checked is None else _REAL_STEPS)])
+
+
+def _memory(memory: GenerationMemory) -> Iterator[str]:
+    cache = f"the cache {size(memory.cache_bytes)} at the last token"
+    if memory.cache_bytes is None:
+        cache = "the cache is not known"
+    if memory.peak_bytes is None:
+        yield f"Memory: {cache}; the rest is not known: {'; '.join(memory.unknown)}."
+        return
+    least = "at least " if memory.unknown else ""
+    yield (
+        f"Memory: weights {size(memory.weight_bytes)}, {cache}, and twice that while a"
+        f" step copies it; at its peak {least}{size(memory.peak_bytes)}."
+    )
+
+
+def _load(result: GenerationResult, load: GenerationLoad) -> Iterator[RenderableType]:
     yield ""
-    if load["saturated"]:
+    asked = f"{result.generation.qps:.4g} requests/s"
+    if load.saturated:
         yield (
-            f"{facts['qps']:.4g} requests/s are above saturation: continuous batching can serve"
-            f" {load['capacity_qps']:.4g} a second, and the queue grows without end."
+            f"{asked} are above saturation: continuous batching can serve"
+            f" {load.capacity_qps.value:.4g} a second, and the queue grows without end."
         )
         return
-    table = _table(f"at {facts['qps']:.4g} requests/s", "predicted", "interval")
-    for name, title in (("ttft", "first token"), ("tpot", "further tokens")):
-        for percentile in ("p50_s", "p90_s", "p99_s"):
-            key = f"{name}_{percentile}"
-            if load[key] is not None:
-                place = f"{title}, {percentile[1:3]}th percentile"
-                table.add_row(place, seconds(load[key]), _interval(load, key, seconds))
-    table.add_row(
-        "utilisation", percent(load["utilisation"]), _interval(load, "utilisation", percent)
-    )
-    yield table
+    rows = [
+        _Shown(f"{title}, {name[1:3]}th percentile", found, seconds)
+        for title, figures in (("first token", load.ttft), ("further tokens", load.tpot))
+        for name, found in figures.items()
+    ]
+    rows.append(_Shown("utilisation", load.utilisation, percent))
+    title, *others = _FIGURES
+    yield table_of(rows, [Column(f"at {asked}", title.cell, left=True), *others])
     yield ""
     yield (
-        f"Continuous batching: {number(load['mean_batch'], 1)} texts a step;"
-        f" {load['tokens_per_s']:.4g} new tokens/s; saturates at"
-        f" {load['capacity_qps']:.4g} requests/s."
+        f"Continuous batching: {number(load.mean_batch, 1)} texts a step;"
+        f" {load.tokens_per_s.value:.4g} new tokens/s; saturates at"
+        f" {load.capacity_qps.value:.4g} requests/s."
     )
 
 
-def _said(facts: Row) -> Iterator[str]:
-    if facts["step_cost_s"]:
-        yield f"Between two steps the server takes {seconds(facts['step_cost_s'])}."
-    if facts["checked"]:
-        yield f"Generated: {facts['checked']['texts']} times, greedily, with random weights."
-    for line in facts["warnings"]:
+def _said(result: GenerationResult) -> Iterator[str]:
+    if result.generation.step_s:
+        yield f"Between two steps the server takes {seconds(result.generation.step_s)}."
+    if result.checked is not None:
+        yield f"Generated: {result.checked.texts} times, greedily, with random weights."
+    for line in result.warnings:
         yield f"Mind: {line}."

@@ -1,203 +1,185 @@
-"""A scenario for terminals, from what ``--json`` prints too.
-
-Must not compute any of it.
-"""
+"""A scenario of a served model for terminals. Must not compute what it shows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.table import Table
 
 from bricks.errors import printable
-from bricks.report.tables import measured_text, number, percent, seconds
+from bricks.report.columns import Column, table_of
+from bricks.report.figures import Written, counted, ends, provenance_text, rate_text
+from bricks.report.tables import number, percent, seconds
+from bricks.studies.serving.result import CheckedScenario, ScenarioResult
+from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad
+from bricks.studies.serving.service import BatchLatency
+from bricks.units.interval import Interval
 
-Row = Mapping[str, Any]
 
-
-def scenario_parts(facts: Row) -> list[RenderableType]:
+def scenario_parts(result: ScenarioResult) -> list[RenderableType]:
     """Lines and tables in the order to show them."""
-    runtime = facts["runtime"]
+    runtime = result.target.runtime
     parts: list[RenderableType] = [
-        f"{printable(facts['model'])}, {_load(facts)}, on {printable(facts['system']['name'])},"
-        f" {runtime['backend']} {runtime['version']}",
-        f"{_server(facts)}.",
+        f"{printable(result.model)}, {_load(result.load)}, on"
+        f" {printable(result.target.system.name)}, {runtime.backend} {runtime.version}",
+        f"{_server(result)}.",
         "",
-        _figures(facts),
+        _figures(result),
     ]
-    if facts["max_batch"] > 1:
-        parts += ["", _batches(facts)]
-    parts += ["", *_answer(facts)]
-    parts += [f"Mind: {line}." for line in facts["warnings"]]
+    if result.serving.max_batch > 1:
+        parts += ["", table_of(result.times.batches, _BATCHES)]
+    parts += ["", *_answer(result)]
+    parts += [f"Mind: {line}." for line in result.warnings]
     return parts
 
 
-def _load(facts: Row) -> str:
-    if facts["scenario"] == "multi-stream":
-        return f"multi-stream, {facts['samples_per_query']} samples a query"
-    if facts["arrivals"] is not None:
-        return f"server, a trace of {facts['arrivals']} arrivals"
-    if facts["qps"] is not None:
-        return f"server at {facts['qps']:.4g} queries/s"
-    return str(facts["scenario"])
+def _load(load: ScenarioLoad) -> str:
+    if load.kind is ScenarioKind.MULTI_STREAM:
+        return f"multi-stream, {load.samples} samples a query"
+    if load.arrivals is not None:
+        return f"server, a trace of {load.arrivals} arrivals"
+    if load.qps is not None:
+        return f"server at {load.qps:.4g} queries/s"
+    return str(load.kind)
 
 
-def _server(facts: Row) -> str:
-    instances, threads = facts["instances"], facts["runtime"]["threads"]
+def _server(result: ScenarioResult) -> str:
+    serving, threads = result.serving, result.target.runtime.threads
     told = [
-        f"{_count(instances, 'instance')} with {_count(threads, 'thread')}"
-        f"{'' if instances == 1 else ' each'}"
+        f"{counted(serving.instances, 'instance')} with {counted(threads, 'thread')}"
+        f"{'' if serving.instances == 1 else ' each'}"
     ]
-    if facts["max_batch"] > 1:
-        waits = facts["batch_timeout_s"]
+    if serving.max_batch > 1:
+        waits_s = serving.timeout_s
         told.append(
-            f"batches of up to {facts['max_batch']}"
-            + (f", filled for {seconds(waits)} at most" if waits else "")
+            f"batches of up to {serving.max_batch}"
+            + (f", filled for {seconds(waits_s)} at most" if waits_s else "")
         )
-    if facts["max_queue"] is not None:
-        told.append(f"a queue of {facts['max_queue']}")
+    if serving.max_queue is not None:
+        told.append(f"a queue of {serving.max_queue}")
     costs = [
-        f"{seconds(facts[key])} a {what}"
-        for key, what in (("request_cost_s", "sample"), ("batch_cost_s", "batch"))
-        if facts[key]
+        f"{seconds(cost_s)} a {what}"
+        for cost_s, what in ((serving.request_s, "sample"), (serving.batch_s, "batch"))
+        if cost_s
     ]
     if costs:
         told.append(f"the server itself takes {' and '.join(costs)}")
     return "; ".join(told)
 
 
-def _count(number_of: int, what: str) -> str:
-    return f"{number_of} {what}{'' if number_of == 1 else 's'}"
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A figure with its name for people, and how it is written; ``real`` is of real queries."""
 
+    title: str
+    predicted: Interval
+    written: Written
+    expected: float | None = None
+    real: float | None = None
 
-def _rate(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}/s"
+    @property
+    def ratio(self) -> str:
+        """Predicted for the very queries, over what these showed."""
+        real, told = self.real, self.expected
+        return number(told / real, 3) if real and told is not None else "–"
 
 
 # The name of each figure for people, and how it is written.
-_SHOWN: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
-    "p50_s": ("50th percentile", seconds),
-    "p90_s": ("90th percentile", seconds),
-    "p99_s": ("99th percentile", seconds),
-    "p999_s": ("99.9th percentile", seconds),
-    "trimmed_mean_s": ("trimmed mean", seconds),
-    "throughput": ("throughput", _rate),
-    "utilisation": ("utilisation", percent),
-    "dropped_share": ("dropped", percent),
-    "max_qps": ("highest rate", _rate),
+_LATENCIES = {
+    "p50_s": "50th percentile",
+    "p90_s": "90th percentile",
+    "p99_s": "99th percentile",
+    "p999_s": "99.9th percentile",
+    "trimmed_mean_s": "trimmed mean",
 }
 
 
-def _figures(facts: Row) -> Table:
+def _figures(result: ScenarioResult) -> Table:
     """One row for each figure that there is; ``served`` is that of real queries."""
-    checked = facts["checked"]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for title in ("predicted", "interval", *(("so asked", "served", "ratio") if checked else ())):
-        table.add_column(title, justify="right", no_wrap=True)
-    for key, (title, written) in _SHOWN.items():
-        value = facts[key]
-        if value is None or (key == "dropped_share" and facts["max_queue"] is None):
-            continue
-        if not facts["mean_batch"] and key in ("throughput", "utilisation"):
-            continue  # no rate was found at which anything is served
-        high = facts[f"{key}_high"]
-        cells = [
-            written(value),
-            f"{written(facts[f'{key}_low'])} … {'no end' if high is None else written(high)}",
+    columns: list[Column[_Shown]] = [
+        Column("", lambda row: row.title, left=True),
+        Column("predicted", lambda row: row.written(row.predicted.value)),
+        Column("interval", lambda row: ends(row.predicted, row.written)),
+    ]
+    if result.checked is not None:
+        columns += [
+            Column("so asked", lambda row: row.written(row.expected)),
+            Column("served", lambda row: row.written(row.real)),
+            Column("ratio", lambda row: row.ratio),
         ]
-        if checked:
-            real, told = checked.get(key), checked["expected"].get(key)
-            cells += [written(told), written(real), number(told / real, 3) if real else "–"]
-        table.add_row(title, *cells)
-    return table
+    return table_of([*_rows(result)], columns)
 
 
-def _batches(facts: Row) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("batch", "latency", "interval", "samples/s", "measured"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in facts["batches"]:
-        table.add_row(
-            str(row["batch"]),
-            seconds(row["latency_s"]),
-            f"{seconds(row['latency_s_low'])} … {seconds(row['latency_s_high'])}",
-            f"{row['throughput']:.4g}",
-            measured_text(row["measured_share"], row["published_share"]),
-        )
-    return table
+def _rows(result: ScenarioResult) -> Iterator[_Shown]:
+    served = result.checked
+    figures: list[tuple[str, str, Interval | None, Written]] = [
+        (name, title, result.latencies.get(name), seconds) for name, title in _LATENCIES.items()
+    ]
+    if result.mean_batch:  # else no rate was found at which anything is served
+        figures += [
+            ("throughput", "throughput", result.throughput, rate_text),
+            ("utilisation", "utilisation", result.utilisation, percent),
+        ]
+    if result.serving.max_queue is not None:
+        figures.append(("dropped_share", "dropped", result.dropped_share, percent))
+    figures.append(("max_qps", "highest rate", result.max_qps, rate_text))
+    for name, title, predicted, written in figures:
+        if predicted is not None:
+            expected = None if served is None else served.expected.get(name)
+            real = None if served is None else served.figures.get(name)
+            yield _Shown(title, predicted, written, expected, real)
 
 
-def _answer(facts: Row) -> Iterator[str]:
-    if facts["max_batch"] > 1:
-        grows = facts["best_batch"]
+_BATCHES: Sequence[Column[BatchLatency]] = (
+    Column("batch", lambda row: str(row.size)),
+    Column("latency", lambda row: seconds(row.latency_s.value)),
+    Column("interval", lambda row: ends(row.latency_s, seconds)),
+    Column("samples/s", lambda row: f"{row.throughput.value:.4g}"),
+    Column("measured", lambda row: provenance_text(row.provenance)),
+)
+
+
+def _answer(result: ScenarioResult) -> Iterator[str]:
+    if result.serving.max_batch > 1:
+        grows = result.best_batch
         yield (
             f"Throughput of an instance grows up to batches of {grows}."
             if grows > 1
             else "Batches do not raise the throughput of an instance."
         )
-    if facts["scenario"] == "server":
-        yield f"The server saturates at {_rate(facts['capacity_qps'])}."
-    if facts["slo_s"] is not None:
-        kept = {True: "is kept", False: "is missed", None: "may be kept or missed"}
-        bound = f"{facts['percentile']:g} % within {seconds(facts['slo_s'])}"
-        if facts["max_qps"] is not None and facts["max_qps"] <= 0:
-            yield f"The bound of {bound} is kept at no rate."
-        elif facts["max_qps"] is not None and facts["qps"] == facts["max_qps"]:
-            yield f"The bound of {bound} is kept up to {_rate(facts['max_qps'])}."
-        else:
-            yield f"The bound of {bound} {kept[facts['keeps_slo']]}."
-    checked = facts["checked"]
-    if checked:
-        told = checked["expected"]
-        ends = (
-            (f"{title} {seconds(checked[key])} ({seconds(told[key])} predicted)")
-            for title, key in (
-                ("in the median", "worker_p50_s"),
-                (f"at the {facts['percentile']:g}th percentile", "worker_counted_s"),
-            )
-        )
-        yield f"In the worker, without the queue, a batch takes {', '.join(ends)}."
-        yield (
-            f"Served: {_count(checked['samples'], 'real sample')} that MLPerf LoadGen asked for,"
-            f" {number(checked['mean_batch'], 1)} samples a batch. So asked: what is predicted for"
-            " the very times at which these came."
-        )
+    if result.load.kind is ScenarioKind.SERVER:
+        yield f"The server saturates at {rate_text(result.capacity_qps.value)}."
+    if result.load.slo_s is not None:
+        yield _bound(result, result.load.slo_s)
+    if result.checked is not None:
+        yield from _served(result.checked, result.load)
 
 
-def serving_advice_parts(facts: Row) -> list[RenderableType]:
-    """What serves models at a rate, one row for each target."""
-    bound = f"{facts['percentile']:g} % within {seconds(facts['slo_s'])}"
-    texts, priced = ("model", "system"), any(row["cost_per_hour"] for row in facts["answers"])
-    titles = (
-        *texts, "threads", "instances", "batch", "hosts", f"p{facts['percentile']:g}", "host can",
-        "busy", "measured", *(("cost/hour", "cost/million") if priced else ()),
-    )  # fmt: skip
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, justify="left" if title in texts else "right", no_wrap=True)
-    for row in facts["answers"]:
-        if row["error"] is not None:
-            continue
-        costs = (number(row["cost_per_hour"], 3), number(row["cost_per_million"], 3))
-        table.add_row(
-            printable(row["model"]),
-            printable(row["system"]),
-            str(row["threads"]),
-            *(str(row[key] or "–") for key in ("instances", "max_batch", "hosts")),
-            seconds(row["counted_s"]) if row["keeps"] else "not kept",
-            _rate(row["max_qps"]),
-            percent(row["utilisation"], 0),
-            measured_text(row["measured_share"], row["published_share"]),
-            *(costs if priced else ()),
+def _bound(result: ScenarioResult, slo_s: float) -> str:
+    bound = f"The bound of {result.load.counted_percentile:g} % within {seconds(slo_s)}"
+    highest = result.max_qps
+    if highest is not None and highest.value <= 0:
+        return f"{bound} is kept at no rate."
+    if highest is not None and result.load.qps == highest.value:
+        return f"{bound} is kept up to {rate_text(highest.value)}."
+    kept = {True: "is kept", False: "is missed", None: "may be kept or missed"}
+    return f"{bound} {kept[result.keeps_slo]}."
+
+
+def _served(checked: CheckedScenario, load: ScenarioLoad) -> Iterator[str]:
+    real, told = checked.figures, checked.expected
+    told_s = (
+        f"{title} {seconds(real[name])} ({seconds(told[name])} predicted)"
+        for title, name in (
+            ("in the median", "worker_p50_s"),
+            (f"at the {load.counted_percentile:g}th percentile", "worker_counted_s"),
         )
-    return [
-        f"{facts['qps']:.4g} samples/s, {bound}.",
-        "",
-        table,
-        "",
-        "Hosts are as many as keep the bound with all latencies at the high end of their intervals."
-        " Processors are taken to be awake, and instances not to slow each other down.",
-    ]
+    )
+    yield f"In the worker, without the queue, a batch takes {', '.join(told_s)}."
+    yield (
+        f"Served: {counted(checked.samples, 'real sample')} that MLPerf LoadGen asked for,"
+        f" {number(checked.mean_batch, 1)} samples a batch. So asked: what is predicted for"
+        " the very times at which these came."
+    )

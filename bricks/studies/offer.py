@@ -31,17 +31,19 @@ class StudyOffer:
     dataclass of its options (see :mod:`bricks.studies.options`), and ``load`` imports the study.
     ``runtime`` is the one that answers unless another is named, and ``threads`` tells from the
     options how many it has unless they are given; None: one for each core. With ``checks``, the
-    command has an option ``--check``; ``without`` are the names of options of all studies that this
-    one lacks.
+    command has an option ``--check``; a study ``of_models`` has a field ``model`` in its options,
+    and takes how that is cut and optimised; ``without`` are the names of options of all studies
+    that this one lacks.
     """
 
     name: str
     help: str
     options: type
-    load: Callable[[], type[Study[Any, Any, Any, Any]]]
+    load: Callable[[], Callable[..., Study[Any, Any, Any, Any]]]
     runtime: str = RUNTIME
     threads: Callable[[Any], int | None] = lambda options: None
     checks: bool = False
+    of_models: bool = False
     without: frozenset[str] = frozenset()
 
 

@@ -17,7 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# An entry of ``FACTS``: the name of a field or property, or that with the names that JSON has.
+# An entry of ``FACTS``: the name of a field or property, or a dotted path of such and of keys of
+# mappings, with the names that JSON has.
 Named = str | tuple[str, ...]
 
 ERROR = "error"
@@ -60,16 +61,19 @@ def facts(of: object) -> dict[str, Any]:
 
 
 def value_of(of: object, attribute: str) -> Any:
-    """The field or property ``attribute``, ``a.b`` for one of a part; None if there is none."""
+    """The field or property ``attribute``, ``a.b`` for one of a part; None if there is none.
+
+    A part may be a mapping, and ``b`` one of its keys.
+    """
     value: Any = of
     for name in attribute.split("."):
-        value = getattr(value, name, None)
+        value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     return value
 
 
-def absent(cls: type) -> dict[str, None]:
-    """The JSON object of a result that there is not: the names alone."""
-    return {key: None for fact in _facts_in(cls) for key in fact.keys}
+def with_ends(path: str, key: str) -> tuple[str, ...]:
+    """The entry of ``FACTS`` for the interval at ``path``, under ``key`` and its two ends."""
+    return (path, key, f"{key}_low", f"{key}_high")
 
 
 def attributes(cls: type) -> list[str]:

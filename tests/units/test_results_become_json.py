@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bricks.units.facts import Missing, attributes, facts, json_of
+from bricks.units.facts import Missing, attributes, facts, json_of, with_ends
 from bricks.units.interval import Interval
 
 
@@ -94,6 +95,25 @@ def test_what_is_missing_has_a_reason_of_its_own() -> None:
     assert missing == {
         "part": None, "latency_s": None, "low_s": None, "high_s": None, "reason": "why",
     }  # fmt: skip
+
+
+@dataclass
+class Figures:
+    FACTS: ClassVar = (
+        ("part.name", "part_name"), with_ends("figures.p50_s", "p50_s"), ("none.name", "nobody"),
+    )  # fmt: skip
+
+    part: Plain
+    figures: Mapping[str, Interval]
+    none: Plain | None = None
+
+
+def test_a_path_leads_to_facts_of_parts_and_ends_where_there_is_none() -> None:
+    found = facts(Figures(Plain("a", LATENCY_S), {"p50_s": LATENCY_S}))
+    ends = {"p50_s": 2.0, "p50_s_low": 1.0, "p50_s_high": 4.0}
+    assert found == {"part_name": "a", **ends, "nobody": None}
+    lacking = facts(Figures(Plain("a", LATENCY_S), {}))
+    assert lacking == {**found, **dict.fromkeys(ends)}
 
 
 def test_a_contract_of_what_is_not_there_is_an_error() -> None:

@@ -1,1 +1,33 @@
-"""Text that a decoder generates token by token, from the bricks of its steps."""
+"""Text that decoders generate: times to the first and to further tokens, from bricks of steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bricks.studies.generation.options import GenerationOptions
+from bricks.studies.offer import StudyOffer
+
+if TYPE_CHECKING:
+    from bricks.studies.generation.study import GenerationStudy
+
+
+def _study() -> type[GenerationStudy]:
+    from bricks.studies.generation.study import GenerationStudy
+
+    return GenerationStudy
+
+
+OFFER = StudyOffer(
+    name="llm",
+    help="""\
+    Predict text that a decoder generates token by token: latencies of tokens, rates, and memory.
+
+    Steps of a few lengths of the cache are recomposed from bricks, and missing bricks are measured
+    first. docs/scenarios.md says what is assumed. Example: bricks llm decoder_llama --prompt-tokens
+    128 --new-tokens 64 --threads 1
+    """,
+    options=GenerationOptions,
+    load=_study,
+    of_models=True,
+)
+OFFERS = (OFFER,)

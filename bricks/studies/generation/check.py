@@ -12,10 +12,10 @@ from statistics import median
 
 import numpy as np
 
-from bricks.api.bench import Bench
 from bricks.closing import Closing
 from bricks.errors import UsageError
 from bricks.measure.protocol.serving import GenerateText, LoadDecoder, TextTimes
+from bricks.session.workspace import Workspace
 from bricks.studies.generation.decoders import OnnxSteps, onnx_decoder
 from bricks.studies.generation.result import CheckedGeneration, Generation, GenerationResult
 from bricks.zoo import is_entry
@@ -30,7 +30,7 @@ _SERIES_S, _MIN_TEXTS, _MAX_TEXTS = 10.0, 3, 40
 class GeneratedText(Closing):
     """A decoder that generates here; a context manager."""
 
-    def __init__(self, bench: Bench, name: str, generation: Generation) -> None:
+    def __init__(self, workspace: Workspace, name: str, generation: Generation) -> None:
         if generation.qps is not None:
             raise UsageError("--check generates texts that begin together: leave out --qps")
         if generation.step_s:
@@ -39,14 +39,14 @@ class GeneratedText(Closing):
             raise UsageError(
                 "--check generates with ONNX Runtime: give an ONNX file, or leave it out"
             )
-        self._bench, self._name, self._generation = bench, name, generation
+        self._workspace, self._name, self._generation = workspace, name, generation
         self._opened = ExitStack()
         self._texts: list[TextTimes] = []
-        self._worker = self._opened.enter_context(bench.worker())
+        self._worker = self._opened.enter_context(workspace.worker())
         try:
             decoder = onnx_decoder(name)
             model = OnnxSteps(name, decoder).read(
-                bench, generation.batch, 1, generation.prompt_tokens
+                workspace, generation.batch, 1, generation.prompt_tokens
             )
             self._worker.ask(LoadDecoder(model.skeleton, decoder), timeout_s=_LOAD_TIMEOUT_S)
             self._text()  # what is first is not like the others
@@ -66,11 +66,11 @@ class GeneratedText(Closing):
     def generate(self) -> None:
         """Generate half of the texts."""
         found: list[TextTimes] = []
-        with self._bench.timing():
+        with self._workspace.timing():
             while len(found) < _MIN_TEXTS or (
                 sum(text.total_s for text in found) < _SERIES_S and len(found) < _MAX_TEXTS
             ):
-                self._bench.progress(f"generating with {self._name}", len(found) / _MAX_TEXTS)
+                self._workspace.progress(f"generating with {self._name}", len(found) / _MAX_TEXTS)
                 found.append(self._text())
         self._texts += found
 

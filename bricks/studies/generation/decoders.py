@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from bricks.api.bench import Bench
 from bricks.errors import UsageError
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
+from bricks.session.workspace import Workspace
 from bricks.sources import Function, find_files, is_program, only
 from bricks.zoo import is_entry
 
@@ -20,7 +20,7 @@ from bricks.zoo import is_entry
 class Steps(Protocol):
     """The steps of a decoder."""
 
-    def read(self, bench: Bench, batch: int, tokens: int, past: int) -> Model:
+    def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
         """A step of so many new ``tokens`` after ``past`` others, of each of ``batch`` texts."""
 
     def cache_bytes(self, batch: int, tokens: int) -> int | None:
@@ -34,9 +34,9 @@ class OnnxSteps:
     name: str
     decoder: Decoder
 
-    def read(self, bench: Bench, batch: int, tokens: int, past: int) -> Model:
+    def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
         """See :class:`Steps`."""
-        return bench.read(
+        return workspace.read(
             self.name,
             shapes=self.decoder.shapes(batch, tokens, past),
             values=self.decoder.values(batch, tokens, past),
@@ -57,11 +57,11 @@ class ProgramSteps:
     name: str
     _input_bytes: dict[tuple[int, int], int]
 
-    def read(self, bench: Bench, batch: int, tokens: int, past: int) -> Model:
+    def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
         """See :class:`Steps`."""
-        bench.progress(f"recording {self.name} after {past} tokens", 0.0)
+        workspace.progress(f"recording {self.name} after {past} tokens", 0.0)
         step = Function(self.name, arguments={"tokens": tokens, "past_tokens": past})
-        model = step.record(bench.workspace.read_options(batch=batch))
+        model = step.record(workspace.read_options(batch=batch))
         if tokens == 1:
             types = [type_ for _, type_ in model.inputs if isinstance(type_, TensorType)]
             self._input_bytes[batch, past] = sum(type_.size_bytes for type_ in types)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from bricks.errors import UsageError
 from bricks.studies.generation.steps import Step, StepTimes
 from bricks.system import Target
+from bricks.units.facts import with_ends
 from bricks.units.interval import Interval
 
 # Longer texts, or more of them at once, would be a mistake.
@@ -72,6 +74,12 @@ class GenerationLoad:
     which the server saturates, ``mean_batch`` the texts that a step works on.
     """
 
+    FACTS: ClassVar = (
+        *(with_ends(f"{of}.{name}", f"{of}_{name}") for of in ("ttft", "tpot")
+          for name in PERCENTILES),
+        "tokens_per_s", "utilisation", "capacity_qps", "mean_batch", "saturated",
+    )  # fmt: skip
+
     ttft: Mapping[str, Interval]
     tpot: Mapping[str, Interval]
     tokens_per_s: Interval
@@ -106,6 +114,17 @@ class GenerationResult:
     of the batch. ``shown`` are steps as the cache grows.
     """
 
+    FACTS: ClassVar = (
+        "model", ("target.system", "system"), ("target.runtime", "runtime"), "scenario",
+        ("generation.prompt_tokens", "prompt_tokens"), ("generation.new_tokens", "new_tokens"),
+        ("generation.batch", "batch"), ("generation.qps", "qps"),
+        ("generation.step_s", "step_cost_s"), "ttft_s", "tpot_s", "total_s", "tokens_per_s",
+        "interpolation_error", "prompt", ("shown", "steps"), "memory", "load",
+        "warnings", "checked",
+    )  # fmt: skip
+    scenario: ClassVar = "generation"
+    errors: ClassVar[Sequence[str]] = ()
+
     model: str
     target: Target
     generation: Generation
@@ -120,3 +139,8 @@ class GenerationResult:
     load: GenerationLoad | None = None
     checked: CheckedGeneration | None = None
     warnings: Sequence[str] = ()
+
+    @property
+    def interpolation_error(self) -> float:
+        """The worst of all numbers of texts; see :class:`StepTimes`."""
+        return max(map(self.times.interpolation_error, self.times.steps))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,6 +32,13 @@ class Step:
 
     ``factors`` are single runs relative to their median, of the shape ``(draws,)``.
     """
+
+    FACTS: ClassVar = (
+        "batch", "tokens", ("past", "past_tokens"), "latency_s",
+        ("provenance.measured_share", "measured_share"),
+        ("provenance.published_share", "published_share"),
+        ("provenance.predicted_share", "predicted_share"),
+    )  # fmt: skip
 
     batch: int
     tokens: int

@@ -8,44 +8,110 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from bricks.api.bench import Bench
+from bricks.compose.estimate import Provenance
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.errors import BricksError
+from bricks.session.workspace import Workspace
+from bricks.studies.serving.batches import known_times
 from bricks.studies.serving.outcome import highest_qps, scenario_of
-from bricks.studies.serving.predict import service_times
 from bricks.studies.serving.result import ScenarioResult
 from bricks.studies.serving.scenario import ScenarioLoad, Serving
 from bricks.studies.serving.service import ServiceTimes
 from bricks.system import Target
 from bricks.units.cases import high_of
+from bricks.units.facts import with_ends
 
 
 @dataclass(frozen=True, slots=True)
 class ServingAdvice:
-    """How a target serves a model best: the fewest ``hosts``, and then the most room.
+    """How a target serves ``model`` best: the fewest ``hosts``, and then the most room.
 
     ``result`` is what one host does with its part of the load. ``hosts`` and ``result`` are None if
     the bound is kept at no rate. ``cost_per_hour`` is that of all hosts, None without a price.
     """
 
+    FACTS: ClassVar = (
+        "model", ("target.system.name", "system"), ("target.system.key", "system_key"),
+        ("target.runtime.threads", "threads"), ("target.runtime.version", "runtime_version"),
+        ("result.serving.instances", "instances"), ("result.serving.max_batch", "max_batch"),
+        "hosts", "keeps", with_ends("result.latencies.counted_s", "counted_s"),
+        with_ends("result.max_qps", "max_qps"), ("result.utilisation.value", "utilisation"),
+        ("provenance.measured_share", "measured_share"),
+        ("provenance.published_share", "published_share"),
+        ("provenance.predicted_share", "predicted_share"), "cost_per_hour", "cost_per_million",
+        "error",
+    )  # fmt: skip
+
+    model: str
     target: Target
     hosts: int | None
     result: ScenarioResult | None
     cost_per_hour: float | None
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the bound is kept at any rate."""
+        return self.result is not None
+
+    @property
+    def provenance(self) -> Provenance | None:
+        """That of the least known batch: with the largest predicted share, then that of others."""
+        if self.result is None:
+            return None
+        known = (batch.provenance for batch in self.result.times.batches)
+        return max(known, key=lambda each: (each.predicted_share, each.published_share))
+
+    @property
+    def cost_per_million(self) -> float | None:
+        """The cost of a million samples."""
+        if self.cost_per_hour is None or self.result is None or self.hosts is None:
+            return None
+        assert self.result.load.qps is not None
+        return self.cost_per_hour / (3600 * self.hosts * self.result.load.qps) * 1e6
+
 
 @dataclass(frozen=True, slots=True)
 class NoServingAdvice:
-    """Why there is no advice for a target, in one line."""
+    """Why there is no advice for ``model`` on a target, in one line."""
 
+    LIKE: ClassVar = ServingAdvice
+
+    model: str
     target: Target
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class ServingAnswer:
+    """Advice for models on targets, the best first."""
+
+    FACTS: ClassVar = (
+        "scenario", ("load.qps", "qps"), ("load.slo_s", "slo_s"),
+        ("load.counted_percentile", "percentile"), "answers",
+    )  # fmt: skip
+
+    scenario: str
+    load: ScenarioLoad
+    answers: tuple[ServingAdvice | NoServingAdvice, ...]
+
+
+def best_first(advice: ServingAdvice | NoServingAdvice) -> tuple[Any, ...]:
+    """Sorts advice: that which keeps the bound, by cost if that is known, and by hosts."""
+    told = (advice.target.system.name, advice.target.runtime.threads)
+    if isinstance(advice, NoServingAdvice):
+        return (advice.model, True, True, True, 0.0, 0, 0.0, *told)
+    cost, result = advice.cost_per_hour, advice.result
+    counted_s = None if result is None else result.latencies.get("counted_s")
+    return (
+        advice.model, False, not advice.keeps, cost is None, cost or 0.0, advice.hosts or 0,
+        0.0 if counted_s is None else counted_s.value, *told,
+    )  # fmt: skip
+
+
 def advise_serving(
-    bench: Bench,
+    workspace: Workspace,
     name: str,
     load: ScenarioLoad,
     targets: Sequence[Target],
@@ -65,12 +131,12 @@ def advise_serving(
         largest = largest_batch
         while True:
             try:
-                times = service_times(bench, name, largest, target, shapes, values)
+                times = known_times(workspace, name, largest, target, shapes, values)
             except BricksError as error:
                 if largest > 1:
                     largest //= 2
                     continue
-                yield NoServingAdvice(target, str(error))
+                yield NoServingAdvice(name, target, f"{name} on {target.system.name}: {error}")
             else:
                 yield _best(name, load, target, times, largest)
             break
@@ -87,13 +153,14 @@ def _best(
     ]
     kept = [(qps, serving) for qps, serving in tried if qps > 0]
     if not kept:
-        return ServingAdvice(target, None, None, None)
+        return ServingAdvice(name, target, None, None, None)
     # Of as few hosts as any, the one with the most room; of equals, the smaller batch.
     qps, serving = min(kept, key=lambda each: (math.ceil(wanted_qps / each[0]), -each[0]))
     hosts = math.ceil(wanted_qps / qps)
     share = replace(load, qps=wanted_qps / hosts)
     price = target.system.price_per_hour
     return ServingAdvice(
+        name,
         target,
         hosts,
         scenario_of(name, target, times, share, serving),

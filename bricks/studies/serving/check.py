@@ -1,35 +1,33 @@
 """A scenario really served on this host, beside what is predicted for the queries that came.
 
 Half of the queries are served before bricks are measured and half after, so that both meet the
-same machine. What the server itself takes is measured with one that runs no model. Must not know
-how results are shown.
+same machine. Must not know how results are shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from statistics import median
-from typing import Any
 
 import numpy as np
-from scipy.stats import trim_mean
 
-from bricks.api.bench import Bench
 from bricks.closing import Closing
-from bricks.errors import UsageError
 from bricks.measure.served import (
     Batching,
     Queries,
     ServedModel,
     ServedQueries,
-    refuse_without_loadgen,
 )
+from bricks.session.workspace import Workspace
+from bricks.studies.serving.batches import read_sizes
+from bricks.studies.serving.checkable import queries_for
+from bricks.studies.serving.figures import Figures, expected_figures, means, real_figures
+from bricks.studies.serving.options import ScenarioOptions
 from bricks.studies.serving.outcome import expected, keeps_bound, scenario_of
-from bricks.studies.serving.predict import read_sizes
-from bricks.studies.serving.result import PERCENTILES, CheckedScenario, ScenarioResult
-from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
+from bricks.studies.serving.result import CheckedScenario, ScenarioResult
+from bricks.studies.serving.scenario import ScenarioKind
+from bricks.studies.serving.server_costs import with_costs
 from bricks.studies.serving.service import ServiceTimes
 
 # LoadGen's names of the scenarios.
@@ -40,155 +38,53 @@ _NAMES = {
     ScenarioKind.OFFLINE: "Offline",
 }
 
-# Each size of a batch is a session with weights of its own.
-_MAX_BATCH = 32
-
-# So many queries are slower than the percentile that counts.
-_BEYOND = 20
-_MIN_QUERIES, _MAX_QUERIES = 200, 100_000
 # They are served before and after bricks are measured.
 _SERIES = 2
-# Queries to a server that runs no model: in a stream, and at the rate that is checked.
-_EMPTY_QUERIES, _RATED_QUERIES = 150, 300
-# Their arrivals are not those of the real ones.
-_OWN_SEED = 1000
 # The highest rate is looked for within these factors of the one predicted, in steps of halves.
 _RATES = (0.7, 1.3)
 _RATE_STEPS = 5
 
 
-def queries_for(load: ScenarioLoad) -> int:
-    """How many queries tell the percentile that counts."""
-    enough = int(_BEYOND / (1 - load.counted_percentile / 100) + 0.5)
-    return min(_MAX_QUERIES, max(_MIN_QUERIES, enough))
-
-
-def refuse_unchecked(load: ScenarioLoad, serving: Serving) -> None:
-    """:class:`UsageError` for what real queries cannot show, or LoadGen cannot ask."""
-    refuse_without_loadgen()
-    if load.arrivals_s is not None:
-        raise UsageError("--check has LoadGen ask, which knows no --arrivals: give --qps")
-    if serving.max_batch > _MAX_BATCH:
-        raise UsageError(
-            f"--check loads the model for each size of a batch, and {serving.max_batch} are too"
-            f" many: give --batching {_MAX_BATCH} or less"
-        )
-    if serving.max_queue is not None:
-        raise UsageError("--check has LoadGen ask, which waits for every answer: leave out"
-                         " --max-queue")  # fmt: skip
-    if serving.request_s or serving.batch_s or serving.transport_s:
-        raise UsageError(
-            "--check measures what the server takes: leave out --request-cost, --batch-cost and"
-            " --transport"
-        )
-
-
 class ServedScenario(Closing):
     """A model served here under a scenario; a context manager.
 
-    ``queries`` are those of both series together.
+    ``serving`` gets what the server itself takes, as soon as that is known.
     """
 
-    def __init__(
-        self,
-        bench: Bench,
-        name: str,
-        load: ScenarioLoad,
-        serving: Serving,
-        *,
-        queries: int,
-        shapes: Mapping[str, Sequence[int | None]] | None = None,
-        values: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._load, self._queries = load, queries
-        self._bench, self._name = bench, name
-        sizes = range(1, serving.max_batch + 1)
-        self._opened = ExitStack()
+    def __init__(self, workspace: Workspace, options: ScenarioOptions) -> None:
+        self.serving, self._load, self._name = options.serving, options.load, options.model
+        self._queries = options.queries or queries_for(options.load)
+        self._workspace, self._series = workspace, list[ServedQueries]()
+        serving, self._opened = self.serving, ExitStack()
         batching = Batching(serving.max_batch, serving.timeout_s, serving.instances)
-        self.serving = serving
-        self._served = self._opened.enter_context(ServedModel(bench.worker(), batching))
+        self._served = self._opened.enter_context(ServedModel(workspace.worker(), batching))
+        sizes = range(1, serving.max_batch + 1)
         try:
-            self._served.load(read_sizes(bench, name, list(sizes), shapes, values))
+            self._served.load(
+                read_sizes(workspace, self._name, sizes, options.shapes, options.values)
+            )
         except BaseException:
             self._opened.close()
             raise
-        self._series: list[ServedQueries] = []
 
     def close(self) -> None:
-        """End the workers."""
+        """End the server."""
         self._opened.close()
-
-    def _with_costs(self, result: ScenarioResult) -> Serving:
-        """``serving`` with what the server itself takes for a sample, a batch and on the way.
-
-        In the server scenario it is asked at the same rate, and kept busy for as long as a model.
-        """
-        self._bench.progress("measuring the server itself", 0.0)
-        serving, sizes = self.serving, range(1, self.serving.max_batch + 1)
-        with self._bench.timing():
-            alone = self._empty(Queries("SingleStream", _EMPTY_QUERIES), [0.0] * len(sizes))
-            request_s = self._request_s(alone)
-            if result.load.qps is None:
-                batch_s = max(0.0, _own_s(alone, request_s))
-                return replace(
-                    serving, request_s=request_s, batch_s=batch_s, transport_s=_way_s(alone)
-                )
-            rated = Queries("Server", _RATED_QUERIES, result.load.qps, seed=_OWN_SEED)
-            found = self._empty(rated, [result.times.latency(size).value for size in sizes])
-        ways_s = _ways_s(found)
-        return replace(
-            serving,
-            request_s=request_s,
-            batch_s=max(0.0, _own_s(found, request_s)),
-            batches_s=_owns_s(found, request_s),
-            transport_s=max(0.0, float(np.median(ways_s))),
-            transports_s=ways_s,
-        )
-
-    def _empty(self, queries: Queries, stand_in_s: Sequence[float]) -> ServedQueries:
-        return self._served.serve(queries, stand_in_s=stand_in_s)
-
-    def _request_s(self, alone: ServedQueries) -> float:
-        """What a further sample in a batch takes."""
-        largest = self.serving.max_batch
-        if largest == 1:
-            return 0.0
-        several = Queries("MultiStream", _EMPTY_QUERIES, samples=largest)
-        full = self._empty(several, [0.0] * largest)
-        largest = max(batch.size for batch in full.batches)
-        batches = [batch for batch in full.batches if batch.size == largest]
-        more_s = _own_s(replace(full, batches=batches), 0.0) - _own_s(alone, 0.0)
-        return max(0.0, more_s / max(1, largest - 1))
 
     def serve(self, qps: float | None = None) -> None:
         """Serve half of the queries, at ``qps`` in the server scenario."""
         number = len(self._series)
-        self._bench.progress(f"serving {self._name}", number / _SERIES)
-        with self._bench.timing():
-            self._series.append(
-                self._served.serve(self._asked(qps, self._queries // _SERIES, number))
-            )
+        self._workspace.progress(f"serving {self._name}", number / _SERIES)
+        with self._workspace.timing():
+            self._series.append(self._served.serve(self._asked(qps, number)))
 
     @property
-    def real(self) -> dict[str, float]:
+    def real(self) -> Figures:
         """The figures of the series so far; see :class:`CheckedScenario`."""
-        return _means(
-            [
-                _real(each, self._load) | self._in_worker([b.occupied_s for b in each.batches])
-                for each in self._series
-            ]
-        )
+        return means([real_figures(each, self._load) for each in self._series])
 
-    def _in_worker(self, occupied_s: Sequence[float] | np.ndarray) -> dict[str, float]:
-        """What batches take in the worker, without those that they wait for."""
-        counted = self._load.counted_percentile
-        return {
-            "worker_p50_s": float(np.median(occupied_s)),
-            "worker_counted_s": float(np.percentile(occupied_s, counted)),
-        }
-
-    def _asked(self, qps: float | None, count: int, number: int) -> Queries:
-        load = self._load
+    def _asked(self, qps: float | None, number: int) -> Queries:
+        load, count = self._load, self._queries // _SERIES
         return Queries(
             _NAMES[load.kind],
             max(1, count // load.samples) if load.kind is ScenarioKind.MULTI_STREAM else count,
@@ -205,54 +101,44 @@ class ServedScenario(Closing):
         It is predicted anew with what the server itself takes. Where there is a bound, the highest
         rate that keeps it is looked for too.
         """
-        if result.load.kind is not ScenarioKind.SERVER or result.load.qps is not None:
-            self.serving = self._with_costs(result)
-            result = scenario_of(
-                result.model, result.target, result.times, self._load, self.serving,
-                seed=self._bench.options.seed,
-            )  # fmt: skip
-        if self._load.kind is ScenarioKind.SERVER and result.load.qps is None:
+        server = self._load.kind is ScenarioKind.SERVER
+        if not server or result.load.qps is not None:
+            result = self._with_costs(result)
+        if server and result.load.qps is None:
             nothing = "nothing was served, since no rate is predicted to keep the bound"
             return replace(result, warnings=[*result.warnings, nothing])
         while len(self._series) < _SERIES:
             self.serve(result.load.qps)
-        max_qps = None if result.max_qps is None else result.max_qps.value
-        return replace(result, checked=self._checked(result.times, max_qps))
+        return replace(result, checked=self._checked(result))
 
-    def _checked(self, times: ServiceTimes, max_qps: float | None) -> CheckedScenario:
-        real = self.real
-        told = _means([self._expected(each, times) for each in self._series])
-        if max_qps and self._load.slo_s is not None:
-            rates = self._highest_qps(times, max_qps)
+    def _with_costs(self, result: ScenarioResult) -> ScenarioResult:
+        """``result`` of a server that takes time itself."""
+        self._workspace.progress("measuring the server itself", 0.0)
+        with self._workspace.timing():
+            self.serving = with_costs(self._served, self.serving, result.times, result.load.qps)
+        return scenario_of(
+            result.model, result.target, result.times, self._load, self.serving,
+            seed=self._workspace.options.seed,
+        )  # fmt: skip
+
+    def _checked(self, result: ScenarioResult) -> CheckedScenario:
+        real, times = self.real, result.times
+        told = means(
+            [expected_figures(each, self._load, self.serving, times) for each in self._series]
+        )
+        if result.max_qps is not None and result.max_qps.value and self._load.slo_s is not None:
+            rates = self._highest_qps(times, result.max_qps.value)
             if rates is not None:
                 real["max_qps"], told["max_qps"] = rates
+        sizes = [batch.size for each in self._series for batch in each.batches]
         return CheckedScenario(
-            samples=sum(batch.size for each in self._series for batch in each.batches),
+            samples=sum(sizes),
             figures=real,
             expected=told,
-            mean_batch=float(np.mean([b.size for each in self._series for b in each.batches])),
+            mean_batch=float(np.mean(sizes)),
             serving=self.serving,
             summaries=[each.summary for each in self._series],
         )
-
-    def _expected(self, series: ServedQueries, times: ServiceTimes) -> dict[str, float]:
-        """The figures of ``series`` as predicted for its own arrivals."""
-        if self._load.kind is ScenarioKind.OFFLINE:
-            at_once = [0.0] * sum(batch.size for batch in series.batches)
-            run = expected(times, self._load, self.serving, at_once)
-            return {"throughput": run.samples / run.span_s, **self._in_worker(run.occupied_s)}
-        run = expected(times, self._load, self.serving, series.issued_s)
-        latencies_s, rate = run.latencies_s, dict[str, float]()
-        if self._load.kind is ScenarioKind.SERVER:
-            last_s = float(np.max(np.asarray(series.issued_s) + latencies_s))
-            rate = {"throughput": len(latencies_s) / last_s}
-        return {
-            **rate,
-            **self._in_worker(run.occupied_s),
-            **{name: float(np.percentile(latencies_s, p)) for name, p in PERCENTILES.items()},
-            "counted_s": float(np.percentile(latencies_s, self._load.counted_percentile)),
-            "trimmed_mean_s": float(trim_mean(latencies_s, 0.1)),
-        }
 
     def _highest_qps(self, times: ServiceTimes, around: float) -> tuple[float, float] | None:
         """The highest rate that keeps the bound, real and as predicted for the same arrivals.
@@ -264,8 +150,8 @@ class ServedScenario(Closing):
         units: list[float] = []
 
         def really(qps: float) -> bool:
-            with self._bench.timing():
-                found = self._served.serve(self._asked(qps, self._queries // _SERIES, 0))
+            with self._workspace.timing():
+                found = self._served.serve(self._asked(qps, 0))
             units[:] = [qps * issued_s for issued_s in found.issued_s]
             return keeps_bound(np.asarray(found.latencies_s), 0, self._load)
 
@@ -277,56 +163,6 @@ class ServedScenario(Closing):
         real = _last(really, low, high, _RATE_STEPS)
         told = _last(expectedly, low, high, 2 * _RATE_STEPS)
         return None if real is None or told is None else (real, told)
-
-
-def _own_s(series: ServedQueries, request_s: float) -> float:
-    """What a batch takes of an instance, besides what it runs and ``request_s`` for each sample."""
-    return float(trim_mean(_owns_s(series, request_s), 0.1))
-
-
-def _owns_s(series: ServedQueries, request_s: float) -> list[float]:
-    return [b.occupied_s - b.run_s - request_s * b.size for b in series.batches]
-
-
-def _way_s(series: ServedQueries) -> float:
-    """What a query and its answer take besides the batch, as LoadGen has it, in a stream."""
-    latency_s = 1e-9 * series.summary["result_50.00_percentile_latency_ns"]
-    return max(0.0, float(latency_s - median(batch.occupied_s for batch in series.batches)))
-
-
-def _ways_s(series: ServedQueries) -> list[float]:
-    """What each query and its answer take besides their time in the server.
-
-    LoadGen counts from when a query should have been issued, so what it is late is part of it: all
-    of them are as late as they are in the mean. Some seconds are a little below 0, as an answer may
-    arrive before the server goes on.
-    """
-    here_s = [s for batch in series.batches for s in batch.here_s]
-    late_s = 1e-9 * series.summary["result_mean_latency_ns"] - float(np.mean(series.latencies_s))
-    ways_s = np.asarray(series.latencies_s) - np.asarray(here_s) + max(0.0, late_s)
-    return [*map(float, ways_s)]
-
-
-def _real(series: ServedQueries, load: ScenarioLoad) -> dict[str, float]:
-    """The figures of a series: LoadGen's own, and of the client where LoadGen has none."""
-    summary = series.summary
-    if load.kind is ScenarioKind.OFFLINE:
-        return {"throughput": summary["result_samples_per_second"]}
-    per_query = "per_query_" if load.kind is ScenarioKind.MULTI_STREAM else ""
-    rate = "result_completed_samples_per_sec"  # LoadGen has it in the server scenario
-    return {
-        **({"throughput": summary[rate]} if rate in summary else {}),
-        **{
-            name: 1e-9 * summary[f"result_{percent:.2f}_percentile_{per_query}latency_ns"]
-            for name, percent in PERCENTILES.items()
-        },
-        "counted_s": float(np.percentile(series.latencies_s, load.counted_percentile)),
-        "trimmed_mean_s": float(trim_mean(series.latencies_s, 0.1)),
-    }
-
-
-def _means(of: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: float(np.mean([each[name] for each in of])) for name in of[0]}
 
 
 def _last(keeps: Callable[[float], bool], low: float, high: float, steps: int) -> float | None:

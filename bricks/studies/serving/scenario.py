@@ -81,6 +81,11 @@ class ScenarioLoad:
         return _PERCENTILES[self.kind] if self.percentile is None else self.percentile
 
     @property
+    def arrivals(self) -> int | None:
+        """The number of arrivals of a trace."""
+        return None if self.arrivals_s is None else len(self.arrivals_s)
+
+    @property
     def rate_qps(self) -> float | None:
         """The mean rate of a trace, or that of Poisson arrivals; None where there is none."""
         if self.arrivals_s is None:

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,6 +33,13 @@ class BatchLatency:
     ``factors`` has the shape ``(draws,)``. A batch takes ``asleep_share`` of its latency longer on
     a processor that sleeps; None: that was not measured.
     """
+
+    FACTS: ClassVar = (
+        ("size", "batch"), "latency_s", "throughput",
+        ("provenance.measured_share", "measured_share"),
+        ("provenance.published_share", "published_share"),
+        ("provenance.predicted_share", "predicted_share"), "asleep_share",
+    )  # fmt: skip
 
     size: int
     latency_s: Interval

@@ -33,8 +33,8 @@ from bricks.compose.queueing.continuous import (
 )
 from bricks.compose.queueing.simulation import Served, simulate
 from bricks.graph.decoder import Decoder, decoder_of
-from bricks.studies.generation.check import GeneratedText
 from bricks.studies.generation.decoders import steps_of
+from bricks.studies.generation.options import GenerationOptions
 from bricks.studies.generation.steps import Step, StepTimes, lengths_between
 from bricks.units.interval import Interval
 from bricks.zoo import decoders, entry, zoo_folder
@@ -194,6 +194,13 @@ def test_what_makes_no_sense_is_refused(asked: dict[str, Any], option: str) -> N
         Generation(**{"prompt_tokens": 8, "new_tokens": 4, **asked})
 
 
+def texts(model: Path | str, prompt: int, new: int, **asked: Any) -> GenerationOptions:
+    """Two of them."""
+    return GenerationOptions(
+        model=str(model), prompt_tokens=prompt, new_tokens=new, batch=2, **asked
+    )
+
+
 @pytest.fixture(scope="module")
 def cache(small: Path, tmp_path_factory: Any) -> Path:
     """Where the steps of one text and of more are measured."""
@@ -203,8 +210,8 @@ def cache(small: Path, tmp_path_factory: Any) -> Path:
 
 def test_text_is_predicted_from_steps_of_a_few_lengths(small: Path, cache: Path) -> None:
     with Bench(cache, threads=1, published=False, conditions=ONCE) as bench:
-        alone = predict_generation(bench, str(small), Generation(12, 9, 2))
-        loaded = predict_generation(bench, str(small), Generation(12, 9, 2, qps=1.0))
+        alone = predict_generation(bench.workspace, texts(small, 12, 9))
+        loaded = predict_generation(bench.workspace, texts(small, 12, 9, qps=1.0))
     assert [each.past for each in alone.shown] == [12, 14, 17, 19]
     assert (alone.prompt.tokens, alone.prompt.past) == (12, 0)
     assert alone.tpot_s is not None
@@ -219,7 +226,7 @@ def test_text_is_predicted_from_steps_of_a_few_lengths(small: Path, cache: Path)
 
 def test_a_rate_above_saturation_has_no_percentiles(small: Path, cache: Path) -> None:
     with Bench(cache, threads=1, published=False, conditions=ONCE) as bench:
-        result = predict_generation(bench, str(small), Generation(12, 9, 2, qps=1e6))
+        result = predict_generation(bench.workspace, texts(small, 12, 9, qps=1e6))
     assert result.load is not None and result.load.saturated
     assert not result.load.ttft and not result.load.tpot
     assert result.load.tokens_per_s.value < 9e6
@@ -227,11 +234,8 @@ def test_a_rate_above_saturation_has_no_percentiles(small: Path, cache: Path) ->
 
 @pytest.mark.slow
 def test_text_is_really_generated_beside_what_is_predicted(small: Path, tmp_path: Path) -> None:
-    asked = Generation(8, 6, 2)
     with Bench(tmp_path, threads=1, published=False, conditions=ONCE) as bench:
-        with GeneratedText(bench, str(small), asked) as text:
-            text.generate()
-            result = text.checked(predict_generation(bench, str(small), text.generation))
+        result = predict_generation(bench.workspace, texts(small, 8, 6, check=True))
         steps = bench.read(
             str(small),
             shapes=decoder_of(small, "small").shapes(2, 1, 8),
@@ -251,9 +255,9 @@ def test_a_program_generates_text_where_its_function_takes_lengths(tmp_path: Pat
     torch_environment.python()
     name = torch_environment.program("decoder")
     with Bench(tmp_path, runtime="torch", threads=1, conditions=ONCE) as bench:
-        result = predict_generation(bench, name, Generation(6, 5, 2))
+        result = predict_generation(bench.workspace, texts(name, 6, 5))
         with refused(UsageError, "--check"):
-            GeneratedText(bench, name, Generation(6, 5, 2))
+            predict_generation(bench.workspace, texts(name, 6, 5, check=True))
     assert [each.past for each in result.shown] == [6, 7, 8, 9]
     assert result.memory.cache_bytes == 2 * 2 * 10 * 32 * 4
     assert result.tpot_s is not None and result.tpot_s.value > 0

@@ -1,0 +1,53 @@
+"""What follows from the times of steps for texts that begin together.
+
+Must not know how times are estimated.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bricks.compose.queueing.metrics import rate
+from bricks.studies.generation.result import Generation, GenerationMemory, GenerationResult
+from bricks.studies.generation.steps import StepTimes
+from bricks.system import Target
+from bricks.units.interval import Interval, common_sum
+
+
+def generated(
+    name: str,
+    target: Target,
+    generation: Generation,
+    times: StepTimes,
+    memory: GenerationMemory,
+) -> GenerationResult:
+    """What follows from ``times`` for one batch of texts at once."""
+    size = generation.batch if generation.qps is None else 1
+    prompt, steps = times.prompts[size], times.steps[size]
+    further = generation.new_tokens - 1
+    pasts = range(generation.prompt_tokens, generation.prompt_tokens + further)
+    ttft_s = _mean_run(prompt.latency_s, prompt.factors, generation.step_s)
+    tpot_s, total_s = None, ttft_s
+    if further:
+        median_s = common_sum(times.at(size, past) for past in pasts).scaled(1 / further)
+        tpot_s = _mean_run(median_s, steps[-1].factors, generation.step_s)
+        total_s = common_sum((ttft_s, tpot_s.scaled(further)))
+    tokens = size * generation.new_tokens
+    return GenerationResult(
+        model=name,
+        target=target,
+        generation=generation,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        total_s=total_s,
+        tokens_per_s=total_s.map(lambda seconds: rate(tokens, seconds)),
+        prompt=prompt,
+        shown=steps,
+        times=times,
+        memory=memory,
+    )
+
+
+def _mean_run(median_s: Interval, factors: np.ndarray, between_s: float) -> Interval:
+    """The mean of runs with these medians, and what is between two of them."""
+    return median_s.scaled(float(factors.mean())).shifted(between_s)

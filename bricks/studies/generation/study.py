@@ -1,0 +1,156 @@
+"""Predicts the generation of text: a step for the prompt, and one for each further token.
+
+Steps are models of a few lengths of the cache, whose bricks are measured all at once; with a check,
+texts are really generated too. Must not know how results are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from bricks.compose.memory.peak import UnknownMemory
+from bricks.compose.queueing.batching import batch_sizes
+from bricks.compose.queueing.run import run_latency
+from bricks.graph.model import Model
+from bricks.session.peak_memory import predict_memory
+from bricks.session.predicting import basis
+from bricks.session.targets import target_called
+from bricks.session.workspace import Workspace
+from bricks.studies.generation.check import GeneratedText
+from bricks.studies.generation.decoders import Steps, steps_of
+from bricks.studies.generation.load import load_of
+from bricks.studies.generation.options import GenerationOptions
+from bricks.studies.generation.outcome import generated
+from bricks.studies.generation.result import Generation, GenerationMemory, GenerationResult
+from bricks.studies.generation.steps import Step, StepTimes, lengths_between
+from bricks.studies.study import Needs, Study, ask
+from bricks.system import Target
+
+# Texts, tokens of each, and tokens that came before.
+StepKey = tuple[int, int, int]
+
+
+def predict_generation(
+    workspace: Workspace,
+    options: GenerationOptions,
+    *,
+    measure: bool = True,
+) -> GenerationResult:
+    """Predict a decoder that generates as ``options`` say.
+
+    With ``measure``, missing bricks are measured first; nothing can be measured on another
+    target than the workspace's. Raises :class:`~bricks.errors.ModelError` for a model that is no
+    decoder with a cache, and :class:`~bricks.errors.BricksError` for a step that cannot be
+    predicted.
+    """
+    return ask(GenerationStudy(options, workspace), measure=measure)
+
+
+class GenerationStudy(
+    Study[GenerationOptions, GenerationResult, GenerationResult, GenerationResult]
+):
+    """A decoder that makes texts token by token."""
+
+    _told: Generation | None = None
+
+    @cached_property
+    def _target(self) -> Target:
+        given, system = self.options.target, self.options.system
+        if given is not None or system is None:
+            return given or self.workspace.target
+        return target_called(self.workspace, system)
+
+    @property
+    def target(self) -> Target:
+        """The system that is asked about."""
+        return self._target
+
+    @property
+    def observes(self) -> bool:
+        """Whether texts are really generated too."""
+        return self.options.check
+
+    @property
+    def _generation(self) -> Generation:
+        """What is asked, with what is between two steps once that was seen."""
+        return self._told or self.options.generation
+
+    def needs(self) -> Needs:
+        """Bricks of all steps; nothing can be measured elsewhere."""
+        if self.target.key != self.workspace.target.key:
+            return Needs()
+        return Needs(models=[*self._models.values()])
+
+    def predict(self) -> GenerationResult:
+        """What follows from the steps for one batch of texts, and for requests at a rate."""
+        steps = {key: self._step(key, model) for key, model in self._models.items()}
+        sizes, prompts, lengths = self._sizes
+        first, generation = self._generation.prompt_tokens, self._generation
+        times = StepTimes(
+            {size: steps[size, first, 0] for size in prompts},
+            {size: [steps[size, 1, past] for past in lengths] for size in sizes},
+        )
+        result = generated(self.options.model, self.target, generation, times, self._memory())
+        if generation.qps is None:
+            return result
+        return replace(result, load=load_of(times, generation, self.workspace.options.seed))
+
+    def observe(self) -> Generator[None, GenerationResult, GenerationResult]:
+        """Generate half of the texts, and the others once it is predicted what they take.
+
+        The first half tells what this loop takes between two steps.
+        """
+        with GeneratedText(self.workspace, self.options.model, self._generation) as text:
+            text.generate()
+            self._told = text.generation
+            prediction = yield
+            return text.checked(prediction)
+
+    def result(
+        self, prediction: GenerationResult, observation: GenerationResult | None
+    ) -> GenerationResult:
+        """What is predicted, next to what was generated."""
+        return prediction if observation is None else observation
+
+    @property
+    def _sizes(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """Texts that steps are estimated of, those of prompts, and lengths of the cache."""
+        asked = self._generation
+        together = asked.qps is None
+        last = asked.prompt_tokens + asked.new_tokens - 2
+        return (
+            [asked.batch] if together else batch_sizes(asked.batch),
+            [asked.batch] if together else [1],
+            lengths_between(asked.prompt_tokens, last) if asked.new_tokens > 1 else [],
+        )
+
+    @cached_property
+    def _decoder(self) -> Steps:
+        return steps_of(self.options.model)
+
+    @cached_property
+    def _models(self) -> Mapping[StepKey, Model]:
+        """Prompts first; the last step is the largest."""
+        sizes, prompts, lengths = self._sizes
+        wanted = [(size, self._generation.prompt_tokens, 0) for size in prompts]
+        wanted += [(size, 1, past) for size in sizes for past in lengths]
+        return {key: self._decoder.read(self.workspace, *key) for key in wanted}
+
+    def _step(self, key: StepKey, model: Model) -> Step:
+        batch, tokens, past = key
+        known = basis(self.workspace, model, measure=False, target=self.target)
+        where = f"{batch} x {tokens} tokens after {past} on {self.target.system.name}"
+        which = f"{model.name} in a step of {where}"
+        run = run_latency(known, which, seed=self.workspace.options.seed)
+        return Step(batch, tokens, past, run.latency_s, run.factors, run.provenance)
+
+    def _memory(self) -> GenerationMemory:
+        asked, largest = self._generation, [*self._models.values()][-1]
+        tokens = asked.prompt_tokens + asked.new_tokens - 1
+        cache_bytes = self._decoder.cache_bytes(asked.batch, tokens)
+        found = predict_memory(self.workspace, largest, target=self.target)
+        if isinstance(found, UnknownMemory):
+            return GenerationMemory(None, cache_bytes, None, (found.reason,))
+        return GenerationMemory(found.weight_bytes, cache_bytes, found.peak_bytes, found.unknown)

@@ -1,0 +1,69 @@
+"""Latencies of batches of a model that is served, from its bricks. Must not know who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bricks.compose.queueing.batching import batch_sizes
+from bricks.compose.queueing.run import run_latency
+from bricks.errors import UsageError
+from bricks.graph.model import Model
+from bricks.session.predicting import basis
+from bricks.session.workspace import Workspace
+from bricks.studies.serving.scenario import Serving
+from bricks.studies.serving.service import BatchLatency, ServiceTimes
+from bricks.system import Target
+
+
+def read_sizes(
+    workspace: Workspace,
+    name: str,
+    sizes: Sequence[int],
+    shapes: Mapping[str, Sequence[int | None]] | None,
+    values: Mapping[str, Any] | None,
+) -> dict[int, Model]:
+    """The model called ``name`` with batches of each of ``sizes``."""
+    return {size: workspace.read(name, batch=size, shapes=shapes, values=values) for size in sizes}
+
+
+def service_times(
+    workspace: Workspace, models: Mapping[int, Model], target: Target
+) -> ServiceTimes:
+    """Latencies on ``target`` of ``models``, by the size of their batch; nothing is measured.
+
+    Raises :class:`~bricks.errors.BricksError` where there is no estimate.
+    """
+    return ServiceTimes([_batch(workspace, size, model, target) for size, model in models.items()])
+
+
+def known_times(
+    workspace: Workspace,
+    name: str,
+    largest_batch: int,
+    target: Target,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> ServiceTimes:
+    """:func:`service_times` of batches of the model called ``name``, up to ``largest_batch``."""
+    models = read_sizes(workspace, name, batch_sizes(largest_batch), shapes, values)
+    return service_times(workspace, models, target)
+
+
+def _batch(workspace: Workspace, size: int, model: Model, target: Target) -> BatchLatency:
+    known = basis(workspace, model, measure=False, target=target)
+    which = f"{model.name} with a batch of {size} on {target.system.name}"
+    run = run_latency(known, which, seed=workspace.options.seed)
+    return BatchLatency(size, run.latency_s, run.factors, run.provenance)
+
+
+def refuse_crowding(target: Target, serving: Serving) -> None:
+    """:class:`UsageError` if instances would have to share cores: bricks were measured without."""
+    cores = target.system.identity["physical_cores"]
+    threads = target.runtime.threads
+    if serving.instances > 1 and cores is not None and serving.instances * threads > cores:
+        raise UsageError(
+            f"{serving.instances} instances with --threads {threads} need"
+            f" {serving.instances * threads} cores, and {target.system.name} has {cores}: give"
+            f" --instances {max(1, cores // threads)}"
+        )

@@ -1,0 +1,82 @@
+"""How a server's pauses, threads and clients lengthen runs: its bricks are run by one.
+
+Bricks in a server take turns with bricks one after another. Nothing of this is kept. Must not know
+what is predicted from it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from bricks import backends
+from bricks.compose.queueing.idle import AWAKE, ServedRuns, fitted_state
+from bricks.compose.queueing.spread import single_runs_s
+from bricks.errors import WorkerError
+from bricks.graph.model import Model
+from bricks.measure.served import Samples
+from bricks.session.whole_models import served_walk
+from bricks.session.workspace import Workspace
+from bricks.studies.serving.service import ServiceTimes
+
+# Bricks are served in place of the model for so long, or so often at least and at most. At half
+# of what a server can answer, pauses of all lengths that matter come between runs.
+_SERVING_S, _FEWEST_PASSES, _MOST_PASSES = 8.0, 80, 400
+_UTILISATION = 0.5
+# At a lower rate than this, pauses are so long that a processor sleeps.
+_RARE_QPS = 10.0
+# Bricks run in a server and without one in so many turns; without one, so often in each.
+_TURNS, _LOOPED_PASSES = 4, 10
+# A processor wakes within some ten milliseconds: a run that takes longer than this hardly notices.
+_LONG_RUN_S = 0.1
+
+_Collected = defaultdict[str, list[float]]
+
+
+def in_server(
+    workspace: Workspace, models: Mapping[int, Model], times: ServiceTimes, qps: float | None = None
+) -> ServiceTimes:
+    """``times`` of ``models``, by the size of their batch, as a server has them.
+
+    The bricks of each are run by a server that is asked at random times, ``qps`` a second or at
+    half of what it can answer, in turn with runs one after another. So bricks meet pauses, threads
+    and whoever asks; runs that take long hardly notice, and stay as they are. The result is not
+    stored.
+    """
+    short = [batch for batch in times.batches if batch.latency_s.value <= _LONG_RUN_S]
+    if not backends.describe(workspace.runtime.backend).timed:
+        short = []
+    waking, found = None, {}
+    for done, batch in enumerate(short):
+        workspace.progress("measuring bricks in a server", done / len(short))
+        most_qps = _UTILISATION / batch.latency_s.value
+        rate_qps = min(max(qps or most_qps, _RARE_QPS), most_qps)
+        runs = _served_runs(workspace, models[batch.size], rate_qps)
+        found[batch.size] = state = fitted_state(runs, waking)
+        waking = state.waking
+    batches = [batch.in_state(found.get(batch.size)) for batch in times.batches]
+    return ServiceTimes(batches, waking or AWAKE)
+
+
+def _served_runs(workspace: Workspace, model: Model, qps: float) -> ServedRuns:
+    """The bricks of ``model``, run by a server that is asked ``qps`` times a second."""
+    count = min(_MOST_PASSES, max(_FEWEST_PASSES, int(_SERVING_S * qps))) // _TURNS
+    counts = workspace.plans.decompose(model).plan.counts
+    idle_s, taken, looped = list[float](), _Collected(list), _Collected(list)
+    with workspace.timing(), served_walk(workspace, model) as served:
+        for turn in range(_TURNS):
+            _collect(served.looped(_LOOPED_PASSES), looped)
+            found = served.passes(qps, count, seed=_TURNS * workspace.options.seed + turn)
+            idle_s += found[0]
+            _collect(found[1], taken)
+        places = served.places
+    runs_s = (single_runs_s(each, counts, places).tolist() for each in (taken, looped))
+    return ServedRuns(idle_s, *runs_s)
+
+
+def _collect(samples: Samples, to: _Collected) -> None:
+    """Add the seconds of further passes to those that there are."""
+    if not samples:
+        raise WorkerError("none of the model's bricks runs in a server")
+    for key, seconds in samples.items():
+        to[key] += seconds

@@ -1,0 +1,113 @@
+"""Predicts a scenario: batches from bricks, then a server that is simulated on their latencies.
+
+Missing bricks are measured first, of all sizes of a batch at once; with a check, the same is really
+served too. Must not know how results are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import cached_property
+
+from bricks.compose.queueing.batching import batch_sizes
+from bricks.graph.model import Model
+from bricks.session.targets import target_called
+from bricks.session.workspace import Workspace
+from bricks.studies.serving.batches import read_sizes, refuse_crowding, service_times
+from bricks.studies.serving.check import ServedScenario
+from bricks.studies.serving.in_server import in_server
+from bricks.studies.serving.options import ScenarioOptions
+from bricks.studies.serving.outcome import scenario_of
+from bricks.studies.serving.result import ScenarioResult
+from bricks.studies.serving.scenario import ScenarioKind
+from bricks.studies.serving.service import ServiceTimes
+from bricks.studies.study import Needs, Study, ask
+from bricks.system import Target
+
+
+def predict_scenario(
+    workspace: Workspace,
+    options: ScenarioOptions,
+    *,
+    measure: bool = True,
+) -> ScenarioResult:
+    """Predict a served model as ``options`` say.
+
+    With ``measure``, missing bricks are measured first; nothing can be measured on another
+    target than the workspace's. Raises :class:`~bricks.errors.UsageError` where instances need more
+    cores than there are, and :class:`~bricks.errors.BricksError` for a model that cannot be
+    predicted at some size of a batch.
+    """
+    return ask(ServingStudy(options, workspace), measure=measure)
+
+
+class ServingStudy(Study[ScenarioOptions, ScenarioResult, ScenarioResult, ScenarioResult]):
+    """A model that is served under a load."""
+
+    _measured: ServiceTimes | None = None
+
+    @cached_property
+    def _target(self) -> Target:
+        given, system = self.options.target, self.options.system
+        if given is not None or system is None:
+            return given or self.workspace.target
+        return target_called(self.workspace, system)
+
+    @property
+    def target(self) -> Target:
+        """The system that is asked about."""
+        return self._target
+
+    @property
+    def observes(self) -> bool:
+        """Whether the model is really served too."""
+        return self.options.check
+
+    def needs(self) -> Needs:
+        """Bricks of all sizes of a batch; how they run in a server, where one is asked at a rate.
+
+        Nothing can be measured elsewhere.
+        """
+        refuse_crowding(self.target, self.options.serving)
+        if self.target.key != self.workspace.target.key:
+            return Needs()
+        server = self.options.load.kind is ScenarioKind.SERVER
+        return Needs(
+            models=[*self._models.values()], others=[self._measure_in_server] if server else []
+        )
+
+    def _measure_in_server(self) -> None:
+        times = service_times(self.workspace, self._models, self.target)
+        qps = self.options.load.qps
+        self._measured = in_server(self.workspace, self._models, times, qps)
+
+    def predict(self) -> ScenarioResult:
+        """The figures of a simulated server."""
+        times = self._measured
+        if times is None:
+            times = service_times(self.workspace, self._models, self.target)
+        options, seed = self.options, self.workspace.options.seed
+        return scenario_of(
+            options.model, self.target, times, options.load, options.serving, seed=seed
+        )
+
+    def observe(self) -> Generator[None, ScenarioResult, ScenarioResult]:
+        """Serve half of the queries, and the others once it is predicted what they take."""
+        refuse_crowding(self.target, self.options.serving)
+        with ServedScenario(self.workspace, self.options) as served:
+            if self.options.load.kind is not ScenarioKind.SERVER or self.options.load.qps:
+                served.serve(self.options.load.qps)
+            prediction = yield
+            return served.checked(prediction)
+
+    def result(
+        self, prediction: ScenarioResult, observation: ScenarioResult | None
+    ) -> ScenarioResult:
+        """What is predicted; where it was served, with what the server itself takes."""
+        return prediction if observation is None else observation
+
+    @cached_property
+    def _models(self) -> dict[int, Model]:
+        options = self.options
+        sizes = batch_sizes(options.serving.max_batch)
+        return read_sizes(self.workspace, options.model, sizes, options.shapes, options.values)
