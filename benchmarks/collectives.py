@@ -26,7 +26,9 @@ from bricks.network.interpolation import interpolated
 from bricks.network.times import MeasuredNetwork
 from bricks.report.tables import number, percent, seconds, size
 from bricks.samples.statistics import median
-from bricks.session.networks import measure_locally, network_called
+from bricks.session.known_networks import network_called
+from bricks.session.local_networks import measure_locally
+from bricks.session.networks import WantedNetwork
 from bricks.store import Store
 from bricks.units.quantities import bytes_per_s_of
 
@@ -73,12 +75,14 @@ def measured(name: str, cache: Path, max_bytes: int) -> Facts:
     rate_bps = 8 * bytes_per_s_of("--networks", name) if limited else None
     cache.mkdir(parents=True, exist_ok=True)
     with Store.open(cache) as store:
+        sizes = [each for each in SIZES if each <= max_bytes]
         measure_locally(
-            store, name, ranks=RANKS, shaped=shaped,
+            store,
+            WantedNetwork(name, RANKS, operations=[ALL_REDUCE], sizes=sizes, computing=True),
+            shaped=shaped,
             bandwidth_bps=rate_bps,
-            operations=[ALL_REDUCE], sizes=[each for each in SIZES if each <= max_bytes],
-            computing=True, progress=lambda what, share: print(f"{share:4.0%} {what}", flush=True),
-        )  # fmt: skip
+            progress=lambda what, share: print(f"{share:4.0%} {what}", flush=True),
+        )
         network = network_called(store, name)
     slow = network.slowdown(RANKS).interval
     return {

@@ -31,7 +31,9 @@ from bricks.network.collective import ALL_REDUCE, BROADCAST
 from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
 from bricks.report.tables import number, percent, seconds
 from bricks.samples.statistics import median
-from bricks.session.networks import measure_locally, network_called
+from bricks.session.known_networks import network_called
+from bricks.session.local_networks import measure_locally
+from bricks.session.networks import WantedNetwork
 from bricks.store import Store
 from bricks.studies.scaling.options import NetworkOptions, StepOptions
 from bricks.studies.scaling.result import ScaleFailure, ScalePoint
@@ -161,10 +163,9 @@ def _network(link: str, ranks: int, cache: Path) -> MeasuredNetwork:
     rate_bps = None if link == LOOPBACK else 8 * bytes_per_s_of("--networks", link)
     name = link if ranks == RANKS else f"{link}-{ranks}"
     with Store.open(cache) as store:
-        measure_locally(
-            store, name, ranks=ranks, shaped=link != LOOPBACK, bandwidth_bps=rate_bps,
-            operations=[ALL_REDUCE, BROADCAST], sizes=SIZES, computing=True,
-        )  # fmt: skip
+        operations = [ALL_REDUCE, BROADCAST]
+        wanted = WantedNetwork(name, ranks, operations=operations, sizes=SIZES, computing=True)
+        measure_locally(store, wanted, shaped=link != LOOPBACK, bandwidth_bps=rate_bps)
         return network_called(store, name)
 
 

@@ -18,7 +18,7 @@ from bricks.units.quantities import bytes_per_s_of
 if TYPE_CHECKING:
     from bricks.measure.progress import Progress
     from bricks.network.times import MeasuredNetwork
-    from bricks.session.networks import NetworkMeasured
+    from bricks.session.networks import NetworkMeasured, WantedNetwork
     from bricks.store import Store
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What to call the network.")]
@@ -91,17 +91,19 @@ def measure(
     Measured are processes that really communicate, a core for each. Sizes that would take over ten
     seconds are left out. Example: bricks network measure lan --bandwidth 1Gbit --computing
     """
+    from bricks.session.networks import WantedNetwork
     from bricks.store import Store
 
     if sum((bandwidth is not None, loopback, scheduler is not None)) > 1:
         raise UsageError("a network is one: give --bandwidth, --loopback or --scheduler")
-    wanted: dict[str, Any] = _wanted(operation, max_bytes)
-    wanted |= {"ranks": ranks, "backend": backend, "computing": computing, "again": again}
+    wanted = WantedNetwork(
+        name, ranks, backend, _operations(operation), _sizes(max_bytes), computing, again
+    )
     with Store.open(cache) as store, terminal_progress() as progress:
         if scheduler is not None:
-            done = _on_hosts(store, name, scheduler, progress, **wanted)
+            done = _on_hosts(store, wanted, scheduler, progress)
         else:
-            done = _locally(store, name, bandwidth, progress, **wanted)
+            done = _locally(store, wanted, bandwidth, progress)
         found = _called(store, name)
     facts = {**_facts(found), **_done(done)}
     _remark_left_out(done)
@@ -136,7 +138,7 @@ def list_networks(json: Json = False, cache: Cache = CACHE) -> None:
 
     Example: bricks network list --json
     """
-    from bricks.session.networks import measured_networks
+    from bricks.session.known_networks import measured_networks
     from bricks.store import Store
 
     rows: list[dict[str, Any]] = []
@@ -175,41 +177,43 @@ def show_network(
         _show_network(facts)
 
 
-def _wanted(operations: list[str] | None, max_bytes: int) -> dict[str, Any]:
+def _operations(names: list[str] | None) -> tuple[str, ...]:
     from bricks.network.collective import OPERATIONS, operation_of
+
+    return tuple(map(operation_of, names or OPERATIONS))
+
+
+def _sizes(max_bytes: int) -> tuple[int, ...]:
     from bricks.session.networks import SIZES
 
-    return {
-        "operations": tuple(map(operation_of, operations or OPERATIONS)),
-        "sizes": tuple(size for size in SIZES if size <= max_bytes),
-    }
+    return tuple(size for size in SIZES if size <= max_bytes)
 
 
 def _locally(
-    store: Store, name: str, bandwidth: str | None, progress: Progress, **wanted: Any
+    store: Store, wanted: WantedNetwork, bandwidth: str | None, progress: Progress
 ) -> NetworkMeasured:
-    from bricks.session.networks import measure_locally
+    from bricks.session.local_networks import measure_locally
 
     rate = None
     if bandwidth is not None and bandwidth != "unlimited":
         rate = 8 * bytes_per_s_of("--bandwidth", bandwidth)
     return measure_locally(
-        store, name, shaped=bandwidth is not None, bandwidth_bps=rate, progress=progress, **wanted
+        store, wanted, shaped=bandwidth is not None, bandwidth_bps=rate, progress=progress
     )
 
 
 def _on_hosts(
-    store: Store, name: str, scheduler: str, progress: Progress, **wanted: Any
+    store: Store, wanted: WantedNetwork, scheduler: str, progress: Progress
 ) -> NetworkMeasured:
     from bricks.fleet.cluster import connected
     from bricks.fleet.networks import measure_between_hosts
 
     with connected(scheduler) as cluster:
-        return measure_between_hosts(cluster, store, name, progress=progress, **wanted)
+        return measure_between_hosts(cluster, store, wanted, progress)
 
 
 def _called(store: Store, name: str) -> MeasuredNetwork:
-    from bricks.session.networks import network_called
+    from bricks.session.known_networks import network_called
 
     return network_called(store, name)
 

@@ -5,48 +5,38 @@ Must not know how hosts are reached, or how a rank is timed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from bricks.fleet.hosts import Cluster
 from bricks.fleet.ranks import RankHosts
 from bricks.measure.progress import Progress
 from bricks.measure.protocol.ranks import ReadInterface
-from bricks.session.networks import NetworkMeasured, measure_on, network_of, refuse
+from bricks.session.networks import (
+    NetworkMeasured,
+    WantedNetwork,
+    collectives_target,
+    measure_on,
+    network_of,
+)
 from bricks.store import Store
 
 _TIMEOUT_S = 60.0
 
 
 def measure_between_hosts(
-    cluster: Cluster,
-    store: Store,
-    name: str,
-    *,
-    ranks: int,
-    backend: str,
-    operations: Sequence[str],
-    sizes: Sequence[int],
-    computing: bool,
-    progress: Progress,
-    again: bool = False,
+    cluster: Cluster, store: Store, wanted: WantedNetwork, progress: Progress
 ) -> NetworkMeasured:
-    """Measure collectives between hosts of ``cluster``, a rank on each, as the network ``name``.
+    """Measure collectives between hosts of ``cluster``, a rank on each.
 
     Raises FleetError where hosts cannot take part; see
     :func:`~bricks.session.networks.measure_on` for other errors.
     """
-    refuse(name, ranks, operations, sizes)
-    with RankHosts(cluster, ranks, backend) as workers:
+    wanted.refuse()
+    with RankHosts(cluster, wanted.ranks, wanted.backend) as workers:
         requests = [ReadInterface(each["interface"]) for each in workers.facts]
         facts = workers.ask_each(requests, timeout_s=_TIMEOUT_S)
         network = network_of(
-            name, facts, workers.systems,
+            wanted.name, facts, workers.systems,
             same_host=workers.same_host, cores_per_rank=workers.cores_per_rank,
         )  # fmt: skip
-        version = workers.facts[0]["version"]
-        return measure_on(
-            store, workers, network, store.systems.named(workers.systems[0]),
-            f"{backend} {version}",
-            operations=operations, sizes=sizes, computing=computing, again=again,
-            progress=progress,
-        )  # fmt: skip
+        system, version = store.systems.named(workers.systems[0]), workers.facts[0]["version"]
+        target = collectives_target(network, system, wanted.backend, version)
+        return measure_on(store, workers, network, target, wanted, progress)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ from torch_environment import program
 
 from bricks.cli import completion
 from bricks.graph.program_phases import TRAINING
-from bricks.network.times import Sourced, StatedNetwork
-from bricks.session.networks import loopback_network
+from bricks.network.times import MeasuredNetwork, Sourced, StatedNetwork
+from bricks.session.local_networks import loopback_network
+from bricks.session.networks import WantedNetwork
 from bricks.store import Store
 from bricks.studies.scaling.buckets import Gradient
 from bricks.studies.scaling.copies import SIZES, CopyTimes, by_size
@@ -206,8 +206,12 @@ def test_a_check_without_a_network_measures_the_loopback_once(
     here: Here, made_up: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch_environment.python()
-    quick = partial(loopback_network, backend="fake", sizes=(1024, 4096))
-    monkeypatch.setattr("bricks.session.networks.loopback_network", quick)
+
+    def quick(store: Store, wanted: WantedNetwork, **how: Any) -> MeasuredNetwork:
+        small = replace(wanted, backend="fake", sizes=(1024, 4096))
+        return loopback_network(store, small, **how)
+
+    monkeypatch.setattr("bricks.session.local_networks.loopback_network", quick)
     words = ("scale", "torch_lstm_training", "--check", 2, "--ranks", 1, "--cache", here.cache)
     done = here.plain(*words, "--no-measure")
     assert (done.status, "--no-measure" in done.complaint) == (2, True)

@@ -12,7 +12,9 @@ from bricks import UsageError
 from bricks.measure.ranks import LocalRanks
 from bricks.network.collective import Collective
 from bricks.network.times import MeasuredNetwork
-from bricks.session.networks import loopback_network, measure_locally, measured_networks
+from bricks.session.known_networks import measured_networks
+from bricks.session.local_networks import loopback_network, measure_locally
+from bricks.session.networks import WantedNetwork
 from bricks.store import Store
 
 SIZES = (1024, 4096)
@@ -30,10 +32,12 @@ def asked(
 ) -> tuple[MeasuredNetwork, list[str]]:
     """The network, and the names under which it was announced that something is measured."""
     announced: list[str] = []
-    network = loopback_network(
-        store, ranks, operations, backend="fake", sizes=SIZES, announce=announced.append
-    )
+    network = loopback_network(store, wanted(ranks, operations), announce=announced.append)
     return network, announced
+
+
+def wanted(ranks: int, operations: Sequence[str], name: str = "loopback") -> WantedNetwork:
+    return WantedNetwork(name, ranks, "fake", operations, SIZES)
 
 
 def known(network: MeasuredNetwork) -> set[tuple[str, int]]:
@@ -59,7 +63,7 @@ def test_it_is_measured_once_alone_and_beside_computing(
 def test_what_is_known_under_another_name_is_used_and_only_what_lacks_is_measured(
     store: Store,
 ) -> None:
-    measure_locally(store, "lo", backend="fake", sizes=SIZES, operations=["all-reduce"])
+    measure_locally(store, wanted(2, ["all-reduce"], "lo"))
     before = measured_networks(store)[0].samples
     network, announced = asked(store)
     assert announced == [network.name] == ["lo"]
@@ -71,7 +75,7 @@ def test_what_is_known_under_another_name_is_used_and_only_what_lacks_is_measure
 def test_ranks_that_share_cores_otherwise_are_another_network_with_a_name_of_its_own(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bricks.session.networks.logical_cpus", lambda: [0, 1])
+    monkeypatch.setattr("bricks.session.local_networks.logical_cpus", lambda: [0, 1])
     two, three = asked(store, 2, ["broadcast"])[0], asked(store, 3, ["broadcast"])[0]
     assert two.fingerprint["key"] != three.fingerprint["key"]
     assert (two.name, three.name) == ("loopback", "loopback-3")
@@ -83,5 +87,5 @@ def test_an_announcement_that_refuses_leaves_the_cache_as_it_was(store: Store) -
         raise UsageError(f"{name} is not to be measured")
 
     with refused(UsageError, "loopback"):
-        loopback_network(store, 2, OPERATIONS, backend="fake", sizes=SIZES, announce=refuse)
+        loopback_network(store, wanted(2, OPERATIONS), announce=refuse)
     assert measured_networks(store) == []

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bricks.measure.distributed_steps import RULE, measure_steps
 from bricks.measure.rounds import StopRule
 from bricks.network.times import MeasuredNetwork
-from bricks.session.networks import places_of
+from bricks.session.local_networks import places_of
 from bricks.sources import function_of
 from bricks.studies.scaling.result import CheckedStep
 

@@ -14,8 +14,10 @@ from bricks.errors import BricksError, UsageError
 from bricks.measure.distributed_steps import RULE
 from bricks.measure.rounds import StopRule
 from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
-from bricks.session import networks
+from bricks.session import local_networks
 from bricks.session.defaults import PROGRAMS_RUNTIME
+from bricks.session.known_networks import network_called
+from bricks.session.networks import CHECKED_SIZES, WantedNetwork
 from bricks.session.targets import target_called
 from bricks.session.workspace import Workspace
 from bricks.studies.scaling.check import RealSteps
@@ -168,7 +170,7 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         if of.bandwidth is not None and of.latency is not None:
             return StatedNetwork(of.bandwidth, of.latency)
         if of.network is not None:
-            return networks.network_called(self.workspace.store, of.network)
+            return network_called(self.workspace.store, of.network)
         return self._loopback(self._refuse_unknown_loopback)
 
     def _measure_loopback(self) -> None:
@@ -177,10 +179,12 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
     def _loopback(self, announce: Callable[[str], None]) -> MeasuredNetwork:
         """This host's loopback between the ranks to check, measured as far as it is not known."""
         operations = {of for name in self.options.strategies.names for of in COLLECTIVES[name]}
-        return networks.loopback_network(
-            self.workspace.store, self.options.check or 1, sorted(operations), announce=announce,
-            progress=self.workspace.progress,
-        )  # fmt: skip
+        wanted = WantedNetwork(
+            "loopback", self.options.check or 1, operations=sorted(operations), sizes=CHECKED_SIZES
+        )
+        return local_networks.loopback_network(
+            self.workspace.store, wanted, announce=announce, progress=self.workspace.progress
+        )
 
     def _announce_loopback(self, name: str) -> None:
         self.notice(

@@ -1,0 +1,51 @@
+"""Networks of a cache: listed, and loaded to predict with.
+
+Must not know how they are measured, nor how anything is shown.
+"""
+
+from __future__ import annotations
+
+from bricks.errors import UsageError, suggestion
+from bricks.measure.collectives import known_collectives
+from bricks.network.times import MeasuredNetwork
+from bricks.store import Store
+
+
+def measured_networks(store: Store) -> list[MeasuredNetwork]:
+    """All networks of the cache, one for each version of a backend, by name."""
+    found = []
+    for network, target in store.systems.network_targets():
+        facts = {
+            **network.to_json(),
+            "target": target.key,
+            "backend": target.runtime.backend,
+            "version": target.runtime.version,
+        }
+        found.append(MeasuredNetwork(network.name, facts, known_collectives(store, target.key)))
+    return found
+
+
+def network_called(store: Store, name: str) -> MeasuredNetwork:
+    """The network with this name or key, as its newest backend was measured.
+
+    Raises :class:`UsageError` if there is none, or nothing is measured on it.
+    """
+    every = measured_networks(store)
+    found = [each for each in every if name in (each.name, each.fingerprint["key"])]
+    known = sorted({each.name for each in every})
+    if not found:
+        meant = suggestion(name, known, "known are") if known else "none is known yet"
+        raise UsageError(
+            f"no network is called {name!r}: {meant}; 'bricks network measure {name}' makes it"
+            " known"
+        )
+    found = [each for each in found if each.samples]
+    if not found:
+        raise UsageError(
+            f"nothing is measured on network {name!r} yet: run 'bricks network measure {name}'"
+        )
+    return max(found, key=lambda each: _numbers(each.fingerprint["version"]))
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split("+")[0].split(".") if part.isdecimal()]
