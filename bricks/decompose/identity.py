@@ -60,59 +60,35 @@ source order, and at worst a brick is measured twice.
 from __future__ import annotations
 
 import hashlib
-from collections import ChainMap
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import onnx
 
 from bricks.decompose.canonical import ALL_VISITS, VISITS, SearchBudget
-from bricks.decompose.content import (
-    DTYPE_NUMBER,
-    constant,
-    normal_type,
-    plain_attributes,
-)
 from bricks.decompose.context import context_of, weight_bound
 from bricks.decompose.dialects import dialect_of
 from bricks.decompose.lowering import AS_WRITTEN, UNKNOWN, Contents, Lowering
+from bricks.decompose.piece_writer import BRICK_NAME, PieceContent, PieceWriter
 from bricks.decompose.plan import Brick
-from bricks.decompose.structure import Path, ranks, schedule
+from bricks.decompose.structure import Path, ranks
 from bricks.decompose.work import flops
 from bricks.errors import ModelError
-from bricks.graph.containers import ContainerType, ValueType
-from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import (
     CONTEXT,
-    ITEMS,
     ITERATIONS,
     LAYOUTS,
-    STEERING,
     note,
-    note_between,
     note_other_kernels,
     note_sketches,
     note_weights,
 )
 from bricks.graph.sketch import Sketch
-from bricks.graph.steering import steered_values, steering_inputs, value_counts
+from bricks.graph.steering import steered_values, steering_inputs
 from bricks.graph.subgraphs import holds_initializers
-from bricks.graph.topology import default_domain, label, placed_subgraphs, subgraphs, used_values
+from bricks.graph.topology import label, subgraphs, used_values
 from bricks.graph.view import graph_of, parse_model, without_values
-
-# The location that weights refer to. No such file exists: values are passed when a brick is loaded.
-WEIGHTS_LOCATION = "weights"
-
-# The name of every brick's graph.
-_NAME = "brick"
-
-# Models of earlier IR versions list initializers among their inputs, which bricks never do.
-_OLDEST_IR = 4
-
-Names = MutableMapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +114,7 @@ def key_of(model: bytes) -> str:
 
 def is_brick(proto: onnx.ModelProto) -> bool:
     """Whether ``proto`` is a brick, and not a whole model."""
-    return proto.graph.name == _NAME
+    return proto.graph.name == BRICK_NAME
 
 
 def mismatch(brick: Brick) -> str | None:
@@ -204,23 +180,20 @@ class Cutter:
         if not chosen:
             raise ValueError("a piece has at least one node")
         protos = [self.graph.nodes[i] for i in chosen]
-        content = _Content(self.graph, self._outputs(chosen), self._steered(chosen), self._values)
+        content = PieceContent(
+            self.graph, self._outputs(chosen), self._steered(chosen), self._values
+        )
         rank: dict[Path, int] = {}
         if len(chosen) > 1 or any(True for _ in subgraphs(protos[0])):
             effort = SearchBudget(min(VISITS, self._visits_left))
             given = effort.left
             rank = ranks(protos, content.label, effort)
             self._visits_left -= given - effort.left
-        writer = _Writer(content, rank)
+        writer = PieceWriter(content, rank)
         model = writer.write(protos)
         operators = tuple(_qualified(node) for node in model.graph.node)
         weights, work = writer.types("w"), flops(self.graph, chosen)
-        note_sketches(model, {writer.names[n]: s for n, s in self._read_by(protos, writer.outside)})
-        note_weights(model, {writer.names[n]: s for n, s in self._denormal(writer.met["w"])})
-        note(model, ITERATIONS, {writer.names[n]: k for n, k in self._repeated(protos)})
-        ends = {*writer.met["i"], *writer.outputs}.intersection(self._layouts)
-        note(model, LAYOUTS, dict(sorted((writer.names[n], self._layouts[n]) for n in ends)))
-        note_other_kernels(model, self._other_kernels.get(chosen[0], ()))
+        self._note(model, writer, chosen)
         if self._context is not None and weight_bound(weights, work):
             note(model, CONTEXT, self._context)
         brick = Brick(
@@ -241,6 +214,16 @@ class Cutter:
             outputs=tuple(writer.outputs),
             values=tuple(writer.met["v"]),
         )
+
+    def _note(self, model: onnx.ModelProto, writer: PieceWriter, chosen: Sequence[int]) -> None:
+        """Note what is known of values and kernels of the nodes ``chosen``, by canonical name."""
+        protos = [self.graph.nodes[i] for i in chosen]
+        note_sketches(model, {writer.names[n]: s for n, s in self._read_by(protos, writer.outside)})
+        note_weights(model, {writer.names[n]: s for n, s in self._denormal(writer.met["w"])})
+        note(model, ITERATIONS, {writer.names[n]: k for n, k in self._repeated(protos)})
+        ends = {*writer.met["i"], *writer.outputs}.intersection(self._layouts)
+        note(model, LAYOUTS, dict(sorted((writer.names[n], self._layouts[n]) for n in ends)))
+        note_other_kernels(model, self._other_kernels.get(chosen[0], ()))
 
     def _read_by(
         self, nodes: Sequence[onnx.NodeProto], inputs: Sequence[str]
@@ -279,193 +262,6 @@ class Cutter:
         return {n for i in chosen for n in steered_values(self._steering[i], self.graph.types)}
 
 
-class _Content:
-    """The kinds, types and contents of the values of one piece."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        produced: Mapping[str, bool],
-        steered: set[str],
-        steering: Mapping[str, tuple[float, ...]],
-    ) -> None:
-        self.graph = graph
-        self.produced = produced
-        self.steering = steering
-        self._steered = steered
-
-    def type(self, name: str) -> ValueType:
-        """The value's type."""
-        try:
-            return self.graph.types[name]
-        except KeyError:
-            raise ModelError(f"value {name!r} has no known type: infer shapes first") from None
-
-    def kind(self, name: str) -> str:
-        """The letter that begins the value's canonical name."""
-        if name in self.produced:
-            return "v"
-        if name not in self.graph.initializers:
-            return "i"
-        return "c" if value_counts(self.type(name), steering=name in self._steered) else "w"
-
-    def label(self, name: str) -> bytes:
-        """The identity of the value, apart from its place in the topology."""
-        kind, of = self.kind(name), self.type(name)
-        value: object = b""
-        if kind == "c":
-            value = self.constant(name, "").SerializeToString(deterministic=True)
-        elif kind == "i":
-            value = self.steering.get(name, b"")
-        held = of.items if isinstance(of, ContainerType) else of.shape
-        return repr((kind, of.dtype, held, self.produced.get(name), value)).encode()
-
-    def constant(self, name: str, canonical: str) -> onnx.TensorProto:
-        """The value of a constant."""
-        return constant(self.graph.initializers[name], canonical)
-
-
-class _Writer:
-    """Writes the canonical model of one piece, naming values by first use."""
-
-    def __init__(self, content: _Content, rank: Mapping[Path, int]) -> None:
-        self.names: dict[str, str] = {}
-        self.outputs: list[str] = []
-        # The graph's names by kind (input, weight, constant, value in the piece), by first use.
-        self.met: dict[str, list[str]] = {"i": [], "w": [], "c": [], "v": []}
-        self._content = content
-        self._rank = rank
-        self._domains: set[str] = set()
-        self._inner = 0
-
-    def types(self, kind: str) -> dict[str, ValueType]:
-        """Canonical names and types of the values of one kind."""
-        return {self.names[name]: self._content.type(name) for name in self.met[kind]}
-
-    @property
-    def outside(self) -> list[str]:
-        """The graph's names of what the piece reads and does not compute: inputs, then weights."""
-        return [*self.met["i"], *self.met["w"]]
-
-    @property
-    def steering(self) -> dict[str, tuple[float, ...]]:
-        """The contents of the inputs that are steering values, by canonical name."""
-        values = self._content.steering
-        return {self.names[name]: values[name] for name in self.met["i"] if name in values}
-
-    def write(self, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
-        """The canonical model."""
-        model = onnx.ModelProto()
-        graph = model.graph
-        graph.name = _NAME
-        self._write_nodes(nodes, (), self.names, graph)
-        self._declare(graph)
-        between = [name for name in self.met["v"] if not self._content.produced[name]]
-        note_between(model, {self.names[name]: self._content.type(name) for name in between})
-        note(model, STEERING, self.steering)
-        note(model, ITEMS, self._containers())
-        opsets = {default_domain(d): v for d, v in self._content.graph.opsets.items()}
-        for domain in sorted(self._domains):
-            if domain not in opsets:
-                raise ModelError(f"the model imports no opset of domain {domain!r}: import it")
-            model.opset_import.add(domain=domain, version=opsets[domain])
-        model.ir_version = max(self._content.graph.ir_version, _OLDEST_IR)
-        return model
-
-    def _declare(self, graph: onnx.GraphProto) -> None:
-        """Inputs, outputs and initializers, once the nodes have named them."""
-        content = self._content
-        for name in self.met["i"]:
-            _describe(graph.input.add(), self.names[name], content.type(name))
-        for name in self.met["v"]:
-            if content.produced[name]:
-                self.outputs.append(name)
-                _describe(graph.output.add(), self.names[name], content.type(name))
-        for name in self.met["w"]:
-            kind = content.type(name)
-            weight = graph.initializer.add(name=self.names[name], dims=kind.shape)
-            weight.data_type = DTYPE_NUMBER[kind.dtype]
-            weight.data_location = onnx.TensorProto.EXTERNAL
-            weight.external_data.add(key="location", value=WEIGHTS_LOCATION)
-        for name in self.met["c"]:
-            graph.initializer.append(content.constant(name, self.names[name]))
-
-    def _containers(self) -> dict[str, Any]:
-        """Item types of the containers among inputs and outputs, by canonical name."""
-        content = self._content
-        names = [*self.met["i"], *self.outputs]
-        types = {self.names[name]: content.type(name) for name in names}
-        return {n: t.to_json() for n, t in types.items() if isinstance(t, ContainerType)}
-
-    def _write_nodes(
-        self, nodes: Sequence[onnx.NodeProto], path: Path, names: Names, graph: onnx.GraphProto
-    ) -> None:
-        for i in schedule(nodes, path, self._rank):
-            self._write_node(nodes[i], (*path, i), names, graph.node.add())
-
-    def _write_node(
-        self, node: onnx.NodeProto, path: Path, names: Names, form: onnx.NodeProto
-    ) -> None:
-        form.op_type = node.op_type
-        domain = default_domain(node.domain)
-        self._domains.add(domain)
-        if domain:
-            form.domain = domain
-        form.input.extend([self._read(name, names) for name in node.input])
-        attributes = plain_attributes(node)
-        if len(attributes) < len(node.attribute):
-            attributes += self._graph_attributes(node, path, names)
-            attributes.sort(key=lambda a: a.name)
-        form.attribute.extend(attributes)
-        for name in node.output:
-            if name:
-                names[name] = self._name_inner() if path[1:] else self._name("v", name)
-        form.output.extend([names[name] if name else "" for name in node.output])
-
-    def _graph_attributes(
-        self, node: onnx.NodeProto, path: Path, names: Names
-    ) -> list[onnx.AttributeProto]:
-        types = {a.name: a.type for a in node.attribute}
-        forms: dict[str, onnx.AttributeProto] = {}
-        for attribute, position, graph in placed_subgraphs(node):
-            form = forms.setdefault(
-                attribute, onnx.AttributeProto(name=attribute, type=types[attribute])
-            )
-            single = types[attribute] == onnx.AttributeProto.GRAPH
-            body = form.g if single else form.graphs.add()
-            self._write_graph(graph, (*path, attribute, position), ChainMap({}, names), body)
-        return list(forms.values())
-
-    def _write_graph(
-        self, graph: onnx.GraphProto, path: Path, names: Names, form: onnx.GraphProto
-    ) -> None:
-        form.name = "body"
-        for formal in graph.input:
-            names[formal.name] = self._name_inner()
-            form.input.add(name=names[formal.name], type=normal_type(formal.type))
-        self._write_nodes(graph.node, path, names, form)
-        for output in graph.output:
-            name = self._read(output.name, names)
-            form.output.add(name=name, type=normal_type(output.type))
-
-    def _read(self, name: str, names: Names) -> str:
-        if not name or name in names:
-            return names[name] if name else ""
-        kind = self._content.kind(name)
-        if kind == "v":
-            raise ModelError(f"value {name!r} is used before it is computed: sort the nodes")
-        self.names[name] = self._name(kind, name)
-        return self.names[name]
-
-    def _name(self, kind: str, name: str) -> str:
-        self.met[kind].append(name)
-        return f"{kind}{len(self.met[kind]) - 1}"
-
-    def _name_inner(self) -> str:
-        self._inner += 1
-        return f"s{self._inner - 1}"
-
-
 def _key(model: onnx.ModelProto) -> str:
     """The key of a canonical model; leaves it as it was."""
     ir_version = model.ir_version
@@ -473,17 +269,6 @@ def _key(model: onnx.ModelProto) -> str:
     digest = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
     model.ir_version = ir_version
     return f"b1-{digest[:32]}"
-
-
-def _describe(info: onnx.ValueInfoProto, name: str, kind: ValueType) -> None:
-    info.name = name
-    info.type.CopyFrom(_declared(kind))
-
-
-@lru_cache(maxsize=1 << 12)
-def _declared(kind: ValueType) -> onnx.TypeProto:
-    """A cached proto to copy from: a model has far fewer types than values."""
-    return declared(kind)
 
 
 def _qualified(node: onnx.NodeProto) -> str:
