@@ -5,6 +5,7 @@ All of it is ``tests/support/two_lane_runtime``; what it takes is known, so that
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -72,3 +73,18 @@ def test_whole_models_are_compared_with_their_estimates(here: Here, tmp_path: Pa
     for model in found["models"]:
         assert model["error"] is None
         assert model["ratio"] == pytest.approx(1, rel=0.01)
+
+
+def test_a_trace_shows_what_each_lane_does(here: Here, tmp_path: Path) -> None:
+    path, file = save(conv_net(blocks=1, size=8), tmp_path, "net.onnx"), tmp_path / "trace.json"
+    here("explain", path, "--trace", file, runtime="two-lanes")
+    events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+    named = [e["args"]["name"] for e in events if e["name"] == "thread_name"]
+    assert {"host", "device"} <= set(named)
+    kernels = [e for e in events if "launched_by_occurrence" in e["args"]]
+    recomposed = [e for e in events if e["ph"] == "X" and e["pid"] == kernels[0]["pid"]]
+    launched = {e["args"].get("occurrence"): e for e in recomposed}
+    assert len(kernels) > 1
+    for kernel in kernels:
+        launch = launched[kernel["args"]["launched_by_occurrence"]]
+        assert kernel["ts"] >= launch["ts"] + launch["dur"] - 1e-3
