@@ -45,7 +45,7 @@ _STEPS = """
 import json, statistics, sys, time
 import torch
 from bricks.backends.torch.entry import program
-from bricks.backends.torch.recording import Recorder
+from bricks.backends.torch.call_recorder import CallRecorder
 torch.set_num_threads(1)
 torch.set_flush_denormal(True)
 made = program(sys.argv[1], sys.argv[2], {})
@@ -60,7 +60,7 @@ def plain():
     optimizer.step()
 
 def recorded():
-    recorder = Recorder(made)
+    recorder = CallRecorder(made)
     with recorder, recorder.watching():
         result = made.step(recorder.mark)
         recorder.finish()

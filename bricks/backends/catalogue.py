@@ -23,8 +23,9 @@ GROUP = "bricks.backends"
 
 
 def built_in() -> tuple[str, ...]:
-    """The names of this package's own runtimes, in the order in which it lists them."""
-    return tuple(dict.fromkeys(point.name for point in _points() if _own(point)))
+    """The names of this package's own runtimes, in the order of lists."""
+    own = {point.name for point in _points() if _own(point)}
+    return tuple(sorted(own, key=lambda name: offer(name).order))
 
 
 def names() -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.errors import BackendError
@@ -71,25 +72,30 @@ class Counterparts:
 class Offer(ABC):
     """A runtime called ``name``; ``summary`` says in a line what it is.
 
-    ``environment`` is the Python environment that it needs beside this one, None if it runs in this
-    one. ``collectives`` names the backends of collectives that its workers can be ranks with.
-    ``counterparts`` are its programs in place of ONNX models, None if it has none. ``memory`` says
-    whether the memory of a model can be predicted. A ``default`` runtime is taken
-    for what it accepts where none is named. A ``variant`` is another runtime with other settings,
-    and is compared only where it is named. One that does not ``compute`` makes latencies up, needs
-    no installation, and serves where a worker is needed and its runtime does not matter.
+    ``order`` is its place in lists, the smaller the earlier. ``collectives`` names the backends of
+    collectives that its workers can be ranks with. ``counterparts`` are its programs in place of
+    ONNX models, None if it has none. ``memory`` says whether the memory of a model can be
+    predicted. A ``default`` runtime is taken for what it accepts where none is named. A ``variant``
+    is another runtime with other settings, and is compared only where it is named. One that does
+    not ``compute`` makes latencies up, needs no installation, and serves where a worker is needed
+    and its runtime does not matter.
     """
 
     name: str
     summary: str = ""
     accepts: ModelForm = ModelForm.MODELS
-    environment: Environment | None = None
     collectives: tuple[str, ...] = ()
     counterparts: Counterparts | None = None
     memory: MemoryUse = MemoryUse.UNPREDICTED
     default: bool = False
     variant: bool = False
     computes: bool = True
+    order: int = 100
+
+    @property
+    def environment(self) -> Environment | None:
+        """The Python environment that it needs; None if it runs in this one."""
+        return None
 
     @abstractmethod
     def describe(self) -> BackendInfo:
@@ -121,3 +127,16 @@ class Offer(ABC):
         :class:`~bricks.errors.BackendError` if the runtime has no such launcher.
         """
         raise BackendError(f"{self.name} starts no ranks of a training: choose another --runtime")
+
+
+def locked_environment(module: str, name: str) -> Environment:
+    """The environment called ``name``, whose lock file lies beside a ``module``'s file."""
+    from bricks.system.environments import Environment  # here: importing it takes a moment
+
+    lock = Path(module).with_name("requirements.lock")
+    return Environment(name, lock, "3.11", f"bricks backends install {name}")
+
+
+def unimportable(environment: Environment, error: ImportError) -> BackendError:
+    """The error where an environment does not have its runtime."""
+    return BackendError(f"{environment.name} cannot be imported ({error}): {environment.install}")

@@ -60,7 +60,7 @@ def test_bfloat16_is_refused_where_the_processor_lacks_it(
 ) -> None:
     monkeypatch.setattr(Environment, "required", lambda self: Path("python"))
     processor = Processor(name="one", flags=frozenset(flags.split()))
-    monkeypatch.setattr("bricks.backends.openvino.read_processor", lambda: processor)
+    monkeypatch.setattr("bricks.system.processor.read_processor", lambda: processor)
     if installed:
         assert describe("openvino-bf16").provider == "CPU bf16"
         return

@@ -30,4 +30,5 @@ OFFER = FakeOffer(
     collectives=("fake",),
     memory=MemoryUse.PLANNED,
     computes=False,
+    order=90,
 )

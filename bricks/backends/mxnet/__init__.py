@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bricks.backends.offer import BackendInfo, Offer
-from bricks.errors import BackendError
-from bricks.system.environments import Environment
+from bricks.backends.offer import BackendInfo, Offer, locked_environment, unimportable
 
 if TYPE_CHECKING:
     from bricks.backends.mxnet.backend import MxnetBackend
-
-_ENVIRONMENT = Environment(
-    name="mxnet",
-    lock=Path(__file__).parent / "requirements.lock",
-    python="3.11",
-    install="bricks backends install mxnet",
-)
+    from bricks.system.environments import Environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +19,17 @@ class MxnetOffer(Offer):
 
     fuse: bool
 
+    @property
+    def environment(self) -> Environment:
+        """Its own, which a lock file pins."""
+        return locked_environment(__file__, "mxnet")
+
     def describe(self) -> BackendInfo:
         """The pinned version."""
-        python = str(_ENVIRONMENT.required())
+        python = str(self.environment.required())
         return BackendInfo(
             self.name,
-            _ENVIRONMENT.pinned("mxnet"),
+            self.environment.pinned("mxnet"),
             "oneDNN",
             timed=True,
             brick_optimization="all" if self.fuse else "none",
@@ -49,7 +45,7 @@ class MxnetOffer(Offer):
         try:
             from bricks.backends.mxnet.backend import MxnetBackend
         except ImportError as exc:
-            raise BackendError(f"mxnet cannot be imported ({exc}): {_ENVIRONMENT.install}") from exc
+            raise unimportable(self.environment, exc) from exc
 
         return MxnetBackend(seed=seed, fuse=self.fuse)
 
@@ -57,13 +53,13 @@ class MxnetOffer(Offer):
 OFFER = MxnetOffer(
     name="mxnet",
     summary="MXNet, in an environment of its own (bricks backends install)",
-    environment=_ENVIRONMENT,
+    order=30,
     fuse=True,
 )
 UNFUSED = MxnetOffer(
     name="mxnet-unfused",
     summary="the same, operator by operator",
-    environment=_ENVIRONMENT,
+    order=31,
     variant=True,
     fuse=False,
 )

@@ -62,6 +62,7 @@ def _build(package: str) -> str | None:
 OFFER = OnnxRuntimeOffer(
     name="onnxruntime",
     summary="ONNX Runtime, on the processor",
+    order=10,
     memory=MemoryUse.SESSION,
     default=True,
 )

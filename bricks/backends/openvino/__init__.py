@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bricks.backends.offer import BackendInfo, Offer
+from bricks.backends.offer import BackendInfo, Offer, locked_environment, unimportable
 from bricks.errors import BackendError
-from bricks.system.environments import Environment
-from bricks.system.processor import read_processor
 
 if TYPE_CHECKING:
     from bricks.backends.openvino.backend import OpenvinoBackend
+    from bricks.system.environments import Environment
 
-_ENVIRONMENT = Environment(
-    name="openvino",
-    lock=Path(__file__).parent / "requirements.lock",
-    python="3.11",
-    install="bricks backends install openvino",
-)
 # The instruction sets of processors that compute in bfloat16.
 _BFLOAT16 = ("avx512_bf16", "amx_bf16")
 
@@ -33,9 +25,16 @@ class OpenvinoOffer(Offer):
 
     precision: str
 
+    @property
+    def environment(self) -> Environment:
+        """Its own, which a lock file pins."""
+        return locked_environment(__file__, "openvino")
+
     def describe(self) -> BackendInfo:
         """The pinned version."""
-        python = str(_ENVIRONMENT.required())
+        from bricks.system.processor import read_processor  # here: importing it takes a moment
+
+        python = str(self.environment.required())
         if self.precision == "bf16" and not read_processor().flags.intersection(_BFLOAT16):
             raise BackendError(
                 f"{self.name} needs a processor with instructions for bfloat16"
@@ -43,7 +42,7 @@ class OpenvinoOffer(Offer):
             )
         return BackendInfo(
             self.name,
-            _ENVIRONMENT.pinned("openvino"),
+            self.environment.pinned("openvino"),
             f"CPU {self.precision}",
             timed=True,
             brick_optimization="all",
@@ -59,9 +58,7 @@ class OpenvinoOffer(Offer):
         try:
             from bricks.backends.openvino.backend import OpenvinoBackend
         except ImportError as exc:
-            raise BackendError(
-                f"openvino cannot be imported ({exc}): {_ENVIRONMENT.install}"
-            ) from exc
+            raise unimportable(self.environment, exc) from exc
 
         return OpenvinoBackend(threads=threads, seed=seed, precision=self.precision)
 
@@ -69,13 +66,13 @@ class OpenvinoOffer(Offer):
 OFFER = OpenvinoOffer(
     name="openvino",
     summary="OpenVINO in float32, in an environment of its own (bricks backends install)",
-    environment=_ENVIRONMENT,
+    order=20,
     precision="f32",
 )
 BFLOAT16 = OpenvinoOffer(
     name="openvino-bf16",
     summary="the same in bfloat16, on processors that have it",
-    environment=_ENVIRONMENT,
+    order=21,
     variant=True,
     precision="bf16",
 )

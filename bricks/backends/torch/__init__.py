@@ -8,21 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bricks.backends.offer import BackendInfo, Counterparts, Offer
+from bricks.backends.offer import BackendInfo, Counterparts, Offer, locked_environment, unimportable
 from bricks.backends.torch import modes
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm
-from bricks.system.environments import Environment
 
 if TYPE_CHECKING:
     from bricks.backends.torch.backend import TorchBackend
+    from bricks.system.environments import Environment
 
-_ENVIRONMENT = Environment(
-    name="torch",
-    lock=Path(__file__).parent / "requirements.lock",
-    python="3.11",
-    install="bricks backends install torch",
-)
 _COUNTERPARTS = Counterparts(
     operators="bricks.backends.torch.operators",
     model="bricks.backends.torch.onnx_program:onnx_program",
@@ -42,6 +36,11 @@ class TorchOffer(Offer):
 
     compiled: bool
 
+    @property
+    def environment(self) -> Environment:
+        """Its own, which a lock file pins."""
+        return locked_environment(__file__, "torch")
+
     def describe(self) -> BackendInfo:
         """The pinned version."""
         if self.compiled and cxx_compiler() is None:
@@ -51,11 +50,11 @@ class TorchOffer(Offer):
             )
         return BackendInfo(
             self.name,
-            _ENVIRONMENT.pinned("torch"),
+            self.environment.pinned("torch"),
             "CPU",
             timed=True,
             brick_optimization="none",
-            python=str(_ENVIRONMENT.required()),
+            python=str(self.environment.required()),
             bounded_memory=False,  # a program takes what it takes: nothing tells ahead
         )
 
@@ -66,7 +65,7 @@ class TorchOffer(Offer):
         try:
             from bricks.backends.torch.backend import TorchBackend
         except ImportError as exc:
-            raise BackendError(f"torch cannot be imported ({exc}): {_ENVIRONMENT.install}") from exc
+            raise unimportable(self.environment, exc) from exc
 
         return TorchBackend(threads=threads, seed=seed, compiled=self.compiled)
 
@@ -77,14 +76,14 @@ class TorchOffer(Offer):
         if collectives == "nccl":
             raise BackendError(
                 "nccl needs a build of PyTorch for GPUs, and the one of"
-                f" '{_ENVIRONMENT.install}' is for processors: choose --backend gloo"
+                f" '{self.environment.install}' is for processors: choose --backend gloo"
             )
         return self.describe()
 
     def launcher(self, rank: int, ranks: int, address: str, port: int) -> tuple[str, ...]:
         """One torchrun for each rank, as if it were a host of its own."""
         return (
-            str(_ENVIRONMENT.required()), "-m", "torch.distributed.run",
+            str(self.environment.required()), "-m", "torch.distributed.run",
             f"--nnodes={ranks}", "--nproc-per-node=1", f"--node-rank={rank}",
             f"--master-addr={address}", f"--master-port={port}",
         )  # fmt: skip
@@ -93,8 +92,8 @@ class TorchOffer(Offer):
 OFFER = TorchOffer(
     name=modes.EAGER,
     summary="PyTorch, programs as they are written, in an environment of its own",
+    order=40,
     accepts=ModelForm.PROGRAMS,
-    environment=_ENVIRONMENT,
     counterparts=_COUNTERPARTS,
     collectives=("gloo", "nccl"),
     default=True,
@@ -103,8 +102,8 @@ OFFER = TorchOffer(
 COMPILED = TorchOffer(
     name=modes.COMPILED,
     summary="the same, modules compiled by torch.compile",
+    order=41,
     accepts=ModelForm.PROGRAMS,
-    environment=_ENVIRONMENT,
     counterparts=_COUNTERPARTS,
     variant=True,
     compiled=True,

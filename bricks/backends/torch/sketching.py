@@ -10,14 +10,17 @@ from collections.abc import Mapping
 import onnx
 import torch
 
-from bricks.backends.torch.values import bounds_of, numbers_of, synthetic, tensor_types
+from bricks.backends.torch.values import (
+    ONNX_DTYPES,
+    bounds_of,
+    numbers_of,
+    synthetic,
+    tensor_types,
+)
 from bricks.graph.call_values import decides, dependent_arguments
-from bricks.graph.program import TORCH_DTYPES
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
-
-_DTYPES = {getattr(torch, name): dtype for dtype, name in TORCH_DTYPES.items()}
 
 
 class SketchedValues:
@@ -31,7 +34,9 @@ class SketchedValues:
         """``node`` is about to be called with ``tensors``, by the names of its inputs."""
         if not decides(f"{node.domain}.{node.op_type}"):
             return
-        types = {name: TensorType(_DTYPES[t.dtype], tuple(t.shape)) for name, t in tensors.items()}
+        types = {
+            name: TensorType(ONNX_DTYPES[t.dtype], tuple(t.shape)) for name, t in tensors.items()
+        }
         for name, traits in dependent_arguments(node, types):
             # A value has one sketch, of all that counts of it to any call.
             known = self._traits.get(name, frozenset())

@@ -13,8 +13,9 @@ import numpy as np
 import onnx
 import torch
 
+from bricks.backends.torch.call_recorder import CallRecorder
 from bricks.backends.torch.entry import Program
-from bricks.backends.torch.recording import Recorder, held_by
+from bricks.backends.torch.held_tensors import held_by
 from bricks.backends.torch.replay import ReplayedCall
 from bricks.backends.torch.values import numbers_of
 from bricks.errors import BackendError
@@ -39,7 +40,7 @@ class RealStep:
         self._copies = {key: storage.clone() for key, storage in self._storages.items()}
         self._random = torch.get_rng_state()
         self._program = program
-        recorder = Recorder(program)
+        recorder = CallRecorder(program)
         with recorder, recorder.watching():
             result = program.step(recorder.mark)
             recorder.finish()

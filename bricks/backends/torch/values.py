@@ -20,6 +20,9 @@ from bricks.graph.program import TORCH_DTYPES, call_of, is_call
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 
+# The names of types of numbers in ONNX.
+ONNX_DTYPES = {getattr(torch, name): dtype for dtype, name in TORCH_DTYPES.items()}
+
 Shapes = Sequence[tuple[int, ...]]
 # From positional arguments (tensors as their shapes) to the bound of each integer tensor among
 # them, by argument.
