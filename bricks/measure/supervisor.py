@@ -8,30 +8,21 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from bricks import backends
 from bricks.closing import Closing
 from bricks.errors import WorkerError
-from bricks.measure.protocol.pipe import decode, encode
+from bricks.measure.conversation import START_TIMEOUT_S, Conversation, OnStep
 from bricks.measure.protocol.process import Hello, LimitMemory
-from bricks.measure.protocol.request import Answer, Request, answer_from_json, request_to_json
-from bricks.measure.worker_process import (
-    Freed,
-    WorkerDied,
-    WorkerKilled,
-    WorkerProcess,
-    worker_command,
-)
+from bricks.measure.protocol.request import Answer, Request
+from bricks.measure.worker_process import Freed, WorkerDied, WorkerKilled, worker_command
 
 __all__ = ["MAX_ATTEMPTS", "Freed", "Supervisor", "WorkerDied", "WorkerKilled", "WorkerSettings"]
 
 _logger = logging.getLogger(__name__)
-
-START_TIMEOUT_S = 120.0
 
 # Of a limit of memory, a worker that holds more than this is replaced.
 _HELD_SHARE = 0.5
@@ -69,6 +60,24 @@ class WorkerSettings:
             return tuple(self.command)
         return worker_command(self.python, self.backend)
 
+    @property
+    def freed_memory(self) -> Freed:
+        """What the process does with memory that it has freed."""
+        return self.freed or (Freed.BY_DEFAULT if self.timing else Freed.KEPT)
+
+    def hello(self, memory_bytes: int | None) -> Hello:
+        """The first request to a worker whose data are limited to ``memory_bytes``."""
+        return Hello(
+            self.backend,
+            self.threads,
+            self.seed,
+            memory_bytes=memory_bytes,
+            workers=self.workers,
+            timing=self.timing,
+            optimization=self.optimization,
+            location=backends.location(self.backend),
+        )
+
 
 class Supervisor(Closing):
     """Owns one worker process at a time. ``starts`` counts the processes that it has started."""
@@ -76,11 +85,9 @@ class Supervisor(Closing):
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
         self._memory_bytes = settings.memory_bytes
-        self._process: WorkerProcess | None = None
-        self.starts = 0
-        self._asked = 0  # requests that the live worker has got
-        self._awaited = False  # whether the live worker still has to say that it is ready
+        self._conversation: Conversation | None = None
         self._closed = False
+        self.starts = 0
 
     @property
     def backend(self) -> str:
@@ -93,32 +100,33 @@ class Supervisor(Closing):
 
         It is, too, if no worker lives.
         """
-        return self._process is None or not self._asked
+        begun = self._begun
+        return begun is None or not begun.asked
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a worker, and it runs."""
+        begun = self._begun
+        return begun is not None and begun.alive
+
+    def processor_s(self) -> float:
+        """Processor time in seconds that the live worker has taken; 0 if there is none."""
+        begun = self._begun
+        return 0.0 if begun is None else begun.processor_s()
 
     def ask(
-        self,
-        request: Request[Answer],
-        *,
-        timeout_s: float,
-        on_step: Callable[[int], None] | None = None,
+        self, request: Request[Answer], *, timeout_s: float, on_step: OnStep | None = None
     ) -> Answer:
         """The worker's answer to a request.
 
         ``timeout_s`` is the longest silence: it starts anew with every step that is announced to
         ``on_step``. Raises :class:`WorkerError` where the worker refuses, :class:`WorkerDied` where
         it ends or stays silent too long. Any other exception meanwhile, such as Ctrl-C, ends the
-        worker: its answer would be taken for that to the next request.
+        worker.
         """
-        if self._process is not None and not self._process.alive:
+        if self._begun is not None and not self.alive:
             self.reset()  # it ended while nobody asked
-        self._refuse_if_closed()
-        self.awaken()
-        self._welcome()
-        self._asked += 1
-        message = self._exchange(request, timeout_s, on_step)
-        if "error" in message:
-            raise WorkerError(str(message["error"]))
-        return answer_from_json(request, message["ok"])
+        return self._awakened().ask(request, timeout_s, on_step)
 
     def ask_afresh(self, request: Request[Answer], *, timeout_s: float) -> Answer:
         """As :meth:`ask`, for requests that any worker can answer: sent again if it is killed."""
@@ -143,119 +151,59 @@ class Supervisor(Closing):
         finally:
             self._limit_memory(of_settings)
 
-    def _limit_memory(self, memory_bytes: int | None) -> int:
-        """Limit the worker's data; bytes that it holds, 0 where there is none, or nobody tells."""
-        self._memory_bytes = memory_bytes
-        if self._process is not None:
-            with suppress(WorkerDied):  # the next one starts with this limit
-                return self.ask(LimitMemory(memory_bytes), timeout_s=START_TIMEOUT_S) or 0
-        return 0
-
-    def processor_s(self) -> float:
-        """Processor time in seconds that the live worker has taken; 0 if there is none."""
-        return 0.0 if self._process is None else self._process.processor_s()
-
-    @property
-    def alive(self) -> bool:
-        """Whether there is a worker, and it runs."""
-        process = self._process
-        return process is not None and process.alive
-
     def kill(self) -> None:
         """Kill the worker, from any thread: whoever waits for its answer gets WorkerDied."""
-        process = self._process
-        if process is not None:
-            process.kill()
+        begun = self._begun
+        if begun is not None:
+            begun.kill()
 
     def reset(self) -> None:
         """End the worker, at once; the next request starts a fresh one."""
-        self._end()
+        begun, self._conversation = self._conversation, None
+        if begun is not None:
+            begun.end()
 
     def close(self) -> None:
         """End the worker for good."""
         self._closed = True
-        self._end()
+        self.reset()
 
     def awaken(self) -> None:
         """Start the worker if there is none, and do not wait for it: importing takes a while."""
-        self._refuse_if_closed()
-        if self._process is not None:
-            return
-        settings = self._settings
-        freed = settings.freed or (Freed.BY_DEFAULT if settings.timing else Freed.KEPT)
-        self._process = WorkerProcess(settings.start_command, freed=freed)
-        _logger.info(
-            "worker %d started: %s, threads: %d",
-            self._process.pid, settings.backend, settings.threads,
-        )  # fmt: skip
-        self.starts += 1
-        self._asked = 0
-        hello = Hello(
-            settings.backend,
-            settings.threads,
-            settings.seed,
-            memory_bytes=self._memory_bytes,
-            workers=settings.workers,
-            timing=settings.timing,
-            optimization=settings.optimization,
-            location=backends.location(settings.backend),
-        )
-        self._awaited = True
-        with self._ended_by_exceptions() as process:
-            process.send(encode(request_to_json(hello)), START_TIMEOUT_S)
+        self._awakened()
 
-    def _welcome(self) -> None:
-        """Wait until a worker that was just started is ready."""
-        if self._awaited:
-            self._awaited = False
-            message = self._answer(START_TIMEOUT_S, None)
-            if "error" in message:
-                self._end()  # it would have no backend
-                raise WorkerError(str(message["error"]))
-
-    def _refuse_if_closed(self) -> None:
+    def _awakened(self) -> Conversation:
         if self._closed:  # maybe by another thread
             raise WorkerError("the worker was ended")
+        begun = self._begun
+        if begun is not None:
+            return begun
+        settings = self._settings
+        begun = Conversation(settings.start_command, freed=settings.freed_memory)
+        self._conversation = begun
+        _logger.info(
+            "worker %d started: %s, threads: %d", begun.pid, settings.backend, settings.threads
+        )
+        self.starts += 1
+        begun.greet(settings.hello(self._memory_bytes))
+        return begun
 
-    def _exchange(
-        self, request: Request[Any], timeout_s: float, on_step: Callable[[int], None] | None
-    ) -> dict[str, Any]:
-        """The message that ends the exchange, ``ok`` or ``error``; anything else ends the worker.
+    @property
+    def _begun(self) -> Conversation | None:
+        """The conversation with the worker, unless it was ended from here."""
+        begun = self._conversation
+        return None if begun is None or begun.ended else begun
 
-        So a worker that lives afterwards has nothing left to say.
-        """
-        with self._ended_by_exceptions() as process:
-            process.send(encode(request_to_json(request)), timeout_s)
-        return self._answer(timeout_s, on_step)
+    @property
+    def _asked(self) -> int:
+        """How many requests the worker has got."""
+        begun = self._begun
+        return 0 if begun is None else begun.asked
 
-    def _answer(self, timeout_s: float, on_step: Callable[[int], None] | None) -> dict[str, Any]:
-        with self._ended_by_exceptions() as process:
-            while True:
-                line = process.receive(timeout_s)
-                try:
-                    message = decode(line)
-                except WorkerError as error:
-                    raise WorkerDied(str(error)) from error
-                if "ok" in message or "error" in message:
-                    return message
-                if on_step is not None:
-                    on_step(int(message.get("at", 0)))
-
-    @contextmanager
-    def _ended_by_exceptions(self) -> Iterator[WorkerProcess]:
-        """The live worker's process, which any exception meanwhile ends."""
-        process = self._process
-        if process is None:  # another thread has ended it
-            raise WorkerError("the worker was ended")
-        try:
-            yield process
-        except BaseException:
-            self._end()
-            raise
-
-    def _end(self) -> None:
-        process, self._process = self._process, None
-        self._awaited = False
-        if process is not None:
-            process.end()
-            _logger.info("worker %d ended", process.pid)
+    def _limit_memory(self, memory_bytes: int | None) -> int:
+        """Limit the worker's data; bytes that it holds, 0 where there is none, or nobody tells."""
+        self._memory_bytes = memory_bytes
+        if self._begun is not None:
+            with suppress(WorkerDied):  # the next one starts with this limit
+                return self.ask(LimitMemory(memory_bytes), timeout_s=START_TIMEOUT_S) or 0
+        return 0
