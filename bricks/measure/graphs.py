@@ -14,7 +14,6 @@ from typing import Any
 
 from bricks import backends
 from bricks.decompose.granularity import EXECUTED, Granularity
-from bricks.decompose.lowering import Contents, Lowering
 from bricks.decompose.plan import Decomposition
 from bricks.errors import WorkerError
 from bricks.graph.domains import observations, steering_values
@@ -76,10 +75,8 @@ class Graphs:
             model,
             found.graph,
             granularity,
-            lowering=_lowering(answer),
-            contents=Contents(
-                self._steering_values(model, found), answer.sketches, answer.iterations
-            ),
+            lowering=answer.lowering,
+            contents=replace(answer.contents, steering=self._steering_values(model, found)),
             assumed=[*answer.notes, *seen],
         )
         return replace(decomposition, wall_s=time.perf_counter() - started), found.graph
@@ -165,17 +162,6 @@ def _named(skeleton: bytes) -> bytes:
             taken.add(node.name)
         seen.add(node.name)
     return bytes(proto.SerializeToString())
-
-
-def _lowering(answer: TypedGraph) -> Lowering:
-    """How the runtime executes the graph of an answer."""
-    return Lowering(
-        answer.groups,
-        answer.layouts,
-        answer.other_kernels,
-        answer.in_place,
-        answer.rewritten_bytes,
-    )
 
 
 def _cuttable(of: Model, answer: TypedGraph, proto: bytes) -> _Cuttable:

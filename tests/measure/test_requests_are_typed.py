@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bricks.decompose.lowering import Contents, Lowering
 from bricks.graph.containers import ContainerType
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
@@ -125,9 +126,8 @@ def test_types_and_sketches_of_values_pass() -> None:
     answer = TypedGraph(
         b"model",
         {"x": tensor, "y": ContainerType("seq(tensor(float))", (tensor,))},
-        groups=((0, 1), (2,)),
-        other_kernels={3: ("kernel",)},
-        sketches={"x": Sketch(negative=0.5, changes=0.25)},
+        lowering=Lowering(((0, 1), (2,)), other_kernels={3: ("kernel",)}),
+        contents=Contents(sketches={"x": Sketch(negative=0.5, changes=0.25)}),
     )
     request = ReadExecuted(b"model", key="m1-0")
     told = json.loads(json.dumps(answer_to_json(ReadExecuted, answer)))

@@ -1,15 +1,15 @@
 """JSON of typed values: the annotations of a dataclass say how its fields are written and read.
 
-Numbers, strings and booleans stay as they are, bytes become base64, tuples lists. A dataclass
-within another value is a row, the list of its fields: tables stay as compact as lists of lists. A
-class with ``to_json`` and ``from_json`` of its own is written and read by them. Must not know what
-the values mean.
+Numbers, strings and booleans stay as they are, bytes become base64, and sequences lists, which are
+read as tuples. A dataclass within another value is a row, the list of its fields: tables stay as
+compact as lists of lists. A class with ``to_json`` and ``from_json`` of its own is written and read
+by them. Must not know what the values mean.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -47,6 +47,8 @@ def codec_of(kind: Any) -> Codec:
     if kind is bytes:
         return Codec(lambda data: base64.b64encode(data).decode(), base64.b64decode)
     origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Sequence:
+        return _many(arguments[0])
     if origin is tuple:
         return _many(arguments[0]) if arguments[-1] is Ellipsis else _several(arguments)
     if origin in (Mapping, dict):

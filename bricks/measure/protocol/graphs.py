@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from bricks.decompose.lowering import AS_WRITTEN, UNKNOWN, Contents, Lowering
 from bricks.graph.containers import ValueType
-from bricks.graph.sketch import Sketch
 from bricks.measure.protocol.request import Request
 
 
@@ -15,23 +15,17 @@ from bricks.measure.protocol.request import Request
 class TypedGraph:
     """A graph to cut: a ``model`` without weights, and the type of each value by its name.
 
-    The values ``observed`` have types that depend on data, as one run has shown them. ``sketches``
-    are of values on which the time of an operator depends; ``iterations`` are those of loops whose
-    condition decides, by the name of their first output. The other fields are those of
-    :class:`bricks.backends.base.Executed`.
+    The values ``observed`` have types that depend on data, as one run has shown them. ``contents``
+    has no steering values: those that are computed are asked for by name. ``notes`` are sentences
+    about the graph for its user.
     """
 
     model: bytes
     types: Mapping[str, ValueType]
     observed: tuple[str, ...] = ()
-    in_place: Mapping[str, str] = field(default_factory=dict)
-    groups: tuple[tuple[int, ...], ...] | None = None
-    layouts: Mapping[str, str] = field(default_factory=dict)
-    other_kernels: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    lowering: Lowering = AS_WRITTEN
+    contents: Contents = UNKNOWN
     notes: tuple[str, ...] = ()
-    sketches: Mapping[str, Sketch] = field(default_factory=dict)
-    iterations: Mapping[str, int] = field(default_factory=dict)
-    rewritten_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

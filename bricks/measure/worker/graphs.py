@@ -12,6 +12,7 @@ import onnx
 
 from bricks.backends.base import Executed, ValueObserver
 from bricks.backends.programs import Recorder
+from bricks.decompose.lowering import Contents, Lowering
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.value_dependence import values_decide
@@ -26,7 +27,7 @@ from bricks.measure.protocol.graphs import (
 )
 from bricks.measure.worker.handlers import Handlers
 from bricks.measure.worker.memory import release_freed_memory
-from bricks.measure.worker.observation import Observed, observed
+from bricks.measure.worker.observation import contents_of
 from bricks.measure.worker.process_limits import memory_limited_for
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.source_graphs import source_of
@@ -52,34 +53,30 @@ class GraphRequests:
         proto = parse_model(request.model)
         with memory_limited_for(proto):
             executed = self._runtime.backend.executed(proto)
-            seen = self._observed(request, proto, executed)
+            contents = self._contents(request, proto, executed)
         if self._runtime.settings.timing:  # else the next model needs the memory
             release_freed_memory()
-        groups = None if executed.groups is None else tuple(map(tuple, executed.groups))
-        return TypedGraph(
-            executed.proto.SerializeToString(),
-            executed.types,
-            observed=tuple(executed.observed),
-            in_place=executed.in_place,
-            groups=groups,
-            layouts=executed.layouts,
-            other_kernels={i: tuple(each) for i, each in executed.other_kernels.items()},
-            notes=tuple(executed.notes),
-            sketches=seen.sketches,
-            iterations=seen.iterations,
-            rewritten_bytes=executed.rewritten_bytes,
+        lowering = Lowering(
+            executed.groups,
+            executed.layouts,
+            executed.other_kernels,
+            executed.in_place,
+            executed.rewritten_bytes,
         )
+        skeleton = executed.proto.SerializeToString()
+        observed, notes = tuple(executed.observed), tuple(executed.notes)
+        return TypedGraph(skeleton, executed.types, observed, lowering, contents, notes)
 
-    def _observed(
+    def _contents(
         self, request: ReadExecuted, proto: onnx.ModelProto, executed: Executed
-    ) -> Observed:
+    ) -> Contents:
         """What operators read in a run of the model; what is noted where nobody observes one."""
         backend = self._runtime.backend
         if not isinstance(backend, ValueObserver):
-            return Observed(noted_sketches(proto))
+            return Contents(sketches=noted_sketches(proto))
         decided = request.folder and values_decide(proto.graph.node)
         own = with_own_weights(proto, Path(request.folder)) if decided else proto
-        return observed(backend, own, executed, request.key)
+        return contents_of(backend, own, executed, request.key)
 
     def read_source(self, request: ReadSource) -> TypedGraph:
         """A model's own graph, with the types of its values."""
@@ -95,7 +92,7 @@ class GraphRequests:
             proto.SerializeToString(),
             graph.types,
             observed=tuple(seen),
-            sketches=noted_sketches(proto),
+            contents=Contents(sketches=noted_sketches(proto)),
         )
 
     def read_values(self, request: ReadValues) -> Mapping[str, tuple[float, ...]]:

@@ -7,12 +7,13 @@ how often loops run whose condition decides. Must not know what a graph is cut i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
 
 from bricks.backends.base import Executed, ValueObserver, WeightObserver
+from bricks.decompose.lowering import UNKNOWN, Contents
 from bricks.graph.domains import Range, integer_ranges
 from bricks.graph.graph import Graph
 from bricks.graph.loops import conditional_loops, counter, counting, first_output
@@ -28,14 +29,6 @@ from bricks.graph.weights import holding
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """Sketches by the names of values, and iterations by the names of loops' first outputs."""
-
-    sketches: Mapping[str, Sketch] = field(default_factory=dict)
-    iterations: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class _Wanted:
     """A value that ``node`` reads, and what counts of it."""
 
@@ -44,9 +37,9 @@ class _Wanted:
     traits: frozenset[str]
 
 
-def observed(
+def contents_of(
     observer: ValueObserver, model: onnx.ModelProto, executed: Executed, key: str
-) -> Observed:
+) -> Contents:
     """What the nodes of the ``executed`` graph read in one run of ``model``.
 
     It follows from the weights of the ``model`` as it is loaded with this ``key``. Values that only
@@ -57,7 +50,7 @@ def observed(
     wanted = _merged([*_wanted(observer, graph), *(_all_floats(graph) if weights else ())])
     loops = conditional_loops(graph.nodes)
     if not wanted and not loops:
-        return Observed()
+        return UNKNOWN
     names = {each.name for each in wanted} | {counter(loop) for loop in loops}
     for each in wanted:
         if each.node.op_type == SUPPRESSION:
@@ -71,7 +64,7 @@ def observed(
         if sketch is not None:
             sketches[each.name] = sketch
     iterations = {first_output(loop): values[counter(loop)].size for loop in loops}
-    return Observed(sketches, iterations)
+    return Contents(sketches=sketches, iterations=iterations)
 
 
 def _denormal_weights(
