@@ -32,7 +32,7 @@ from accuracy_results import CALLS, Case, Conduct, Cost, Cut, Host, Row, file_of
 
 from bricks import Bench, BricksError, Comparison, Measurement, ModelComparison, Target
 from bricks.compose.basis import Basis
-from bricks.compose.comparison import repeat_error
+from bricks.studies.inference.result import repeat_error
 from bricks.compose.estimate import Estimate
 from bricks.compose.parts import state_of
 from bricks.compose.recompose import recompose

@@ -25,7 +25,7 @@ from typing import Any
 from page_parts import put
 
 from bricks import Bench, BricksError, ModelComparison
-from bricks.compose.comparison import repeat_error
+from bricks.studies.inference.result import repeat_error
 from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
 from bricks.measure.conditions import Conditions

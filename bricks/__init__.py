@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     from bricks.analysis.target_diff import TargetDiff, diff_targets
     from bricks.api.bench import Bench
     from bricks.compose.advice import PROMISE, per_million, risk
-    from bricks.compose.comparison import ComparisonFailure, ModelComparison, Summary
+    from bricks.studies.inference.result import (
+        Comparison,
+        ComparisonFailure,
+        ModelComparison,
+        Summary,
+    )
     from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
     from bricks.compose.memory.peak import PeakMemory, UnknownMemory
     from bricks.compose.schedule import Place, Rule, anything, not_two_of
@@ -59,7 +64,7 @@ if TYPE_CHECKING:
     from bricks.session.batch import decompose_all
     from bricks.session.machine_peaks import Peaks
     from bricks.session.options import Options
-    from bricks.session.summaries import Comparison, Measured, Probed
+    from bricks.session.summaries import Measured, Probed
     from bricks.store.merge import Merged
     from bricks.store.store import Store
     from bricks.studies.generation.options import GenerationOptions
@@ -106,7 +111,9 @@ _ORIGIN = {
         "UsageError", "WorkerError",
     ),
     "bricks.compose.advice": ("PROMISE", "per_million", "risk"),
-    "bricks.compose.comparison": ("ComparisonFailure", "ModelComparison", "Summary"),
+    "bricks.studies.inference.result": (
+        "Comparison", "ComparisonFailure", "ModelComparison", "Summary",
+    ),
     "bricks.compose.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
     "bricks.compose.memory.peak": ("PeakMemory", "UnknownMemory"),
     "bricks.compose.schedule": ("Place", "Rule", "anything", "not_two_of"),
@@ -135,7 +142,7 @@ _ORIGIN = {
     "bricks.session.batch": ("decompose_all",),
     "bricks.session.machine_peaks": ("Peaks",),
     "bricks.session.options": ("Options",),
-    "bricks.session.summaries": ("Comparison", "Measured", "Probed"),
+    "bricks.session.summaries": ("Measured", "Probed"),
     "bricks.store.merge": ("Merged",),
     "bricks.store.store": ("Store",),
     "bricks.suite": ("Suite", "read_suite", "write_suite"),

@@ -22,7 +22,7 @@ from value_models import KINDS, value_model
 from wild import PAGE, replace_section
 
 from bricks import Bench
-from bricks.compose.comparison import ComparisonFailure, ModelComparison
+from bricks.studies.inference.result import ComparisonFailure, ModelComparison
 
 FOUND = PAGE.with_name("values.json")
 MARKS = ("<!-- values: written by tools/values.py -->", "<!-- /values -->")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Explanation
 from bricks.analysis.similarity import Similarity, similarity
-from bricks.compose.comparison import ModelComparison, Summary, summarise
+from bricks.studies.inference.result import ModelComparison, Summary, summarise
 from bricks.compose.estimate import Estimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.compose.parts import Results, state_of

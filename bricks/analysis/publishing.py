@@ -20,16 +20,16 @@ from typing import Any
 
 from bricks._version import __version__
 from bricks.backends import describe
-from bricks.compose.comparison import ComparisonFailure
+from bricks.studies.inference.result import ComparisonFailure
 from bricks.decompose.identity import mismatch
 from bricks.errors import BricksError, StoreError, first_line
 from bricks.graph.model import Model
 from bricks.predict import learned_file
 from bricks.samples.measurement import Failure, Measurement
-from bricks.session import comparing
 from bricks.session.defaults import GRANULARITY
 from bricks.session.latencies import Latencies
-from bricks.session.summaries import Comparison
+from bricks.studies.inference.result import Comparison
+from bricks.studies.inference.study import compare
 from bricks.session.workspace import Workspace
 from bricks.store import Published, Store
 from bricks.store.published_index import INDEX, Entry, LearnedFile, read_index, write_index
@@ -99,7 +99,7 @@ def validated(workspace: Workspace, models: Sequence[Model]) -> Validated:
         and describe(workspace.runtime.backend).timed
     ):
         refuse_busy()
-    return Validated.of(workspace, comparing.compare(workspace, models))
+    return Validated.of(workspace, compare(workspace, models))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ from bricks.samples.verification import Verification
 from bricks.session import measuring, peak_memory, predicting, whole_models
 from bricks.session.defaults import CACHE, PROBE_BRICKS, PROBING_S
 from bricks.session.options import Options
-from bricks.session.summaries import Comparison, Measured, Probed
+from bricks.session.summaries import Measured, Probed
+from bricks.studies.inference.result import Comparison
 from bricks.session.workspace import Workspace, silent
 from bricks.store import Merged, Published, Reading, Store
 from bricks.system import Runtime, Target
@@ -259,6 +260,6 @@ class Bench(Closing):
 
     def compare(self, models: Iterable[Model]) -> Comparison:
         """Estimates against whole-model runs; missing bricks and models are sampled in turn."""
-        from bricks.session.comparing import compare
+        from bricks.studies.inference.study import compare
 
         return compare(self.workspace, models)

@@ -183,25 +183,6 @@ def _decomposition_cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def comparison_table(rows: Sequence[Row]) -> Table:
-    """Estimates beside measured latencies."""
-    table = _table("model", "bricks", "new", "measured", "estimate", "interval", "ratio")
-    for row in rows:
-        if row["error"] is not None:
-            continue
-        low, high = seconds(row["low_s"]), seconds(row["high_s"])
-        table.add_row(
-            _text(row["model"]),
-            str(row["bricks"]),
-            str(row["new_bricks"]),
-            seconds(row["measured_latency_s"]),
-            seconds(row["estimate_s"]),
-            f"{low} … {high}",
-            number(row["ratio"], 3),
-        )
-    return table
-
-
 def peak_size(peak_bytes: int | None, unknown: Sequence[str]) -> str:
     """A peak memory in bytes; as a lower bound where some of it is ``unknown``."""
     return f"{'≥ ' if unknown else ''}{size(peak_bytes)}"

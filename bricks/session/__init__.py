@@ -13,5 +13,5 @@ Here so that studies, analyses and commands get one object, a
     workspace.py            ``Workspace``, which has all of these
 
 What is asked of a workspace is a function of it: measuring.py, predicting.py, probing.py,
-comparing.py, peak_memory.py, machine_peaks.py, whole_models.py, batch.py.
+peak_memory.py, machine_peaks.py, whole_models.py, batch.py.
 """

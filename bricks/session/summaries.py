@@ -1,4 +1,4 @@
-"""Summaries of measuring, probing and comparing many models.
+"""Summaries of measuring and probing many models.
 
 Plain data, here so that reports need not import a bench. Must not know how they are made.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bricks.compose.comparison import ComparisonFailure, ModelComparison, Summary
 from bricks.samples.measurement import Failure
 from bricks.samples.sampling import Sampling
 from bricks.system import Target
@@ -47,14 +46,3 @@ class Probed:
     deviation: float | None
     failures: tuple[Failure, ...]
     wall_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison(Sampling):
-    """Estimates beside whole-model runs on one target; ``new_models`` were run for it."""
-
-    target: Target
-    granularity: str
-    rows: tuple[ModelComparison | ComparisonFailure, ...]
-    summary: Summary
-    new_models: int

@@ -2,7 +2,7 @@
 
 Studies, analyses and commands get this one object. It knows plans, estimates and campaigns;
 questions are functions of it (:mod:`~bricks.session.measuring`,
-:mod:`~bricks.session.predicting`, :mod:`~bricks.session.comparing`). Must not render anything.
+:mod:`~bricks.session.predicting`). Must not render anything.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from bricks.units.interval import Interval
 
@@ -80,7 +80,10 @@ class Study(ABC, Generic[Options, Prediction, Observation, Result_co]):
     """A question that is asked with ``options`` of what ``workspace`` has and can measure.
 
     An instance is asked once, so it may keep what its methods share, such as models that were read.
+    Where observing ``times`` nothing, others may time meanwhile.
     """
+
+    times: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -136,12 +139,12 @@ def ask(
     """
     if not (check or study.observes):
         return study.result(_predicted(study, measure=measure), None)
-    workspace = study.workspace
+    timing = study.workspace.timing if study.times else nullcontext
     with closing(study.observe()) as observing:
-        with workspace.timing():
+        with timing():
             next(observing)
         prediction = _predicted(study, measure=measure)
-        with workspace.timing():
+        with timing():
             observation = _sent(observing, prediction)
     return study.result(prediction, observation)
 

@@ -14,7 +14,7 @@ from torch_environment import program
 
 from bricks import Bench, BricksError, Estimate, ModelComparison, UsageError, WorkerError
 from bricks.analysis.cache_summary import summarise_cache
-from bricks.compose.comparison import ComparisonFailure
+from bricks.studies.inference.result import ComparisonFailure
 from bricks.compose.memory.peak import PeakMemory
 from bricks.decompose.plan import Decomposition
 from bricks.graph.model import Model

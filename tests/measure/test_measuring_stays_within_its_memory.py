@@ -13,7 +13,7 @@ from fork_server import children
 from onnx import TensorProto
 
 from bricks import Bench, Options
-from bricks.compose.comparison import ComparisonFailure, ModelComparison
+from bricks.studies.inference.result import ComparisonFailure, ModelComparison
 from bricks.measure.conditions import Conditions
 from bricks.measure.protocol.loading import LoadPieces, MakeRegion, UnloadAll
 from bricks.measure.rounds import StopRule

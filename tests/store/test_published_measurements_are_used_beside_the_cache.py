@@ -21,7 +21,7 @@ from tiers import slow_but
 import bricks.session.workspace
 from bricks import Bench, StoreError
 from bricks.analysis.publishing import NotQuiet, Validated, publish, refuse_busy, runnable
-from bricks.compose.comparison import ModelComparison
+from bricks.studies.inference.result import ModelComparison
 from bricks.compose.estimate import Estimate, Provenance
 from bricks.predict import learned_file
 from bricks.predict.features import extract_features

@@ -4,7 +4,7 @@ import pytest
 from plans import measurement, plan, results
 
 from bricks.compose.basis import Basis
-from bricks.compose.comparison import ModelComparison, repeat_error, summarise
+from bricks.studies.inference.result import ModelComparison, repeat_error, summarise
 from bricks.compose.estimate import Estimate
 from bricks.compose.recompose import recompose
 from bricks.samples.measurement import round_spread

@@ -1,4 +1,4 @@
-"""Compares estimates with whole-model runs, and summarises the errors over a zoo."""
+"""Estimates of whole models next to runs of them, and the errors over a zoo; plain data."""
 
 from __future__ import annotations
 
@@ -6,40 +6,83 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
+from typing import ClassVar
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.parts import Results
 from bricks.decompose.plan import Plan
 from bricks.samples.measurement import Measurement, round_spread
+from bricks.samples.sampling import Sampling
 from bricks.samples.statistics import median
+from bricks.studies.study import Checked
+from bricks.system import Target
 from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """One model's estimate and its whole-model latency on the same target, in seconds."""
+    """One model's estimate and its whole-model latency on the same target, in seconds.
+
+    ``advice`` says in words what would narrow a wide interval, where somebody has asked for it.
+    """
+
+    FACTS: ClassVar = (
+        "model", ("plan.kind", "kind"), ("plan.nodes", "nodes"), "bricks", "new_bricks",
+        ("measured_s", "measured_latency_s", "measured_low_s", "measured_high_s"),
+        ("estimate.estimate_s", "estimate_s"), ("estimate.low_s", "low_s"),
+        ("estimate.high_s", "high_s"), "ratio", "coverage",
+        ("estimate.measured_share", "measured_share"),
+        ("estimate.published_share", "published_share"),
+        ("estimate.predicted_share", "predicted_share"),
+        ("estimate.uncertainty", "uncertainty"), "advice", "error",
+    )  # fmt: skip
 
     model: str
     plan: Plan
     new_bricks: int
     measured_s: Interval
     estimate: Estimate
+    advice: str | None = None
+
+    @property
+    def bricks(self) -> int:
+        """How many bricks the model has."""
+        return len(self.plan.keys)
+
+    @property
+    def coverage(self) -> float:
+        """The share of its occurrences whose brick is measured."""
+        return self.estimate.coverage
+
+    @property
+    def checked(self) -> Checked:
+        """The estimate next to the median run."""
+        estimate = self.estimate
+        predicted = Interval(estimate.estimate_s, estimate.low_s, estimate.high_s)
+        return Checked(predicted, self.measured_s.value)
 
     @property
     def ratio(self) -> float:
         """Estimate over measured latency."""
-        return self.estimate.estimate_s / self.measured_s.value
+        return self.checked.ratio
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonFailure:
     """A model for which there is no comparison, and why, in one line."""
 
+    LIKE: ClassVar = ModelComparison
+
     model: str
     error: str
     plan: Plan | None = None
-    new_bricks: int = 0
+    new_bricks: int | None = None
     coverage: float | None = None
+
+    @property
+    def bricks(self) -> int | None:
+        """How many bricks the model has, as far as it could be decomposed."""
+        return None if self.plan is None else len(self.plan.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +111,33 @@ class Summary:
     models_wall_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison(Sampling):
+    """Estimates beside whole-model runs on one target; ``new_models`` were run for it."""
+
+    FACTS: ClassVar = (
+        ("target.system", "system"), ("target.runtime", "runtime"), "granularity", "workers",
+        ("rows", "models"), "summary",
+    )  # fmt: skip
+
+    target: Target
+    granularity: str
+    workers: int
+    rows: tuple[ModelComparison | ComparisonFailure, ...]
+    summary: Summary
+    new_models: int
+
+    @property
+    def compared(self) -> tuple[ModelComparison, ...]:
+        """The models that were compared."""
+        return tuple(row for row in self.rows if isinstance(row, ModelComparison))
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why others were not."""
+        return tuple(row.error for row in self.rows if isinstance(row, ComparisonFailure))
+
+
 def summarise(
     rows: Sequence[ModelComparison],
     results: Results,
@@ -82,7 +152,8 @@ def summarise(
     bricks = {key for row in rows for key in row.plan.keys}
     predicted = {s.brick for row in rows for s in row.estimate.shares if s.predicted}
     wholes = {row.plan.digest: _measurement(results, row.plan.digest) for row in rows}
-    errors = sorted(abs(row.ratio - 1) for row in rows)
+    checked = [row.checked for row in rows]
+    errors = sorted(each.error for each in checked)
     parts = [_measurement(results, key) for key in bricks - predicted]
     unique_s = sum(round_spread(m).value for m in parts)
     whole_s = sum(round_spread(m).value for m in wholes.values())
@@ -92,7 +163,7 @@ def summarise(
     )
     models_wall_s = reading_s + sum(m.wall_s for m in wholes.values())
     repeats = [r for m in wholes.values() if (r := repeat_error(m)) is not None]
-    hits = [row.estimate.low_s <= row.measured_s.value <= row.estimate.high_s for row in rows]
+    hits = [each.inside for each in checked]
     return Summary(
         models=len(rows),
         occurrences=sum(len(row.plan.occurrences) for row in rows),

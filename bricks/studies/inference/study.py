@@ -1,0 +1,196 @@
+"""Compares estimates of whole models with runs of them, sampling models and their bricks in turn.
+
+Must not know how they are measured, nor how a comparison is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from bricks.compose.basis import Basis
+from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.parts import Results, state_of
+from bricks.compose.recompose import recompose
+from bricks.errors import BackendError, ModelError, WorkerError
+from bricks.graph.model import Model
+from bricks.measure.campaign_result import CampaignResult
+from bricks.measure.failure_explanation import explain_failure
+from bricks.measure.jobs import Job
+from bricks.predict.prediction import Predictions
+from bricks.samples.call_overhead import probes_of
+from bricks.samples.measurement import Failure, Measurement, round_spread
+from bricks.session.jobs import whole_job
+from bricks.session.workspace import Workspace
+from bricks.sources import Unread
+from bricks.studies.inference.result import (
+    Comparison,
+    ComparisonFailure,
+    ModelComparison,
+    incomplete,
+    summarise,
+)
+from bricks.studies.study import Needs, Study, ask
+from bricks.units.facts import Missing
+from bricks.units.interval import Interval
+
+_NO_TIME = "not measured within the budget"
+
+# By the number of the model: its estimate, and the latency of its run or why there is none.
+Estimates = Mapping[int, Estimate | IncompleteEstimate]
+Runs = Mapping[int, Interval | Missing]
+
+
+def compare(workspace: Workspace, models: Iterable[Model | Unread]) -> Comparison:
+    """Estimates against whole-model runs; missing bricks and models are sampled in turn.
+
+    Whole models are measured once per target and number of workers, so a second comparison runs
+    nothing. One model that fails does not stop the others.
+    """
+    return ask(ComparisonStudy(list(models), workspace))
+
+
+class ComparisonStudy(Study[Sequence[Model | Unread], Estimates, Runs, Comparison]):
+    """The latencies of models, from their bricks and of the models themselves.
+
+    Runs of whole models are measurements as bricks are, taken in turn with these: so observing
+    reads what was measured.
+    """
+
+    times: ClassVar[bool] = False
+
+    _sampled: CampaignResult = CampaignResult({}, (), frozenset())
+    _known: _Known
+
+    @property
+    def observes(self) -> bool:
+        """Always: that is the question."""
+        return True
+
+    def needs(self) -> Needs:
+        """Whole models together with their bricks."""
+        self._jobs: dict[int, Job] = {}
+        self._failures: dict[int, ComparisonFailure] = {}
+        for number, model in enumerate(self.options):
+            if isinstance(model, Unread):
+                self._failures[number] = ComparisonFailure(model.name, model.error)
+                continue
+            try:
+                self._jobs[number] = whole_job(self.workspace, model)
+            except (BackendError, ModelError, WorkerError) as error:
+                self._failures[number] = ComparisonFailure(model.name, str(error))
+        return Needs(others=[self._sample])
+
+    def _sample(self) -> None:
+        self._sampled = self.workspace.campaigns.measure(list(self._jobs.values()))
+
+    def predict(self) -> Estimates:
+        """Each model's latency in the machine state in which it was run."""
+        self._known = _Known.of(self.workspace, list(self._jobs.values()))
+        return {number: self._known.estimate(job) for number, job in self._jobs.items()}
+
+    def observe(self) -> Generator[None, Estimates, Runs]:
+        """The latencies of the runs."""
+        yield
+        return {number: self._known.run(job) for number, job in self._jobs.items()}
+
+    def result(self, prediction: Estimates, observation: Runs | None) -> Comparison:
+        """A row for each model, and the summary of all."""
+        runs = {} if observation is None else observation
+        rows = {
+            **self._failures,
+            **{n: self._row(n, prediction[n], runs.get(n)) for n in self._jobs},
+        }
+        ordered, sampled = tuple(rows[number] for number in sorted(rows)), self._sampled
+        jobs = self._jobs.values()
+        summary = summarise(
+            [row for row in ordered if isinstance(row, ModelComparison)],
+            self._known.results,
+            decompose_s={job.model.digest: job.decomposition.wall_s for job in jobs},
+            read_s={job.model.digest: job.model.read_s for job in jobs},
+        )
+        return Comparison(
+            target=self.target,
+            granularity=str(self.workspace.granularity),
+            workers=self.workspace.options.workers,
+            rows=ordered,
+            summary=summary,
+            new_models=len({job.whole_key for job in jobs} & set().union(*sampled.measured.values())),
+            **sampled.sampling_fields,
+        )
+
+    def _row(
+        self,
+        number: int,
+        estimate: Estimate | IncompleteEstimate,
+        run: Interval | Missing | None,
+    ) -> ModelComparison | ComparisonFailure:
+        """The estimate of one model beside its run; the reason where one is missing."""
+        job = self._jobs[number]
+        plan, model = job.decomposition.plan, job.model
+        new = len(self._sampled.measured.get(plan.digest, frozenset()) & set(plan.keys))
+        if isinstance(estimate, IncompleteEstimate):
+            missing = incomplete(model.name, plan, estimate, new)
+            return replace(missing, error=missing.error + explain_failure(model, missing.error))
+        if isinstance(run, Interval):
+            return ModelComparison(model.name, plan, new, run, estimate)
+        reason = _NO_TIME if run is None else run.reason
+        why = explain_failure(model, reason)
+        error = f"{model.name}: the whole model was not run: {reason}{why}"
+        return ComparisonFailure(model.name, error, plan, new)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of models that were measured along with their bricks."""
+
+    workspace: Workspace
+    results: Results
+    predictions: Predictions
+
+    @classmethod
+    def of(cls, workspace: Workspace, jobs: Sequence[Job]) -> Self:
+        """What the estimator of measured bricks knows of ``jobs``."""
+        estimator, target = workspace.estimators.measured, workspace.target
+        keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.whole_key)}
+        probes = {k for job in jobs for k in probes_of(job.decomposition.plan)}
+        found = estimator.results(sorted(keys | probes), target)
+        wholes = {job.whole_key: job.model.digest for job in jobs}
+        results = {wholes.get(key, key): result for key, result in found.items()}
+        predictions = estimator.predictions(sorted(keys - wholes.keys()), results, target)
+        return cls(workspace, results, predictions)
+
+    def run(self, job: Job) -> Interval | Missing:
+        """The latency of a whole model, or why there is none."""
+        whole = self._whole(job)
+        if whole is not None:
+            return round_spread(whole, self._state_s(job))
+        failure = self.results.get(job.decomposition.plan.digest)
+        return Missing(failure.reason if isinstance(failure, Failure) else _NO_TIME)
+
+    def _whole(self, job: Job) -> Measurement | None:
+        found = self.results.get(job.decomposition.plan.digest)
+        return found if isinstance(found, Measurement) else None
+
+    def _state_s(self, job: Job) -> float | None:
+        """The machine state in which a model was run, or else most of its bricks were."""
+        plan = job.decomposition.plan
+        return state_of(plan, self.results, self._whole(job), self.predictions)
+
+    def estimate(self, job: Job) -> Estimate | IncompleteEstimate:
+        """The estimate of a model in the machine state of its run."""
+        state_s = self._state_s(job)
+        estimator, target = self.workspace.estimators.measured, self.workspace.target
+        plan, predictions = job.decomposition.plan, self.predictions
+        if predictions.of:
+            latencies = estimator.latencies(target)
+            predictions = latencies.predictions_in(state_s, plan.keys, predictions)
+        construction = None
+        if job.streams:
+            construction = estimator.construction(plan, job.decomposition.bricks, target)
+        states = estimator.states(plan, self.results, predictions, state_s, target)
+        return recompose(Basis(
+            plan, self.results, state_s,
+            predictions=predictions, states=states, construction=construction,
+        ))  # fmt: skip
