@@ -32,7 +32,6 @@ from accuracy_results import CALLS, Case, Conduct, Cost, Cut, Host, Row, file_of
 
 from bricks import Bench, BricksError, Comparison, Measurement, ModelComparison, Target
 from bricks.compose.basis import Basis
-from bricks.studies.inference.result import repeat_error
 from bricks.compose.estimate import Estimate
 from bricks.compose.parts import state_of
 from bricks.compose.recompose import recompose
@@ -41,6 +40,7 @@ from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import round_spread
+from bricks.studies.inference.result import repeat_error
 from bricks.zoo import entries, entry
 
 ROOT = Path(__file__).resolve().parent.parent

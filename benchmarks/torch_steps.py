@@ -25,7 +25,6 @@ from typing import Any
 from page_parts import put
 
 from bricks import Bench, BricksError, ModelComparison
-from bricks.studies.inference.result import repeat_error
 from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
 from bricks.measure.conditions import Conditions
@@ -33,6 +32,7 @@ from bricks.measure.rounds import StopRule
 from bricks.report.tables import percent
 from bricks.samples.measurement import Measurement
 from bricks.samples.statistics import median
+from bricks.studies.inference.result import repeat_error
 from bricks.zoo import programs
 
 ROOT = Path(__file__).resolve().parent.parent

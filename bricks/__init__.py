@@ -32,12 +32,6 @@ if TYPE_CHECKING:
     from bricks.analysis.target_diff import TargetDiff, diff_targets
     from bricks.api.bench import Bench
     from bricks.compose.advice import PROMISE, per_million, risk
-    from bricks.studies.inference.result import (
-        Comparison,
-        ComparisonFailure,
-        ModelComparison,
-        Summary,
-    )
     from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
     from bricks.compose.memory.peak import PeakMemory, UnknownMemory
     from bricks.compose.schedule import Place, Rule, anything, not_two_of
@@ -70,6 +64,12 @@ if TYPE_CHECKING:
     from bricks.studies.generation.options import GenerationOptions
     from bricks.studies.generation.result import Generation, GenerationResult
     from bricks.studies.generation.study import predict_generation
+    from bricks.studies.inference.result import (
+        Comparison,
+        ComparisonFailure,
+        ModelComparison,
+        Summary,
+    )
     from bricks.studies.scaling.options import ScalingOptions
     from bricks.studies.scaling.result import (
         ScaleFailure,

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Explanation
 from bricks.analysis.similarity import Similarity, similarity
-from bricks.studies.inference.result import ModelComparison, Summary, summarise
 from bricks.compose.estimate import Estimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.compose.parts import Results, state_of
@@ -24,6 +23,7 @@ from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.session import predicting
 from bricks.session.machine_peaks import Peaks
 from bricks.session.workspace import Workspace
+from bricks.studies.inference.result import ModelComparison, Summary, summarise
 from bricks.system import Target
 from bricks.units.interval import Interval
 from bricks.zoo import entries, programs

@@ -20,7 +20,6 @@ from typing import Any
 
 from bricks._version import __version__
 from bricks.backends import describe
-from bricks.studies.inference.result import ComparisonFailure
 from bricks.decompose.identity import mismatch
 from bricks.errors import BricksError, StoreError, first_line
 from bricks.graph.model import Model
@@ -28,11 +27,11 @@ from bricks.predict import learned_file
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.defaults import GRANULARITY
 from bricks.session.latencies import Latencies
-from bricks.studies.inference.result import Comparison
-from bricks.studies.inference.study import compare
 from bricks.session.workspace import Workspace
 from bricks.store import Published, Store
 from bricks.store.published_index import INDEX, Entry, LearnedFile, read_index, write_index
+from bricks.studies.inference.result import Comparison, ComparisonFailure
+from bricks.studies.inference.study import compare
 from bricks.system import ForeignLoad, System
 
 # Other processes may keep this many processors busy while a host is watched: less than the error

@@ -33,9 +33,9 @@ from bricks.session import measuring, peak_memory, predicting, whole_models
 from bricks.session.defaults import CACHE, PROBE_BRICKS, PROBING_S
 from bricks.session.options import Options
 from bricks.session.summaries import Measured, Probed
-from bricks.studies.inference.result import Comparison
 from bricks.session.workspace import Workspace, silent
 from bricks.store import Merged, Published, Reading, Store
+from bricks.studies.inference.result import Comparison
 from bricks.system import Runtime, Target
 
 if TYPE_CHECKING:

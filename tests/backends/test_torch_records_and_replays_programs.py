@@ -14,7 +14,6 @@ from torch_environment import program
 
 from bricks import Bench, BricksError, Estimate, ModelComparison, UsageError, WorkerError
 from bricks.analysis.cache_summary import summarise_cache
-from bricks.studies.inference.result import ComparisonFailure
 from bricks.compose.memory.peak import PeakMemory
 from bricks.decompose.plan import Decomposition
 from bricks.graph.model import Model
@@ -28,6 +27,7 @@ from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.report.page import render
 from bricks.session import peak_memory, whole_models
+from bricks.studies.inference.result import ComparisonFailure
 from bricks.suite import read_suite, write_suite
 
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)

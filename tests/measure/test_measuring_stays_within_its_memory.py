@@ -13,11 +13,11 @@ from fork_server import children
 from onnx import TensorProto
 
 from bricks import Bench, Options
-from bricks.studies.inference.result import ComparisonFailure, ModelComparison
 from bricks.measure.conditions import Conditions
 from bricks.measure.protocol.loading import LoadPieces, MakeRegion, UnloadAll
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.studies.inference.result import ComparisonFailure, ModelComparison
 
 QUICK = Conditions(rule=StopRule(min_rounds=2, max_rounds=2))
 MIB = 1 << 20

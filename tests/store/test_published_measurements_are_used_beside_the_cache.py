@@ -21,7 +21,6 @@ from tiers import slow_but
 import bricks.session.workspace
 from bricks import Bench, StoreError
 from bricks.analysis.publishing import NotQuiet, Validated, publish, refuse_busy, runnable
-from bricks.studies.inference.result import ModelComparison
 from bricks.compose.estimate import Estimate, Provenance
 from bricks.predict import learned_file
 from bricks.predict.features import extract_features
@@ -31,6 +30,7 @@ from bricks.session.defaults import GRANULARITY
 from bricks.session.latencies import Latencies
 from bricks.store import Published, Store
 from bricks.store.published_index import INDEX, read_index, write_index
+from bricks.studies.inference.result import ModelComparison
 from bricks.system import System, fingerprint
 
 CHECKOUT = Path(__file__).resolve().parents[2] / "cache" / "published"

@@ -102,8 +102,8 @@ class ComparisonStudy(Study[Sequence[Model | Unread], Estimates, Runs, Compariso
             **self._failures,
             **{n: self._row(n, prediction[n], runs.get(n)) for n in self._jobs},
         }
-        ordered, sampled = tuple(rows[number] for number in sorted(rows)), self._sampled
-        jobs = self._jobs.values()
+        ordered, jobs = tuple(rows[number] for number in sorted(rows)), self._jobs.values()
+        new = set().union(*self._sampled.measured.values())
         summary = summarise(
             [row for row in ordered if isinstance(row, ModelComparison)],
             self._known.results,
@@ -116,8 +116,8 @@ class ComparisonStudy(Study[Sequence[Model | Unread], Estimates, Runs, Compariso
             workers=self.workspace.options.workers,
             rows=ordered,
             summary=summary,
-            new_models=len({job.whole_key for job in jobs} & set().union(*sampled.measured.values())),
-            **sampled.sampling_fields,
+            new_models=len(new & {job.whole_key for job in jobs}),
+            **self._sampled.sampling_fields,
         )
 
     def _row(

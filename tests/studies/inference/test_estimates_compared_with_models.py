@@ -4,10 +4,10 @@ import pytest
 from plans import measurement, plan, results
 
 from bricks.compose.basis import Basis
-from bricks.studies.inference.result import ModelComparison, repeat_error, summarise
 from bricks.compose.estimate import Estimate
 from bricks.compose.recompose import recompose
 from bricks.samples.measurement import round_spread
+from bricks.studies.inference.result import ModelComparison, repeat_error, summarise
 
 PLAN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
 
