@@ -26,8 +26,9 @@ from typing import Any
 from page_parts import put
 
 from bricks.backends import describe
+from bricks.sources import function_of
 from bricks.system import fingerprint
-from bricks.zoo import programs, zoo_folder
+from bricks.zoo import zoo_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "recording_overhead.json"
@@ -95,12 +96,12 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _measured(name: str) -> dict[str, float]:
-    code = next(e.code for e in programs() if e.name == f"torch_{name}")
+    code = function_of(f"torch_{name}").word
     never: list[list[float]] = []
     after: list[list[float]] = []
     for _ in range(PROCESSES):
-        never.append(_process(str(code), "never"))
-        after.append(_process(str(code), "recorded"))
+        never.append(_process(code, "never"))
+        after.append(_process(code, "recorded"))
     plain, called, _ = zip(*never, strict=True)
     off, _, on = zip(*after, strict=True)
     plain_ms = statistics.median(plain)

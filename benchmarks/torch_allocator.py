@@ -15,7 +15,8 @@ import subprocess
 from pathlib import Path
 
 from bricks.backends import describe
-from bricks.zoo import programs, zoo_folder
+from bricks.sources import function_of
+from bricks.zoo import zoo_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -52,12 +53,17 @@ def main() -> None:
     parser.add_argument("functions", nargs="+", help="Names of the zoo's functions.")
     arguments = parser.parse_args()
     python = describe("torch").python
-    codes = {entry.name.removeprefix("torch_"): entry.code for entry in programs()}
     for function in arguments.functions:
         for name, tunables in SETTINGS.items():
             environment = {**os.environ, "GLIBC_TUNABLES": tunables, "PYTHONPATH": str(ROOT)}
             for _ in range(PROCESSES):
-                command = [str(python), "-c", _STEPS, str(codes[function]), str(zoo_folder())]
+                command = [
+                    str(python),
+                    "-c",
+                    _STEPS,
+                    function_of(f"torch_{function}").word,
+                    str(zoo_folder()),
+                ]
                 done = subprocess.run(
                     command, env=environment, capture_output=True, text=True, check=True
                 )
