@@ -128,7 +128,10 @@ def counterparts(of: Plan, like: Plan) -> tuple[list[int], set[int]] | None:
 
 
 def _colours(plan: Plan, numbers: dict[Hashable, int]) -> list[int]:
-    """A number for each occurrence: equal where all its ancestors and descendants are equal."""
+    """A number for each occurrence: equal where all its ancestors and descendants are equal.
+
+    Descendants are equal if what else they read is, too.
+    """
 
     def number(of: Hashable) -> int:
         return numbers.setdefault(of, len(numbers))
@@ -145,7 +148,7 @@ def _colours(plan: Plan, numbers: dict[Hashable, int]) -> list[int]:
     for position in range(len(before) - 1, -1, -1):
         occurrence = plan.occurrences[position]
         uses = tuple(tuple(sorted(used[v], key=repr)) for v in occurrence.outputs)
-        after = number((occurrence.brick, uses))
+        after = number((before[position], uses))
         for port, v in enumerate(occurrence.inputs):
             used[v].append(("use", port, after))
         colours[position] = number((before[position], after))

@@ -54,6 +54,13 @@ def test_what_nothing_tells_apart_is_told() -> None:
     assert unsure == {1}
 
 
+def test_nodes_of_one_operator_are_told_apart_by_what_their_readers_read_too() -> None:
+    read_alone, read_with_input = ("b", [1], [3]), ("b", [2, 0], [4])
+    first = plan([("b", [0], [1]), ("b", [0], [2]), read_alone, read_with_input], outputs=[])
+    other = plan([("b", [0], [2]), ("b", [0], [1]), read_alone, read_with_input], outputs=[])
+    assert counterparts(other, first) == ([1, 0, 2, 3], set())
+
+
 def test_what_is_joined_otherwise_is_another_plan() -> None:
     crossed = plan([BEGIN, *LEFT, *RIGHT, ("e", [7, 4], [8])], outputs=[8])
     assert counterparts(crossed, ONE) is None
