@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from bricks.session.machine_peaks import Peaks
     from bricks.session.options import Options
     from bricks.session.summaries import Measured, Probed
+    from bricks.session.workspace import Workspace
     from bricks.store.merge import Merged
     from bricks.store.store import Store
     from bricks.studies.generation.options import GenerationOptions
@@ -143,6 +144,7 @@ _ORIGIN = {
     "bricks.session.machine_peaks": ("Peaks",),
     "bricks.session.options": ("Options",),
     "bricks.session.summaries": ("Measured", "Probed"),
+    "bricks.session.workspace": ("Workspace",),
     "bricks.store.merge": ("Merged",),
     "bricks.store.store": ("Store",),
     "bricks.suite": ("Suite", "read_suite", "write_suite"),
@@ -157,7 +159,6 @@ _ORIGIN = {
 }  # fmt: skip
 _MODULES = {name: module for module, names in _ORIGIN.items() for name in names}
 
-# What went by another name in the version before.
 __all__ = [
     "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
     "Conditions", "CostModel", "Coverage", "Covered", "DataParallelTraining", "Decomposition",
@@ -170,7 +171,7 @@ __all__ = [
     "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary", "System", "Target",
     "TargetDiff", "TrainingFailure", "TrainingOptions", "TrainingPrediction", "TrainingResult",
     "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError", "WorkerError",
-    "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets", "explain",
+    "Workspace", "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets", "explain",
     "not_two_of", "per_million", "predict_generation", "predict_scenario", "read_model",
     "read_suite", "risk", "scale_training", "similarity", "train", "validate_training",
     "wide_interval", "write_suite",

@@ -38,7 +38,6 @@ from bricks.session.defaults import (
 from bricks.sources import Opened, PrivateBricks, ReadOptions, Unread, is_program
 
 if TYPE_CHECKING:
-    from bricks.api.bench import Bench
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
     from bricks.session.options import Options
@@ -332,19 +331,6 @@ def open_workspace(options: CommonOptions) -> Iterator[Workspace]:
     ):
         yield workspace
         warn_of(workspace.published)
-
-
-@contextmanager
-def open_bench(options: CommonOptions) -> Iterator[Bench]:
-    """A bench with these options, for studies that still take one."""
-    from bricks.api.bench import Bench
-
-    with (
-        terminal_progress() as progress,
-        Bench(options.cache, workspace_options(options), progress=progress) as bench,
-    ):
-        yield bench
-        warn_of(bench.published)
 
 
 def workspace_options(options: CommonOptions) -> Options:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bricks.cli.known import refuse_missing
-from bricks.cli.options import Surveying, given_values, open_bench
+from bricks.cli.options import Surveying, given_values, open_workspace
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.systems import known_targets
 from bricks.errors import UsageError
@@ -52,13 +52,13 @@ def advise_server(
     slo_s = seconds_of("--slo", wanted.slo)
     load = ScenarioLoad(ScenarioKind.SERVER, wanted.qps, slo_s=slo_s, percentile=wanted.percentile)
     refuse_missing(options.cache)
-    with open_bench(options) as bench:
-        targets = list(known_targets(bench.workspace, systems))
+    with open_workspace(options) as workspace:
+        targets = list(known_targets(workspace, systems))
         found = [
             advice
             for name in options.models
             for advice in advise_serving(
-                bench.workspace,
+                workspace,
                 name,
                 load,
                 targets,

@@ -28,7 +28,7 @@ from bricks.cli.options import (
     Seed,
     Threads,
     Timeout,
-    open_bench,
+    open_workspace,
 )
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.pages import check_page, write_page
@@ -190,8 +190,8 @@ def _with_models(settings: Settings, models: list[str]) -> Iterator[Workspace]:
     """As commands about ``models`` open it: the runtime is one that runs them."""
     given = {field.name: getattr(settings, field.name) for field in fields(Settings)}
     del given["no_measure"]
-    with open_bench(Measuring(models=models, **given)) as bench:
-        yield bench.workspace
+    with open_workspace(Measuring(models=models, **given)) as opened:
+        yield opened
 
 
 def _written(file: File, path: Path | None, result: Any) -> str | None:

@@ -65,7 +65,7 @@ def models(bench: Bench, folder: Path, programs: bool) -> tuple[Model, Model]:
 
 
 def test_its_bricks_chained_equal_the_model(opened: Opened) -> None:
-    if opened.bench.runtime.backend == "fake":
+    if opened.bench.target.runtime.backend == "fake":
         with refused(WorkerError, "small", "fake", "--runtime onnxruntime"):
             opened.bench.verify(opened.model)
         return
@@ -77,17 +77,17 @@ def test_its_bricks_chained_equal_the_model(opened: Opened) -> None:
 def test_its_bricks_have_the_same_keys_under_other_names_and_with_other_weights(
     opened: Opened,
 ) -> None:
-    plan, renamed = (opened.bench.plan(each) for each in (opened.model, opened.renamed))
+    plan, renamed = (opened.bench.decompose(each).plan for each in (opened.model, opened.renamed))
     assert len(plan.keys) > 2
     assert [o.brick for o in plan.occurrences] == [o.brick for o in renamed.occurrences]
 
 
 def test_it_measures_each_brick_once(opened: Opened) -> None:
     first = opened.bench.measure([opened.model])
-    assert first.new_bricks == first.bricks == len(opened.bench.plan(opened.model).keys)
+    assert first.new_bricks == first.bricks == len(opened.bench.decompose(opened.model).plan.keys)
     assert (first.failures, first.unfinished) == ((), 0)
     assert opened.bench.measure([opened.model, opened.renamed]).new_bricks == 0
-    name = opened.bench.runtime.backend
+    name = opened.bench.target.runtime.backend
     with Bench(opened.cache, runtime=name, threads=1, conditions=ONCE) as another:
         assert another.target.key == opened.bench.target.key
         assert another.measure([opened.model]).new_bricks == 0
@@ -104,7 +104,7 @@ def test_an_estimate_is_an_interval_around_a_positive_latency(opened: Opened) ->
 def test_what_it_lacks_is_refused_by_name(opened: Opened, tmp_path: Path) -> None:
     x, y = value("x", [2, 3]), value("y", [2, 3])
     proto = one_node("Frobnicate", [x], [y], domain="nowhere")
-    name = opened.bench.runtime.backend
+    name = opened.bench.target.runtime.backend
     what = ("PyTorch", "--runtime") if name.startswith("torch") else ("Frobnicate",)
     with refused(WorkerError, "lacking", *what):
         opened.bench.decompose(opened.bench.read(save(proto, tmp_path, "lacking.onnx")))
