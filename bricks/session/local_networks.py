@@ -5,11 +5,10 @@ Must not know how ranks of other hosts are reached.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import Any
 
 from bricks.errors import UsageError
 from bricks.measure.namespaces import namespaces
@@ -29,7 +28,7 @@ from bricks.session.networks import (
 )
 from bricks.store import Store
 from bricks.system import System, fingerprint, logical_cpus
-from bricks.system.interface import interface_facts
+from bricks.system.interface import InterfaceFacts, interface_facts
 from bricks.system.network import NetworkFingerprint
 
 _TIMEOUT_S = 60.0
@@ -94,9 +93,7 @@ def measure_locally(
         return measure_on(store, workers, network, target, wanted, progress)
 
 
-def _on_this_host(
-    name: str, facts: Sequence[Mapping[str, Any]], system: System
-) -> NetworkFingerprint:
+def _on_this_host(name: str, facts: Sequence[InterfaceFacts], system: System) -> NetworkFingerprint:
     """The network between ranks here; ``facts`` are of the interface of each."""
     ranks = len(facts)
     cores = min(1.0, len(logical_cpus()) / ranks)

@@ -6,9 +6,8 @@ reached, nor how anything is shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bricks import backends
 from bricks.backends import Offer
@@ -20,6 +19,7 @@ from bricks.measure.supervisor import WorkerSettings
 from bricks.network.collective import OPERATIONS, Collective, operation_of
 from bricks.store import Store
 from bricks.system import Runtime, System, Target
+from bricks.system.interface import InterfaceFacts
 from bricks.system.network import NetworkFingerprint
 
 # Powers of four, from the gradients of one layer to those of a large model.
@@ -103,7 +103,7 @@ def collectives_target(
 
 def network_of(
     name: str,
-    facts: Sequence[Mapping[str, Any]],
+    facts: Sequence[InterfaceFacts],
     systems: Sequence[System],
     *,
     same_host: bool,
@@ -111,23 +111,19 @@ def network_of(
 ) -> NetworkFingerprint:
     """The fingerprint of what ranks are joined by: ``facts`` of each one's interface, in order."""
     first = facts[0]
-    unlike = [each for each in facts if _decisive(each) != _decisive(first)]
+    unlike = [each for each in facts if each.decisive != first.decisive]
     if unlike:
         raise UsageError(
-            f"the interfaces of the ranks differ ({_decisive(first)} and {_decisive(unlike[0])}):"
+            f"the interfaces of the ranks differ ({first.decisive} and {unlike[0].decisive}):"
             " measure between hosts whose interfaces are alike"
         )
     identity = {
-        **_decisive(first),
+        **first.decisive,
         "systems": sorted({system.key for system in systems}),
         "same_host": same_host,
         "cores_per_rank": cores_per_rank,
     }
-    return NetworkFingerprint(name, identity, {"speed_mbps": first.get("speed_mbps")})
-
-
-def _decisive(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: facts.get(name) for name in ("kind", "mtu", "rate_bps")}
+    return NetworkFingerprint(name, identity, {"speed_mbps": first.speed_mbps})
 
 
 def measure_on(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,28 @@ _LOOPBACK_TYPE = 772  # ARPHRD_LOOPBACK of linux/if_arp.h
 _TIMEOUT_S = 10.0
 
 
-def interface_facts(name: str) -> dict[str, Any]:
-    """``kind``, ``mtu``, ``rate_bps`` (None: not shaped) and ``speed_mbps`` of an interface.
+@dataclass(frozen=True, slots=True)
+class InterfaceFacts:
+    """What the kernel tells of an interface; None where it does not tell.
 
-    A fact that cannot be read is None.
+    ``kind`` is ``loopback``, ``veth``, ``ether`` and so on, ``mtu`` the bytes of a packet at most.
+    ``rate_bps`` is the rate that it is shaped to in bits a second; None: to none. ``speed_mbps`` is
+    that of the link.
     """
+
+    kind: str | None
+    mtu: int | None
+    rate_bps: int | None
+    speed_mbps: int | None
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The facts that make another network where they differ, by name."""
+        return {"kind": self.kind, "mtu": self.mtu, "rate_bps": self.rate_bps}
+
+
+def interface_facts(name: str) -> InterfaceFacts:
+    """The facts about the interface called ``name``."""
     place = FOLDER / name
     link = _asked("ip", "-j", "-d", "link", "show", "dev", name)
     kind = link.get("linkinfo", {}).get("info_kind") or link.get("link_type")
@@ -35,12 +53,12 @@ def interface_facts(name: str) -> dict[str, Any]:
     options = _asked("tc", "-j", "qdisc", "show", "dev", name, "root").get("options", {})
     rate = options.get("rate")  # bytes a second
     speed = read_int(place / "speed")
-    return {
-        "kind": kind,
-        "mtu": read_int(place / "mtu") or link.get("mtu"),
-        "rate_bps": 8 * int(rate) if isinstance(rate, int) else None,
-        "speed_mbps": speed if speed is not None and speed > 0 else None,
-    }
+    return InterfaceFacts(
+        kind,
+        mtu=read_int(place / "mtu") or link.get("mtu"),
+        rate_bps=8 * int(rate) if isinstance(rate, int) else None,
+        speed_mbps=speed if speed is not None and speed > 0 else None,
+    )
 
 
 def interface_of(address: str) -> str | None:

@@ -19,7 +19,7 @@ from bricks.measure.namespaces import namespaces, refuse_without_namespaces, rem
 from bricks.measure.protocol.ranks import ReadInterface, TimeCollective
 from bricks.measure.ranks import LocalRanks
 from bricks.measure.supervisor import WorkerSettings
-from bricks.system.interface import interface_facts
+from bricks.system.interface import InterfaceFacts, interface_facts
 
 
 def reason() -> str | None:
@@ -46,7 +46,7 @@ def test_ranks_have_an_interface_each_whose_rate_the_kernel_tells() -> None:
             told = ranks.ask(ReadInterface(places[0].interface), timeout_s=60)
     assert len(told) == 2
     for facts in told:
-        assert (facts["kind"], facts["mtu"], facts["rate_bps"]) == ("veth", 1500, 100_000_000)
+        assert (facts.kind, facts.mtu, facts.rate_bps) == ("veth", 1500, 100_000_000)
     assert ours(os.getpid()) == []
 
 
@@ -114,5 +114,5 @@ def test_without_root_or_programs_one_line_says_what_to_do(
 
 def test_the_loopback_interface_is_known_as_such() -> None:
     facts = interface_facts("lo")
-    assert (facts["kind"], facts["rate_bps"]) == ("loopback", None)
-    assert interface_facts("nowhere0") == dict.fromkeys(("kind", "mtu", "rate_bps", "speed_mbps"))
+    assert (facts.kind, facts.rate_bps) == ("loopback", None)
+    assert interface_facts("nowhere0") == InterfaceFacts(None, None, None, None)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from bricks.measure.protocol.request import Request
 from bricks.measure.protocol.training import SeededProgram
+from bricks.system.interface import InterfaceFacts
 
 
 @dataclass(frozen=True, slots=True)
-class ReadInterface(Request[Mapping[str, Any]]):
-    """Facts about a network interface; see :func:`bricks.system.interface.interface_facts`."""
+class ReadInterface(Request[InterfaceFacts]):
+    """Facts about a network interface."""
 
     name: str
 

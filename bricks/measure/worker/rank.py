@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Mapping
-from typing import Any
 
 from bricks.backends.ranks import Collectives, Communicator, DistributedStep, DistributedTrainer
 from bricks.errors import WorkerError
@@ -27,7 +25,7 @@ from bricks.measure.protocol.ranks import (
 )
 from bricks.measure.worker.handlers import Handlers
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.system.interface import interface_facts
+from bricks.system.interface import InterfaceFacts, interface_facts
 
 
 class RankRequests:
@@ -57,7 +55,7 @@ class RankRequests:
             self._group = self._runtime.capable(Communicator).collectives()
         return self._group
 
-    def read_interface(self, request: ReadInterface) -> Mapping[str, Any]:
+    def read_interface(self, request: ReadInterface) -> InterfaceFacts:
         """Facts about an interface, as it is seen from here."""
         return interface_facts(request.name)
 
