@@ -92,7 +92,7 @@ class Bed:
         inputs, outputs = len(found.plan.inputs), len(found.plan.outputs)
         whole = backend.load(parse_model(skeleton), key="whole", optimize=True)
         self.whole = whole.place(Placement((None,) * inputs, (None,) * outputs), self.region)
-        self.reference = self._companion(reference(), REFERENCE)
+        self.reference = self._instrument(reference(), REFERENCE)
 
     def walk(self, **changes: int) -> Walk:
         """The walk over all bricks, with ``changes`` to its options."""
@@ -157,7 +157,7 @@ class Bed:
         placed = self._placed(walk, steps, own)
         size_bytes = 0 if own else walk.eviction_bytes(steps)
         if size_bytes and size_bytes not in self.ballasts:
-            self.ballasts[size_bytes] = self._companion(eviction_read(size_bytes), EVICTION_READ)
+            self.ballasts[size_bytes] = self._instrument(eviction_read(size_bytes), EVICTION_READ)
 
         def sample() -> list[float]:
             if size_bytes:
@@ -177,7 +177,7 @@ class Bed:
 
         return steps, lambda: [again(one) for one in placed]
 
-    def _companion(self, model: onnx.ModelProto, key: str) -> Placed:
+    def _instrument(self, model: onnx.ModelProto, key: str) -> Placed:
         loaded = self.backend.load(model, key=key, optimize=False)
         return loaded.place(Placement((None,), (None,)), self.region)
 

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import psutil
 import pytest
-from commands import chain, environment
+from commands import chain
 from factories import model, node, save, value
 from fork_server import children
 from onnx import TensorProto
 
 from bricks import Bench, Options
+from bricks.backends.onnxruntime.synthetic_data import SyntheticData
+from bricks.graph.synthesis import Pool
 from bricks.measure.conditions import Conditions
 from bricks.measure.protocol.loading import LoadPieces, MakeRegion, UnloadAll
 from bricks.measure.rounds import StopRule
@@ -104,28 +106,20 @@ def test_a_lack_of_memory_that_onnxruntime_meets_is_not_blamed_on_it_either(tmp_
     assert "batch size" not in row.error
 
 
-DIFFERENT = """
-import numpy as np
-from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
-from bricks.graph.tensor import TensorType
-
-backend = OnnxRuntimeBackend(threads=1, seed=0)
-one, other = (backend._shared(TensorType("FLOAT", (512, 1024)), n) for n in (0, 1))
-print(np.shares_memory(one, other), np.array_equal(one, other))
-"""
-
-
 def test_large_weights_of_one_session_share_memory_and_differ() -> None:
     """Of equal ones the runtime keeps a single prepacked copy: models would seem too fast."""
-    # In a process of its own: a backend sets up the threads of all of its process.
-    done = subprocess.run(
-        [sys.executable, "-c", DIFFERENT],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(),
-    )
-    assert done.stdout.split() == ["True", "False"]
+    weights = [
+        onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=[512, 1024])
+        for name in ("one", "other")
+    ]
+    for weight in weights:
+        weight.data_location = onnx.TensorProto.EXTERNAL
+    sums = [node("Add", ["one", "other"], ["y"])]
+    proto = model(sums, [], [value("y", [512, 1024])])
+    proto.graph.initializer.extend(weights)
+    made, _ = SyntheticData(Pool(0)).of(proto, "key", share=True)
+    assert np.shares_memory(made["one"], made["other"])
+    assert not np.array_equal(made["one"], made["other"])
 
 
 def test_a_worker_that_holds_too_much_for_the_next_limit_is_replaced() -> None:

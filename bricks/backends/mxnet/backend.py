@@ -24,10 +24,9 @@ import onnx
 from bricks.backends.base import Evaluator, Executed, Placement, ValueObserver
 from bricks.backends.mxnet.loaded import LoadedGraph, Region
 from bricks.backends.mxnet.translate import groups, translate
+from bricks.backends.synthetic_data import synthetic_data
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
-from bricks.graph.domains import integer_ranges
-from bricks.graph.feeds import feeds
 from bricks.graph.graph import Graph
 from bricks.graph.sketch import SIGNS, SIZE
 from bricks.graph.source import OpenShapes, typed_graph
@@ -162,16 +161,9 @@ class MxnetBackend(Evaluator, ValueObserver):
         self, proto: onnx.ModelProto, graph: Graph, key: str, whole: Graph | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Weights, and makers of inputs, by name; ``whole`` is the graph that it is a part of."""
-        types = without_values(proto)
-        integers = [name for name, type_ in types.items() if not type_.floating]
-        ranges = integer_ranges(whole or graph, [*graph.inputs, *integers])
-        weights = {
-            name: self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
-            for name, type_ in types.items()
-        }
+        weights, makers = synthetic_data(self._pool, proto, graph, key, whole=whole)
         for name in _shifts(graph).intersection(weights):
             weights[name] -= weights[name].dtype.type(0.5)
-        makers = feeds(proto, graph, ranges, self._pool, f"{key}/")
         return weights, {name: (make, _tensor(graph, name)) for name, make in makers.items()}
 
 

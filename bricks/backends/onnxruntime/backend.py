@@ -10,12 +10,10 @@ arrays that a session copies from share one block of memory. Must not know plans
 from __future__ import annotations
 
 import tempfile
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import onnx
@@ -46,20 +44,17 @@ from bricks.backends.onnxruntime.sessions import (
     ALL,
     NONE,
     LoadedSession,
-    at,
     create_session,
     session_options,
 )
 from bricks.backends.onnxruntime.standalone import StandaloneModel, write_standalone
 from bricks.backends.onnxruntime.standins import StandIns
+from bricks.backends.onnxruntime.synthetic_data import SyntheticData
 from bricks.backends.onnxruntime.values import run, translated, type_found
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.decoder import Decoder
-from bricks.graph.domains import integer_ranges
-from bricks.graph.feeds import feeds
-from bricks.graph.graph import Graph
-from bricks.graph.model_metadata import held_values, noted_sketches, noted_weights
+from bricks.graph.model_metadata import held_values, noted_sketches
 from bricks.graph.payload import is_referenced
 from bricks.graph.sketch import SIGNS
 from bricks.graph.synthesis import Pool
@@ -71,17 +66,6 @@ from bricks.graph.view import graph_of, unsure, upstream, without_values
 _OLDEST = "1.23"
 # The runtime's code for an arena that grows by the requested sizes.
 _AS_REQUESTED = 1
-# The fan-in that the shared block is scaled for. Weights of a smaller fan-in have memory of their
-# own, scaled for them.
-_BLOCK_ROW = 4096
-_MIN_SHARED_BYTES = 1 << 20
-# Bytes between the starts of two arrays in the block, and space for some thousands of starts.
-_BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
-
-# The scale at which a quantised softmax gets its input. With one that is drawn like a weight, its
-# input reaches beyond a hundred, and it takes half as long again, on denormal exponentials.
-_EXPONENTIAL, _SCALE = "QLinearSoftmax", 2.0**-6
-
 # On values of random signs, PRelu takes five times as long as on positive values.
 _BRANCHING = frozenset(("PRelu", "Shrink"))
 
@@ -112,10 +96,9 @@ class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Iso
         arena = ort.OrtArenaCfg({"arena_extend_strategy": _AS_REQUESTED})
         ort.create_and_register_allocator(memory, arena)
         self._level = optimization
-        self._pool = Pool(seed)
-        self._stand_ins = StandIns(self._pool)
-        self._block = np.empty(0, np.uint8)
-        self._growing = threading.Lock()  # guards growth of the block
+        pool = Pool(seed)
+        self._stand_ins = StandIns(pool)
+        self._data = SyntheticData(pool)
 
     def sign_sensitive(self, operator: str) -> bool:
         """True for operators whose loop contains a branch that is not vectorised."""
@@ -145,7 +128,7 @@ class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Iso
 
     def executed_weights(self, proto: onnx.ModelProto, *, key: str) -> dict[str, np.ndarray]:
         """The weights of the executed graph, of the synthetic weights that :meth:`load` gives."""
-        optimized, arrays = save_with_weights(proto, self._synthesised(proto, key)[0], self._level)
+        optimized, arrays = save_with_weights(proto, self._data.of(proto, key)[0], self._level)
         small = (t for t in optimized.graph.initializer if not is_referenced(t))
         return {**arrays, **{t.name: numpy_helper.to_array(t) for t in small}}
 
@@ -185,13 +168,13 @@ class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Iso
         self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False
     ) -> StandaloneModel:
         """A model and its weights in ``folder``; its session will have an arena of its own."""
-        weights, inputs = self._synthesised(proto, key, share=True)
+        weights, inputs = self._data.of(proto, key, share=True)
         path = write_standalone(proto, weights, folder, inline=inline)
         return StandaloneModel(path, inputs, self._level)
 
     def generating(self, proto: onnx.ModelProto, decoder: Decoder) -> GeneratingSession:
         """A session for any number of tokens."""
-        weights, _ = self._synthesised(proto, decoder.name, share=True)
+        weights, _ = self._data.of(proto, decoder.name, share=True)
         session = create_session(decoder.opened(proto), weights, self._options(True))
         types = graph_of(proto).types
         return GeneratingSession(session, decoder, types, weights)
@@ -209,7 +192,7 @@ class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Iso
         """
         # Where values decide, they are those of a run that observes them: of the same scale.
         share = not values_decide(proto.graph.node)
-        weights, inputs = self._synthesised(proto, key, share=share)
+        weights, inputs = self._data.of(proto, key, share=share)
         if not streams:
             session = create_session(unsure(proto), weights, options)
             return LoadedSession(
@@ -236,7 +219,7 @@ class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Iso
         Integers, which may be steering values, keep the values that the optimised graph has for
         them, original or folded.
         """
-        made, _ = self._synthesised(executed, key, share=True)
+        made, _ = self._data.of(executed, key, share=True)
         steering = [name for name, type_ in without_values(executed).items() if not type_.floating]
         made.update((name, weights[name]) for name in steering if name in weights)
         outputs = {name for node in proto.graph.node for name in node.output}
@@ -278,7 +261,7 @@ class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Iso
         Only the nodes that they depend on run. ``key`` determines the data.
         """
         part = upstream(proto, names)
-        weights, inputs = self._synthesised(part, key, whole=graph_of(proto))
+        weights, inputs = self._data.of(part, key, whole=graph_of(proto))
         made = {name: make() for name, (make, _) in inputs.items()}
         types = {name: type_ for name, (_, type_) in inputs.items()}
         yield from ((name, (made[name], types[name])) for name in names if name in made)
@@ -289,49 +272,3 @@ class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Iso
             for output in session.get_outputs():
                 value = results[output.name]
                 yield output.name, (value, type_found(value, output.type))
-
-    def _synthesised(
-        self, proto: onnx.ModelProto, key: str, *, share: bool = False, whole: Graph | None = None
-    ) -> tuple[dict[str, np.ndarray], dict[str, tuple[Callable[[], Any], ValueType]]]:
-        """Weights and input generators that suit ``proto``; ``key`` determines their values.
-
-        Inputs whose values the metadata of ``proto`` holds take those values.
-
-        With ``share``, large weights are views of one block: only for sessions, which copy them.
-        ``whole`` is the graph that ``proto`` is a part of: all of it says which integers are valid.
-        """
-        graph = graph_of(proto)
-        types = without_values(proto)
-        integers = [name for name, type_ in types.items() if not type_.floating]
-        ranges = integer_ranges(whole or graph, [*graph.inputs, *integers])
-        weights = {
-            name: self._shared(type_, number)
-            if share and type_.dtype == "FLOAT" and type_.size_bytes >= _MIN_SHARED_BYTES
-            else self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
-            for number, (name, type_) in enumerate(types.items())
-        }
-        for name, sketch in noted_weights(proto).items():
-            if name in weights:
-                weights[name] = sketch.drawn(weights[name], crc32(f"{key}/{name}".encode()))
-        for node in proto.graph.node:
-            if node.op_type == _EXPONENTIAL and node.input[1] in weights:
-                scale = weights[node.input[1]]
-                weights[node.input[1]] = np.full_like(scale, _SCALE)
-        makers = feeds(proto, graph, ranges, self._pool, f"{key}/")
-        return weights, {name: (make, graph.types[name]) for name, make in makers.items()}
-
-    def _shared(self, type_: TensorType, number: int) -> np.ndarray:
-        """An array of ``type_`` in the block that large weights share.
-
-        Each ``number`` gives a different array: of weights with equal values in one session, the
-        runtime keeps a single prepacked copy, which would stay cached, unlike a real model's
-        weights.
-        """
-        offset = number * _BLOCK_STEP
-        with self._growing:
-            if self._block.size < offset + type_.size_bytes:
-                size_bytes = type_.size_bytes + max(offset, _BLOCK_SLACK)
-                rows = -(-size_bytes // (4 * _BLOCK_ROW))
-                block = self._pool.weight("block", TensorType("FLOAT", (rows, 1, _BLOCK_ROW)))
-                self._block = block.reshape(-1).view(np.uint8)
-            return at(self._block, offset, type_)

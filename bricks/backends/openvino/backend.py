@@ -52,12 +52,12 @@ from bricks.backends.openvino.loaded import Ends, LoadedModel
 from bricks.backends.openvino.precision import as_float32, in_float32
 from bricks.backends.openvino.settling import Cut, settled
 from bricks.backends.openvino.wrapping import moved, moved_back, wrapped
+from bricks.backends.synthetic_data import synthetic_data
 from bricks.decompose.identity import Cutter, is_brick
 from bricks.decompose.lowering import Contents, Lowering
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
-from bricks.graph.domains import integer_ranges, steering_values
-from bricks.graph.feeds import feeds
+from bricks.graph.domains import steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import (
     natural,
@@ -69,7 +69,7 @@ from bricks.graph.source import OpenShapes, typed_graph
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import label
-from bricks.graph.view import graph_of, parse_model, upstream, without_values
+from bricks.graph.view import graph_of, parse_model, upstream
 
 # Bricks are compiled together until their weights take so many bytes.
 _AT_ONCE_BYTES = 1 << 28
@@ -319,14 +319,7 @@ class OpenvinoBackend(Evaluator, ValueObserver, Joiner):
         self, proto: onnx.ModelProto, graph: Graph, key: str, whole: Graph | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Weights, and makers of inputs, by name; ``whole`` is the graph that it is a part of."""
-        types = without_values(proto)
-        integers = [name for name, type_ in types.items() if not type_.floating]
-        ranges = integer_ranges(whole or graph, [*graph.inputs, *integers])
-        weights = {
-            name: self._pool.weight(f"{key}/{name}", type_, ranges.get(name))
-            for name, type_ in types.items()
-        }
-        makers = feeds(proto, graph, ranges, self._pool, f"{key}/")
+        weights, makers = synthetic_data(self._pool, proto, graph, key, whole=whole)
         return weights, {
             name: (make, _tensor_type(graph.types, name)) for name, make in makers.items()
         }

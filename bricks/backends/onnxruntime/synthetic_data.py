@@ -1,0 +1,88 @@
+"""Synthetic weights and inputs for sessions, which copy their weights: large ones share memory.
+
+Must not know what runs on them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import onnx
+
+from bricks.backends.onnxruntime.sessions import at
+from bricks.backends.synthetic_data import synthetic_data
+from bricks.graph.containers import ValueType
+from bricks.graph.graph import Graph
+from bricks.graph.model_metadata import noted_weights
+from bricks.graph.synthesis import Pool
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of
+
+# The fan-in that the shared block is scaled for. Weights of a smaller fan-in have memory of their
+# own, scaled for them.
+_BLOCK_ROW = 4096
+_MIN_SHARED_BYTES = 1 << 20
+# Bytes between the starts of two arrays in the block, and space for some thousands of starts.
+_BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
+
+# The scale at which a quantised softmax gets its input. With one that is drawn like a weight, its
+# input reaches beyond a hundred, and it takes half as long again, on denormal exponentials.
+_EXPONENTIAL, _SCALE = "QLinearSoftmax", 2.0**-6
+
+Inputs = Mapping[str, tuple[Callable[[], Any], ValueType]]
+
+
+class SyntheticData:
+    """Draws numbers from ``pool``; several threads may ask at once."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._block = np.empty(0, np.uint8)
+        self._growing = threading.Lock()  # guards growth of the block
+
+    def of(
+        self, proto: onnx.ModelProto, key: str, *, share: bool = False, whole: Graph | None = None
+    ) -> tuple[dict[str, np.ndarray], Inputs]:
+        """Weights, and makers and types of inputs, that suit ``proto``; see :func:`synthetic_data`.
+
+        With ``share``, large weights are views of one block: only for sessions, which copy them.
+        """
+        graph = graph_of(proto)
+        weights, makers = synthetic_data(
+            self._pool,
+            proto,
+            graph,
+            key,
+            whole=whole,
+            shared=self._shared if share else lambda number, type_: None,
+        )
+        for name, sketch in noted_weights(proto).items():
+            if name in weights:
+                weights[name] = sketch.drawn(weights[name], crc32(f"{key}/{name}".encode()))
+        for node in proto.graph.node:
+            if node.op_type == _EXPONENTIAL and node.input[1] in weights:
+                scale = weights[node.input[1]]
+                weights[node.input[1]] = np.full_like(scale, _SCALE)
+        return weights, {name: (make, graph.types[name]) for name, make in makers.items()}
+
+    def _shared(self, number: int, type_: TensorType) -> np.ndarray | None:
+        """An array of ``type_`` in the block that large weights share; None of small ones.
+
+        Each ``number`` gives a different array: of weights with equal values in one session, the
+        runtime keeps a single prepacked copy, which would stay cached, unlike a real model's
+        weights.
+        """
+        if type_.dtype != "FLOAT" or type_.size_bytes < _MIN_SHARED_BYTES:
+            return None
+        offset = number * _BLOCK_STEP
+        with self._growing:
+            if self._block.size < offset + type_.size_bytes:
+                size_bytes = type_.size_bytes + max(offset, _BLOCK_SLACK)
+                rows = -(-size_bytes // (4 * _BLOCK_ROW))
+                block = self._pool.weight("block", TensorType("FLOAT", (rows, 1, _BLOCK_ROW)))
+                self._block = block.reshape(-1).view(np.uint8)
+            return at(self._block, offset, type_)
