@@ -7,10 +7,11 @@ Here so that studies, analyses and commands get one object, a
     resources.py            what is open: cache, published data, worker
     plans.py                models decomposed, here or elsewhere
     measured_target.py      what is measured on a target; source_targets.py: what others tell of it
-    latencies.py        what was learned from that; latencies.py learns again when it has to
+    latency_model.py        what was learned from that; latencies.py learns again when it has to
     estimator.py            estimates of plans; estimators.py chooses what they learn from
     campaigns.py            measuring; adaptive.py decides which bricks
     workspace.py            ``Workspace``, which has all of these
+    networks.py             collectives measured between ranks; local_networks.py: on this host
 
 What is asked of a workspace is a function of it: measuring.py, predicting.py, probing.py,
 peak_memory.py, machine_peaks.py, whole_models.py, batch.py.

@@ -31,9 +31,8 @@ def test_rounds_that_are_added_to_a_measurement_count_in_the_same_bench(
         bench.measure([bench.read(small)])
         known(bench.workspace.estimators.latencies())  # learned once, in the first state
         monkeypatch.setenv("BRICKS_FAKE_STATE", "2")
-        whole_models.profile(
-            bench.workspace, bench.read(small)
-        )  # in a worker of its own, which is in the other state
+        # In a worker of its own, which is in the other state.
+        whole_models.profile(bench.workspace, bench.read(small))
         compared = bench.compare([bench.read(larger)])
         assert compared.remeasured_bricks > 0
         with bricks.Bench(tmp_path / "cache", options) as fresh:
