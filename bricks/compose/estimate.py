@@ -5,10 +5,10 @@ Plain data, here so that reports need not import the calculation. Must not know 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from bricks.compose.uncertainty import Uncertainty
+from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,11 @@ class Estimate:
     unmeasurable: frozenset[str] = frozenset()
 
     @property
+    def latency_s(self) -> Interval:
+        """The estimate with its interval."""
+        return Interval(self.estimate_s, self.low_s, self.high_s)
+
+    @property
     def measured_share(self) -> float:
         """The share of the latency that comes from measurements of the user's own cache."""
         return max(0.0, 1.0 - self.predicted_share - self.published_share)
@@ -122,8 +127,7 @@ class Estimate:
     @property
     def relative_uncertainty(self) -> float:
         """Half the interval's width, relative to the estimate; infinite for an estimate of zero."""
-        half_s = (self.high_s - self.low_s) / 2
-        return half_s / self.estimate_s if self.estimate_s > 0 else math.inf
+        return self.latency_s.relative
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def run_latency(basis: Basis, which: str, *, seed: int) -> RunLatency:
         more = f" (and {len(estimate.gaps) - 1} more)" if len(estimate.gaps) > 1 else ""
         raise ModelError(f"{which}: no estimate without {gap.brick}: {gap.reason}{more}")
     return RunLatency(
-        Interval(estimate.estimate_s, estimate.low_s, estimate.high_s),
+        estimate.latency_s,
         run_factors(basis, estimate, seed=seed),
         estimate.provenance,
     )

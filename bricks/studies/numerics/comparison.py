@@ -35,7 +35,6 @@ from bricks.studies.numerics.results import (
 from bricks.studies.numerics.runtimes import FAILURES, ReferenceFile, Runtimes, reason_of
 from bricks.studies.numerics.standard_form import standard_form
 from bricks.units.facts import Missing
-from bricks.units.interval import Interval
 
 _UNKNOWN = Work(None, None)
 
@@ -223,7 +222,7 @@ def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> OperatorLatency:
         bound = "compute" if compute_s >= memory_s else "memory"
         share = max(compute_s, memory_s) / net_s if net_s > 0 else None
     return OperatorLatency(
-        latency_s=Interval(estimate.estimate_s, estimate.low_s, estimate.high_s),
+        latency_s=estimate.latency_s,
         flops_per_s=None if work.flops is None or net_s <= 0 else work.flops / net_s,
         bytes_per_s=None if work.bytes is None or net_s <= 0 else work.bytes / net_s,
         peak_share=share,

@@ -168,5 +168,5 @@ def _copy_s(workspace: Workspace, target: Target, brick: Brick) -> tuple[Interva
             " predicted: leave out --no-measure, or scale there"
         )
     count, call_s = len(plan.occurrences), found.call_overhead_s
-    whole_s = Interval(found.estimate_s, found.low_s, found.high_s)
+    whole_s = found.latency_s
     return whole_s.map(lambda s: max(0.0, s - call_s) / count), not found.predicted_share

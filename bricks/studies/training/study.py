@@ -158,7 +158,7 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
 def _step(estimate: Estimate | IncompleteEstimate) -> tuple[Interval | None, str | None]:
     """The seconds of a step, or why there is no prediction."""
     if isinstance(estimate, Estimate):
-        return Interval(estimate.estimate_s, estimate.low_s, estimate.high_s), None
+        return estimate.latency_s, None
     gap, more = estimate.gaps[0], len(estimate.gaps) - 1
     others = f", and {more} more" if more else ""
     return None, f"brick {gap.brick} is not measured: {gap.reason}{others}"

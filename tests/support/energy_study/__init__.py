@@ -110,7 +110,7 @@ class EnergyStudy(
         estimate = predict(self.workspace, model, measure=False)
         if not isinstance(estimate, Estimate):
             return Unknown(model.name, f"{model.name}: {estimate.gaps[0].reason}")
-        latency_s = Interval(estimate.estimate_s, estimate.low_s, estimate.high_s)
+        latency_s = estimate.latency_s
         return ModelEnergy(model.name, latency_s, latency_s.scaled(self._wh_per_s))
 
     @property
