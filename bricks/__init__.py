@@ -63,8 +63,9 @@ if TYPE_CHECKING:
     from bricks.store.merge import Merged
     from bricks.store.store import Store
     from bricks.studies.generation.options import GenerationOptions
-    from bricks.studies.generation.result import Generation, GenerationResult
+    from bricks.studies.generation.result import GenerationResult
     from bricks.studies.generation.study import predict_generation
+    from bricks.studies.generation.texts import Generation
     from bricks.studies.inference.result import (
         Comparison,
         ComparisonFailure,
@@ -134,7 +135,8 @@ _ORIGIN = {
     "bricks.studies.scaling.study": ("scale_training",),
     "bricks.studies.generation.study": ("predict_generation",),
     "bricks.studies.generation.options": ("GenerationOptions",),
-    "bricks.studies.generation.result": ("Generation", "GenerationResult"),
+    "bricks.studies.generation.result": ("GenerationResult",),
+    "bricks.studies.generation.texts": ("Generation",),
     "bricks.studies.serving.study": ("predict_scenario",),
     "bricks.studies.serving.options": ("ScenarioOptions",),
     "bricks.studies.serving.result": ("ScenarioResult",),

@@ -46,6 +46,9 @@ def test_text_is_predicted_beside_what_is_generated(
     assert ".onnx, up to 2 texts at once of 8 prompt and 6 new tokens" in shown.out
     assert "first token, 99th percentile" in shown.out
     assert "Continuous batching: " in shown.out
+    asked = (*words, "--qps", 5, "--json")
+    llm = ("llm", *(word for word in asked[1:] if word not in ("--scenario", "generation")))
+    assert here(*llm, runtime=None).json == here(*asked, runtime=None).json
     assert "are above saturation" in here(*words, "--qps", 1e9, runtime=None).out
 
 

@@ -17,7 +17,8 @@ from bricks.errors import UsageError
 from bricks.measure.protocol.serving import GenerateText, LoadDecoder, TextTimes
 from bricks.session.workspace import Workspace
 from bricks.studies.generation.decoders import OnnxSteps, onnx_decoder
-from bricks.studies.generation.result import CheckedGeneration, Generation, GenerationResult
+from bricks.studies.generation.result import CheckedGeneration, GenerationResult
+from bricks.studies.generation.texts import Generation
 from bricks.zoo import is_entry
 
 # Loading a decoder, and generating a text, may take so long.

@@ -14,8 +14,9 @@ from bricks.compose.queueing.arrivals import poisson_s
 from bricks.compose.queueing.continuous import ContinuousPolicy, TextLengths
 from bricks.compose.queueing.metrics import figure, percentiles, rate, steady
 from bricks.compose.queueing.simulation import Served, simulate
-from bricks.studies.generation.result import PERCENTILES, Generation, GenerationLoad
+from bricks.studies.generation.result import PERCENTILES, GenerationLoad
 from bricks.studies.generation.steps import Step, StepTimes
+from bricks.studies.generation.texts import Generation
 from bricks.units.cases import ENDS, Cases, End, interval_of
 from bricks.units.interval import Interval
 

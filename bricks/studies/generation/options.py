@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from bricks.errors import UsageError
-from bricks.studies.generation.result import Generation
+from bricks.studies.generation.texts import Generation
 from bricks.studies.options import argument, option, system_option
-from bricks.system import Target
 from bricks.units.quantities import seconds_of
+
+if TYPE_CHECKING:
+    from bricks.system import Target
 
 PROMPT_TOKENS, NEW_TOKENS = 512, 128
 

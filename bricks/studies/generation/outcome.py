@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from bricks.compose.queueing.metrics import rate
-from bricks.studies.generation.result import Generation, GenerationMemory, GenerationResult
+from bricks.studies.generation.result import GenerationMemory, GenerationResult
 from bricks.studies.generation.steps import StepTimes
+from bricks.studies.generation.texts import Generation
 from bricks.system import Target
 from bricks.units.interval import Interval, common_sum
 

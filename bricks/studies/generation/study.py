@@ -23,8 +23,9 @@ from bricks.studies.generation.decoders import Steps, steps_of
 from bricks.studies.generation.load import load_of
 from bricks.studies.generation.options import GenerationOptions
 from bricks.studies.generation.outcome import generated
-from bricks.studies.generation.result import Generation, GenerationMemory, GenerationResult
+from bricks.studies.generation.result import GenerationMemory, GenerationResult
 from bricks.studies.generation.steps import Step, StepTimes, lengths_between
+from bricks.studies.generation.texts import Generation
 from bricks.studies.study import Needs, Study, ask
 from bricks.system import Target
 
