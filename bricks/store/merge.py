@@ -24,6 +24,7 @@ from bricks.store.audit import BRICK_PREFIX
 from bricks.store.engine import CHUNK, chunks, insert_or_ignore
 from bricks.store.measurement_rows import rounds_by_id
 from bricks.store.owners import Owner, Watch, lease_columns
+from bricks.store.plans import bricks_in
 from bricks.store.records import Settled
 from bricks.store.records import brick_of as brick_record
 from bricks.store.records import network_of as network_record
@@ -31,9 +32,7 @@ from bricks.store.records import system_of as system_record
 from bricks.store.records import target_of as target_record
 from bricks.store.results_file import KINDS, Record
 from bricks.store.rows import (
-    brick_of,
     brick_row,
-    decoding,
     network_row,
     plan_row,
     round_row,
@@ -171,7 +170,7 @@ def _check(connection: Connection, plan: Plan) -> None:
     missing = set(plan.keys) - _known_bricks(connection, plan.keys)
     if missing:
         raise ValueError(f"the plan of {plan.model} names {min(missing)}, which is nowhere")
-    problem = plan.problem(_loaded(connection, plan.keys))
+    problem = plan.problem(bricks_in(connection, plan.keys))
     if problem is not None:
         raise ValueError(f"the plan of {plan.model} cannot be true: {problem}")
 
@@ -280,15 +279,6 @@ def _refuse_unknown(connection: Connection, target_key: str, keys: Collection[st
     missing -= _known_bricks(connection, missing)
     if missing:
         raise ValueError(f"it has a measurement of {min(missing)}, which is nowhere")
-
-
-def _loaded(connection: Connection, keys: Collection[str]) -> dict[str, Brick]:
-    found: dict[str, Brick] = {}
-    for chunk in chunks(keys):
-        for row in connection.execute(select(bricks).where(bricks.c.key.in_(chunk))):
-            with decoding(f"brick {row.key}"):
-                found[row.key] = brick_of(row)
-    return found
 
 
 def _known_bricks(connection: Connection, keys: Collection[str]) -> set[str]:

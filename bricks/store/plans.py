@@ -5,11 +5,11 @@ Must not know how models are decomposed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Connection, Select, select
 
 from bricks.decompose.occurrence import Usage
 from bricks.decompose.plan import Brick, Decomposition, Plan
@@ -85,13 +85,19 @@ class Plans:
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """Those of ``keys`` that are known, in the order given."""
-        found: dict[str, Brick] = {}
         with self._database.reading() as connection:
-            for chunk in chunks(keys):
-                for row in connection.execute(select(bricks).where(bricks.c.key.in_(chunk))):
-                    with decoding(f"brick {row.key}"):
-                        found[row.key] = brick_of(row)
+            found = bricks_in(connection, keys)
         return {key: found[key] for key in dict.fromkeys(keys) if key in found}
+
+
+def bricks_in(connection: Connection, keys: Collection[str]) -> dict[str, Brick]:
+    """Those of ``keys`` that are known, in a transaction that the caller opened."""
+    found: dict[str, Brick] = {}
+    for chunk in chunks(keys):
+        for row in connection.execute(select(bricks).where(bricks.c.key.in_(chunk))):
+            with decoding(f"brick {row.key}"):
+                found[row.key] = brick_of(row)
+    return found
 
 
 def _plans_of(target_key: str, granularity: str) -> Select[Any]:
