@@ -44,19 +44,28 @@ def chain(
     for occurrence, arrays in zip(plan.occurrences, weights, strict=True):
         proto = unsure(_open(bricks[occurrence.brick], occurrence))
         given = [values[number] for number in occurrence.inputs]
-        _set_input_shapes(proto, given)
-        results = backend.evaluate(
-            proto,
-            dict(zip(without_values(proto), arrays, strict=True)),
-            dict(zip((i.name for i in proto.graph.input), given, strict=True)),
-            optimize=plan.granularity != EXECUTED,
-        )
+        results = _run(backend, proto, arrays, given, optimize=plan.granularity != EXECUTED)
         values.update(zip(occurrence.made, results, strict=True))
         readers.subtract(occurrence.inputs)
         for number in (*occurrence.inputs, *occurrence.made):
             if not readers[number]:
                 values.pop(number, None)
     return {number: values[number] for number in plan.outputs if number in values}
+
+
+def _run(
+    backend: Evaluator,
+    proto: onnx.ModelProto,
+    weights: Sequence[np.ndarray],
+    given: Sequence[Any],
+    *,
+    optimize: bool,
+) -> Sequence[Any]:
+    """The outputs of a brick with these weights and inputs, in its order."""
+    _set_input_shapes(proto, given)
+    own = dict(zip(without_values(proto), weights, strict=True))
+    feeds = dict(zip((i.name for i in proto.graph.input), given, strict=True))
+    return backend.evaluate(proto, own, feeds, optimize=optimize)
 
 
 def _open(brick: onnx.ModelProto, occurrence: Occurrence) -> onnx.ModelProto:

@@ -13,6 +13,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from bricks.errors import BackendError
 from bricks.graph.payload import is_referenced
 from bricks.graph.topology import all_nodes, label, used_values
+from bricks.measure.worker.random_values import RANDOM_OPERATORS
 
 # The domain of operators that stand in place of earlier versions of the evaluator's own; see
 # ``reference_operators``.
@@ -29,13 +30,6 @@ _KEPT = frozenset(
 )  # fmt: skip
 
 _DOMAINS = frozenset(("", "ai.onnx.ml", "ai.onnx.preview.training", DOMAIN))
-
-_RANDOM = frozenset(
-    (
-        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
-        "Multinomial",
-    )
-)  # fmt: skip
 
 # What the evaluator would leave out of recurrent layers without a word, and where it does nothing.
 _USUAL_ACTIVATIONS = {"GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
@@ -57,6 +51,16 @@ def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
         _refuse_unfaithful(node)
         for attribute in node.attribute:
             _widen_attribute(node, attribute)
+    _widen_weights(graph)
+    for info in (*graph.input, *graph.output):
+        kind = info.type.tensor_type
+        if kind.elem_type:
+            kind.elem_type = _wide_type(kind.elem_type, f"value {info.name!r}")
+    return wide
+
+
+def _widen_weights(graph: onnx.GraphProto) -> None:
+    """Make all weights doubles, and those that the model only refers to inputs."""
     held = []
     for tensor in graph.initializer:
         number = _wide_type(tensor.data_type, f"weight {tensor.name!r}")
@@ -66,11 +70,6 @@ def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
             held.append(_widened(tensor))
     del graph.initializer[:]
     graph.initializer.extend(held)
-    for info in (*graph.input, *graph.output):
-        kind = info.type.tensor_type
-        if kind.elem_type:
-            kind.elem_type = _wide_type(kind.elem_type, f"value {info.name!r}")
-    return wide
 
 
 def _keep_what_inference_keeps(graph: onnx.GraphProto) -> None:
@@ -110,7 +109,7 @@ def _refuse_unfaithful(node: onnx.NodeProto) -> None:
     """Raise for nodes that the evaluator does not know, or computes otherwise than they say."""
     if node.domain not in _DOMAINS:
         raise BackendError(f"there is no reference of {label(node)} of domain {node.domain}")
-    if node.op_type in _RANDOM or node.op_type == "Dropout":
+    if node.op_type in RANDOM_OPERATORS or node.op_type == "Dropout":
         raise BackendError(f"{label(node)} draws random numbers")
     given = {attribute.name: attribute for attribute in node.attribute}
     if node.op_type == "BatchNormalization":

@@ -51,10 +51,7 @@ def contents_of(
     loops = conditional_loops(graph.nodes)
     if not wanted and not loops:
         return UNKNOWN
-    names = {each.name for each in wanted} | {counter(loop) for loop in loops}
-    for each in wanted:
-        if each.node.op_type == SUPPRESSION:
-            names |= {name for name in each.node.input if name}
+    names = _names_of(wanted) | {counter(loop) for loop in loops}
     held = holding(executed.proto, weights) if weights else executed.proto
     values = _values(observer, model, held, names, key)
     values |= _constants(graph, names - values.keys())
@@ -65,6 +62,15 @@ def contents_of(
             sketches[each.name] = sketch
     iterations = {first_output(loop): values[counter(loop)].size for loop in loops}
     return Contents(sketches=sketches, iterations=iterations)
+
+
+def _names_of(wanted: Iterable[_Wanted]) -> set[str]:
+    """The names of all values that their sketches follow from."""
+    names: set[str] = set()
+    for each in wanted:
+        inputs = each.node.input if each.node.op_type == SUPPRESSION else ()
+        names.update((each.name, *(name for name in inputs if name)))
+    return names
 
 
 def _denormal_weights(

@@ -9,10 +9,12 @@ from bricks.graph.graph import Graph
 from bricks.graph.topology import inner_nodes, used_values
 
 # Operators that give other numbers at each run.
-_RANDOM = {
-    *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
-    *("Bernoulli", "Multinomial"),
-}
+RANDOM_OPERATORS = frozenset(
+    (
+        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
+        "Multinomial",
+    )
+)  # fmt: skip
 
 
 def random_values(graph: Graph) -> set[str]:
@@ -20,7 +22,7 @@ def random_values(graph: Graph) -> set[str]:
     found: set[str] = set()
     for node in graph.nodes:
         within = {each.op_type for each in (node, *inner_nodes(node))}
-        if within & _RANDOM or found.intersection(used_values(node)):
+        if within & RANDOM_OPERATORS or found.intersection(used_values(node)):
             found.update(name for name in node.output if name)
     return found
 

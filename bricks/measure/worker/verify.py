@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import Evaluator
-from bricks.backends.programs import Recorder
+from bricks.backends.programs import Recorder, Stepped
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import Cutter, Piece
@@ -200,6 +200,18 @@ def verify_program(backend: Recorder, *, model: Model, plan: Plan, bricks: Brick
     cutter = Cutter(graph, contents=contents, context=cut.executed)
     pieces = [cutter.cut(window.nodes) for window in windows(graph, cut, None)]
     plan = fitting(plan, build(model, graph, cut, contents=contents).plan, pieces)
+    made = _called(step, graph, plan, pieces, bricks)
+    names = list(step.expected)
+    actual = [_as_array(made[name], step.expected[name]) for name in names]
+    expected = [step.expected[name] for name in names]
+    difference = difference_of(expected, actual, bitwise=step.deterministic)
+    return Verification(difference, own_weights=True, optimised=True)
+
+
+def _called(
+    step: Stepped, graph: Graph, plan: Plan, pieces: Sequence[Piece], bricks: Bricks
+) -> dict[str, Any]:
+    """All tensors that the calls of a program make, by name, from where the step begins."""
     begins = step.begin()
     values = {n: begins[name] for name, n in zip(graph.inputs, plan.inputs, strict=True)}
     made: dict[str, Any] = {}
@@ -212,11 +224,7 @@ def verify_program(backend: Recorder, *, model: Model, plan: Plan, bricks: Brick
         outputs = [found[info.name] for info in brick.graph.output]
         values |= dict(zip(occurrence.outputs, outputs, strict=True))
         made |= dict(zip(piece.outputs, outputs, strict=True))
-    names = list(step.expected)
-    actual = [_as_array(made[name], step.expected[name]) for name in names]
-    expected = [step.expected[name] for name in names]
-    difference = difference_of(expected, actual, bitwise=step.deterministic)
-    return Verification(difference, own_weights=True, optimised=True)
+    return made
 
 
 def _as_array(tensor: Any, like: np.ndarray) -> np.ndarray:
