@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import onnx
 
@@ -68,6 +68,12 @@ class Part:
     where windows step over some; None where a runtime may move nothing. ``values`` are facts of
     what it read, by input, where its time depends on values; see ``graph.sketch``.
     """
+
+    FACTS: ClassVar = (
+        "brick", "operator", "shapes", "occurrences", "latency_s", "total_s", "share", "predicted",
+        "flops", "bytes", "intensity", "flops_per_s", "bytes_per_s", "peak_share", "bound",
+        "values", "models", "lost_s", "fastest",
+    )  # fmt: skip
 
     brick: str
     operators: tuple[str, ...]

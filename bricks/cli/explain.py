@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +16,8 @@ from bricks.cli.options import (
     takes_options,
 )
 from bricks.cli.output import add, finish, print_json, show
-from bricks.cli.predict import NoMeasure, facts_of
-from bricks.cli.remedies import Remedies, width_of
+from bricks.cli.predict import NoMeasure, shown_with, with_advice
+from bricks.cli.remedies import Remedies
 from bricks.cli.systems import SystemName
 from bricks.cli.warnings import refuse_crowding, warn_of_crowding
 from bricks.errors import BricksError, UsageError
@@ -26,7 +26,7 @@ from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.analysis.explain import Explainer
-    from bricks.analysis.explanation import Explanation, Part
+    from bricks.analysis.explained import ExplainedModel
     from bricks.graph.model import Model
     from bricks.report.wide import ShownEstimate
     from bricks.session.workspace import Workspace
@@ -62,6 +62,7 @@ def explain(
     resnet50 --threads 2
     """
     from bricks.analysis.explain import Explainer
+    from bricks.units.facts import json_of
 
     with open_workspace(options) as workspace:
         target = workspace.target if system is None else target_called(workspace, system)
@@ -77,8 +78,11 @@ def explain(
                 f"--trace {trace} shows one model, not {len(models)}: name one of them"
             )
         remedies = Remedies.on(target, workspace.target, "explain", options)
-        answers = [_row(insight, model, remedies, words) for model in models]
-        rows = [row for row, _ in answers]
+        explained = [_explained(insight, model) for model in models]
+        shown = [
+            shown_with(remedies, of, None if isinstance(model, Unread) else words[model.digest])
+            for of, model in zip(explained, models, strict=True)
+        ]
         traced = None
         if trace is not None:
             traced = _traced(workspace, models[0], target, trace, run=measure)
@@ -89,23 +93,43 @@ def explain(
                 "runtime": target.runtime.to_json(),
                 "granularity": options.granularity,
                 "workers": options.workers,
-                "models": rows,
+                "models": json_of(list(map(with_advice, explained, shown))),
                 "trace": traced,
             }
         )
     else:
-        from bricks.report.explanation import explanation_lines
-        from bricks.report.wide import estimate_lines
-
-        told = [(row, shown) for row, shown in answers if row["bricks"]]
-        for number, (row, shown) in enumerate(told):
-            show(*([""] if number else []), *explanation_lines(row, None if every else _FEW))
-            show(*estimate_lines([] if shown is None else [shown]))
+        _show(explained, shown, None if every else _FEW)
         if traced is not None and traced["error"] is None:
             show("", f"{traced['file']}: open it in ui.perfetto.dev")
             add(*traced["remarks"])
-    errors = [row["error"] for row in (*rows, traced) if row is not None]
+    errors = [*(of.reason for of in explained), None if traced is None else traced["error"]]
     finish(dict.fromkeys(error for error in errors if error is not None))
+
+
+def _explained(insight: Explainer, model: Model | Unread) -> ExplainedModel:
+    from bricks.analysis.explained import ExplainedModel
+
+    if isinstance(model, Unread):
+        return ExplainedModel(model=model.name, failure=model.error)
+    try:
+        found = insight.explain(model)
+    except BricksError as error:
+        return ExplainedModel(model=model.name, failure=str(error))
+    return ExplainedModel(
+        model=model.name, estimate=found.estimate, memory=found.memory, explanation=found
+    )
+
+
+def _show(
+    explained: Sequence[ExplainedModel], shown: Sequence[ShownEstimate | None], most: int | None
+) -> None:
+    from bricks.report.explanation import explanation_lines
+    from bricks.report.wide import estimate_lines
+
+    told = [(of, each) for of, each in zip(explained, shown, strict=True) if of.parts]
+    for number, (of, each) in enumerate(told):
+        show(*([""] if number else []), *explanation_lines(of, most))
+        show(*estimate_lines([] if each is None else [each]))
 
 
 def _traced(
@@ -128,86 +152,3 @@ def _traced(
         why = f"{file} cannot be written ({exc.strerror}): give --trace another file"
         return {**facts, "error": why}
     return {**facts, "remarks": [text for lines in remarks(found).values() for text in lines]}
-
-
-def _row(
-    insight: Explainer, model: Model | Unread, remedies: Remedies, words: Mapping[str, str]
-) -> tuple[dict[str, Any], ShownEstimate | None]:
-    """The facts of a model, and its estimate if there is one."""
-    from bricks.compose.estimate import Estimate
-
-    nothing: dict[str, Any] = {
-        "model": model.name,
-        **facts_of(None),
-        "fastest_s": None,
-        "peaks": {"flops_per_s": None, "bytes_per_s": None, "levels": []},
-        "operators": [],
-    }
-    if isinstance(model, Unread):
-        return {**nothing, "error": model.error}, None
-    try:
-        found = insight.explain(model)
-    except BricksError as error:
-        return {**nothing, "error": str(error)}, None
-    shown = None
-    if isinstance(found.estimate, Estimate):
-        shown = remedies.shown(model.name, found.estimate, words[model.digest])
-    return {**nothing, **_facts(found), **width_of(shown)}, shown
-
-
-def _facts(found: Explanation) -> dict[str, Any]:
-    return {
-        **facts_of(found.estimate, found.memory),
-        "fastest_s": found.fastest_s,
-        "peaks": {
-            "flops_per_s": found.peaks.flops_per_s,
-            "bytes_per_s": found.peaks.bytes_per_s,
-            "levels": [
-                {"size_bytes": level.size_bytes, "bytes_per_s": level.bytes_per_s}
-                for level in found.peaks.levels
-            ],
-        },
-        "operators": [
-            {
-                "operator": group.operator,
-                "bricks": group.bricks,
-                "occurrences": group.occurrences,
-                "total_s": group.total_s,
-                "share": group.share,
-                "lost_s": group.lost_s,
-            }
-            for group in found.operators
-        ],
-        "bricks": [_brick(part) for part in found.parts],
-    }
-
-
-def _brick(part: Part) -> dict[str, Any]:
-    fastest = part.fastest
-    return {
-        "brick": part.brick,
-        "operator": part.operator,
-        "shapes": part.shapes,
-        "occurrences": part.occurrences,
-        "latency_s": part.latency_s,
-        "total_s": part.total_s,
-        "share": part.share,
-        "predicted": part.predicted,
-        "flops": part.flops,
-        "bytes": part.bytes,
-        "intensity": part.intensity,
-        "flops_per_s": part.flops_per_s,
-        "bytes_per_s": part.bytes_per_s,
-        "peak_share": part.peak_share,
-        "bound": part.bound,
-        "values": dict(part.values),
-        "models": part.models,
-        "lost_s": part.lost_s,
-        "fastest": None
-        if fastest is None
-        else {
-            "brick": fastest.brick,
-            "target": fastest.target,
-            "latency_s": fastest.latency_s,
-        },
-    }

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
 from bricks.analysis.runtimes import RuntimeChoice, choices
-from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.estimate import IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.errors import UsageError, printable
 from bricks.report.page_data import page_data
+from bricks.report.prediction import phase_lines
 from bricks.report.runtimes import loss_text, risk_text
-from bricks.report.tables import peak_parts, peak_size, percent, phase_lines, seconds, size
+from bricks.report.tables import peak_parts, peak_size, percent, seconds, size
 from bricks.report.wide import ShownEstimate, advice, wide_lines
 from bricks.system.names import labels_of
 
@@ -177,7 +178,7 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
         "view": model,
         **_memory(explanation.memory),
         "estimate": model.estimate,
-        "phases": [] if model.estimate is None else _phases(plan.model, model.estimate),
+        "phases": [] if model.estimate is None else phase_lines(plan.model, model.estimate.phases),
         "unique": len(plan.keys) / len(plan.occurrences) if plan.occurrences else None,
         "shares": astuple(model.estimate.provenance) if model.estimate else (None,) * 3,
         "gaps": gaps,
@@ -187,10 +188,6 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
                    if part.lost_s],
         "arithmetic": any(part.flops for part in explanation.parts),
     }  # fmt: skip
-
-
-def _phases(name: str, estimate: Estimate) -> list[str]:
-    return phase_lines({"model": name, "phases": [asdict(each) for each in estimate.phases]})
 
 
 def _memory(memory: PeakMemory | UnknownMemory) -> dict[str, Any]:

@@ -207,53 +207,6 @@ _OF_PROGRAMS = {
 }  # fmt: skip
 
 
-def phase_lines(row: Row) -> list[str]:
-    """A line that tells a recorded program's phases apart; none for other models."""
-    if not row["phases"]:
-        return []
-    told = ", ".join(f"{p['phase']} {seconds(p['estimate_s'])}" for p in row["phases"])
-    calls = sum(phase["calls"] for phase in row["phases"])
-    around_s = sum(phase["around_s"] for phase in row["phases"])
-    sign = "-" if around_s < 0 else ""
-    return [f"{row['model']}: {told}; {calls} calls, {sign}{seconds(abs(around_s))} around them."]
-
-
-def memory_remarks(row: Row) -> list[str]:
-    """A line for people if there is no peak memory of a row, or if some of it is unknown."""
-    memory = row["memory"]
-    if memory["reason"] is not None:
-        return [f"{row['model']}: no peak memory: {memory['reason']}."]
-    if not memory["unknown"]:
-        return []
-    return [f"{row['model']}: the peak memory does not include {'; '.join(memory['unknown'])}."]
-
-
-def has_estimate(row: Row) -> bool:
-    """Whether a model has an estimate, if only an incomplete one."""
-    return row["estimate_s"] is not None or bool(row["missing"])
-
-
-def prediction_table(rows: Sequence[Row], *, memory: bool = False) -> Table:
-    """Estimates, and where they come from; with ``memory`` the peak memory too."""
-    peaks = ("peak memory",) if memory else ()
-    table = _table("model", "estimate", "interval", "critical path", "measured", *peaks)
-    for row in rows:
-        if not has_estimate(row):
-            continue
-        interval = "–"
-        if row["low_s"] is not None:
-            interval = f"{seconds(row['low_s'])} … {seconds(row['high_s'])}"
-        table.add_row(
-            _text(row["model"]),
-            seconds(row["estimate_s"]) if row["estimate_s"] is not None else "incomplete",
-            interval,
-            seconds(row["critical_path_s"]),
-            measured_text(row["measured_share"], row["published_share"]),
-            *([peak_size(row["peak_bytes"], row["memory"]["unknown"])] if memory else []),
-        )
-    return table
-
-
 def advice_table(rows: Sequence[Row]) -> Table:
     """Models on systems: whether they keep a latency, with which probability, at which cost."""
     table = _table(

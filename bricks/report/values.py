@@ -1,6 +1,6 @@
 """Which bricks depend on the values that they read, and on what values they were measured.
 
-From the facts of ``explain --json``. Must not know how values are observed.
+Must not know how values are observed.
 """
 
 from __future__ import annotations
@@ -8,20 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bricks.analysis.explanation import Part
 from bricks.errors import printable
-from bricks.report.tables import Row, percent
+from bricks.report.tables import percent
 
 # More bricks than these are counted, and not told one by one.
 _MOST = 4
 
 
-def value_lines(bricks: Sequence[Row]) -> list[str]:
+def value_lines(parts: Sequence[Part]) -> list[str]:
     """A line for each of the first bricks whose time depends on values; none, if there is none."""
-    dependent = [brick for brick in bricks if brick.get("values")]
+    dependent = [part for part in parts if part.values]
     lines = [
-        f"Its time depends on values: {printable(brick['operator'])} ({brick['brick'][:11]}),"
-        f" measured with {'; '.join(map(_described, brick['values'].values()))}."
-        for brick in dependent[:_MOST]
+        f"Its time depends on values: {printable(part.operator)} ({part.brick[:11]}),"
+        f" measured with {'; '.join(map(_described, part.values.values()))}."
+        for part in dependent[:_MOST]
     ]
     if len(dependent) > _MOST:
         lines.append(f"So does that of {len(dependent) - _MOST} more bricks (--json lists them).")

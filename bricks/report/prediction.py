@@ -1,0 +1,71 @@
+"""Predictions of models for terminals. Must not compute what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from bricks.compose.estimate import Estimate, PhaseShare
+from bricks.compose.memory.peak import PeakMemory, UnknownMemory
+from bricks.report.columns import NOTHING, Column, table_of
+from bricks.report.figures import ends
+from bricks.report.tables import measured_text, peak_size, seconds
+from bricks.studies.inference.prediction import PredictedModel
+
+_COLUMNS: Sequence[Column[PredictedModel]] = (
+    Column("model", lambda of: of.model, left=True),
+    Column("estimate", lambda of: _latency(of)),
+    Column("interval", lambda of: ends(of.interval) or NOTHING),
+    Column("critical path", lambda of: _critical_path(of)),
+    Column("measured", lambda of: _measured(of)),
+)
+_MEMORY: Column[PredictedModel] = Column("peak memory", lambda of: _peak(of))
+
+
+def prediction_table(models: Sequence[PredictedModel], *, memory: bool = False) -> Table:
+    """Estimates, and where they come from; with ``memory`` the peak memory too."""
+    known = [of for of in models if of.estimate is not None]
+    return table_of(known, [*_COLUMNS, *([_MEMORY] if memory else [])])
+
+
+def _latency(of: PredictedModel) -> str:
+    return "incomplete" if of.interval is None else seconds(of.interval.value)
+
+
+def _critical_path(of: PredictedModel) -> str:
+    return seconds(of.estimate.critical_path_s if isinstance(of.estimate, Estimate) else None)
+
+
+def _measured(of: PredictedModel) -> str:
+    if not isinstance(of.estimate, Estimate):
+        return NOTHING
+    return measured_text(of.estimate.measured_share, of.estimate.published_share)
+
+
+def _peak(of: PredictedModel) -> str:
+    memory = of.memory
+    return peak_size(memory.peak_bytes, memory.unknown) if isinstance(memory, PeakMemory) else (
+        peak_size(None, ())
+    )  # fmt: skip
+
+
+def phase_lines(model: str, phases: Sequence[PhaseShare]) -> list[str]:
+    """A line that tells a recorded program's phases apart; none for other models."""
+    if not phases:
+        return []
+    told = ", ".join(f"{each.phase} {seconds(each.estimate_s)}" for each in phases)
+    calls = sum(each.calls for each in phases)
+    around_s = sum(each.around_s for each in phases)
+    sign = "-" if around_s < 0 else ""
+    return [f"{model}: {told}; {calls} calls, {sign}{seconds(abs(around_s))} around them."]
+
+
+def memory_remarks(of: PredictedModel) -> list[str]:
+    """A line for people if there is no peak memory of a model, or if some of it is unknown."""
+    match of.memory:
+        case UnknownMemory() as memory:
+            return [f"{of.model}: no peak memory: {memory.reason}."]
+        case PeakMemory(unknown=unknown) if unknown:
+            return [f"{of.model}: the peak memory does not include {'; '.join(unknown)}."]
+    return []

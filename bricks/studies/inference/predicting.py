@@ -1,0 +1,87 @@
+"""Predicts models from their bricks, after measuring those that are missing.
+
+Must not know how a prediction is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from bricks.compose.estimate import IncompleteEstimate
+from bricks.errors import BackendError, BricksError, ModelError, WorkerError
+from bricks.graph.model import Model
+from bricks.measure.failure_explanation import explain_failure
+from bricks.session import measuring, peak_memory, predicting
+from bricks.session.workspace import Workspace
+from bricks.sources import Unread
+from bricks.studies.inference.prediction import PredictedModel, Predictions, without
+from bricks.studies.study import Needs, Study
+from bricks.system import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionOptions:
+    """``models``, in order, on a ``target`` of the cache; None: that of the workspace."""
+
+    models: Sequence[Model | Unread]
+    target: Target | None = None
+
+
+class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None, Predictions]):
+    """The latencies of models, and the memory that they need."""
+
+    @property
+    def target(self) -> Target:
+        """Where models would run."""
+        return self.options.target or self.workspace.target
+
+    def needs(self) -> Needs:
+        """The bricks of all models that can be decomposed, if they run here."""
+        if self.target.key != self.workspace.target.key:
+            return Needs()
+        return Needs(others=[self._measure])
+
+    def _measure(self) -> None:
+        done = measuring.measure(self.workspace, decomposable(self.workspace, self.options.models))
+        budget_s = self.workspace.options.conditions.budget_s
+        if budget_s is not None and done.unfinished and not done.new_bricks:
+            self.notice(
+                f"nothing was measured within {budget_s:g} s, and the answer is from measurements"
+                " of others: give a larger --budget"
+            )
+
+    def predict(self) -> tuple[PredictedModel, ...]:
+        """Each model; one that fails does not stop the others."""
+        return tuple(map(self._predicted, self.options.models))
+
+    def _predicted(self, model: Model | Unread) -> PredictedModel:
+        if isinstance(model, Unread):
+            return PredictedModel(model=model.name, failure=model.error)
+        workspace, target = self.workspace, self.target
+        try:
+            estimate = predicting.predict(workspace, model, measure=False, target=target)
+            memory = peak_memory.predict_memory(workspace, model, target=target)
+        except BricksError as error:
+            return PredictedModel(model=model.name, failure=str(error))
+        found = PredictedModel(model=model.name, estimate=estimate, memory=memory)
+        if isinstance(estimate, IncompleteEstimate):
+            return replace(found, hint=explain_failure(model, without(estimate)))
+        return found
+
+    def result(self, prediction: tuple[PredictedModel, ...], observation: None) -> Predictions:
+        """All of them."""
+        cut, workers = str(self.workspace.granularity), self.workspace.options.workers
+        return Predictions(self.target, cut, workers, prediction)
+
+
+def decomposable(workspace: Workspace, models: Sequence[Model | Unread]) -> list[Model]:
+    """The models that can be decomposed; predictions of the others say why they cannot."""
+    found = []
+    for model in models:
+        if not isinstance(model, Unread):
+            with suppress(BackendError, ModelError, WorkerError):
+                workspace.plans.decompose(model)
+                found.append(model)
+    return found

@@ -1,0 +1,128 @@
+"""Predictions of whole models: latency, where it comes from, and memory; plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, PhaseShare, Share
+from bricks.compose.memory.peak import PeakMemory, UnknownMemory
+from bricks.system import Target
+from bricks.units.interval import Interval
+
+_MEMORY_PARTS = (
+    "weight_bytes", "activation_bytes", "workspace_bytes", "runtime_bytes", "loading_bytes",
+    "gradient_bytes", "optimizer_bytes", "temporary_bytes",
+)  # fmt: skip
+
+# Bricks without a measurement that an error names.
+_MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedModel:
+    """A model's latency and peak memory; each is None, or incomplete, where it is not known.
+
+    ``failure`` says why nothing is, ``hint`` what a user can do about an incomplete estimate.
+    ``advice`` says in words what would narrow a wide interval, where somebody has asked for it.
+    """
+
+    FACTS: ClassVar = (
+        "model",
+        *(
+            (f"estimate.{name}", name)
+            for name in (
+                "estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s",
+                "other_state_share", "measured_share", "published_share", "predicted_share",
+            )
+        ),
+        ("memory.peak_bytes", "peak_bytes"), ("memory_parts", "memory"), ("gaps", "missing"),
+        ("shares", "bricks"), "phases", ("reason", "error"),
+        ("estimate.uncertainty", "uncertainty"), "advice",
+    )  # fmt: skip
+
+    model: str
+    estimate: Estimate | IncompleteEstimate | None = None
+    memory: PeakMemory | UnknownMemory | None = None
+    failure: str | None = None
+    hint: str = ""
+    advice: str | None = None
+
+    @property
+    def LIKE(self) -> type:
+        """Of an incomplete estimate, the part that is measured is a fact too."""
+        return IncompleteModel if isinstance(self.estimate, IncompleteEstimate) else type(self)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The latency in seconds; None without a whole estimate."""
+        found = self.estimate
+        if not isinstance(found, Estimate):
+            return None
+        return Interval(found.estimate_s, found.low_s, found.high_s)
+
+    @property
+    def gaps(self) -> Sequence[Gap]:
+        """The bricks without a latency."""
+        return self.estimate.gaps if isinstance(self.estimate, IncompleteEstimate) else ()
+
+    @property
+    def shares(self) -> Sequence[Share]:
+        """The part of each brick that has one."""
+        return () if self.estimate is None else self.estimate.shares
+
+    @property
+    def phases(self) -> Sequence[PhaseShare]:
+        """The phases of a recorded program."""
+        return self.estimate.phases if isinstance(self.estimate, Estimate) else ()
+
+    @property
+    def memory_parts(self) -> Mapping[str, Any]:
+        """Bytes by part; ``unknown`` names what they leave out, ``reason`` why there are none."""
+        of = self.memory
+        parts = {name: getattr(of, name, None) for name in _MEMORY_PARTS}
+        unknown = of.unknown if isinstance(of, PeakMemory) else ()
+        reason = of.reason if isinstance(of, UnknownMemory) else None
+        return {**parts, "unknown": unknown, "reason": reason}
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no estimate; None where there is one."""
+        if not isinstance(self.estimate, IncompleteEstimate):
+            return self.failure
+        return f"{without(self.estimate)}{self.hint}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncompleteModel(PredictedModel):
+    """A model of which some bricks have no latency."""
+
+    FACTS: ClassVar = (*PredictedModel.FACTS, ("estimate.measured_s", "measured_s"))
+
+
+def without(estimate: IncompleteEstimate) -> str:
+    """A line that names the bricks for which there is no estimate."""
+    gaps, more = estimate.gaps[:_MAX_NAMED], len(estimate.gaps) - _MAX_NAMED
+    named = ", ".join(f"{gap.brick} ({gap.reason})" for gap in gaps)
+    return f"{estimate.model}: no estimate without {named}{f' and {more} more' if more > 0 else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """Models on one target."""
+
+    FACTS: ClassVar = (
+        ("target.system", "system"), ("target.runtime", "runtime"), "granularity", "workers",
+        "models",
+    )  # fmt: skip
+
+    target: Target
+    granularity: str
+    workers: int
+    models: tuple[PredictedModel, ...]
+
+    @property
+    def errors(self) -> Sequence[str]:
+        """Why some have no estimate."""
+        return [each.reason for each in self.models if each.reason is not None]
