@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from bricks.errors import printable
 from bricks.report.columns import Column, table_of
-from bricks.report.figures import place
+from bricks.report.figures import ends, place
 from bricks.report.tables import number, percent, seconds
 from bricks.studies.inference.result import Comparison, ModelComparison, Summary
 
@@ -18,10 +18,7 @@ COLUMNS: Sequence[Column[ModelComparison]] = (
     Column("new", lambda row: str(row.new_bricks)),
     Column("measured", lambda row: seconds(row.measured_s.value)),
     Column("estimate", lambda row: seconds(row.estimate.estimate_s)),
-    Column(
-        "interval",
-        lambda row: f"{seconds(row.estimate.low_s)} … {seconds(row.estimate.high_s)}",
-    ),
+    Column("interval", lambda row: ends(row.estimate.latency_s)),
     Column("ratio", lambda row: number(row.ratio, 3)),
 )
 

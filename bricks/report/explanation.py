@@ -25,7 +25,6 @@ from bricks.report.tables import (
 )
 from bricks.report.values import value_lines
 from bricks.session.machine_peaks import Peaks
-from bricks.units.interval import Interval
 
 # Bricks that together take less than this share of a model are one line at the end.
 _REST = 0.02
@@ -58,9 +57,8 @@ def explanation_lines(model: ExplainedModel, most: int | None) -> list[Text | Ta
 def _head(model: ExplainedModel) -> str:
     match model.estimate:
         case Estimate() as of:
-            latency_s = Interval(of.estimate_s, of.low_s, of.high_s)
             measured = measured_text(of.measured_share, of.published_share)
-            return f"{model.model}: {with_ends(latency_s)}; measured: {measured}"
+            return f"{model.model}: {with_ends(of.latency_s)}; measured: {measured}"
         case IncompleteEstimate() as of:
             return f"{model.model}: incomplete, {seconds(of.measured_s)} of it are known"
     return model.model

@@ -29,11 +29,11 @@ class PredictedModel:
     """
 
     FACTS: ClassVar = (
-        "model",
+        "model", ("estimate.latency_s", "estimate_s", "low_s", "high_s"),
         *(
             (f"estimate.{name}", name)
             for name in (
-                "estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s",
+                "critical_path_s", "call_overhead_s",
                 "other_state_share", "measured_share", "published_share", "predicted_share",
             )
         ),
@@ -57,10 +57,7 @@ class PredictedModel:
     @property
     def interval(self) -> Interval | None:
         """The latency in seconds; None without a whole estimate."""
-        found = self.estimate
-        if not isinstance(found, Estimate):
-            return None
-        return Interval(found.estimate_s, found.low_s, found.high_s)
+        return self.estimate.latency_s if isinstance(self.estimate, Estimate) else None
 
     @property
     def gaps(self) -> Sequence[Gap]:

@@ -29,8 +29,7 @@ class ModelComparison:
     FACTS: ClassVar = (
         "model", ("plan.kind", "kind"), ("plan.nodes", "nodes"), "bricks", "new_bricks",
         ("measured_s", "measured_latency_s", "measured_low_s", "measured_high_s"),
-        ("estimate.estimate_s", "estimate_s"), ("estimate.low_s", "low_s"),
-        ("estimate.high_s", "high_s"), "ratio", "coverage",
+        ("estimate.latency_s", "estimate_s", "low_s", "high_s"), "ratio", "coverage",
         ("estimate.measured_share", "measured_share"),
         ("estimate.published_share", "published_share"),
         ("estimate.predicted_share", "predicted_share"),
@@ -57,9 +56,7 @@ class ModelComparison:
     @property
     def checked(self) -> Checked:
         """The estimate next to the median run."""
-        estimate = self.estimate
-        predicted = Interval(estimate.estimate_s, estimate.low_s, estimate.high_s)
-        return Checked(predicted, self.measured_s.value)
+        return Checked(self.estimate.latency_s, self.measured_s.value)
 
     @property
     def ratio(self) -> float:
