@@ -16,7 +16,7 @@ def _roughly() -> Iterator[None]:
 
 @pytest.fixture
 def few_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulate few queries: that many of them make figures exact is for ``tests/scenarios``."""
+    """Few queries: that many of them make figures exact is for ``tests/studies/serving``."""
     poisson_s = outcome.poisson_s
 
     def few_s(qps: float, count: int, seed: int) -> list[float]:
