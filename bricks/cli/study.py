@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from bricks.cli import completion
-from bricks.cli.known import warn_of
+from bricks.cli.known import refuse_missing, warn_of
 from bricks.cli.options import (
     Cache,
     EffortName,
@@ -149,6 +149,8 @@ def _answer(
     for file, path in files.items():
         if file.page and path is not None:
             check_page(path)
+    if offer.needs_cache(options):
+        refuse_missing(settings.cache)
     models = [options.model] if offer.of_models else None
     with _opened(settings) if models is None else _with_models(settings, models) as workspace:
         study = offer.load()(options, workspace, remark)

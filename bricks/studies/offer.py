@@ -30,7 +30,8 @@ class StudyOffer:
     ``help`` is whole sentences, the last of which is ``Example: bricks …``; ``options`` is the
     dataclass of its options (see :mod:`bricks.studies.options`), and ``load`` imports the study.
     ``runtime`` is the one that answers unless another is named, and ``threads`` tells from the
-    options how many it has unless they are given; None: one for each core. With ``checks``, the
+    options how many it has unless they are given; None: one for each core. ``needs_cache`` tells
+    from the options whether they name what only an existing cache has. With ``checks``, the
     command has an option ``--check``; a study ``of_models`` has a field ``model`` in its options,
     and takes how that is cut and optimised; ``without`` are the names of options of all studies
     that this one lacks.
@@ -42,6 +43,7 @@ class StudyOffer:
     load: Callable[[], Callable[..., Study[Any, Any, Any, Any]]]
     runtime: str = RUNTIME
     threads: Callable[[Any], int | None] = lambda options: None
+    needs_cache: Callable[[Any], bool] = lambda options: False
     checks: bool = False
     of_models: bool = False
     without: frozenset[str] = frozenset()

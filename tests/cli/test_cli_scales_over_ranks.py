@@ -1,6 +1,7 @@
 """`bricks scale`: its options, and how it shows what the library predicts.
 
-The prediction itself is held by ``tests/scale``; here its step is made up, but in the slow tests.
+The prediction itself is held by ``tests/studies/scaling``; here its step is made up, but in the
+slow tests.
 """
 
 from __future__ import annotations
@@ -147,6 +148,15 @@ def test_a_runtime_without_programs_is_refused(here: Here) -> None:
     done = here("scale", program("momentum"), *NETWORK)
     assert done.status == 1
     assert "fake" in done.complaint and "--runtime torch" in done.complaint
+
+
+def test_a_mistyped_cache_is_not_made_for_its_network(here: Here, tmp_path: Path) -> None:
+    nowhere = tmp_path / "none"
+    words = ("scale", "train.py:step", "--network", "lan", "--runtime", "fake")
+    done = here.plain(*words, "--cache", nowhere)
+    assert done.status == 1
+    assert f"there is no cache in {nowhere}" in done.complaint
+    assert not nowhere.exists()
 
 
 def test_what_makes_no_sense_is_one_line(here: Here) -> None:

@@ -23,6 +23,11 @@ def _threads(options: ScalingOptions) -> int | None:
     return None if options.check is None else 1
 
 
+def _needs_cache(options: ScalingOptions) -> bool:
+    """Only a cache knows a network by its name."""
+    return options.network.network is not None
+
+
 OFFER = StudyOffer(
     name="scale",
     help="""\
@@ -36,5 +41,6 @@ OFFER = StudyOffer(
     load=_study,
     runtime=PROGRAMS_RUNTIME,
     threads=_threads,
+    needs_cache=_needs_cache,
 )
 OFFERS = (OFFER,)
