@@ -17,13 +17,12 @@ from bricks.cli.options import (
     read_all,
     takes_options,
 )
-from bricks.cli.output import finish, print_json, show
-from bricks.cli.runtimes import ComparingRuntimes, Repeats, open_workspaces, runtime_facts
-from bricks.sources import Unread
-from bricks.units.facts import json_of
+from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.runtimes import ComparingRuntimes, Repeats, open_first, runtimes_of, tell_missing
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
+    from bricks.sources import Unread
 
 Tolerance = Annotated[
     float | None,
@@ -37,7 +36,7 @@ Tolerance = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkOptions(ComparingRuntimes):
+class Networks(ComparingRuntimes):
     """Options of ``bricks networks``."""
 
     models: Models
@@ -47,7 +46,7 @@ class NetworkOptions(ComparingRuntimes):
 
 
 @takes_options
-def networks(options: NetworkOptions, repeats: Repeats = 3, tolerance: Tolerance = None) -> None:
+def networks(options: Networks, repeats: Repeats = 3, tolerance: Tolerance = None) -> None:
     """Compare what whole models compute over runtimes, and find the first operator that errs.
 
     Outputs are held against a reference in double precision and against each other; of an ONNX
@@ -55,32 +54,28 @@ def networks(options: NetworkOptions, repeats: Repeats = 3, tolerance: Tolerance
     same step in double. Nothing is timed. The exit status is 1 where a model was run by none.
     Example: bricks networks squeezenet --runtime onnxruntime --runtime mxnet
     """
-    from bricks.studies.numerics.networks import compare_networks
+    from bricks.studies.numerics.options import NetworkOptions
+    from bricks.studies.numerics.study import NetworkStudy
+    from bricks.studies.study import ask
+    from bricks.units.facts import json_of
 
-    read = [model for word in options.models for model in _read(options, word)]
-    errors = [model.error for model in read if isinstance(model, Unread)]
-    models = [model for model in read if not isinstance(model, Unread)]
-    with open_workspaces(options) as opened:
-        found = compare_networks(models, opened.workspaces, repeats=repeats, tolerance=tolerance)
-        facts = {
-            **runtime_facts(opened),
-            "runtimes": [workspace.target.runtime.to_json() for workspace in opened.workspaces],
-            "models": json_of(found),
-        }
-    for result in facts["models"]:
-        runs = result["runtimes"]
-        if all(run["error"] for run in runs):
-            errors.append(f"{result['model']}: nothing ran: {runs[0]['error']}")
+    asked = NetworkOptions(
+        models=[model for word in options.models for model in _read(options, word)],
+        runtimes=runtimes_of(options), repeats=repeats, tolerance=tolerance,
+    )  # fmt: skip
+    with open_first(options) as workspace:
+        found = ask(NetworkStudy(asked, workspace, remark))
+    tell_missing(found.missing)
     if options.json:
-        print_json(facts)
-    elif found:
+        print_json(json_of(found))
+    elif found.networks:
         from bricks.report.operators import network_lines, network_table
 
-        show(network_table(found), *network_lines(found))
-    finish(errors)
+        show(network_table(found.networks), *network_lines(found.networks))
+    finish(found.errors)
 
 
-def _read(options: NetworkOptions, word: str) -> Sequence[Model | Unread]:
+def _read(options: Networks, word: str) -> Sequence[Model | Unread]:
     """The models that a word names; each by itself, since programs are recorded with PyTorch."""
     return read_all(
         CommonOptions(

@@ -1,11 +1,11 @@
-"""Options of commands that compare runtimes, and their workspaces, one for each."""
+"""Options of commands that compare runtimes, and the workspace that these are opened from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,7 @@ from bricks.session.defaults import CACHE
 
 if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
+    from bricks.studies.numerics.results import MissingRuntime
 
 RuntimeNames = Annotated[
     list[str] | None,
@@ -58,52 +59,54 @@ class ComparingRuntimes:
     verbose: Verbose = False
 
 
-@dataclass(frozen=True, slots=True)
-class OpenWorkspaces:
-    """A workspace for each runtime; ``missing`` are those not installed, with the reason."""
-
-    workspaces: Sequence[Workspace]
-    missing: Sequence[dict[str, str]]
+def runtimes_of(options: ComparingRuntimes) -> list[str]:
+    """The runtimes that are compared."""
+    return list(dict.fromkeys(options.runtime or _usual()))
 
 
 @contextmanager
-def open_workspaces(
+def open_first(
     options: ComparingRuntimes, *, precision: float = PRECISION, retry: bool = False
-) -> Iterator[OpenWorkspaces]:
-    """Workspaces with these options, their progress shown on a terminal.
+) -> Iterator[Workspace]:
+    """A workspace with the first of these runtimes that is installed, progress on a terminal.
 
     Raises :class:`UsageError` for a runtime that nobody has, and :class:`BackendError` if none of
     them is installed.
     """
-    from bricks import backends
     from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
     from bricks.session.options import Options
     from bricks.session.workspace import Workspace
 
-    names, missing = list(dict.fromkeys(options.runtime or _usual())), []
     rule = StopRule(precision=precision, max_rounds=MAX_ROUNDS)
-    with terminal_progress() as progress, ExitStack() as opened:
-        workspaces = []
-        for name in names:
-            try:
-                backends.describe(name)
-            except BackendError as error:
-                missing.append({"runtime": name, "reason": str(error)})
-                continue
-            given = Options(
-                runtime=name, threads=options.threads, seed=options.seed, retry=retry,
-                conditions=Conditions(rule=rule),
-            )  # fmt: skip
-            workspaces.append(
-                opened.enter_context(Workspace.open(options.cache, given, progress=progress))
-            )
-        if not workspaces:
-            raise BackendError(missing[0]["reason"])
-        yield OpenWorkspaces(workspaces, missing)
-        warn_of(workspaces[0].published)
+    given = Options(
+        runtime=_first_installed(runtimes_of(options)), threads=options.threads,
+        seed=options.seed, retry=retry, conditions=Conditions(rule=rule),
+    )  # fmt: skip
+    with (
+        terminal_progress() as progress,
+        Workspace.open(options.cache, given, progress=progress) as opened,
+    ):
+        yield opened
+        warn_of(opened.published)
+
+
+def _first_installed(names: Sequence[str]) -> str:
+    from bricks import backends
+
+    errors = []
+    for name in names:
+        try:
+            return backends.describe(name).name
+        except BackendError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def tell_missing(missing: Sequence[MissingRuntime]) -> None:
+    """Say which runtimes are left out, and why."""
     for each in missing:
-        remark(f"{each['runtime']} is left out: {each['reason']}")
+        remark(f"{each.runtime} is left out: {each.reason}")
 
 
 def _usual() -> list[str]:
@@ -111,11 +114,3 @@ def _usual() -> list[str]:
     from bricks.backends import offers
 
     return [offer.name for offer in offers() if offer.computes and not offer.variant]
-
-
-def runtime_facts(opened: OpenWorkspaces) -> dict[str, Any]:
-    """The JSON of the system and of the runtimes that are missing."""
-    return {
-        "system": opened.workspaces[0].target.system.to_json(),
-        "missing": list(opened.missing),
-    }

@@ -5,7 +5,7 @@ Must not compute what it shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
@@ -234,17 +234,13 @@ def _worst(outputs: Sequence[OutputAccuracy]) -> str:
 
 def operator_page(
     found: OperatorComparison,
-    missing: Sequence[Mapping[str, str]],
     *,
     version: str,
     made: str,
 ) -> str:
-    """The comparison as one page that needs no network; ``made`` is the time of its creation.
-
-    ``missing`` are runtimes that are not installed, each with the reason.
-    """
+    """The comparison as one page that needs no network; ``made`` is the time of its creation."""
     return template("operators.html.jinja").render(
-        system=found.runtimes[0].target.system,
+        system=found.system,
         runtimes=[
             {
                 "label": f"{each.target.runtime.backend} {each.target.runtime.version}",
@@ -255,7 +251,7 @@ def operator_page(
             for each in found.runtimes
         ],
         operators=[_of_page(result) for result in found.operators],
-        missing=missing,
+        missing=found.missing,
         version=version,
         made=made,
         style=style(),

@@ -35,10 +35,12 @@ class Resources(Closing):
     ``store`` is the user's cache, ``published`` the measurements that ship, and ``known`` both read
     as one. ``supervisor`` owns the worker, which starts when a model or brick has to run, and not
     before; ``graphs`` asks it about models. ``progress`` is called with the current activity and
-    the share of it that is done.
+    the share of it that is done. A ``shared`` store is closed by whoever opened it.
     """
 
-    def __init__(self, store: Store, setup: Setup, progress: Progress) -> None:
+    def __init__(
+        self, store: Store, setup: Setup, progress: Progress, *, shared: bool = False
+    ) -> None:
         self.setup = setup.named(store.systems.named(setup.target.system))
         self.progress = progress
         self.store = store
@@ -47,7 +49,8 @@ class Resources(Closing):
         self.supervisor = Supervisor(setup.worker_settings)
         self.graphs = Graphs(self.supervisor, setup.options.graph_timeout_s)
         self._opened = ExitStack()
-        self._opened.callback(store.close)
+        if not shared:
+            self._opened.callback(store.close)
         self._opened.callback(self.supervisor.close)
         _logger.info("the cache is %s", store.path)
         _logger.info(

@@ -8,6 +8,7 @@ questions are functions of it (:mod:`~bricks.session.measuring`,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,9 +42,11 @@ class Workspace(Resources):
     and ``campaigns`` measure on this one.
     """
 
-    def __init__(self, store: Store, setup: Setup, progress: Progress = silent) -> None:
-        """Callers want :meth:`open`; ``store`` is closed together with the workspace."""
-        super().__init__(store, setup, progress)
+    def __init__(
+        self, store: Store, setup: Setup, progress: Progress = silent, *, shared: bool = False
+    ) -> None:
+        """Callers want :meth:`open`; unless it is ``shared``, ``store`` is closed together."""
+        super().__init__(store, setup, progress, shared=shared)
         self.plans = Plans(self)
         self.estimators = Estimators(self, self.plans)
         self.campaigns = Campaigns(self, self.plans, self.estimators)
@@ -68,6 +71,15 @@ class Workspace(Resources):
         except BaseException:
             store.close()
             raise
+
+    def with_runtime(self, name: str) -> Self:
+        """The same cache and options with the runtime called ``name``, to be closed before this.
+
+        Raises :class:`UsageError` if there is no such runtime or it does not support the options,
+        and :class:`~bricks.errors.BackendError` if it is not installed.
+        """
+        setup = Setup.of(replace(self.options, runtime=name), self.target.system)
+        return type(self)(self.store, setup, self.progress, shared=True)
 
     def read(
         self,

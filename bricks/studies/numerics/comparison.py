@@ -65,7 +65,7 @@ def compare_operators(
     facts = tuple(
         RuntimeFacts(workspace.target, MachinePeaks(workspace).peaks) for workspace in workspaces
     )
-    return OperatorComparison(facts, tuple(found))
+    return OperatorComparison(workspaces[0].target.system, facts, tuple(found))
 
 
 class _Comparison:

@@ -18,7 +18,7 @@ from bricks.samples.evaluation import (
     Evaluation,
 )
 from bricks.session.machine_peaks import Peaks
-from bricks.system import Target
+from bricks.system import Runtime, System, Target
 from bricks.units.facts import Missing, facts
 from bricks.units.interval import Interval
 
@@ -190,11 +190,38 @@ class RuntimeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorComparison:
-    """Operators over runtimes, on one system."""
+class MissingRuntime:
+    """A runtime that was asked for and is not installed, and why."""
 
+    runtime: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorComparison:
+    """Operators over runtimes, on one ``system``.
+
+    ``missing`` are runtimes that are left out, ``unread`` a line for each operator that cannot be
+    had.
+    """
+
+    FACTS: ClassVar = ("system", "missing", "runtimes", "operators")
+
+    system: System
     runtimes: tuple[RuntimeFacts, ...]
     operators: tuple[OperatorResult, ...]
+    missing: tuple[MissingRuntime, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """A line for each operator that cannot be had, and one where nothing ran."""
+        runs = [run for operator in self.operators for run in operator.runs]
+        if not runs or any(run.ran for run in runs):
+            return self.unread
+        first = runs[0].latency
+        assert isinstance(first, Missing), "it did not run"
+        return (*self.unread, f"nothing ran: {first.reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +262,36 @@ class NetworkResult:
     own_weights: bool | None
     runs: tuple[NetworkRun, ...]
     pairs: tuple[Pair, ...]
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """A line where no runtime ran it."""
+        reasons = [run.accuracy.reason for run in self.runs if isinstance(run.accuracy, Missing)]
+        if len(reasons) < len(self.runs):
+            return ()
+        return (f"{self.name}: nothing ran: {reasons[0]}",)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkComparison:
+    """Networks over ``runtimes``, on one ``system``.
+
+    ``missing`` are runtimes that are left out, ``unread`` a line for each model that cannot be
+    read.
+    """
+
+    FACTS: ClassVar = ("system", "missing", "runtimes", ("networks", "models"))
+
+    system: System
+    runtimes: tuple[Runtime, ...]
+    networks: tuple[NetworkResult, ...]
+    missing: tuple[MissingRuntime, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """A line for each model that cannot be read, and for each that nothing ran."""
+        return (*self.unread, *(line for network in self.networks for line in network.errors))
 
 
 def accuracy_of(

@@ -1,0 +1,150 @@
+"""Compares what operators and networks compute over several runtimes, and how fast operators are.
+
+All of it is observed: latencies of operators are estimates from bricks, but runtimes take turns
+with them. Must not know how results are shown.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
+
+from bricks.errors import BackendError, BricksError, UsageError
+from bricks.session.targets import target_called
+from bricks.session.workspace import Workspace
+from bricks.sources import Unread
+from bricks.studies.numerics.comparison import compare_operators
+from bricks.studies.numerics.named import ZOO, ZooSource, operators_named
+from bricks.studies.numerics.networks import compare_networks
+from bricks.studies.numerics.operator import Operator
+from bricks.studies.numerics.options import NetworkOptions, OperatorOptions
+from bricks.studies.numerics.results import (
+    MissingRuntime,
+    NetworkComparison,
+    OperatorComparison,
+)
+from bricks.studies.study import Needs, Study
+
+Options = TypeVar("Options", OperatorOptions, NetworkOptions)
+Compared = TypeVar("Compared", OperatorComparison, NetworkComparison)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A workspace for each runtime that is installed; ``missing`` are the others."""
+
+    workspaces: Sequence[Workspace]
+    missing: tuple[MissingRuntime, ...]
+
+
+@contextmanager
+def opened(workspace: Workspace, runtimes: Sequence[str]) -> Iterator[Opened]:
+    """``workspace`` with each of ``runtimes``, in their order; its own need not be opened again."""
+    workspaces, missing = [], []
+    with ExitStack() as further:
+        for name in dict.fromkeys(runtimes):
+            if name == workspace.runtime.backend:
+                workspaces.append(workspace)
+                continue
+            try:
+                workspaces.append(further.enter_context(workspace.with_runtime(name)))
+            except BackendError as error:
+                missing.append(MissingRuntime(name, str(error)))
+        yield Opened(workspaces, tuple(missing))
+
+
+class RuntimesStudy(Study[Options, None, Compared, Compared]):
+    """A comparison of the runtimes that the options name, on the host of the workspace.
+
+    What is timed are bricks, as in any campaign: so others may time in between.
+    """
+
+    times: ClassVar[bool] = False
+
+    @property
+    def observes(self) -> bool:
+        """Always: that is the question."""
+        return True
+
+    def needs(self) -> Needs:
+        """Nothing: bricks are measured in turn with evaluations."""
+        return Needs()
+
+    def predict(self) -> None:
+        """Nothing."""
+
+    def observe(self) -> Generator[None, None, Compared]:
+        """Evaluate everything with all runtimes that are installed."""
+        yield
+        with opened(self.workspace, self.options.runtimes) as found:
+            return replace(self._compared(found.workspaces), missing=found.missing)
+
+    @abstractmethod
+    def _compared(self, workspaces: Sequence[Workspace]) -> Compared:
+        """What is compared, over the runtimes of ``workspaces``."""
+
+    def result(self, prediction: None, observation: Compared | None) -> Compared:
+        """What was observed."""
+        assert observation is not None, "it is always observed"
+        return observation
+
+
+class OperatorStudy(RuntimesStudy[OperatorOptions, OperatorComparison]):
+    """Operators over runtimes: latency, rates beside the peaks, and accuracy."""
+
+    def _compared(self, workspaces: Sequence[Workspace]) -> OperatorComparison:
+        operators, unread = self._chosen()
+        if not operators:
+            return OperatorComparison(self.target.system, (), (), unread=tuple(unread))
+        found = compare_operators(operators, workspaces, repeats=self.options.repeats)
+        return replace(found, unread=tuple(unread))
+
+    def _chosen(self) -> tuple[list[Operator], list[str]]:
+        """The operators that are named, each once, and the errors of files that cannot be had."""
+        zoo = self._zoo() if ZOO in self.options.what else None
+        found: dict[str, Operator] = {}
+        errors = []
+        for word in self.options.what:
+            try:
+                found |= {operator.name: operator for operator in operators_named(word, zoo)}
+            except UsageError:
+                raise
+            except BricksError as error:
+                errors.append(str(error))
+        return list(found.values()), errors
+
+    def _zoo(self) -> ZooSource | None:
+        """Where the zoo is measured: on the named system, here, or where it is published first."""
+        workspace, options = self.workspace, self.options
+        cut, known = str(workspace.granularity), workspace.known
+        if options.system is not None:
+            named = target_called(workspace, options.system)
+            return ZooSource(known, named, cut, options.top)
+        every = {target.key: target for target in known.systems.targets()}
+        here = filter(None, [every.get(workspace.target.key)])
+        for target in (*here, *workspace.published.systems.targets()):
+            if known.plans.usage(target.key, cut):
+                return ZooSource(known, target, cut, options.top)
+        return None
+
+
+class NetworkStudy(RuntimesStudy[NetworkOptions, NetworkComparison]):
+    """The accuracy of whole models over runtimes, and the first operator where it is lost."""
+
+    def _compared(self, workspaces: Sequence[Workspace]) -> NetworkComparison:
+        options = self.options
+        found = compare_networks(
+            [model for model in options.models if not isinstance(model, Unread)],
+            workspaces,
+            repeats=options.repeats,
+            tolerance=options.tolerance,
+        )
+        return NetworkComparison(
+            self.target.system,
+            tuple(workspace.runtime for workspace in workspaces),
+            tuple(found),
+            unread=tuple(model.error for model in options.models if isinstance(model, Unread)),
+        )
