@@ -91,8 +91,8 @@ def table(found: dict[tuple[int, float], list[Difference]], about: str) -> Itera
         bricks = sum(any(b.ratio.beyond_noise for b in d.bricks) for d in pairs)
         models = sum(any(m.ratio.beyond_noise for m in d.models) for d in pairs)
         failed = sum(bool(d.regressions(SLOWER)) for d in pairs)
-        common = [_apart(d.common.ratio) for d in pairs if d.common is not None]
-        ratios = [_apart(m.ratio.ratio) for d in pairs for m in d.models]
+        common = [_apart(d.common.ratio.value) for d in pairs if d.common is not None]
+        ratios = [_apart(m.ratio.interval.value) for d in pairs for m in d.models]
         cells = (
             str(threads), f"{precision:g}", str(len(pairs)), str(len(pairs[0].bricks)),
             *(f"{n} times" for n in (bricks, models, failed)),

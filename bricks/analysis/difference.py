@@ -9,14 +9,22 @@ measurements came about.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
 
 from bricks.analysis.significance import MACHINE_DRIFT, Change, Ratio, judged
 from bricks.analysis.target_data import BrickLatency, TargetData, TargetLatencies, states_of
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.samples.statistics import NORMAL_95, spread
 from bricks.system.target import Target
+from bricks.units.facts import Named
+from bricks.units.interval import Interval
+
+# A ratio in JSON.
+_RATIO: tuple[Named, ...] = (
+    ("ratio.interval", "ratio", "low", "high"), ("ratio.beyond_noise", "beyond_noise"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +35,13 @@ class BrickDifference:
     both. ``other_state`` says that one of the two was measured in another machine state than most
     of its target: its latency is corrected, and its interval allows for that. ``disturbed`` says
     that on one of the two targets all its rounds were disturbed by other processes: they count as a
-    single one.
+    single one. ``operators`` are those of the brick, none where they were not looked up.
     """
+
+    FACTS: ClassVar = (
+        "brick", "operators", "old_s", "new_s", *_RATIO, "rounds", "models", "other_state",
+        "disturbed",
+    )  # fmt: skip
 
     brick: str
     old_s: float
@@ -38,14 +51,21 @@ class BrickDifference:
     models: tuple[str, ...]
     other_state: bool
     disturbed: bool
+    operators: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
     """The contribution of one brick to a model on each target, in seconds, and its occurrences.
 
-    ``predicted`` says that it was not measured on at least one of them.
+    ``predicted`` says that it was not measured on at least one of them. ``operators`` are those of
+    the brick, none where they were not looked up.
     """
+
+    FACTS: ClassVar = (
+        "brick", "old_occurrences", "new_occurrences", "old_s", "new_s", "predicted", "operators",
+        "difference_s", "replaced",
+    )  # fmt: skip
 
     brick: str
     old_occurrences: int
@@ -53,6 +73,7 @@ class Contribution:
     old_s: float
     new_s: float
     predicted: bool
+    operators: tuple[str, ...] = ()
 
     @property
     def difference_s(self) -> float:
@@ -65,6 +86,9 @@ class Contribution:
         return 0 in (self.old_occurrences, self.new_occurrences)
 
 
+OfBrick = TypeVar("OfBrick", BrickDifference, Contribution)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelDifference:
     """A model's estimates on both targets, and the bricks behind the difference: largest first.
@@ -73,6 +97,12 @@ class ModelDifference:
     estimates. ``disturbed_share`` is the share that was measured only in disturbed rounds, on the
     target where that is larger.
     """
+
+    FACTS: ClassVar = (
+        "model", ("old.estimate_s", "old_s"), ("new.estimate_s", "new_s"), *_RATIO,
+        "predicted_share", "disturbed_share", "other_state_share", "call_overhead_difference_s",
+        "gone_s", "come_s", "contributions",
+    )  # fmt: skip
 
     model: str
     old: Estimate
@@ -85,6 +115,16 @@ class ModelDifference:
     def predicted_share(self) -> float:
         """The unmeasured share, on the target where that is larger."""
         return max(self.old.predicted_share, self.new.predicted_share)
+
+    @property
+    def other_state_share(self) -> float:
+        """The share measured in other machine states, on the target where that is larger."""
+        return max(self.old.other_state_share, self.new.other_state_share)
+
+    @property
+    def call_overhead_difference_s(self) -> float:
+        """By how many seconds calls slow the model down."""
+        return self.new.call_overhead_s - self.old.call_overhead_s
 
     @property
     def gone_s(self) -> float:
@@ -112,35 +152,67 @@ class CommonChange:
     The interval is that of the median; it does not say whether machine or runtime is the cause.
     """
 
-    ratio: float
-    low: float
-    high: float
+    FACTS: ClassVar = (("ratio", "ratio", "low", "high"), "bricks", "unusual")
+
+    ratio: Interval
     bricks: int
 
     @property
     def unusual(self) -> bool:
         """Whether it exceeds the usual difference between two sessions of one machine."""
-        return abs(math.log(self.ratio)) > NORMAL_95 * math.sqrt(2) * MACHINE_DRIFT
+        return abs(math.log(self.ratio.value)) > NORMAL_95 * math.sqrt(2) * MACHINE_DRIFT
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTarget:
+    """One of two targets, and its name in the cache.
+
+    ``state_s`` is the reference latency of the compared machine state, None if not known.
+    """
+
+    FACTS: ClassVar = (
+        "name", ("target.key", "key"), ("target.system", "system"), ("target.runtime", "runtime"),
+        ("state_s", "reference_s"),
+    )  # fmt: skip
+
+    name: str
+    target: Target
+    state_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Two targets compared; ``models`` and ``incomparable`` together are all requested models.
 
-    ``old_state_s`` and ``new_state_s`` are the reference latencies of the compared machine states,
-    None if not known. ``states_apart`` says that these are two states although host and threads are
-    the same: then effects of machine and runtime cannot be distinguished.
+    ``states_apart`` says that they were measured in two machine states although host and threads
+    are the same: then effects of machine and runtime cannot be distinguished.
     """
 
-    old: Target
-    new: Target
+    old: ComparedTarget
+    new: ComparedTarget
     common: CommonChange | None
     bricks: tuple[BrickDifference, ...]
     models: tuple[ModelDifference, ...]
     incomparable: tuple[Incomparable, ...]
-    old_state_s: float | None
-    new_state_s: float | None
     states_apart: bool
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all bricks that are compared, or contribute to a model."""
+        contributing = [each.brick for model in self.models for each in model.contributions]
+        return list(dict.fromkeys([*(brick.brick for brick in self.bricks), *contributing]))
+
+    def with_operators(self, operators: Mapping[str, tuple[str, ...]]) -> Difference:
+        """The same with the operators of each brick, by its key; a key may be missing."""
+
+        def named(each: OfBrick) -> OfBrick:
+            return replace(each, operators=operators.get(each.brick, ()))
+
+        models = (
+            replace(model, contributions=tuple(map(named, model.contributions)))
+            for model in self.models
+        )
+        return replace(self, bricks=tuple(map(named, self.bricks)), models=tuple(models))
 
     def regressions(self, most: float) -> list[ModelDifference]:
         """The models that are slower by more than ``most`` (0.03: 3 %), and beyond noise.
@@ -150,7 +222,7 @@ class Difference:
         return [
             m
             for m in self.models
-            if m.ratio.slower and m.ratio.ratio - 1 > most >= m.predicted_share
+            if m.ratio.slower and m.ratio.interval.value - 1 > most >= m.predicted_share
         ]
 
     def unproven(self, most: float) -> list[ModelDifference]:
@@ -179,16 +251,16 @@ def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Diff
     ratios = judged([change for _, change in models])
     bricks = _bricks(then, now, digests)
     return Difference(
-        old=old.target,
-        new=new.target,
+        old=ComparedTarget(old.name, old.target, then.state_s),
+        new=ComparedTarget(new.name, new.target, now.state_s),
         common=_common(bricks),
-        bricks=tuple(sorted(bricks, key=lambda b: (not b.ratio.beyond_noise, -b.ratio.ratio))),
+        bricks=tuple(
+            sorted(bricks, key=lambda b: (not b.ratio.beyond_noise, -b.ratio.interval.value))
+        ),
         models=tuple(
             replace(model, ratio=ratio) for (model, _), ratio in zip(models, ratios, strict=True)
         ),
         incomparable=tuple(incomparable),
-        old_state_s=then.state_s,
-        new_state_s=now.state_s,
         states_apart=apart,
     )
 
@@ -232,12 +304,10 @@ def _change(before: BrickLatency, after: BrickLatency) -> Change:
 
 def _common(bricks: Sequence[BrickDifference]) -> CommonChange | None:
     """The bricks that were measured in the compared machine states."""
-    logs = [math.log(b.ratio.ratio) for b in bricks if not b.other_state]
+    logs = [math.log(b.ratio.interval.value) for b in bricks if not b.other_state]
     if not logs:
         return None
-    found = spread(logs)
-    middle, low, high = (math.exp(v) for v in (found.value, found.low, found.high))
-    return CommonChange(middle, low, high, len(logs))
+    return CommonChange(spread(logs).map(math.exp), len(logs))
 
 
 def _model(

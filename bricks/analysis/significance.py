@@ -19,6 +19,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bricks.units.interval import Interval
+
 # The false discovery rate: the share of reported changes that may be none.
 WRONG = 0.05
 
@@ -37,22 +39,20 @@ MACHINE_DRIFT = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """New over old latency, with its interval, and whether that is ``beyond_noise``."""
+    """The ``interval`` of new over old latency, and whether it is ``beyond_noise``."""
 
-    ratio: float
-    low: float
-    high: float
+    interval: Interval
     beyond_noise: bool
 
     @property
     def slower(self) -> bool:
         """Slower, beyond noise."""
-        return self.beyond_noise and self.ratio > 1
+        return self.beyond_noise and self.interval.value > 1
 
     @property
     def faster(self) -> bool:
         """Faster, beyond noise."""
-        return self.beyond_noise and self.ratio < 1
+        return self.beyond_noise and self.interval.value < 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +108,4 @@ def _ratio(change: Change, level: float, *, beyond_noise: bool) -> Ratio:
     if not beyond_noise:
         reach = min(reach, max(_WIDEST, abs(change.log_ratio)))
     low, high = (math.exp(change.log_ratio + side * reach) for side in (-1, 1))
-    return Ratio(math.exp(change.log_ratio), low, high, beyond_noise)
+    return Ratio(Interval(math.exp(change.log_ratio), low, high), beyond_noise)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from bricks.analysis.difference import Difference, Incomparable, difference
 from bricks.analysis.target_data import TargetData
@@ -28,18 +29,31 @@ from bricks.system.target import Target
 
 @dataclass(frozen=True, slots=True)
 class TargetDiff:
-    """The comparison of two targets of a cache, with their names in that cache.
+    """The comparison of two targets of a cache.
 
     ``only_old`` and ``only_new`` are models that were not requested by name and are missing on the
-    other target.
+    other target. ``fail_on`` is the share by which a model may be slower, None where any is fine.
     """
 
-    old_name: str
-    new_name: str
+    FACTS: ClassVar = (
+        *((f"difference.{name}", name) for name in ("old", "new", "states_apart")),
+        "granularity",
+        *((f"difference.{name}", name) for name in ("common", "models", "incomparable")),
+        "only_old", "only_new", ("difference.bricks", "bricks"), "fail_on", "regressions",
+    )  # fmt: skip
+
     granularity: str
     difference: Difference
     only_old: tuple[str, ...]
     only_new: tuple[str, ...]
+    fail_on: float | None = None
+
+    @property
+    def regressions(self) -> tuple[str, ...]:
+        """The names of the models that are slower by more than ``fail_on``."""
+        if self.fail_on is None:
+            return ()
+        return tuple(model.model for model in self.difference.regressions(self.fail_on))
 
 
 def diff_targets(
@@ -49,54 +63,70 @@ def diff_targets(
     models: Sequence[str] = (),
     *,
     granularity: str = "executed",
+    fail_on: float | None = None,
 ) -> TargetDiff:
     """The targets called ``old`` and ``new`` compared over ``models``, or all that both know.
 
-    A model is named as in the cache, or as a file, a folder or a zoo model. Raises
+    A model is named as in the cache, or as a file, a folder or a zoo model. ``fail_on`` is the
+    share by which one may be slower, 0.03 for 3 %. Raises
     :class:`UsageError` for invalid targets, and :class:`StoreError` if there is nothing to compare,
     or the cache is damaged.
     """
     cut = str(Granularity.parse(granularity))
     store.refuse_damage()  # unreadable bricks would be reported as missing
-    targets = store.systems.targets()
-    both = target_named(old, targets), target_named(new, targets)
-    names = names_of(targets)
-    old_name, new_name = (names[target.key] for target in both)
-    if both[0].key == both[1].key:
-        raise UsageError(
-            f"{old!r} and {new!r} are one target, {old_name}, and a cache measures a target once:"
-            " give two"
-        )
+    both, names = _targets(store, old, new)
     plans = _plans(store, both, cut)
     every = {**plans[0], **plans[1]}
     labels = dict(zip(every, titles([*every.values()]), strict=True))
     if models:
         digests, unknown = _meant(models, labels)
     else:
-        digests, unknown = (
-            sorted(plans[0].keys() & plans[1].keys(), key=lambda d: (labels[d], d)),
-            [],
-        )
-        if not digests:
-            raise StoreError(
-                f"{old_name} and {new_name} have no model in common at granularity {cut}: measure"
-                " the same ones on both"
-            )
+        digests, unknown = _shared(plans, labels, names, cut), []
+    labelled = [{d: replace(p, model=labels[d]) for d, p in known.items()} for known in plans]
     old_data, new_data = (
-        target_data(
-            store, name, target, {d: replace(p, model=labels[d]) for d, p in known.items()}, digests
-        )
-        for name, target, known in zip((old_name, new_name), both, plans, strict=True)
+        target_data(store, name, target, known, digests)
+        for name, target, known in zip(names, both, labelled, strict=True)
     )
-    found = difference(old_data, new_data, digests)
+    found = _with_operators(store, difference(old_data, new_data, digests))
     return TargetDiff(
-        old_name=old_name,
-        new_name=new_name,
         granularity=cut,
         difference=replace(found, incomparable=(*unknown, *found.incomparable)),
         only_old=() if models else _only(labels, *plans),
         only_new=() if models else _only(labels, *plans[::-1]),
+        fail_on=fail_on,
     )
+
+
+def _targets(store: Reading, old: str, new: str) -> tuple[tuple[Target, Target], list[str]]:
+    """Two targets and their names in the cache; :class:`UsageError` if they are one."""
+    targets = store.systems.targets()
+    both = target_named(old, targets), target_named(new, targets)
+    every = names_of(targets)
+    names = [every[target.key] for target in both]
+    if both[0].key == both[1].key:
+        raise UsageError(
+            f"{old!r} and {new!r} are one target, {names[0]}, and a cache measures a target once:"
+            " give two"
+        )
+    return both, names
+
+
+def _shared(
+    plans: Sequence[Mapping[str, Plan]], labels: Mapping[str, str], names: Sequence[str], cut: str
+) -> list[str]:
+    """The digests of models that both targets know; :class:`StoreError` if there are none."""
+    digests = sorted(plans[0].keys() & plans[1].keys(), key=lambda d: (labels[d], d))
+    if not digests:
+        raise StoreError(
+            f"{names[0]} and {names[1]} have no model in common at granularity {cut}: measure"
+            " the same ones on both"
+        )
+    return digests
+
+
+def _with_operators(store: Reading, of: Difference) -> Difference:
+    bricks = store.plans.load_bricks(of.keys)
+    return of.with_operators({key: brick.operators for key, brick in bricks.items()})
 
 
 def _plans(store: Reading, both: tuple[Target, Target], cut: str) -> list[dict[str, Plan]]:

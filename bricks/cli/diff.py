@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,9 +15,8 @@ from bricks.cli.output import finish, print_json, show
 from bricks.errors import UsageError
 
 if TYPE_CHECKING:
-    from bricks.analysis.difference import BrickDifference, Difference, ModelDifference
+    from bricks.analysis.difference import CommonChange, ModelDifference
     from bricks.analysis.target_diff import TargetDiff
-    from bricks.system.target import Target
 
 Old = Annotated[
     str, typer.Argument(metavar="OLD", help="A target in the cache, as 'bricks systems' names it.")
@@ -59,20 +58,18 @@ def diff(
     Example: bricks diff onnxruntime-1.23.2 onnxruntime-1.31.1 --fail-on 3%
     """
     from bricks.analysis.target_diff import diff_targets
+    from bricks.units.facts import facts
 
     most = None if fail_on is None else _share(fail_on)
     with known(cache) as source:
-        found = diff_targets(source, old, new, models or [], granularity=granularity)
-        bricks = source.plans.load_bricks(_keys(found))
-        operators = {key: brick.operators for key, brick in bricks.items()}
-    facts = _facts(found, operators, most)
+        found = diff_targets(source, old, new, models or [], granularity=granularity, fail_on=most)
     if json:
-        print_json(facts)
+        print_json(facts(found))
     else:
         from bricks.report.difference import difference_parts
 
-        show(*difference_parts(facts))
-    finish(_errors(found, most))
+        show(*difference_parts(found))
+    finish(_errors(found))
 
 
 def _share(text: str) -> float:
@@ -84,45 +81,40 @@ def _share(text: str) -> float:
     return value / 100 if found[2] else value
 
 
-def _keys(found: TargetDiff) -> list[str]:
-    difference = found.difference
-    keys = [brick.brick for brick in difference.bricks]
-    keys += [c.brick for model in difference.models for c in model.contributions]
-    return list(dict.fromkeys(keys))
-
-
-def _errors(found: TargetDiff, most: float | None) -> list[str]:
+def _errors(found: TargetDiff) -> list[str]:
     """The reasons for exit status 1: incomparable models; with --fail-on, slower ones."""
-    d = found.difference
-    errors = [model.error for model in d.incomparable]
-    if most is None:
-        return errors
+    errors = [model.error for model in found.difference.incomparable]
+    return errors if found.fail_on is None else [*errors, *_failures(found, found.fail_on)]
+
+
+def _failures(found: TargetDiff, most: float) -> Iterator[str]:
+    """What keeps the comparison from showing that no model is slower by more than ``most``."""
+    of = found.difference
     if found.only_old:
-        errors.append(
-            f"{found.new_name} does not know {', '.join(found.only_old)}: measure there too, or"
+        yield (
+            f"{of.new.name} does not know {', '.join(found.only_old)}: measure there too, or"
             " name the models to compare"
         )
-    if d.states_apart:
-        errors.append(
+    if of.states_apart:
+        yield (
             "the machine was not in one state, as its reference workload shows: latencies of two"
             " states cannot be compared, measure both targets again"
         )
-    for model in d.unproven(most):
-        errors.append(
+    for model in of.unproven(most):
+        yield (
             f"{model.model}: {100 * model.predicted_share:.1f} % of it is predicted, which proves"
             " nothing: measure all of it on both"
         )
-    if slower := d.regressions(most):
+    if slower := of.regressions(most):
         listed = ", ".join(map(_slower, slower))
-        errors.append(f"slower by more than {100 * most:g} %: {listed}{_common(d)}")
-    return errors
+        yield f"slower by more than {100 * most:g} %: {listed}{_common(of.common)}"
 
 
 def _slower(model: ModelDifference) -> str:
     """By how much a model is slower, with a note if other processes may be the cause."""
     from bricks.report.tables import NOTABLE_SHARE
 
-    words = f"{model.model} by {100 * (model.ratio.ratio - 1):.1f} %"
+    words = f"{model.model} by {100 * (model.ratio.interval.value - 1):.1f} %"
     if model.disturbed_share >= NOTABLE_SHARE:
         words += (
             f" ({100 * model.disturbed_share:.0f} % measured while others kept processors busy)"
@@ -130,82 +122,11 @@ def _slower(model: ModelDifference) -> str:
     return words
 
 
-def _common(difference: Difference) -> str:
+def _common(common: CommonChange | None) -> str:
     """A note on the machine, if it may be the cause of all changes."""
-    common = difference.common
-    if common is None or not common.unusual or common.ratio < 1:
+    if common is None or not common.unusual or common.ratio.value < 1:
         return ""
     return (
-        f"; all bricks together by {100 * (common.ratio - 1):.1f} %, which may be the machine:"
-        " measure both again to be sure"
+        f"; all bricks together by {100 * (common.ratio.value - 1):.1f} %, which may be the"
+        " machine: measure both again to be sure"
     )
-
-
-def _facts(
-    found: TargetDiff, operators: dict[str, tuple[str, ...]], most: float | None
-) -> dict[str, Any]:
-    """All facts, for programs; people are shown a part of them."""
-    d = found.difference
-    return {
-        "old": _target(found.old_name, d.old, d.old_state_s),
-        "new": _target(found.new_name, d.new, d.new_state_s),
-        "states_apart": d.states_apart,
-        "granularity": found.granularity,
-        "common": d.common and {**asdict(d.common), "unusual": d.common.unusual},
-        "models": [_model(model, operators) for model in d.models],
-        "incomparable": [asdict(model) for model in d.incomparable],
-        "only_old": list(found.only_old),
-        "only_new": list(found.only_new),
-        "bricks": [_brick(brick, operators) for brick in d.bricks],
-        "fail_on": most,
-        "regressions": [] if most is None else [m.model for m in d.regressions(most)],
-    }
-
-
-def _target(name: str, target: Target, state_s: float | None) -> dict[str, Any]:
-    return {
-        "name": name,
-        "key": target.key,
-        "system": target.system.to_json(),
-        "runtime": target.runtime.to_json(),
-        "reference_s": state_s,
-    }
-
-
-def _model(model: ModelDifference, operators: dict[str, tuple[str, ...]]) -> dict[str, Any]:
-    old, new = model.old, model.new
-    return {
-        "model": model.model,
-        "old_s": old.estimate_s,
-        "new_s": new.estimate_s,
-        **asdict(model.ratio),
-        "predicted_share": model.predicted_share,
-        "disturbed_share": model.disturbed_share,
-        "other_state_share": max(old.other_state_share, new.other_state_share),
-        "call_overhead_difference_s": new.call_overhead_s - old.call_overhead_s,
-        "gone_s": model.gone_s,
-        "come_s": model.come_s,
-        "contributions": [
-            {
-                **asdict(part),
-                "operators": list(operators.get(part.brick, ())),
-                "difference_s": part.difference_s,
-                "replaced": part.replaced,
-            }
-            for part in model.contributions
-        ],
-    }
-
-
-def _brick(brick: BrickDifference, operators: dict[str, tuple[str, ...]]) -> dict[str, Any]:
-    return {
-        "brick": brick.brick,
-        "operators": list(operators.get(brick.brick, ())),
-        "old_s": brick.old_s,
-        "new_s": brick.new_s,
-        **asdict(brick.ratio),
-        "rounds": list(brick.rounds),
-        "models": list(brick.models),
-        "other_state": brick.other_state,
-        "disturbed": brick.disturbed,
-    }

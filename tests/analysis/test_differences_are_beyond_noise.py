@@ -101,8 +101,12 @@ def test_one_brick_of_two_hundred_that_is_a_fifth_slower_is_found() -> None:
         found += slow in [b.brick for b in beyond]
         others += sum(b.brick != slow for b in beyond)
         for brick in beyond:
-            assert brick.ratio.slower == (brick.ratio.ratio > 1) == (brick.ratio.low > 1)
-            assert brick.ratio.faster == (brick.ratio.high < 1)
+            assert (
+                brick.ratio.slower
+                == (brick.ratio.interval.value > 1)
+                == (brick.ratio.interval.low > 1)
+            )
+            assert brick.ratio.faster == (brick.ratio.interval.high < 1)
     assert found >= 6  # a fifth is some five deviations of what two sessions differ by
     assert others <= 2
 
@@ -163,9 +167,9 @@ def test_what_is_common_to_all_is_told_and_stays_in_every_ratio() -> None:
     found = compared(old, new)
     assert found.common is not None
     assert found.common.bricks == 200
-    assert found.common.low < found.common.ratio < found.common.high
-    assert found.common.ratio == pytest.approx(1.3, rel=0.05)
-    assert found.models[0].ratio.ratio == pytest.approx(1.3, rel=0.05)
+    assert found.common.ratio.low < found.common.ratio.value < found.common.ratio.high
+    assert found.common.ratio.value == pytest.approx(1.3, rel=0.05)
+    assert found.models[0].ratio.interval.value == pytest.approx(1.3, rel=0.05)
     assert found.models[0].ratio.slower
     assert sum(b.ratio.slower for b in found.bricks) > 150
 
@@ -180,7 +184,7 @@ def test_changes_are_judged_by_benjamini_and_hochberg() -> None:
     found = judged(changes)
     assert [r.beyond_noise for r in found] == [True] * 4 + [False] * 11
     for ratio in found:  # and their intervals say the same
-        assert ratio.beyond_noise == (not ratio.low <= 1 <= ratio.high)
+        assert ratio.beyond_noise == (not ratio.interval.low <= 1 <= ratio.interval.high)
     assert judged([]) == []
     assert WRONG == 0.05
 
@@ -198,9 +202,9 @@ def test_intervals_leave_out_one_exactly_where_something_is_found(
     found = judged([*changes, Change(20.0, 10.0, degrees_of_freedom)])
     assert any(r.slower for r in found) or degrees_of_freedom == degrees_of_freedom(1)
     for ratio in found:
-        assert ratio.low <= ratio.ratio <= ratio.high
-        assert ratio.beyond_noise == (not ratio.low <= 1 <= ratio.high)
-        assert math.isfinite(ratio.high)
+        assert ratio.interval.low <= ratio.interval.value <= ratio.interval.high
+        assert ratio.beyond_noise == (not ratio.interval.low <= 1 <= ratio.interval.high)
+        assert math.isfinite(ratio.interval.high)
 
 
 def test_contributions_and_overhead_add_up_to_the_difference() -> None:
@@ -229,7 +233,7 @@ def test_where_executed_graphs_differ_what_was_replaced_is_told() -> None:
     assert {b.brick for b in found.bricks} == {"a", "b"}
     # What recomposing is wrong by stays only in what is the same on both.
     same = compared({k: parts[k] for k in "ab"}, {k: parts[k] for k in "ab"}).models[0]
-    assert same.ratio.high < model.ratio.high / model.ratio.ratio
+    assert same.ratio.interval.high < model.ratio.interval.high / model.ratio.interval.value
 
 
 def test_what_lacks_on_one_side_is_named() -> None:
@@ -259,8 +263,8 @@ def test_what_is_predicted_is_marked_and_proves_nothing() -> None:
     new = data("new", NEW, {"a": parts["a"]}, plans, predictions)
     found = difference(data("old", OLD, parts), new, ["net"])
     (model,) = found.models
-    assert model.ratio.ratio == pytest.approx(3, rel=0.01)
-    assert model.ratio.high / model.ratio.low > 5
+    assert model.ratio.interval.value == pytest.approx(3, rel=0.01)
+    assert model.ratio.interval.high / model.ratio.interval.low > 5
     assert model.predicted_share == pytest.approx(5 / 6, rel=0.03)  # of its mean, which is longer
     assert [b.brick for b in found.bricks] == ["a"]
     assert [c.predicted for c in model.contributions] == [True, False]
@@ -283,7 +287,7 @@ def test_two_states_of_one_machine_are_not_taken_for_a_regression_without_a_word
     far = {key: steady(2e-3, *[FAR] * 8, key=key) for key in "abc"}
     found = compared(near, far)
     assert found.states_apart
-    assert (found.old_state_s, found.new_state_s) == (NEAR, FAR)
+    assert (found.old.state_s, found.new.state_s) == (NEAR, FAR)
     assert not compared(near, near).states_apart
 
 
@@ -293,7 +297,7 @@ def test_what_both_know_in_one_state_is_compared_in_it() -> None:
     both = {key: Measurement(key, rounds, 0.0) for key in "abc"}
     found = compared(near, both)
     assert not found.states_apart
-    assert [b.ratio.ratio for b in found.bricks] == pytest.approx([1, 1, 1])
+    assert [b.ratio.interval.value for b in found.bricks] == pytest.approx([1, 1, 1])
 
 
 def test_a_brick_of_another_state_than_its_target_is_marked_and_judged_with_care() -> None:
