@@ -48,7 +48,7 @@ PAGE = ROOT / "docs" / "memory.md"
 # By batch, the least number of processes that each model is measured in.
 PROCESSES = {1: 3, 8: 1}
 
-# How a process otherwise holds weights and freed memory: the arguments of Bench.measure_memory.
+# How a process otherwise holds weights and freed memory: arguments of measure_memory.
 VARIANTS: dict[str, dict[str, bool]] = {
     "default": {"keeps_freed": True},
     "inline": {"inline": True},
@@ -103,7 +103,8 @@ over without a copy; outputs are dropped after each run.
 - **Copies that a program makes** of inputs and outputs come on top, such as those of
   `InferenceSession.run` in Python, which copies each output.
 
-`Bench.measure_memory` measures a model's peak in a fresh process, in each of these three ways.
+`measure_memory(bench.workspace, model)`, in `bricks/session/peak_memory.py`, measures a model's
+peak in a fresh process, in each of these three ways.
 
 ## What it consists of
 
