@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.decompose.work import flops
-from bricks.errors import ModelError
 from bricks.graph.form import form_of
-from bricks.graph.graph import Graph
 from bricks.graph.model import Model
-from bricks.graph.source import source_graph
 from bricks.graph.view import parse_model
 from bricks.session import predicting
 from bricks.session.machine_peaks import MachinePeaks, Peaks
 from bricks.session.workspace import Workspace
-from bricks.studies.numerics.blocked_layout import Layout
-from bricks.studies.numerics.operator import Operator, bytes_of
+from bricks.studies.numerics.forms import name_of, outputs_of
+from bricks.studies.numerics.operator import UNKNOWN, Operator, work_of
+from bricks.studies.numerics.operator_forms import OperatorForms
+from bricks.studies.numerics.references import ReferenceFile
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,
@@ -32,11 +30,8 @@ from bricks.studies.numerics.results import (
     RuntimeFacts,
     Work,
 )
-from bricks.studies.numerics.runtimes import FAILURES, ReferenceFile, Runtimes, reason_of
-from bricks.studies.numerics.standard_form import standard_form
+from bricks.studies.numerics.runtimes import FAILURES, Runtimes, reason_of
 from bricks.units.facts import Missing
-
-_UNKNOWN = Work(None, None)
 
 
 def compare_operators(
@@ -54,7 +49,7 @@ def compare_operators(
     operators = list(operators)
     found = []
     with Runtimes(workspaces, repeats=repeats) as runtimes:
-        peaks = {Runtimes.name_of(each): MachinePeaks(each, measure=True) for each in workspaces}
+        peaks = {name_of(each): MachinePeaks(each, measure=True) for each in workspaces}
         for number, operator in enumerate(operators):
             workspaces[0].progress(operator.name, number / len(operators))
             turn = number % len(workspaces)
@@ -69,101 +64,37 @@ def compare_operators(
 
 
 class _Comparison:
-    """One operator: its forms in ONNX and their reference are made once for all runtimes."""
+    """One operator over runtimes, in the forms that these run."""
 
     def __init__(
         self, runtimes: Runtimes, peaks: Mapping[str, MachinePeaks], operator: Operator
     ) -> None:
         self._runtimes, self._peaks, self._operator = runtimes, peaks, operator
-        self._given: Model | Missing | None = None
-        # In standard operators, with the values that are blocked in the given form.
-        self._standard: Model | None = None
-        self._layouts: Mapping[str, Layout] = {}
-        self._reference: ReferenceFile | Missing | None = None
-        self._work = _UNKNOWN
+        self._forms = OperatorForms(runtimes, operator)
 
     def over(self, workspaces: Sequence[Workspace]) -> OperatorResult:
         """The operator with each runtime, in the order in which all operators name them."""
-        if self._operator.onnx is not None:
-            self._read()
-        runs = {Runtimes.name_of(workspace): self._run(workspace) for workspace in workspaces}
-        if isinstance(self._reference, ReferenceFile):
-            self._reference.file.unlink()  # together they would fill a disk
-        names = map(Runtimes.name_of, self._runtimes.workspaces)
-        operator = self._operator
+        runs = {name_of(workspace): self._run(workspace) for workspace in workspaces}
+        self._forms.forget_reference()
+        names, operator = map(name_of, self._runtimes.workspaces), self._operator
         return OperatorResult(
-            operator.name, operator.source, self._work, tuple(runs[name] for name in names)
+            operator.name, operator.source, self._forms.work, tuple(runs[name] for name in names)
         )
 
-    def _read(self) -> None:
-        name = self._operator.name
-        try:
-            self._given = self._runtimes.onnx_form(self._operator)
-        except FAILURES as error:
-            self._given = reason_of(error, name)
-            return
-        self._work = self._operator.work or work_of(self._given)
-        try:
-            found = standard_form(parse_model(self._given.skeleton))
-            if found is not None:
-                self._standard = self._runtimes.model_of(found.proto, name)
-                self._layouts = found.layouts
-                if self._work == _UNKNOWN:  # the shapes of what only one runtime knows are open
-                    self._work = work_of(self._standard)
-        except ModelError as error:
-            self._reference = Missing(f"no reference: {reason_of(error, name).reason}")
-
     def _run(self, workspace: Workspace) -> OperatorRun:
-        name = Runtimes.name_of(workspace)
+        name = name_of(workspace)
         try:
-            self._runtimes.takes(workspace, self._operator)
-            form, model = self._form(workspace)
+            form, model = self._forms.of(workspace)
         except FAILURES as error:
             missing = reason_of(error, self._operator.name)
             return OperatorRun(name, missing, missing)
         if isinstance(model, Missing):
             return OperatorRun(name, model, model)
-        if self._work == _UNKNOWN:
-            self._work = work_of(model)
+        if self._forms.work == UNKNOWN:
+            self._forms.work = work_of(model)
         return OperatorRun(
             name, self._latency(workspace, model), self._accuracy(workspace, form, model), form
         )
-
-    def _form(self, workspace: Workspace) -> tuple[Form, Model | Missing]:
-        """What the runtime runs: the operator as it is given, or what computes the same."""
-        if self._runtimes.runs_programs(workspace):
-            if self._operator.program is not None:
-                return Form.GIVEN, self._runtimes.program_form(self._operator, workspace)
-            return Form.COUNTERPART, self._counterpart(workspace)
-        assert self._given is not None
-        if self._standard is not None and not self._runs_given(workspace):
-            return Form.STANDARD, self._standard
-        return Form.GIVEN, self._given
-
-    def _runs_given(self, workspace: Workspace) -> bool:
-        """Whether the runtime knows the operators of the given form."""
-        assert isinstance(self._given, Model)
-        try:
-            workspace.plans.decompose(self._given)
-        except FAILURES:
-            return False
-        return True
-
-    def _counterpart(self, workspace: Workspace) -> Model | Missing:
-        model = self._onnx
-        if isinstance(model, Missing):
-            return model
-        reference = self._referenced(model)
-        if isinstance(reference, Missing):
-            return reference
-        return self._runtimes.counterpart(workspace, model, reference)
-
-    @property
-    def _onnx(self) -> Model | Missing:
-        """The form that has a reference: that in standard operators, if there is one."""
-        found = self._standard or self._given
-        assert found is not None
-        return found
 
     def _latency(self, workspace: Workspace, model: Model) -> OperatorLatency | Missing:
         try:
@@ -172,16 +103,15 @@ class _Comparison:
             return reason_of(error, model.name)
         if isinstance(estimate, IncompleteEstimate):
             return Missing(estimate.gaps[0].reason)
-        peaks = self._peaks[Runtimes.name_of(workspace)].peaks
-        return latency_of(estimate, self._work, peaks)
+        peaks = self._peaks[name_of(workspace)].peaks
+        return latency_of(estimate, self._forms.work, peaks)
 
     def _accuracy(self, workspace: Workspace, form: Form, model: Model) -> Accuracy | Missing:
         try:
             given = self._operator.program is not None
             if given and form_of(parse_model(model.skeleton)).own_reference:
                 return self._runtimes.evaluate(workspace, model, None, gradients=True).accuracy
-            assert isinstance(self._onnx, Model)
-            reference = self._referenced(self._onnx)
+            reference = self._forms.referenced()
             if isinstance(reference, Missing):
                 return reference
             return self._beside(workspace, form, model, reference)
@@ -192,24 +122,16 @@ class _Comparison:
         self, workspace: Workspace, form: Form, model: Model, reference: ReferenceFile
     ) -> Accuracy:
         if form is Form.COUNTERPART:
-            assert isinstance(self._onnx, Model)
-            names = self._runtimes.outputs_of(self._onnx)
+            assert isinstance(self._forms.onnx, Model)
+            names = outputs_of(self._forms.onnx)
             return self._runtimes.evaluate(workspace, model, reference, names=names).accuracy
-        if form is Form.STANDARD or not self._layouts:
+        if form is Form.STANDARD or not self._forms.layouts:
             return self._runtimes.evaluate(workspace, model, reference).accuracy
-        arranged = self._runtimes.in_blocks(workspace, reference, self._layouts)
+        arranged = self._runtimes.references.in_blocks(workspace, reference, self._forms.layouts)
         try:
             return self._runtimes.evaluate(workspace, model, arranged).accuracy
         finally:
             arranged.file.unlink()
-
-    def _referenced(self, model: Model) -> ReferenceFile | Missing:
-        if self._reference is None:
-            try:
-                self._reference = self._runtimes.reference(model)
-            except FAILURES as error:
-                self._reference = reason_of(error, model.name)
-        return self._reference
 
 
 def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> OperatorLatency:
@@ -228,20 +150,3 @@ def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> OperatorLatency:
         peak_share=share,
         bound=bound,
     )
-
-
-def work_of(model: Model) -> Work:
-    """The work of ``model`` as it is written, whatever a runtime makes of it.
-
-    Bytes are those of inputs, weights and outputs, each once.
-    """
-    try:
-        graph = source_graph(model)
-    except ModelError:  # a shape is open, or an operator's is not known
-        return _UNKNOWN
-    return Work(flops(graph, range(len(graph.nodes))), _bytes(graph))
-
-
-def _bytes(graph: Graph) -> int | None:
-    names = {*graph.inputs, *graph.initializers, *graph.outputs}
-    return bytes_of([graph.types.get(name) for name in names])

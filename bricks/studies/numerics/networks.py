@@ -21,13 +21,15 @@ from bricks.measure.worker.repeated_runs import outputs_in
 from bricks.samples.error_norms import ErrorNorms, error_norms, heat_map
 from bricks.samples.evaluation import Divergence, Evaluation
 from bricks.session.workspace import Workspace
+from bricks.studies.numerics.forms import name_of, outputs_of, runs_programs
+from bricks.studies.numerics.references import ReferenceFile
 from bricks.studies.numerics.results import (
     NetworkResult,
     NetworkRun,
     OutputAccuracy,
     Pair,
 )
-from bricks.studies.numerics.runtimes import FAILURES, ReferenceFile, Runtimes, reason_of
+from bricks.studies.numerics.runtimes import FAILURES, Runtimes, reason_of
 from bricks.units.facts import Missing
 
 _NOT_ONE_BY_ONE = Missing("values of a program are not compared one by one")
@@ -62,8 +64,8 @@ def _program(runtimes: Runtimes, model: Model, tolerance: float | None) -> Netwo
     kind = INFERENCE if origin is None else origin.kind
     runs = []
     for workspace in runtimes.workspaces:
-        name = Runtimes.name_of(workspace)
-        if not Runtimes.runs_programs(workspace):
+        name = name_of(workspace)
+        if not runs_programs(workspace):
             lacking = Missing(f"{name} runs ONNX models, and {model.name} is a PyTorch program")
             runs.append(NetworkRun(name, lacking, lacking))
             continue
@@ -78,16 +80,16 @@ def _program(runtimes: Runtimes, model: Model, tolerance: float | None) -> Netwo
 
 def _network(runtimes: Runtimes, model: Model, tolerance: float | None) -> NetworkResult:
     try:
-        reference = runtimes.reference(model, every=True)
+        reference = runtimes.references.of(model, every=True)
     except FAILURES as error:
         missing = reason_of(error, model.name)
-        names = map(Runtimes.name_of, runtimes.workspaces)
+        names = map(name_of, runtimes.workspaces)
         nothing = tuple(NetworkRun(name, missing, missing) for name in names)
         return NetworkResult(model.name, INFERENCE, None, nothing, ())
     runs, files = [], {}
     for workspace in runtimes.workspaces:
-        name, outputs = Runtimes.name_of(workspace), runtimes.new_file(".npz")
-        if Runtimes.runs_programs(workspace):
+        name, outputs = name_of(workspace), runtimes.files.new(".npz")
+        if runs_programs(workspace):
             runs.append(_counterpart(runtimes, workspace, model, reference, outputs))
         else:
             runs.append(_run(runtimes, workspace, model, reference, outputs, tolerance))
@@ -113,7 +115,7 @@ def _run(
     outputs: Path,
     tolerance: float | None,
 ) -> NetworkRun:
-    name = Runtimes.name_of(workspace)
+    name = name_of(workspace)
     try:
         evaluated = runtimes.evaluate(
             workspace, model, reference, outputs=str(outputs), tolerance=tolerance
@@ -128,10 +130,10 @@ def _counterpart(
     runtimes: Runtimes, workspace: Workspace, model: Model, reference: ReferenceFile, outputs: Path
 ) -> NetworkRun:
     """The model as the calls of a program that are its operators' counterparts."""
-    name = Runtimes.name_of(workspace)
+    name = name_of(workspace)
     try:
-        program = runtimes.counterpart(workspace, model, reference)
-        names = runtimes.outputs_of(model)
+        program = runtimes.forms.counterpart(workspace, model, reference.file)
+        names = outputs_of(model)
         evaluated = runtimes.evaluate(
             workspace, program, reference, names=names, outputs=str(outputs)
         )
@@ -151,7 +153,7 @@ def _divergence(found: Evaluation, reference: ReferenceFile) -> Divergence | Mis
 
 def _beside(model: Model, one: Path, other: Path) -> tuple[OutputAccuracy, ...]:
     """The outputs in file ``other`` beside those in file ``one``."""
-    names = [info.name for info in parse_model(model.skeleton).graph.output]
+    names = outputs_of(model)
     found = []
     for name, expected, actual in zip(names, outputs_in(one), outputs_in(other), strict=True):
         norms = error_norms(expected, actual)

@@ -1,4 +1,4 @@
-"""An operator to compare over runtimes: as an ONNX model, as a PyTorch program, or both.
+"""An operator to compare over runtimes, as an ONNX model or a PyTorch program; and its work.
 
 Must not know where operators come from, nor how they are run.
 """
@@ -12,10 +12,17 @@ from typing import Any
 
 import onnx
 
+from bricks.decompose.work import flops
+from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
+from bricks.graph.graph import Graph
+from bricks.graph.model import Model
+from bricks.graph.source import source_graph
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.sources import Function
 from bricks.studies.numerics.results import Work
+
+UNKNOWN = Work(None, None)
 
 
 def bytes_of(types: Iterable[ValueType | None]) -> int | None:
@@ -26,6 +33,23 @@ def bytes_of(types: Iterable[ValueType | None]) -> int | None:
             return None
         total += type_.size_bytes
     return total
+
+
+def work_of(model: Model) -> Work:
+    """The work of ``model`` as it is written, whatever a runtime makes of it.
+
+    Bytes are those of inputs, weights and outputs, each once.
+    """
+    try:
+        graph = source_graph(model)
+    except ModelError:  # a shape is open, or an operator's is not known
+        return UNKNOWN
+    return Work(flops(graph, range(len(graph.nodes))), _bytes(graph))
+
+
+def _bytes(graph: Graph) -> int | None:
+    names = {*graph.inputs, *graph.initializers, *graph.outputs}
+    return bytes_of([graph.types.get(name) for name in names])
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from bricks.measure.rounds import StopRule
 from bricks.report.operators import operator_lines
 from bricks.samples.error_norms import ErrorNorms
 from bricks.session.machine_peaks import Level
-from bricks.studies.numerics.comparison import compare_operators, latency_of, work_of
+from bricks.studies.numerics.comparison import compare_operators, latency_of
 from bricks.studies.numerics.deepbench import (
     CONVOLUTIONS,
     KERNELS,
@@ -33,7 +33,7 @@ from bricks.studies.numerics.deepbench import (
     Product,
     deepbench,
 )
-from bricks.studies.numerics.operator import Operator
+from bricks.studies.numerics.operator import Operator, work_of
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,

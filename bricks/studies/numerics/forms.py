@@ -1,0 +1,113 @@
+"""What a runtime runs of an operator or model: it as it is given, or a program in its place.
+
+Must not know what is compared.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import onnx
+
+from bricks import backends
+from bricks.closing import Closing
+from bricks.errors import BackendError, WorkerError
+from bricks.graph.form import ModelForm
+from bricks.graph.model import Model
+from bricks.graph.read import read_model
+from bricks.graph.view import parse_model
+from bricks.measure.protocol.graphs import RecordProgram
+from bricks.session.workspace import Workspace
+from bricks.sources import Function
+from bricks.sources.recorder import ProgramRecorder
+from bricks.studies.numerics.operator import Operator
+from bricks.studies.numerics.temporary_files import TemporaryFiles
+
+
+def name_of(workspace: Workspace) -> str:
+    """The name of its runtime."""
+    return workspace.runtime.backend
+
+
+def runs_programs(workspace: Workspace) -> bool:
+    """Whether its runtime runs recorded programs, and no ONNX models."""
+    return backends.offer(name_of(workspace)).accepts is ModelForm.PROGRAMS
+
+
+def outputs_of(model: Model) -> list[str]:
+    """The names of a model's outputs."""
+    return [info.name for info in parse_model(model.skeleton).graph.output]
+
+
+class Forms(Closing):
+    """Reads models, and records programs with one process for each runtime that runs such.
+
+    Models are written into ``files``. Use it as a context manager.
+    """
+
+    def __init__(self, files: TemporaryFiles) -> None:
+        self._files = files
+        self._opened = ExitStack()
+        self._recorders: dict[str, ProgramRecorder] = {}
+
+    def close(self) -> None:
+        """End the processes."""
+        self._opened.close()
+
+    @staticmethod
+    def taken(workspace: Workspace, operator: Operator) -> None:
+        """Raise :class:`BackendError` if the operator has no form that the runtime runs."""
+        if not runs_programs(workspace) and operator.onnx is None:
+            name = name_of(workspace)
+            raise BackendError(f"{name} runs ONNX models, and this is a PyTorch program")
+
+    def onnx_form(self, operator: Operator) -> Model:
+        """The operator's ONNX form, read; ModelError if it cannot be."""
+        assert operator.onnx is not None, "ask taken() first"
+        form = operator.onnx
+        if isinstance(form, onnx.ModelProto):
+            form = self._written(form)
+        return read_model(form, name=operator.name, values=operator.values)
+
+    def model_of(self, proto: onnx.ModelProto, name: str) -> Model:
+        """The model called ``name`` that ``proto`` is; its weights may be missing."""
+        return read_model(self._written(proto), name=name)
+
+    def _written(self, proto: onnx.ModelProto) -> Path:
+        path = self._files.new(".onnx")
+        path.write_bytes(proto.SerializeToString())
+        return path
+
+    def program_form(self, operator: Operator, workspace: Workspace) -> Model:
+        """The operator's program, recorded with the runtime of ``workspace``."""
+        form = operator.program
+        assert form is not None, "it has a program"
+        return self._recorder(workspace).record(RecordProgram(**form.request()), name=operator.name)
+
+    def counterpart(self, workspace: Workspace, model: Model, data: Path) -> Model:
+        """A program of the calls that compute an ONNX model with the values in ``data``, recorded.
+
+        Raises :class:`WorkerError` for the first operator that has no counterpart there.
+        """
+        file = self._files.new(".onnx")
+        file.write_bytes(model.skeleton)
+        paths = {"model": str(file), "data": str(data)}
+        counterparts = backends.offer(name_of(workspace)).counterparts
+        if counterparts is None:
+            raise WorkerError(f"{name_of(workspace)} has no programs in place of ONNX models")
+        program = Function(counterparts.model, arguments=paths).request()
+        try:
+            return self._recorder(workspace).record(RecordProgram(**program), name=model.name)
+        except WorkerError as error:
+            raise WorkerError(str(error).removeprefix(f"{counterparts.model}: ")) from error
+
+    def _recorder(self, workspace: Workspace) -> ProgramRecorder:
+        name = name_of(workspace)
+        if name not in self._recorders:
+            self._recorders[name] = self._opened.enter_context(
+                ProgramRecorder(
+                    runtime=name, threads=workspace.runtime.threads, seed=workspace.options.seed
+                )
+            )
+        return self._recorders[name]

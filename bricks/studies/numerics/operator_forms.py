@@ -1,0 +1,113 @@
+"""An operator's forms for each runtime, and the one reference that all are held against.
+
+Must not know what is measured of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bricks.errors import ModelError
+from bricks.graph.model import Model
+from bricks.graph.view import parse_model
+from bricks.session.workspace import Workspace
+from bricks.studies.numerics.blocked_layout import Layout
+from bricks.studies.numerics.forms import runs_programs
+from bricks.studies.numerics.operator import UNKNOWN, Operator, work_of
+from bricks.studies.numerics.references import ReferenceFile
+from bricks.studies.numerics.results import Form
+from bricks.studies.numerics.runtimes import FAILURES, Runtimes, reason_of
+from bricks.studies.numerics.standard_form import standard_form
+from bricks.units.facts import Missing
+
+
+class OperatorForms:
+    """The forms of one operator in ONNX, and their reference, made once for all runtimes.
+
+    ``layouts`` are those of the values that are blocked in the given form, ``work`` what is known
+    of its work by now.
+    """
+
+    def __init__(self, runtimes: Runtimes, operator: Operator) -> None:
+        self._runtimes, self._operator = runtimes, operator
+        self._given: Model | Missing | None = None
+        self._standard: Model | None = None  # in standard operators
+        self.layouts: Mapping[str, Layout] = {}
+        self._reference: ReferenceFile | Missing | None = None
+        self.work = UNKNOWN
+        if operator.onnx is not None:
+            self._read()
+
+    def _read(self) -> None:
+        name = self._operator.name
+        try:
+            self._given = self._runtimes.forms.onnx_form(self._operator)
+        except FAILURES as error:
+            self._given = reason_of(error, name)
+            return
+        self.work = self._operator.work or work_of(self._given)
+        try:
+            found = standard_form(parse_model(self._given.skeleton))
+            if found is not None:
+                self._standard = self._runtimes.forms.model_of(found.proto, name)
+                self.layouts = found.layouts
+                if self.work == UNKNOWN:  # the shapes of what only one runtime knows are open
+                    self.work = work_of(self._standard)
+        except ModelError as error:
+            self._reference = Missing(f"no reference: {reason_of(error, name).reason}")
+
+    def of(self, workspace: Workspace) -> tuple[Form, Model | Missing]:
+        """What the runtime runs: the operator as it is given, or what computes the same.
+
+        Raises one of ``FAILURES``.
+        """
+        self._runtimes.forms.taken(workspace, self._operator)
+        if runs_programs(workspace):
+            if self._operator.program is not None:
+                return Form.GIVEN, self._runtimes.forms.program_form(self._operator, workspace)
+            return Form.COUNTERPART, self._counterpart(workspace)
+        assert self._given is not None
+        if self._standard is not None and not self._runs_given(workspace):
+            return Form.STANDARD, self._standard
+        return Form.GIVEN, self._given
+
+    def _runs_given(self, workspace: Workspace) -> bool:
+        """Whether the runtime knows the operators of the given form."""
+        assert isinstance(self._given, Model)
+        try:
+            workspace.plans.decompose(self._given)
+        except FAILURES:
+            return False
+        return True
+
+    def _counterpart(self, workspace: Workspace) -> Model | Missing:
+        model = self.onnx
+        if isinstance(model, Missing):
+            return model
+        reference = self.referenced()
+        if isinstance(reference, Missing):
+            return reference
+        return self._runtimes.forms.counterpart(workspace, model, reference.file)
+
+    @property
+    def onnx(self) -> Model | Missing:
+        """The form that has a reference: that in standard operators, if there is one."""
+        found = self._standard or self._given
+        assert found is not None
+        return found
+
+    def referenced(self) -> ReferenceFile | Missing:
+        """The reference of the form that has one."""
+        if self._reference is None:
+            model = self.onnx
+            assert isinstance(model, Model)
+            try:
+                self._reference = self._runtimes.references.of(model)
+            except FAILURES as error:
+                self._reference = reason_of(error, model.name)
+        return self._reference
+
+    def forget_reference(self) -> None:
+        """Remove its file: together they would fill a disk."""
+        if isinstance(self._reference, ReferenceFile):
+            self._reference.file.unlink()
