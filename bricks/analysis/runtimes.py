@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import ClassVar
 
 from bricks.analysis.cache_summary import CacheSummary
 from bricks.analysis.explain import Explainer
@@ -74,6 +75,13 @@ class RuntimeAnswer:
     which most is lost to other runtimes.
     """
 
+    FACTS: ClassVar = (
+        "runtime", "version", "available", ("estimate.latency_s", "estimate_s", "low_s", "high_s"),
+        ("estimate.measured_share", "measured_share"),
+        ("estimate.published_share", "published_share"),
+        ("estimate.predicted_share", "predicted_share"), "lower_s", "losses", "error",
+    )  # fmt: skip
+
     runtime: str
     version: str | None
     estimate: Estimate | None = None
@@ -91,6 +99,11 @@ class RuntimeChoice:
     takes, relative to the fastest; ``risk`` is the probability that another is faster. Both are
     None unless two have estimates.
     """
+
+    FACTS: ClassVar = (
+        "model", ("system.name", "system"), ("system.key", "system_key"), "threads", "fastest",
+        "ahead", "risk", ("answers", "runtimes"),
+    )  # fmt: skip
 
     model: str
     system: System | None

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bricks.cli.known import refuse_missing
 from bricks.cli.options import Surveying, given_values, open_workspace
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.predict import PROVENANCE
 from bricks.errors import BackendError, BricksError, UsageError, suggestion
 from bricks.session.defaults import OPTIMIZATION
 from bricks.session.targets import nearness, systems_called, target_called
 
 if TYPE_CHECKING:
-    from bricks.analysis.runtimes import Place, RuntimeAnswer, RuntimeChoice
+    from bricks.analysis.runtimes import Place
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.system import Target
@@ -30,6 +29,7 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
     """
     from bricks.analysis.runtimes import choose_runtime
     from bricks.graph.sizes import parse_shape
+    from bricks.units.facts import json_of
 
     names = _names(runtimes)
     if not options.models:
@@ -49,13 +49,12 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
                 return workspace.read(name, batch=options.batch, shapes=shapes, values=values)
 
             choices += [choose_runtime(places, read, name) for places in everywhere]
-    facts = {"models": [_facts(choice) for choice in choices]}
     if options.json:
-        print_json(facts)
+        print_json({"models": json_of(choices)})
     elif any(choice.fastest for choice in choices):
         from bricks.report.runtimes import runtime_parts
 
-        show(*runtime_parts(facts))
+        show(*runtime_parts(choices))
     errors = (each.error for choice in choices for each in choice.answers)
     finish(dict.fromkeys(error for error in errors if error is not None))
 
@@ -159,30 +158,3 @@ def _names(text: str) -> list[str]:
             f"--runtimes {text!r} leaves nothing to choose: give two, such as onnxruntime,openvino"
         )
     return list(dict.fromkeys(found))
-
-
-def _facts(choice: RuntimeChoice) -> dict[str, Any]:
-    return {
-        "model": choice.model,
-        "system": None if choice.system is None else choice.system.name,
-        "system_key": None if choice.system is None else choice.system.key,
-        "threads": choice.threads,
-        "fastest": choice.fastest,
-        "ahead": choice.ahead,
-        "risk": choice.risk,
-        "runtimes": [_answer_facts(each) for each in choice.answers],
-    }
-
-
-def _answer_facts(answer: RuntimeAnswer) -> dict[str, Any]:
-    found = answer.estimate
-    figures = ("estimate_s", "low_s", "high_s", *PROVENANCE)
-    return {
-        "runtime": answer.runtime,
-        "version": answer.version,
-        "available": answer.available,
-        **{name: None if found is None else getattr(found, name) for name in figures},
-        "lower_s": answer.lower_s,
-        "losses": [asdict(loss) for loss in answer.losses],
-        "error": answer.error,
-    }

@@ -139,9 +139,7 @@ def _choices(found: Sequence[RuntimeChoice]) -> list[dict[str, Any]]:
             "choice": choice,
             "system": labels[choice.system.key] if choice.system and len(labels) > 1 else None,
             "risk": "–" if choice.risk is None else risk_text(choice.risk),
-            "losses": [
-                loss_text([asdict(loss) for loss in each.losses]) for each in choice.answers
-            ],
+            "losses": [loss_text(each.losses) for each in choice.answers],
         }
         for choice in found
     ]
