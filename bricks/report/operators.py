@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from bricks.errors import printable
+from bricks.report.columns import NOTHING, Cells, shown
 from bricks.report.heat_image import heat_image
 from bricks.report.page import style, template
 from bricks.report.tables import percent, seconds
@@ -29,8 +29,6 @@ from bricks.studies.numerics.results import (
     OutputAccuracy,
 )
 from bricks.units.facts import Missing
-
-_NONE = "–"
 
 
 def operator_table(found: OperatorComparison) -> Table:
@@ -52,13 +50,16 @@ def _filled(
     rows: Sequence[tuple[Sequence[str], Sequence[str]]],
 ) -> Table:
     """A table of rows of texts, under ``names``, and of cells, without columns of dashes alone."""
-    kept = [k for k in range(len(heads)) if any(cells[k] != _NONE for _, cells in rows)]
-    table = _table(*names)
-    for k in kept:
-        table.add_column(heads[k], justify="right", no_wrap=True)
-    for texts, cells in rows:
-        table.add_row(*(Text(printable(text)) for text in texts), *(cells[k] for k in kept))
-    return table
+    kept = [k for k in range(len(heads)) if any(cells[k] != NOTHING for _, cells in rows)]
+    return shown(
+        Cells(
+            titles=(*names, *(heads[k] for k in kept)),
+            rows=tuple(
+                (*map(printable, texts), *(cells[k] for k in kept)) for texts, cells in rows
+            ),
+            left=(*(True for _ in names), *(False for _ in kept)),
+        )
+    )
 
 
 def _cells(run: OperatorRun) -> tuple[str, ...]:
@@ -67,12 +68,12 @@ def _cells(run: OperatorRun) -> tuple[str, ...]:
 
 def _latency_cells(latency: OperatorLatency | Missing) -> tuple[str, ...]:
     if isinstance(latency, Missing):
-        return (_NONE,) * 5
+        return (NOTHING,) * 5
     latency_s = latency.latency_s
     share = percent(latency.peak_share, 0)
     return (
         seconds(latency_s.value),
-        percent(latency_s.relative) if latency_s.value > 0 else _NONE,
+        percent(latency_s.relative) if latency_s.value > 0 else NOTHING,
         _giga(latency.flops_per_s),
         _giga(latency.bytes_per_s),
         share if latency.bound is None else f"{share} {latency.bound}",
@@ -81,14 +82,14 @@ def _latency_cells(latency: OperatorLatency | Missing) -> tuple[str, ...]:
 
 def _accuracy_cells(accuracy: Accuracy | Missing) -> tuple[str, ...]:
     if isinstance(accuracy, Missing):
-        return (_NONE,) * 4
+        return (NOTHING,) * 4
     worst = accuracy.worst
     norms = None if worst is None else worst.norms
     return (
         *(
             (_error(norms.l2_relative, norms.l2), _error(norms.linf_relative, norms.linf))
             if isinstance(norms, ErrorNorms)
-            else (_NONE, _NONE)
+            else (NOTHING, NOTHING)
         ),
         f"{accuracy.distinct} of {accuracy.repeats}",
         _gradient(accuracy.gradients),
@@ -97,7 +98,7 @@ def _accuracy_cells(accuracy: Accuracy | Missing) -> tuple[str, ...]:
 
 def _gradient(gradients: Gradients | Missing) -> str:
     if isinstance(gradients, Missing):
-        return _NONE
+        return NOTHING
     if gradients.first_wrong is not None:
         return f"wrong, {percent(gradients.first_wrong.relative_error)}"
     return _error(max((check.relative_error for check in gradients.checked), default=0.0), 0.0)
@@ -109,7 +110,7 @@ def _error(relative: float | None, absolute: float) -> str:
 
 
 def _giga(value: float | None) -> str:
-    return _NONE if value is None else f"{value / 1e9:.3g}"
+    return NOTHING if value is None else f"{value / 1e9:.3g}"
 
 
 # What a form other than the given one is; and how many operators a line names.
@@ -180,9 +181,9 @@ def network_table(found: Sequence[NetworkResult]) -> Table:
             if isinstance(run.accuracy, Missing):
                 continue
             worst = run.accuracy.worst
-            name = _NONE if worst is None else worst.output
+            name = NOTHING if worst is None else worst.output
             norms = None if worst is None else worst.norms
-            l1 = _error(norms.l1_relative, norms.l1) if isinstance(norms, ErrorNorms) else _NONE
+            l1 = _error(norms.l1_relative, norms.l1) if isinstance(norms, ErrorNorms) else NOTHING
             cells = (l1, *_accuracy_cells(run.accuracy))
             rows.append(((result.name, run.runtime, name), cells))
     heads = ("L1 error", "L2 error", "L∞ error", "results", "gradient")
@@ -264,8 +265,8 @@ def _of_page(result: OperatorResult) -> dict[str, Any]:
     return {
         "name": result.name,
         "source": result.source,
-        "gflop": _NONE if work.flops is None else f"{work.flops / 1e9:.3g}",
-        "megabytes": _NONE if work.bytes is None else f"{work.bytes / 1e6:.3g}",
+        "gflop": NOTHING if work.flops is None else f"{work.flops / 1e9:.3g}",
+        "megabytes": NOTHING if work.bytes is None else f"{work.bytes / 1e6:.3g}",
         "runs": [
             {
                 "runtime": run.runtime,
@@ -291,10 +292,3 @@ def _map(run: OperatorRun) -> dict[str, Any] | None:
         "largest": f"{largest:.1e}",
         "image": heat_image(worst.heat_map),
     }
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(name, overflow="fold")
-    return table
