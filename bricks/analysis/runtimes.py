@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import ClassVar
 
+from bricks.analysis.answers import ESTIMATE
 from bricks.analysis.cache_summary import CacheSummary
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Explanation
@@ -76,10 +77,7 @@ class RuntimeAnswer:
     """
 
     FACTS: ClassVar = (
-        "runtime", "version", "available", ("estimate.latency_s", "estimate_s", "low_s", "high_s"),
-        ("estimate.measured_share", "measured_share"),
-        ("estimate.published_share", "published_share"),
-        ("estimate.predicted_share", "predicted_share"), "lower_s", "losses", "error",
+        "runtime", "version", "available", *ESTIMATE, "lower_s", "losses", "error",
     )  # fmt: skip
 
     runtime: str
@@ -117,6 +115,24 @@ class RuntimeChoice:
         """The runtime to take; None without any estimate."""
         first = self.answers[0]
         return None if first.estimate is None else first.runtime
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeAdvice:
+    """Which runtime to take for each of several models, on each of several systems."""
+
+    models: tuple[RuntimeChoice, ...]
+
+    @property
+    def answered(self) -> tuple[RuntimeChoice, ...]:
+        """The choices with an estimate in any runtime."""
+        return tuple(each for each in self.models if each.fastest)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why runtimes have no estimate, each reason once."""
+        told = (answer.error for choice in self.models for answer in choice.answers)
+        return tuple(dict.fromkeys(error for error in told if error is not None))
 
 
 def choose_runtime(

@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bricks.cli import completion
-from bricks.cli.known import refuse_missing
-from bricks.cli.options import (
-    Surveying,
-    decomposed,
-    open_workspace,
-    read_all,
-    takes_options,
-)
-from bricks.cli.output import finish, print_json, show
-from bricks.cli.predict import PROVENANCE
-from bricks.cli.remedies import Remedies, width_of
-from bricks.cli.systems import known_targets
-from bricks.errors import BricksError, UsageError
-from bricks.graph.sizes import LARGEST_DIM
-from bricks.sources import Unread
-from bricks.units.quantities import seconds_of, whole_numbers_of
-
-if TYPE_CHECKING:
-    from bricks.graph.model import Model
-    from bricks.report.wide import ShownEstimate
-    from bricks.session.workspace import Workspace
-    from bricks.system.target import Target
+from bricks.cli.options import Surveying, takes_options
+from bricks.errors import UsageError
 
 Slo = Annotated[
     str | None,
@@ -120,132 +98,26 @@ def advise(
     at a rate. With --runtimes: the fastest runtime for each model, on this host or --system; one
     that is not installed counts where it was measured. Example: bricks advise resnet50 --slo 20ms
     """
-    from bricks.compose.advice import PROMISE
-
+    serving = {"--qps": qps, "--percentile": percentile, "--batching": batching}
     if runtimes is not None:
         from bricks.cli.runtime_advice import advise_runtimes
 
-        others = {
-            "--slo": slo,
-            "--batches": batches,
-            "--scenario": scenario,
-            "--qps": qps,
-            "--percentile": percentile,
-            "--batching": batching,
-        }
+        others = {"--slo": slo, "--batches": batches, "--scenario": scenario, **serving}
         if needless := [option for option, value in others.items() if value is not None]:
             raise UsageError(
                 f"--runtimes compares latencies alone: leave out {' and '.join(needless)}"
             )
-        advise_runtimes(options, runtimes, system or [])
-        return
+        return advise_runtimes(options, runtimes, system or [])
     if slo is None:
         raise UsageError("a latency is to be kept: add --slo 20ms")
     if scenario is not None:
         from bricks.cli.serving_advice import Wanted, advise_server
 
         wanted = Wanted(scenario, slo, qps, percentile, batching)
-        advise_server(options, system or [], wanted, batches)
-        return
-    for option, given in (("--qps", qps), ("--percentile", percentile), ("--batching", batching)):
+        return advise_server(options, system or [], wanted, batches)
+    for option, given in serving.items():
         if given is not None:
             raise UsageError(f"{option} is for a server: add --scenario server")
-    slo_s, sizes = seconds_of("--slo", slo), _sizes(batches, options)
-    refuse_missing(options.cache)
-    answers: list[tuple[dict[str, Any], ShownEstimate | None]] = []
-    with open_workspace(options) as workspace:
-        targets = list(known_targets(workspace, system or []))
-        for size in sizes:
-            sized, words = replace(options, batch=size), dict[str, str]()
-            models = decomposed(workspace, read_all(sized, words=words))
-            places = [(t, Remedies.on(t, workspace.target, "advise", sized)) for t in targets]
-            for model in models:
-                answers += [
-                    _row(workspace, model, target, slo_s, remedies, words)
-                    for target, remedies in places
-                ]
-    answers.sort(key=lambda answer: _order(answer[0]))
-    rows = [row for row, _ in answers]
-    if options.json:
-        print_json({"slo_s": slo_s, "promise": PROMISE, "answers": rows})
-    else:
-        from bricks.report.tables import advice_table
-        from bricks.report.wide import wide_lines
+    from bricks.cli.latency_advice import advise_latencies
 
-        told = [row for row in rows if row["error"] is None]
-        if told:
-            show(advice_table(told))
-            show(*wide_lines([shown for _, shown in answers if shown is not None]))
-    finish(row["error"] for row in rows if row["error"] is not None)
-
-
-def _sizes(text: str | None, options: Surveying) -> list[int | None]:
-    if text is None:
-        return [options.batch]
-    if options.batch is not None:
-        raise UsageError("--batch and --batches are both given: leave one out")
-    sizes = whole_numbers_of("--batches", text, LARGEST_DIM, "batch sizes")
-    return [*sizes]
-
-
-def _row(
-    workspace: Workspace,
-    model: Model | Unread,
-    target: Target,
-    slo_s: float,
-    remedies: Remedies,
-    words: Mapping[str, str],
-) -> tuple[dict[str, Any], ShownEstimate | None]:
-    """The facts of a model on a target, and its estimate if there is one."""
-    from bricks.analysis.answers import NoAnswer, answer
-    from bricks.compose.advice import PROMISE, risk
-
-    figures, size = ("estimate_s", "low_s", "high_s", *PROVENANCE), remedies.options.batch
-    row: dict[str, Any] = {
-        "model": model.name,
-        "batch": size,
-        "system": target.system.name,
-        "system_key": target.system.key,
-        "threads": target.runtime.threads,
-        "runtime_version": target.runtime.version,
-        **dict.fromkeys((*figures, "risk", "keeps", "cost_per_million")),
-        "error": None,
-        **width_of(None),
-    }
-    if isinstance(model, Unread):
-        return {**row, "error": model.error}, None
-    try:
-        told = answer(workspace, workspace.plans.plan(model, target=target), target, batch=size)
-    except BricksError as error:
-        return {**row, "error": str(error)}, None
-    if isinstance(told, NoAnswer):
-        return {**row, "error": told.reason}, None
-    found = told.estimate
-    late = risk(found, slo_s)
-    sized = "" if size is None else f", batch {size}"
-    threads = f"{target.runtime.threads} {'thread' if target.runtime.threads == 1 else 'threads'}"
-    title = f"{model.name} on {target.system.name} with {threads}{sized}"
-    shown = remedies.shown(title, found, words[model.digest])
-    return {
-        **row,
-        **{name: getattr(found, name) for name in figures},
-        "risk": late,
-        "keeps": late <= PROMISE,
-        "cost_per_million": told.cost_per_million,
-        **width_of(shown),
-    }, shown
-
-
-def _order(row: dict[str, Any]) -> tuple[Any, ...]:
-    """The best first: systems that keep the latency, by cost if that is known, and by latency."""
-    cost, estimate_s = row["cost_per_million"], row["estimate_s"]
-    return (
-        row["model"],
-        row["error"] is not None,
-        not row["keeps"],
-        cost is None,
-        cost or 0.0,
-        estimate_s or 0.0,
-        row["system"],
-        row["threads"],
-    )
+    advise_latencies(options, system or [], slo, batches)

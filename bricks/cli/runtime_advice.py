@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from bricks.session.defaults import OPTIMIZATION
 from bricks.session.targets import nearness, systems_called, target_called
 
 if TYPE_CHECKING:
-    from bricks.analysis.runtimes import Place
+    from bricks.analysis.runtimes import Place, RuntimeAdvice
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.system import Target
@@ -27,36 +27,51 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
 
     On each of the ``systems``, which are names or keys; without any, on this host.
     """
-    from bricks.analysis.runtimes import choose_runtime
-    from bricks.graph.sizes import parse_shape
-    from bricks.units.facts import json_of
+    from bricks.units.facts import facts
 
     names = _names(runtimes)
     if not options.models:
         raise UsageError("advice on runtimes is for models that are named: name one")
     refuse_missing(options.cache)
-    shapes = dict(map(parse_shape, options.shape or []))
-    values = given_values(options)
-    choices = []
+    advice = _advice(options, names, systems)
+    if options.json:
+        print_json(facts(advice))
+    elif advice.answered:
+        from bricks.report.runtimes import runtime_parts
+
+        show(*runtime_parts(advice.models))
+    finish(advice.errors)
+
+
+def _advice(options: Surveying, names: Sequence[str], systems: Sequence[str]) -> RuntimeAdvice:
+    """The advice for each model on each system; on this host without any."""
+    from bricks.analysis.runtimes import RuntimeAdvice, choose_runtime
+
+    read_as = _reading(options)
+    asked: Sequence[str | None] = systems or [None]
     with ExitStack() as opened:
         workspaces = {name: _workspace(opened, replace(options, runtime=name)) for name in names}
         reader = _reader(opened, options, workspaces)
-        asked: Sequence[str | None] = systems or [None]
         everywhere = [_places(workspaces, system, reader) for system in asked]
-        for name in options.models:
+        choices = [
+            choose_runtime(places, partial(read_as, name), name)
+            for name in options.models or []
+            for places in everywhere
+        ]
+    return RuntimeAdvice(tuple(choices))
 
-            def read(workspace: Workspace, name: str = name) -> Model:
-                return workspace.read(name, batch=options.batch, shapes=shapes, values=values)
 
-            choices += [choose_runtime(places, read, name) for places in everywhere]
-    if options.json:
-        print_json({"models": json_of(choices)})
-    elif any(choice.fastest for choice in choices):
-        from bricks.report.runtimes import runtime_parts
+def _reading(options: Surveying) -> Callable[[str, Workspace], Model]:
+    """What reads a model called by a name for a workspace, in the shapes of ``options``."""
+    from bricks.graph.sizes import parse_shape
 
-        show(*runtime_parts(choices))
-    errors = (each.error for choice in choices for each in choice.answers)
-    finish(dict.fromkeys(error for error in errors if error is not None))
+    shapes = dict(map(parse_shape, options.shape or []))
+    values = given_values(options)
+
+    def read(name: str, workspace: Workspace) -> Model:
+        return workspace.read(name, batch=options.batch, shapes=shapes, values=values)
+
+    return read
 
 
 def _workspace(opened: ExitStack, options: Surveying) -> Workspace | BricksError:

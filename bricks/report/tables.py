@@ -207,29 +207,6 @@ _OF_PROGRAMS = {
 }  # fmt: skip
 
 
-def advice_table(rows: Sequence[Row]) -> Table:
-    """Models on systems: whether they keep a latency, with which probability, at which cost."""
-    table = _table(
-        "model", "batch", "system", "threads", "estimate", "interval", "keeps it", "risk",
-        "a million costs", "measured",
-    )  # fmt: skip
-    for row in rows:
-        cost = row["cost_per_million"]
-        table.add_row(
-            _text(row["model"]),
-            "–" if row["batch"] is None else str(row["batch"]),
-            _text(row["system"]),
-            str(row["threads"]),
-            seconds(row["estimate_s"]),
-            f"{seconds(row['low_s'])} … {seconds(row['high_s'])}",
-            "yes" if row["keeps"] else "no",
-            percent(row["risk"]),
-            "–" if cost is None else f"{cost:.3g}",
-            measured_text(row["measured_share"], row["published_share"]),
-        )
-    return table
-
-
 def backends_table(rows: Sequence[Row]) -> Table:
     """Runtimes, a row each, with the remedy for missing ones."""
     table = Table(box=None, pad_edge=False)

@@ -1,0 +1,93 @@
+"""``bricks advise --slo``: which known targets keep a latency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bricks.cli.known import refuse_missing
+from bricks.cli.options import Surveying, decomposed, open_workspace, read_all
+from bricks.cli.output import finish, print_json, show
+from bricks.cli.remedies import Remedies
+from bricks.cli.systems import known_targets
+from bricks.errors import UsageError
+from bricks.graph.sizes import LARGEST_DIM
+from bricks.sources import Unread
+from bricks.units.quantities import seconds_of, whole_numbers_of
+
+if TYPE_CHECKING:
+    from bricks.analysis.latency_advice import LatencyAdvice, NoLatencyAdvice
+    from bricks.report.wide import ShownEstimate
+    from bricks.session.workspace import Workspace
+
+    Advised = tuple[LatencyAdvice | NoLatencyAdvice, ShownEstimate | None]
+
+
+def advise_latencies(
+    options: Surveying, systems: Sequence[str], slo: str, batches: str | None
+) -> None:
+    """Print for the models that ``options`` name on which known targets they keep a latency."""
+    from bricks.analysis.latency_advice import LatencyAnswer, best_first
+    from bricks.units.facts import facts
+
+    slo_s, sizes = seconds_of("--slo", slo), _sizes(batches, options)
+    refuse_missing(options.cache)
+    with open_workspace(options) as workspace:
+        advised = list(_advised(workspace, options, systems, slo_s, sizes))
+    advised.sort(key=lambda each: best_first(each[0]))
+    answer = LatencyAnswer(slo_s, tuple(each for each, _ in advised))
+    if options.json:
+        print_json(facts(answer))
+    elif answer.advised:
+        from bricks.report.latency_advice import advice_table
+        from bricks.report.wide import wide_lines
+
+        show(advice_table(answer.advised))
+        show(*wide_lines([shown for _, shown in advised if shown is not None]))
+    finish(answer.errors)
+
+
+def _sizes(text: str | None, options: Surveying) -> list[int | None]:
+    if text is None:
+        return [options.batch]
+    if options.batch is not None:
+        raise UsageError("--batch and --batches are both given: leave one out")
+    sizes = whole_numbers_of("--batches", text, LARGEST_DIM, "batch sizes")
+    return [*sizes]
+
+
+def _advised(
+    workspace: Workspace,
+    options: Surveying,
+    systems: Sequence[str],
+    slo_s: float,
+    sizes: Sequence[int | None],
+) -> Iterator[Advised]:
+    """The advice for each model in each size on each target, and its estimate if there is one."""
+    from bricks.analysis.latency_advice import advise_latency
+
+    targets = list(known_targets(workspace, systems))
+    for size in sizes:
+        sized, words = replace(options, batch=size), dict[str, str]()
+        models = decomposed(workspace, read_all(sized, words=words))
+        remedies = [Remedies.on(t, workspace.target, "advise", sized) for t in targets]
+        for model in models:
+            word = None if isinstance(model, Unread) else words[model.digest]
+            for target, remedy in zip(targets, remedies, strict=True):
+                yield _shown(advise_latency(workspace, model, target, slo_s, size), remedy, word)
+
+
+def _shown(of: LatencyAdvice | NoLatencyAdvice, remedies: Remedies, word: str | None) -> Advised:
+    """The advice with what narrows a wide interval."""
+    from bricks.analysis.latency_advice import NoLatencyAdvice
+    from bricks.report.figures import counted
+    from bricks.report.wide import advice
+
+    if isinstance(of, NoLatencyAdvice):
+        return of, None
+    sized = "" if of.batch is None else f", batch {of.batch}"
+    threads = counted(of.target.runtime.threads, "thread")
+    title = f"{of.model} on {of.target.system.name} with {threads}{sized}"
+    shown = remedies.shown(title, of.estimate, word)
+    return replace(of, advice=advice(shown)), shown
