@@ -14,10 +14,9 @@ from bricks.decompose.plan import Plan
 from bricks.session import predicting
 from bricks.session.workspace import Workspace
 from bricks.system import Target
-from bricks.units.facts import Named
 
 # An estimate in the JSON of an answer: its interval, and shares by where it comes from.
-ESTIMATE: tuple[Named, ...] = (
+ESTIMATE: tuple[tuple[str, ...], ...] = (
     ("estimate.latency_s", "estimate_s", "low_s", "high_s"),
     ("estimate.measured_share", "measured_share"),
     ("estimate.published_share", "published_share"),

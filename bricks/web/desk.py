@@ -14,23 +14,24 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bricks.analysis.answers import Answer, NoAnswer, answer, answers
 from bricks.analysis.cache_summary import TargetView, view_of
-from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.errors import BricksError, UsageError
+from bricks.errors import UsageError
 from bricks.graph.model import Model
 from bricks.measure.conditions import Conditions
 from bricks.measure.graphs import Decomposer
-from bricks.session import measuring, peak_memory
+from bricks.session import measuring
 from bricks.session.options import Options
 from bricks.session.workspace import Workspace
 from bricks.system import System, Target
 from bricks.system.names import names_of
+from bricks.units.facts import facts
+from bricks.web.answer_rows import fastest_first, row_of
 from bricks.web.limits import Keep, Limits
 
 T = TypeVar("T")
@@ -171,9 +172,8 @@ class Desk:
         if plan is None:
             return known  # where nothing is kept, a fresh workspace knows less than this
         names = names_of([each.target for each in every])
-        rows = [_row(workspace, each, names) for each in every]
-        rows.sort(key=_order)
-        facts = {
+        rows = [row_of(workspace, each, names[each.target.key]) for each in every]
+        told = {
             "model": plan.model,
             "digest": digest,
             "granularity": plan.granularity,
@@ -181,12 +181,12 @@ class Desk:
             "nodes": plan.nodes,
             "bricks": len(plan.keys),
             "assumed": list(plan.assumed),
-            "answers": rows,
+            "answers": [facts(row) for row in sorted(rows, key=fastest_first)],
         }
         if self._met >= self._limits.renew_after:
             self._met = 0
             self._close()
-        return Answered(plan, facts, time.monotonic())
+        return Answered(plan, told, time.monotonic())
 
     async def pictured(self, digest: str, target_key: str) -> Pictured | None:
         """Where the model's time goes on a target; None where one of them is not known."""
@@ -229,46 +229,6 @@ def _picture(workspace: Workspace, answered: Answered, target_key: str) -> Pictu
             view = view_of(workspace, target, [(plan, 0.0)])
             return Pictured(answer(workspace, plan, target), view, answered)
     return None
-
-
-_FIGURES = (
-    "estimate_s", "low_s", "high_s", "measured_share", "published_share", "predicted_share",
-)  # fmt: skip
-
-
-def _row(workspace: Workspace, each: Answer | NoAnswer, names: dict[str, str]) -> dict[str, Any]:
-    target = each.target
-    row: dict[str, Any] = {
-        "system": target.system.name,
-        "system_key": target.system.key,
-        "target": target.key,
-        "target_name": names[target.key],
-        "runtime": target.runtime.to_json(),
-        "threads": target.runtime.threads,
-        **dict.fromkeys(
-            (*_FIGURES, "cost_per_million", "peak_bytes", "memory", "no_memory", "error")
-        ),
-    }  # fmt: skip
-    if isinstance(each, NoAnswer):
-        return {**row, "error": each.reason}
-    estimate = each.estimate
-    row |= {name: getattr(estimate, name) for name in _FIGURES}
-    row["cost_per_million"] = each.cost_per_million
-    try:
-        memory = peak_memory.memory_of_plan(workspace, each.plan, target=target)
-    except BricksError as error:
-        memory = UnknownMemory(each.plan.model, str(error))
-    if isinstance(memory, PeakMemory):
-        row |= {"peak_bytes": memory.peak_bytes, "memory": asdict(memory)}
-    else:
-        row["no_memory"] = memory.reason
-    return row
-
-
-def _order(row: dict[str, Any]) -> tuple[Any, ...]:
-    """The fastest first, those without an answer last."""
-    lacks = row["error"] is not None
-    return lacks, row["estimate_s"] or 0.0, row["system"], row["threads"], row["target"]
 
 
 def _systems(workspace: Workspace) -> list[dict[str, Any]]:
