@@ -53,10 +53,10 @@ class _Fact:
 def facts(of: object) -> dict[str, Any]:
     """The JSON object of a dataclass; None for what a failure does not have."""
     like: type = getattr(of, "LIKE", type(of))
+    # A failure lacks what a result has; a result that lacks a fact is a mistake in its FACTS.
+    read = value_of if like is not type(of) else _stated
     return {
-        key: value
-        for fact in _facts_in(like)
-        for key, value in fact.of(value_of(of, fact.attribute))
+        key: value for fact in _facts_in(like) for key, value in fact.of(read(of, fact.attribute))
     }
 
 
@@ -69,6 +69,16 @@ def value_of(of: object, attribute: str) -> Any:
     for name in attribute.split("."):
         value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     return value
+
+
+def _stated(of: object, attribute: str) -> Any:
+    """As :func:`value_of`, of a result: ``AttributeError`` where it lacks the field itself.
+
+    A part may be a failure, which lacks what another part in its place would have.
+    """
+    own, _, path = attribute.partition(".")
+    value = getattr(of, own, None) if own == ERROR else getattr(of, own)
+    return value_of(value, path) if path else value
 
 
 def with_ends(path: str, key: str) -> tuple[str, ...]:

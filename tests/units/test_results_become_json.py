@@ -138,3 +138,15 @@ def test_whatever_the_numbers_a_program_can_read_them(
     (row,) = json.loads(said)["a"]
     for key, number in (("latency_s", value), ("latency_s_low", low), ("latency_s_high", high)):
         assert row[key] == (number if math.isfinite(number) else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Misnamed:
+    FACTS: ClassVar = (("renamed", "rows"),)
+
+    rows: int
+
+
+def test_a_fact_that_a_result_lacks_is_no_silent_none() -> None:
+    with pytest.raises(AttributeError, match="renamed"):
+        facts(Misnamed(3))
