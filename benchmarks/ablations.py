@@ -31,9 +31,13 @@ from bricks import Bench
 from bricks.backends import create
 from bricks.backends.base import Backend, Loaded, Placed, Placement
 from bricks.backends.filling import filled
-from bricks.backends.onnx_instruments.chain import chain
-from bricks.backends.onnx_instruments.eviction_read import EVICTION_READ, eviction_read
-from bricks.backends.onnx_instruments.reference import REFERENCE, reference
+from bricks.backends.onnx_instruments.models import (
+    EVICTION_READ,
+    REFERENCE,
+    chain,
+    eviction_read,
+    reference,
+)
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.decompose.plan import Decomposition
 from bricks.graph.view import parse_model

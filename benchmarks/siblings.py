@@ -17,8 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bricks.backends import create
 from bricks.backends.base import Placed, Placement
-from bricks.backends.onnx_instruments.chain import chain
-from bricks.backends.onnx_instruments.reference import reference
+from bricks.backends.onnx_instruments.models import chain, reference
 
 # The chain was slow if it took this much longer than its 5th percentile, and fast below the second.
 SLOW, FAST = 1.3, 1.1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto, helper
 
-from bricks.backends.onnx_instruments.chain import chain
+from bricks.backends.onnx_instruments.models import chain
 from bricks.measure.walk import Load, Step, Walk
 from bricks.samples.call_overhead import PHASE_PROBES, PROBES
 

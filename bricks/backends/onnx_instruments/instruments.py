@@ -1,23 +1,24 @@
-"""The instruments of a device whose runtime runs ONNX models: small models, loaded as they are.
+"""The instruments of a device whose runtime runs ONNX models: small models that it loads.
 
 Must not know what is measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 import onnx
 
 from bricks.backends.base import Backend, Loaded, Placed, Placement
 from bricks.backends.instruments import Instrumented, Instruments, Preparation
-from bricks.backends.onnx_instruments.chain import CHAIN, CHAIN_LENGTH, chain
-from bricks.backends.onnx_instruments.eviction_read import EVICTION_READ, eviction_read
-from bricks.backends.onnx_instruments.input_clamp import InputClamp, Sizes, clamped
-from bricks.backends.onnx_instruments.input_signs import InputSigns, Patterns, signed
-from bricks.backends.onnx_instruments.reference import REFERENCE, reference
+from bricks.backends.onnx_instruments import models
+from bricks.backends.onnx_instruments.input_clamp import clamps
+from bricks.backends.onnx_instruments.input_overwrites import InputOverwrite
+from bricks.backends.onnx_instruments.input_signs import signs
+from bricks.units.sample import Sample
 
 
 def instruments_of(backend: Backend) -> Instruments:
@@ -26,34 +27,40 @@ def instruments_of(backend: Backend) -> Instruments:
 
 
 class OnnxInstruments(Instruments):
-    """ONNX models that ``backend`` loads."""
+    """ONNX models that ``backend`` loads without optimising them."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._clamp = InputClamp(self._load)
-        self._signs = InputSigns(self._load)
+        self._overwrites: dict[InputOverwrite, Sequence[Loaded]] = {}
 
     def reference(self) -> Placed:
         """Alternating matrix products and activations."""
-        return self._bound(reference(), REFERENCE)
+        return self._bound(models.reference(), models.REFERENCE)
 
     def chain(self) -> Placed:
         """Activations of a single number."""
-        return self._bound(chain(CHAIN_LENGTH), CHAIN)
+        return self._bound(models.chain(models.CHAIN_LENGTH), models.CHAIN)
 
     def eviction_read(self, memory: np.ndarray) -> Placed:
         """The largest number of each row."""
-        read = self._load(eviction_read(len(memory)), EVICTION_READ)
+        read = self._load(models.eviction_read(len(memory)), models.EVICTION_READ)
         return read.place(Placement((0,), (None,)), memory)
 
     def preparation(self, proto: onnx.ModelProto) -> Preparation:
         """Clamps, then signs."""
-        return _Prepared(self._clamp, clamped(proto), self._signs, signed(proto))
+        return _Overwriting(self, [*clamps(proto).items(), *signs(proto).items()])
 
     def unload(self) -> None:
-        """Unload clamps and signs, of which there is one for each size of an input."""
-        self._clamp.unload()
-        self._signs.unload()
+        """Unload all models that overwrite inputs."""
+        self._overwrites.clear()
+
+    def loaded(self, overwrite: InputOverwrite) -> Sequence[Loaded]:
+        """The models of ``overwrite``, which are loaded once."""
+        if overwrite not in self._overwrites:
+            self._overwrites[overwrite] = [
+                self._load(model, overwrite.key) for model in overwrite.models()
+            ]
+        return self._overwrites[overwrite]
 
     def _load(self, model: onnx.ModelProto, key: str) -> Loaded:
         return self._backend.load(model, key=key, optimize=False)
@@ -64,14 +71,32 @@ class OnnxInstruments(Instruments):
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
-    clamp: InputClamp
-    sizes: Sizes
-    signs: InputSigns
-    patterns: Patterns
+class _Overwriting:
+    """The overwrites of a brick's inputs, each with the position of its input, in order."""
+
+    instruments: OnnxInstruments
+    overwrites: Sequence[tuple[int, InputOverwrite]]
 
     def bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Sequence[Placed]:
-        return (
-            *self.clamp.bound(self.sizes, offsets, region),
-            *self.signs.bound(self.patterns, offsets, region),
-        )
+        """See :class:`Preparation`: the synthetic values of inputs without an offset stay."""
+        return [*self._bound(offsets, region)]
+
+    def _bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Iterator[Placed]:
+        for position, overwrite in self.overwrites:
+            offset = offsets[position]
+            if offset is not None:
+                in_place = Placement((offset,), (offset,))
+                loaded = self.instruments.loaded(overwrite)
+                placed = [model.place(in_place, region) for model in loaded]
+                yield placed[0] if len(placed) == 1 else _InTurn(placed)
+
+
+class _InTurn:
+    """Models bound to the same memory, which take turns."""
+
+    def __init__(self, placed: Sequence[Placed]) -> None:
+        self._turns = cycle(placed)
+
+    def sample(self) -> Sample:
+        """Run the next model."""
+        return next(self._turns).sample()

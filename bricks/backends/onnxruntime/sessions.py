@@ -16,6 +16,7 @@ import onnx
 import onnxruntime as ort
 
 from bricks.backends.base import Placed, Placement, Renewable
+from bricks.backends.branch_prediction import sets_in_turn
 from bricks.backends.onnxruntime.values import DTYPES, PROVIDERS, to_value, translated
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
@@ -29,10 +30,6 @@ ALL, NONE = "all", "none"
 
 # What the runtime says of an output that is bound to memory of another shape.
 _MISINFERRED = "but the computed output shape"
-
-# More values than a processor's branch predictor remembers, in at least two and at most so many
-# turns.
-_LEARNED, _MAX_TURNS = 1 << 18, 16
 
 # The runtime's levels of graph optimisation, from fusions and blocked layouts to none.
 _LEVELS = {
@@ -267,5 +264,5 @@ def _in_turn(buffer: np.ndarray, sketch: Sketch) -> tuple[np.ndarray, Iterator[n
 
     Drawing takes longer than running some operators, so some are drawn once and come in turn.
     """
-    turns = min(_MAX_TURNS, max(2, _LEARNED // max(1, buffer.size)))
-    return buffer, cycle([sketch.drawn(buffer, seed) for seed in range(turns)])
+    sets = range(sets_in_turn(buffer.size))
+    return buffer, cycle([sketch.drawn(buffer, seed) for seed in sets])

@@ -17,6 +17,7 @@ import onnx
 import torch
 
 from bricks.backends.base import Placement, Renewable
+from bricks.backends.branch_prediction import sets_in_turn
 from bricks.backends.torch.generator_states import GENERATOR, OPERATORS
 from bricks.backends.torch.recomputation import HIDE, RECOMPUTATION, RECOMPUTE, Recomputation
 from bricks.backends.torch.values import drawn, elements_of
@@ -37,9 +38,6 @@ _NAMESPACES = frozenset({"aten", "prims", "mkldnn", "inductor"})
 
 # Layers that are computed again make fewer calls; a program from elsewhere could name any number.
 _MOST_RECOMPUTED = 1 << 16
-
-# Values in turn: more than a processor's predictor learns, in at least two and at most so many.
-_LEARNED, _MAX_TURNS = 1 << 18, 16
 
 _NAMED: Mapping[str, Callable[[Any], Any]] = {
     "dtype": lambda name: getattr(torch, name),
@@ -234,7 +232,7 @@ class LoadedCalls:
 
 def _in_turn(random: torch.Tensor, sketch: Sketch | None) -> Iterator[torch.Tensor]:
     """Values of a sketch, others each time as far as a processor may learn them; or random ones."""
-    turns = min(_MAX_TURNS, max(2, _LEARNED // max(1, random.numel())))
+    turns = sets_in_turn(random.numel())
     elements = elements_of(random)
     if sketch is None:
         return cycle([elements.clone()])
