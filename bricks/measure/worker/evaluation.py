@@ -32,7 +32,6 @@ from bricks.measure.worker.accuracy import (
     evaluate_program,
 )
 from bricks.measure.worker.chaining import Bricks
-from bricks.measure.worker.handlers import Handlers
 from bricks.measure.worker.model_data import model_data
 from bricks.measure.worker.reference import write_reference
 from bricks.measure.worker.runtime import WorkerRuntime
@@ -46,14 +45,6 @@ class EvaluationRequests:
 
     def __init__(self, runtime: WorkerRuntime) -> None:
         self._runtime = runtime
-
-    def handlers(self) -> Handlers:
-        """See :class:`.handlers.RequestHandler`."""
-        return {
-            VerifyModel: self.verify,
-            WriteReference: self.write_reference,
-            EvaluateModel: self.evaluate,
-        }
 
     def verify(self, request: VerifyModel) -> Verification:
         """Whether the model's bricks, chained, compute what the model does."""

@@ -9,7 +9,6 @@ from bricks.backends.base import Generating, Generator
 from bricks.errors import WorkerError
 from bricks.graph.view import parse_model
 from bricks.measure.protocol.serving import GenerateText, LoadDecoder, TextTimes
-from bricks.measure.worker.handlers import Handlers
 from bricks.measure.worker.runtime import WorkerRuntime
 
 
@@ -19,10 +18,6 @@ class GenerationRequests:
     def __init__(self, runtime: WorkerRuntime) -> None:
         self._runtime = runtime
         self._generating: Generating | None = None
-
-    def handlers(self) -> Handlers:
-        """See :class:`.handlers.RequestHandler`."""
-        return {LoadDecoder: self.load, GenerateText: self.generate}
 
     def load(self, request: LoadDecoder) -> None:
         """Load a decoder."""

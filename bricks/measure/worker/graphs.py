@@ -25,7 +25,6 @@ from bricks.measure.protocol.graphs import (
     RecordProgram,
     TypedGraph,
 )
-from bricks.measure.worker.handlers import Handlers
 from bricks.measure.worker.memory import release_freed_memory
 from bricks.measure.worker.observation import contents_of
 from bricks.measure.worker.process_limits import memory_limited_for
@@ -38,15 +37,6 @@ class GraphRequests:
 
     def __init__(self, runtime: WorkerRuntime) -> None:
         self._runtime = runtime
-
-    def handlers(self) -> Handlers:
-        """See :class:`.handlers.RequestHandler`."""
-        return {
-            ReadExecuted: self.read_executed,
-            ReadSource: self.read_source,
-            ReadValues: self.read_values,
-            RecordProgram: self.record,
-        }
 
     def read_executed(self, request: ReadExecuted) -> TypedGraph:
         """The graph that the runtime executes for a model, and the types of its values."""

@@ -1,25 +1,27 @@
-"""How the worker's classes say which requests they handle.
+"""Finds the methods of the worker's classes that answer requests, by their annotations.
 
 Must not know which requests there are.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, get_type_hints
 
 from bricks.measure.protocol.request import Request
 
-# What handles the requests of a type: a function of the request, which returns the answer.
+# A function of a request that returns the answer, by the type of the request.
 Handlers = Mapping[type[Request[Any]], Callable[[Any], object]]
 
 # Tells the parent, while a request is being worked on, that a step of this number is about to run.
 Announce = Callable[[int], None]
 
 
-class RequestHandler(Protocol):
-    """Handles the requests of one subject."""
-
-    def handlers(self) -> Handlers:
-        """The function that handles the requests of each type."""
-        ...
+def handlers_of(subject: object) -> dict[type[Request[Any]], Callable[[Any], object]]:
+    """The public methods of ``subject`` with a parameter ``request``, by the type of that."""
+    found = {}
+    for name, method in inspect.getmembers(type(subject), inspect.isfunction):
+        if not name.startswith("_") and "request" in inspect.signature(method).parameters:
+            found[get_type_hints(method)["request"]] = getattr(subject, name)
+    return found

@@ -23,7 +23,6 @@ from bricks.measure.protocol.ranks import (
     TimeCollective,
     TimeSteps,
 )
-from bricks.measure.worker.handlers import Handlers
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.system.interface import InterfaceFacts, interface_facts
 
@@ -35,19 +34,6 @@ class RankRequests:
         self._runtime = runtime
         self._group: Collectives | None = None
         self._step: DistributedStep | None = None
-
-    def handlers(self) -> Handlers:
-        """See :class:`.handlers.RequestHandler`."""
-        return {
-            ReadInterface: self.read_interface,
-            OpenGroup: self.open_group,
-            JoinGroup: self.join_group,
-            LeaveGroup: self.leave_group,
-            TimeCollective: self.time_collective,
-            BeginSteps: self.begin_steps,
-            TimeSteps: self.time_steps,
-            ReadBuckets: self.read_buckets,
-        }
 
     @property
     def _collectives(self) -> Collectives:

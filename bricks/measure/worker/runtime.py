@@ -15,7 +15,6 @@ from bricks.backends.instruments import Instruments
 from bricks.backends.onnx_instruments.instruments import instruments_of
 from bricks.errors import WorkerError
 from bricks.measure.protocol.process import Hello, LimitMemory
-from bricks.measure.worker.handlers import Handlers
 from bricks.measure.worker.process_limits import held_bytes, limit_memory
 
 
@@ -26,10 +25,6 @@ class WorkerRuntime:
         self._backend: Backend | None = None
         self._instruments: Instruments | None = None
         self.settings = Hello("", threads=1, seed=0)
-
-    def handlers(self) -> Handlers:
-        """The requests about the process itself."""
-        return {Hello: self.begin, LimitMemory: self.limit}
 
     @property
     def backend(self) -> Backend:
@@ -54,18 +49,18 @@ class WorkerRuntime:
         if self._instruments is not None:
             self._instruments.unload()
 
-    def begin(self, hello: Hello) -> int:
+    def begin(self, request: Hello) -> int:
         """Make the backend; the number of this process."""
-        if hello.memory_bytes is not None:
-            limit_memory(hello.memory_bytes)
-        self.settings = hello
+        if request.memory_bytes is not None:
+            limit_memory(request.memory_bytes)
+        self.settings = request
         self._backend = backends.create(
-            hello.backend,
-            threads=hello.threads,
-            seed=hello.seed,
-            workers=hello.workers,
-            optimization=hello.optimization,
-            location=hello.location,
+            request.backend,
+            threads=request.threads,
+            seed=request.seed,
+            workers=request.workers,
+            optimization=request.optimization,
+            location=request.location,
         )
         self._instruments = instruments_of(self._backend)
         gc.freeze()  # these objects stay: searching them for garbage takes 20 ms each time

@@ -14,7 +14,7 @@ from bricks.backends.base import Placement
 from bricks.errors import WorkerError
 from bricks.graph.view import parse_model
 from bricks.measure.protocol.serving import LoadServed, Serve, ServedBatch
-from bricks.measure.worker.handlers import Announce, Handlers
+from bricks.measure.worker.handlers import Announce
 from bricks.measure.worker.load_server import LoadServer, Run
 from bricks.measure.worker.runtime import WorkerRuntime
 
@@ -28,10 +28,6 @@ class ServingRequests:
     def __init__(self, runtime: WorkerRuntime, announce: Announce) -> None:
         self._runtime, self._announce = runtime, announce
         self._instances: list[dict[int, Run]] = []
-
-    def handlers(self) -> Handlers:
-        """See :class:`.handlers.RequestHandler`."""
-        return {LoadServed: self.load, Serve: self.serve}
 
     def load(self, request: LoadServed) -> None:
         """Load the models once for each instance, and run each twice."""

@@ -26,7 +26,7 @@ from bricks.measure.protocol.training import (
     TimeLoading,
     TrainEpoch,
 )
-from bricks.measure.worker.handlers import Announce, Handlers
+from bricks.measure.worker.handlers import Announce
 from bricks.measure.worker.runtime import WorkerRuntime
 
 # Seconds between announcements: each takes some time from the steps.
@@ -39,19 +39,6 @@ class TrainingRequests:
     def __init__(self, runtime: WorkerRuntime, announce: Announce) -> None:
         self._runtime, self._announce = runtime, announce
         self._begun: Training | None = None
-
-    def handlers(self) -> Handlers:
-        """See :class:`.handlers.RequestHandler`."""
-        return {
-            BeginTraining: self.begin,
-            LoadTraining: self.load,
-            TrainEpoch: self.train,
-            TimeLoading: self.time_loading,
-            TimeEvaluation: self.time_evaluation,
-            CheckGradients: self.check_gradients,
-            CheckTrajectories: self.check_trajectories,
-            CheckItemOrders: self.check_item_orders,
-        }
 
     @property
     def _trainer(self) -> Trainer:

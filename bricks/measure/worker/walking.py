@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bricks.backends.programs import Recorder
 from bricks.measure.protocol.walking import RunWalk, TimeReference, Walked
 from bricks.measure.worker.condition_watch import Conditions, ConditionWatch
-from bricks.measure.worker.handlers import Announce, Handlers
-from bricks.measure.worker.instruments import WorkerInstruments
-from bricks.measure.worker.joints import Joints, JointSteps
+from bricks.measure.worker.joints import JointSteps
 from bricks.measure.worker.load_server import LoadServer
 from bricks.measure.worker.passes import (
     Pass,
@@ -24,42 +23,28 @@ from bricks.measure.worker.passes import (
     evicting,
     one_by_one,
 )
-from bricks.measure.worker.pieces import BoundPiece, Pieces
-from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.measure.worker.warmth import Warmth
+from bricks.measure.worker.pieces import BoundPiece
+from bricks.measure.worker.walk_state import WalkState
 from bricks.units.sample import Sample
 
 
+@dataclass(frozen=True, slots=True)
 class WalkRequests:
-    """Runs the steps that ``pieces`` are bound as; ``joints`` and ``warmth`` are about them too."""
+    """Runs the steps that the pieces of ``state`` are bound as."""
 
-    def __init__(
-        self,
-        runtime: WorkerRuntime,
-        instruments: WorkerInstruments,
-        pieces: Pieces,
-        joints: Joints,
-        warmth: Warmth,
-        announce: Announce,
-    ) -> None:
-        self._runtime, self._instruments, self._pieces = runtime, instruments, pieces
-        self._joints, self._warmth, self._announce = joints, warmth, announce
-
-    def handlers(self) -> Handlers:
-        """See :class:`.handlers.RequestHandler`."""
-        return {RunWalk: self.run, TimeReference: self.time_reference}
+    state: WalkState
 
     def time_reference(self, request: TimeReference) -> float:
         """Seconds of the reference workload now."""
-        return self._instruments.reference.now_s()
+        return self.state.instruments.reference.now_s()
 
     def run(self, request: RunWalk) -> Walked:
         """Run a walk; see the request."""
         names = [name for name, _ in request.steps]
-        steps = [self._pieces.steps[name] for name in names]
+        steps = [self.state.pieces.steps[name] for name in names]
         joint = None if request.announce or request.memory else self._joint(request, names)
         one_pass = self._pass(request, steps, joint)
-        self._pieces.refill(request.region_bytes)
+        self.state.pieces.refill(request.region_bytes)
         whole = True
         if steps and not request.announce:
             one_pass, whole = self._evicting(request, joint, one_pass)
@@ -77,8 +62,10 @@ class WalkRequests:
         )
 
     def _joint(self, request: RunWalk, names: Sequence[str]) -> JointSteps | None:
-        placed = {name: step.placed for name, step in self._pieces.steps.items()}
-        return self._joints.of(self._runtime.backend, placed, names, request.eviction_bytes)
+        placed = {name: step.placed for name, step in self.state.pieces.steps.items()}
+        return self.state.joints.of(
+            self.state.runtime.backend, placed, names, request.eviction_bytes
+        )
 
     def _pass(
         self, request: RunWalk, steps: Sequence[BoundPiece], joint: JointSteps | None
@@ -92,9 +79,9 @@ class WalkRequests:
         ]
         end = None
         if request.memory:
-            recorder = self._runtime.capable(Recorder)
+            recorder = self.state.runtime.capable(Recorder)
             runs, end = allocating(recorder, runs, request.memory)
-        one_pass = announced(runs, self._announce) if request.announce else one_by_one(runs)
+        one_pass = announced(runs, self.state.announce) if request.announce else one_by_one(runs)
         return one_pass if end is None else ending(one_pass, end)
 
     def _evicting(
@@ -104,7 +91,7 @@ class WalkRequests:
         size_bytes = request.eviction_bytes if joint is None else joint.eviction_bytes
         if not size_bytes:
             return one_pass, True
-        read, whole = self._instruments.evictor.reader(size_bytes)
+        read, whole = self.state.instruments.evictor.reader(size_bytes)
         return evicting(read, one_pass), whole
 
     def _sampled(
@@ -112,16 +99,16 @@ class WalkRequests:
     ) -> tuple[list[list[Sample]], list[float], Conditions]:
         """The samples of each pass that counts, idle seconds before each, and the conditions."""
         watch = ConditionWatch(
-            self._runtime,
-            self._instruments,
+            self.state.runtime,
+            self.state.instruments,
             announced=request.announce or not steps,
             parallel=any(step.parallel for step in steps),
         )
         watch.before()
         if request.announce:
-            self._warmth.rehearse(request.steps, one_pass)
+            self.state.warmth.rehearse(request.steps, one_pass)
         else:
-            self._warmth.warm_up(request.steps, one_pass)
+            self.state.warmth.warm_up(request.steps, one_pass)
         gc.disable()
         watch.begin()
         try:
@@ -133,4 +120,4 @@ class WalkRequests:
     def _passes(self, request: RunWalk, one_pass: Pass) -> tuple[list[list[Sample]], list[float]]:
         if request.served_at is None:
             return [one_pass() for _ in range(request.passes)], []
-        return LoadServer(self._announce).serve_passes(request.served_at, one_pass)
+        return LoadServer(self.state.announce).serve_passes(request.served_at, one_pass)

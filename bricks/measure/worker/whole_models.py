@@ -12,7 +12,6 @@ from pathlib import Path
 from bricks.backends.base import Isolated, Profiler
 from bricks.graph.view import parse_model
 from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel
-from bricks.measure.worker.handlers import Handlers
 from bricks.measure.worker.memory_peaks import memory_peaks
 from bricks.measure.worker.profiling import typical_run
 from bricks.measure.worker.runtime import WorkerRuntime
@@ -25,10 +24,6 @@ class WholeModelRequests:
 
     def __init__(self, runtime: WorkerRuntime, unload: Callable[[], None]) -> None:
         self._runtime, self._unload = runtime, unload
-
-    def handlers(self) -> Handlers:
-        """See :class:`.handlers.RequestHandler`."""
-        return {ProfileModel: self.profile, MeasureMemory: self.measure_memory}
 
     def profile(self, request: ProfileModel) -> TypicalRun:
         """A typical run under the runtime's profiler."""

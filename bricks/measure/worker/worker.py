@@ -14,7 +14,7 @@ from bricks.measure.protocol.request import Request, answer_to_json, request_fro
 from bricks.measure.worker.evaluation import EvaluationRequests
 from bricks.measure.worker.generating import GenerationRequests
 from bricks.measure.worker.graphs import GraphRequests
-from bricks.measure.worker.handlers import Handlers, RequestHandler
+from bricks.measure.worker.handlers import Handlers, handlers_of
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.joints import Joints
 from bricks.measure.worker.loading import LoadingRequests
@@ -23,6 +23,7 @@ from bricks.measure.worker.rank import RankRequests
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.serving import ServingRequests
 from bricks.measure.worker.training import TrainingRequests
+from bricks.measure.worker.walk_state import WalkState
 from bricks.measure.worker.walking import WalkRequests
 from bricks.measure.worker.warmth import Warmth
 from bricks.measure.worker.whole_models import WholeModelRequests
@@ -41,13 +42,12 @@ class Worker:
         runtime = WorkerRuntime()
         instruments = WorkerInstruments(runtime)
         self.pieces = Pieces(runtime, instruments)
-        of_walks = runtime, instruments, self.pieces, Joints(), Warmth(), announce
-        loading = LoadingRequests(*of_walks)
-        every: tuple[RequestHandler, ...] = (
+        state = WalkState(runtime, instruments, self.pieces, Joints(), Warmth(), announce)
+        subjects = (
             runtime,
-            loading,
-            WalkRequests(*of_walks),
-            WholeModelRequests(runtime, loading.unload),
+            LoadingRequests(state),
+            WalkRequests(state),
+            WholeModelRequests(runtime, state.unload),
             GraphRequests(runtime),
             EvaluationRequests(runtime),
             TrainingRequests(runtime, announce),
@@ -56,7 +56,7 @@ class Worker:
             GenerationRequests(runtime),
         )
         self.handlers: Handlers = {
-            k: handle for each in every for k, handle in each.handlers().items()
+            kind: handle for subject in subjects for kind, handle in handlers_of(subject).items()
         }
         self._kinds = {kind.__name__: kind for kind in self.handlers}
 
