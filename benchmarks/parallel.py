@@ -138,8 +138,8 @@ def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule
     shares = Importance({plan.digest: Needs(plan.counts, dict.fromkeys(plan.counts, 1.0))}, {})
     goals = {BRICKS: Goal(shares=shares)}
     in_turn(WalkSampling(sampler, rule, goals), keep)
-    if sampler.failures:
-        raise SystemExit(f"{name}: {next(iter(sampler.failures.values()))}")
+    if sampler.blame.failures:
+        raise SystemExit(f"{name}: {next(iter(sampler.blame.failures.values()))}")
     measured = {k: Measurement(k, tuple(rounds), 0.0) for k, rounds in taken.items()}
     state_s = state_of(plan, measured, measured[plan.digest])
     added = recompose(Basis(plan, measured, state_s))

@@ -1,4 +1,4 @@
-"""The time that preparing walks takes: loading, binding and rehearsing.
+"""The time that preparing walks takes: loading and binding.
 
 It must not know what is charged with it in the end.
 """
@@ -6,7 +6,7 @@ It must not know what is charged with it in the end.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from bricks.measure.walk import Load
 
@@ -43,6 +43,18 @@ class PreparationTimes:
         for (name, load), seconds in zip(loads, loads_s, strict=True):
             self.walk_s[name] += factor * seconds
             self.note_load(load, factor * seconds)
+
+    def by_key(self, keys: Mapping[str, Collection[str]]) -> dict[str, float]:
+        """Seconds of preparing each of the ``keys``, which are those of each walk by its name.
+
+        A key is charged with its own loading. Binding is divided equally among the keys of a walk.
+        """
+        seconds: dict[str, float] = {}
+        for name, of_walk in keys.items():
+            load_s = {key: self.load_s.get(key, 0.0) for key in of_walk}
+            common_s = max(0.0, self.walk_s[name] - sum(load_s.values()))
+            seconds |= {key: own_s + common_s / len(load_s) for key, own_s in load_s.items()}
+        return seconds
 
     def note_load(self, load: Load, seconds: float) -> None:
         """Note how long loading took, the first time."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from bricks.errors import WorkerError
 from bricks.measure.defaults import TIMEOUT_S
 from bricks.measure.loaded_walks import LoadedWalks
-from bricks.measure.protocol.walking import RunWalk, Walked
+from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied
 from bricks.measure.walk import Step, Walk, grounded, narrowed
 from bricks.measure.walk_samples import WalkSamples, by_key
@@ -23,12 +23,11 @@ _SERVED_S = 300.0
 
 
 class Sampler:
-    """Walks that are loaded in the worker together, and what came of running them so far.
+    """Walks that are loaded in the worker together; ``blame`` has the keys that do not run.
 
-    Whether there was memory for only a part of the eviction read, says ``eviction_short``.
-    ``apart`` are the keys that could not run in one call with their neighbours. ``on_load``
-    receives the share that is loaded, between 0 and 1; ``on_step`` is called before each announced
-    step.
+    ``eviction_short`` is whether there was memory for only a part of the eviction read. ``apart``
+    are the keys that could not run in one call with their neighbours. ``on_load`` receives the
+    share that is loaded, between 0 and 1; ``on_step`` is called before each announced step.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class Sampler:
         on_step: Callable[[], None] = lambda: None,
     ) -> None:
         self._loaded = LoadedWalks(supervisor, walks, timeout_s, on_load)
-        self._blame = self._loaded.blame
+        self.blame = self._loaded.blame
         self._timeout_s = timeout_s
         self._on_step = on_step
         self._pass_s: dict[str, float] = {}
@@ -54,24 +53,10 @@ class Sampler:
         self._loaded.set_up()
 
     @property
-    def failures(self) -> Mapping[str, str]:
-        """Keys that do not run, with the reasons."""
-        return self._blame.failures
-
-    @property
-    def out_of_memory(self) -> Mapping[str, str]:
-        """Keys for which there was too little memory while others were loaded, with the reasons."""
-        return self._blame.out_of_memory
-
-    @property
-    def load_s(self) -> Mapping[str, float]:
-        """Seconds that loading took, by key."""
-        return self._loaded.times.load_s
-
-    @property
-    def prepare_s(self) -> Mapping[str, float]:
-        """Seconds that loading, binding and rehearsing took, by name of the walk."""
-        return self._loaded.times.walk_s
+    def preparation_s(self) -> dict[str, float]:
+        """Seconds that preparing each timed key took; see :meth:`PreparationTimes.by_key`."""
+        timed = {name: {s.key for s in self.steps(name) if s.timed} for name in self.names}
+        return self._loaded.times.by_key(timed)
 
     @property
     def names(self) -> list[str]:
@@ -100,9 +85,9 @@ class Sampler:
             try:
                 return self._walked(name, steps, passes, whole=keys is None)
             except WorkerError as error:
-                before = self._blame.count
+                before = self.blame.count
                 self._recover(name, passes, error)
-                broken = broken + 1 if self._blame.count == before else 0
+                broken = broken + 1 if self.blame.count == before else 0
                 if broken == MAX_ATTEMPTS:
                     text = f"the worker broke off {broken} times, and no brick is to blame: {error}"
                     raise WorkerError(text) from error
@@ -120,7 +105,7 @@ class Sampler:
             self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
         self.eviction_short |= walked.eviction_short
         self.apart.update(steps[number].key for number in walked.apart)
-        return _samples_of(steps, walked)
+        return WalkSamples(by_key(steps, walked.samples), walked.conditions)
 
     def _recover(self, name: str, passes: int, error: WorkerError) -> None:
         """Go on after an error: find out by which step, if by one."""
@@ -152,7 +137,7 @@ class Sampler:
         while (refused := self._rehearsed(name, passes)) is not None:
             error, culprit = refused
             if culprit is not None:
-                self._blame.note(culprit, error)
+                self.blame.note(culprit, error)
             else:
                 broken += 1
                 if broken == MAX_ATTEMPTS:
@@ -179,7 +164,6 @@ class Sampler:
         except WorkerError as error:
             return error, steps[at].key if at >= 0 else None
         self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
-        self._loaded.times.end_lap(name)
         return None
 
     def _request(
@@ -201,8 +185,3 @@ class Sampler:
             memory=tuple(map(tuple, walk.memory_events(steps))),
             served_at=served_at,
         )
-
-
-def _samples_of(steps: Sequence[Step], walked: Walked) -> WalkSamples:
-    conditions = walked.reference_s, walked.waited_share, walked.reference_end_s
-    return WalkSamples(by_key(steps, walked.samples), *conditions)

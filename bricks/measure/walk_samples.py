@@ -6,8 +6,9 @@ They must not know how the walk was run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
+from bricks.measure.protocol.walking import UNKNOWN_CONDITIONS, WalkConditions
 from bricks.measure.walk import Step
 from bricks.samples.measurement import Round
 from bricks.units.sample import Sample, weighted_mean
@@ -15,22 +16,15 @@ from bricks.units.sample import Sample, weighted_mean
 
 @dataclass(frozen=True, slots=True)
 class WalkSamples:
-    """Samples of the timed steps of a walk by key, one for each pass.
-
-    The conditions are as in :class:`~bricks.samples.measurement.Round`.
-    """
+    """Samples of the timed steps of a walk by key, one for each pass, and their conditions."""
 
     samples: Mapping[str, tuple[Sample, ...]]
-    reference_s: float | None = None
-    waited_share: float | None = None
-    reference_end_s: float | None = None
+    conditions: WalkConditions = UNKNOWN_CONDITIONS
 
     def rounds(self) -> dict[str, Round]:
         """The samples as a round of each key."""
-        return {
-            key: Round.of(samples, self.reference_s, self.waited_share, self.reference_end_s)
-            for key, samples in self.samples.items()
-        }
+        conditions = astuple(self.conditions)
+        return {key: Round.of(samples, *conditions) for key, samples in self.samples.items()}
 
 
 def by_key(

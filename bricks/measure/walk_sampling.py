@@ -33,7 +33,7 @@ class WalkSampling:
         on_round: Callable[[Mapping[str, Round]], None] = lambda rounds: None,
         on_turn: Callable[[float], None] = lambda share: None,
     ) -> None:
-        preparation_s = preparation_of(sampler)
+        preparation_s = sampler.preparation_s
         self.every = [
             WalkPieces(sampler, name, rule, goals.get(name, WHOLE_LATENCIES), preparation_s)
             for name in sampler.names
@@ -59,7 +59,7 @@ class WalkPieces:
     """The keys that a walk times: their undisturbed rounds so far, with the median of each.
 
     ``active_keys`` are still sampled; None: all. ``preparation_s`` maps keys to the seconds that
-    preparing them took, which their first rounds are charged with: see :func:`preparation_of`.
+    preparing them took, which their first rounds are charged with.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class WalkPieces:
         """The keys that are known well enough, and have not failed since."""
         if self.active_keys is None:
             return set()
-        failed = self._sampler.failures.keys() | self._sampler.out_of_memory.keys()
+        failed = self._sampler.blame.failures.keys() | self._sampler.blame.out_of_memory.keys()
         return self._undisturbed.keys() - self.active_keys - failed
 
     @property
     def failures(self) -> Mapping[str, str]:
         """Keys of all walks of the sampler that cannot be measured, with the reasons."""
-        return self._sampler.failures
+        return self._sampler.blame.failures
 
     @property
     def share(self) -> float:
@@ -185,18 +185,3 @@ def _charged(
         key: (found, wall_s * sum(found.host_s) / sampled_s + preparation_s.pop(key, 0.0))
         for key, found in rounds.items()
     }
-
-
-def preparation_of(sampler: Sampler) -> dict[str, float]:
-    """The seconds of preparing that each timed key is charged with.
-
-    Each key is charged with its own loading. The lead-in, placing and rehearsing are divided
-    equally among the keys of a walk.
-    """
-    found: dict[str, float] = {}
-    for name, wall_s in sampler.prepare_s.items():
-        keys = {step.key for step in sampler.steps(name) if step.timed}
-        own_s = {key: sampler.load_s.get(key, 0.0) for key in keys}
-        common_s = max(0.0, wall_s - sum(own_s.values()))
-        found |= {key: own_s[key] + common_s / len(keys) for key in keys}
-    return found

@@ -77,7 +77,7 @@ class WalkTasks:
         done = self.loop.sample(sampling, task.claims, deadline=task.deadline)
         _logger.info("%s: rounds taken: %d", task.what, self.tally.rounds - before)
         self._note_failed(task, sampler)
-        for key in sorted(task.claimed & sampler.out_of_memory.keys()):
+        for key in sorted(task.claimed & sampler.blame.out_of_memory.keys()):
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
             done |= self.sample(task.alone(key))
         return done
@@ -104,8 +104,8 @@ class WalkTasks:
         """Note what did not run, or not as it should."""
         self.tally.eviction_short |= sampler.eviction_short
         self.tally.apart |= sampler.apart
-        failed = task.claimed & sampler.failures.keys()
-        self.tally.add_failures({key: sampler.failures[key] for key in failed})
+        failures = sampler.blame.failures
+        self.tally.add_failures({key: failures[key] for key in task.claimed & failures.keys()})
 
     def _show(self, task: Task, share: float) -> None:
         self.progress(task.what, task.share_of_all(share))

@@ -10,8 +10,10 @@ import pytest
 from factories import mlp, save
 
 from bricks import Bench
+from bricks.measure.blame import Blame
 from bricks.measure.conditions import Conditions
 from bricks.measure.importance import Importance, Needs
+from bricks.measure.protocol.walking import WalkConditions
 from bricks.measure.rounds import Goal, StopRule
 from bricks.measure.turns import in_turn
 from bricks.measure.walk import Step
@@ -34,9 +36,8 @@ class Walks:
         self.names = list(names)
         self.order: list[str] = []
         self.rounds: Counter[str] = Counter()
-        self.failures: dict[str, str] = {}
-        self.out_of_memory: dict[str, str] = {}
-        self.prepare_s: dict[str, float] = {}
+        self.blame = Blame(shared=False)
+        self.preparation_s: dict[str, float] = {}
 
     def steps(self, name: str) -> list[Step]:
         return [Step(name, name, (), (), timed=True)]
@@ -54,7 +55,7 @@ class Walks:
                 self.rounds[key] += 1
         waited = 0.5 if name.startswith("busy") and turn % 2 else 0.0
         reference_s = 1e-3 if turn < self.turns_at else 2e-3
-        return WalkSamples(samples, reference_s, waited, reference_s)
+        return WalkSamples(samples, WalkConditions(reference_s, waited, reference_s))
 
     def sample(self, rule: StopRule, **goals: Goal) -> Counter[str]:
         """How many rounds each walk got."""
@@ -157,7 +158,9 @@ def test_rounds_count_in_the_state_that_prevails() -> None:
 
 def test_what_was_known_well_enough_in_one_state_may_not_be_in_another() -> None:
     def taken(state_s: float, *keys: str) -> WalkSamples:
-        return WalkSamples(dict.fromkeys(keys, (Sample(1.0),)), state_s, 0.0, state_s)
+        return WalkSamples(
+            dict.fromkeys(keys, (Sample(1.0),)), WalkConditions(state_s, 0.0, state_s)
+        )
 
     sampler: Any = Walks("net")
     walk = WalkPieces(sampler, "net", StopRule())

@@ -312,10 +312,10 @@ def test_an_output_may_have_another_shape_in_each_run() -> None:
 def test_a_walk_says_which_conditions_it_met(supervisor: Supervisor) -> None:
     loaded(supervisor)
     taken = walk(supervisor, None)
-    assert taken.reference_s is not None and 0 < taken.reference_s < 1
-    assert taken.waited_share is None or 0 <= taken.waited_share
+    assert taken.conditions.reference_s is not None and 0 < taken.conditions.reference_s < 1
+    assert taken.conditions.waited_share is None or 0 <= taken.conditions.waited_share
     announced = walk(supervisor, lambda step: None)
-    assert announced.reference_s is None  # a step that may crash is nobody else's fault
+    assert announced.conditions.reference_s is None  # a step that may crash is nobody else's fault
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn"])

@@ -10,19 +10,28 @@ from bricks.units.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
+class WalkConditions:
+    """Conditions during the passes of a walk, as in :class:`~bricks.samples.measurement.Round`."""
+
+    reference_s: float | None = None
+    waited_share: float | None = None
+    reference_end_s: float | None = None
+
+
+UNKNOWN_CONDITIONS = WalkConditions()
+
+
+@dataclass(frozen=True, slots=True)
 class Walked:
     """Samples of each step, one for each pass; of a step that is not timed, none.
 
-    The conditions are as in :class:`~bricks.samples.measurement.Round`. ``eviction_short`` is
-    whether there was memory for a part of the eviction read alone. Steps with the numbers ``apart``
-    could not run in one call with their neighbours. ``idle_s`` is the time before each pass that
-    was asked for over a socket, in which there was nothing to run.
+    ``eviction_short`` is whether there was memory for a part of the eviction read alone. Steps with
+    the numbers ``apart`` could not run in one call with their neighbours. ``idle_s`` is the time
+    before each pass that was asked for over a socket, in which there was nothing to run.
     """
 
     samples: tuple[tuple[Sample, ...], ...]
-    reference_s: float | None = None
-    reference_end_s: float | None = None
-    waited_share: float | None = None
+    conditions: WalkConditions = UNKNOWN_CONDITIONS
     eviction_short: bool = False
     apart: tuple[int, ...] = ()
     idle_s: tuple[float, ...] = ()

@@ -6,23 +6,14 @@ Must not know what is walked.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
+from bricks.measure.protocol.walking import WalkConditions
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.system import Waiting, logical_cpus
 
 # How long to watch whether threads are idle, and how often.
 _IDLE_CHECK_S, _IDLE_CHECKS = 0.02, 50
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """Conditions of some passes, as in :class:`~bricks.samples.measurement.Round`."""
-
-    reference_s: float | None = None
-    reference_end_s: float | None = None
-    waited_share: float | None = None
 
 
 class ConditionWatch:
@@ -56,7 +47,7 @@ class ConditionWatch:
         """Note when the passes that count begin."""
         self._waiting = Waiting()
 
-    def end(self) -> Conditions:
+    def end(self) -> WalkConditions:
         """The conditions since :meth:`begin`, with the reference workload timed once more."""
         waited_share = self._waited_share()
         if self._parallel:
@@ -67,7 +58,7 @@ class ConditionWatch:
             self._taken_share = max(self._taken_share, taken)
         if self._taken_share:  # known also where no account says how long threads waited
             waited_share = max(waited_share or 0.0, self._taken_share)
-        return Conditions(self._reference_s, end_s, waited_share)
+        return WalkConditions(self._reference_s, waited_share, end_s)
 
     def _waited_share(self) -> float | None:
         """The share of the time since :meth:`begin` in which threads waited for a processor.

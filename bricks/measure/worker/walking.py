@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bricks.backends.programs import Recorder
-from bricks.measure.protocol.walking import RunWalk, TimeReference, Walked
-from bricks.measure.worker.condition_watch import Conditions, ConditionWatch
+from bricks.measure.protocol.walking import RunWalk, TimeReference, WalkConditions, Walked
+from bricks.measure.worker.condition_watch import ConditionWatch
 from bricks.measure.worker.joints import JointSteps
 from bricks.measure.worker.load_server import LoadServer
 from bricks.measure.worker.passes import (
@@ -53,9 +53,7 @@ class WalkRequests:
         timed = [wanted for _, wanted in request.steps]
         return Walked(
             tuple(of if wanted else () for of, wanted in zip(columns, timed, strict=True)),
-            reference_s=conditions.reference_s,
-            reference_end_s=conditions.reference_end_s,
-            waited_share=conditions.waited_share,
+            conditions,
             eviction_short=not whole,
             apart=tuple(n for n, name in enumerate(names) if joint and name in joint.apart),
             idle_s=tuple(idle_s),
@@ -96,7 +94,7 @@ class WalkRequests:
 
     def _sampled(
         self, request: RunWalk, steps: Sequence[BoundPiece], one_pass: Pass
-    ) -> tuple[list[list[Sample]], list[float], Conditions]:
+    ) -> tuple[list[list[Sample]], list[float], WalkConditions]:
         """The samples of each pass that counts, idle seconds before each, and the conditions."""
         watch = ConditionWatch(
             self.state.runtime,
