@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bricks.decompose.plan import Brick
-from bricks.measure.state_panel import learn_states, several_states, size_facts
-from bricks.samples.machine_state import same_state
-from bricks.samples.measurement import Round
-from bricks.samples.state_model import StateModel
-from bricks.store import Store
+from bricks.measure.state_panel import panel_keys
+from bricks.samples.machine_state import SAME_STATE_FACTOR, same_state
+from bricks.samples.measurement import Measurement, Round
+from bricks.samples.state_model import MAX_LEARNED, SizeFacts, StateModel
+from bricks.store import Reading, Store
+
+# Fewer rounds than these, or a smaller share of all, may be a moment of drift, and no state.
+_MIN_ROUNDS, _MIN_SHARE = 30, 0.02
 
 
 class MachineStates:
@@ -59,3 +62,29 @@ class MachineStates:
     def forget_model(self) -> None:
         """Learn anew how latencies change, next time."""
         self._model = None
+
+
+def several_states(counts: Mapping[float, int], state_s: float) -> bool:
+    """Whether the machine has other states than this, by the rounds taken at each reference."""
+    others = sum(n for reference_s, n in counts.items() if not same_state(reference_s, state_s))
+    return others >= max(_MIN_ROUNDS, _MIN_SHARE * sum(counts.values()))
+
+
+def learn_states(store: Reading, target_key: str) -> StateModel:
+    """How latencies change on a target: from all bricks that were measured in several states."""
+    found = set(store.measurements.keys_in_states(target_key, SAME_STATE_FACTOR))
+    first = [key for key in panel_keys() if key in found] if found else []
+    # Keys are digests: the first of them are a random sample.
+    others = sorted(key for key in found.difference(first) if key.startswith("b1-"))
+    keys = [*first, *others][:MAX_LEARNED]
+    results = store.measurements.results(target_key, keys)
+    measured = [m for m in results.values() if isinstance(m, Measurement)]
+    return StateModel(measured, size_facts(store.plans.load_bricks(keys)))
+
+
+def size_facts(bricks: Mapping[str, Brick]) -> dict[str, SizeFacts]:
+    """The facts of bricks that decide how their latencies change."""
+    # Here, since nothing of it is needed on a machine of one state.
+    from bricks.predict.features import extract_features
+
+    return {key: extract_features(brick).size_facts for key, brick in bricks.items()}

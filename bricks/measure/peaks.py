@@ -14,19 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from onnx import NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import helper
 
-from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick, Decomposition, by_itself
-from bricks.graph.view import graph_of
 from bricks.measure.rounds import StopRule
+from bricks.measure.synthetic_bricks import convolution, product, synthetic_brick
 
 # Rows, terms and columns of matrix products. Smaller ones stay in a cache that is nearer to the
 # processor; larger ones keep more threads busy.
 _PRODUCTS = ((256, 256, 256), (2048, 256, 256), (1024, 1024, 1024))
 
 # Channels and pixels in a row of a convolution of three by three, as they are in many models.
-_CONVOLUTIONS = ((128, 28),)
+_CONVOLVED = (128, 28)
 
 # Bytes that a stream reads and writes: up to more than any cache holds, and little enough for any
 # machine. A smaller stream takes less time than a call of the runtime, and cannot be told from it.
@@ -35,7 +34,7 @@ _STREAMED = tuple(1 << power for power in (19, 21, 23, 25, 27))
 # A peak is the best of its samples: a few rounds show it.
 RULE = StopRule(precision=0.05, min_rounds=2, max_rounds=3)
 
-_FLOAT = 4
+_FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,9 @@ class Stream:
 @cache
 def compute_peaks() -> tuple[Brick, ...]:
     """Matrix products and convolutions of 32-bit floats, with weights."""
-    products = [_product(*shape) for shape in _PRODUCTS]
-    return (*products, *(_convolution(*shape) for shape in _CONVOLUTIONS))
+    products = [product(*shape) for shape in _PRODUCTS]
+    channels, side = _CONVOLVED
+    return (*products, convolution(channels, channels, side, 3))
 
 
 @cache
@@ -64,15 +64,15 @@ def memory_peaks() -> tuple[Stream, ...]:
     Which is the fastest depends on the machine. A cache may first read the lines that are to be
     written; in place, they are there already.
     """
-    found = []
+    streams = []
     for size_bytes in _STREAMED:
-        count = size_bytes // _FLOAT
-        found += [
+        count = size_bytes // _FLOAT_BYTES
+        streams += [
             Stream(size_bytes, _stream("Relu", ["x"], count // 2), in_place=True),
             Stream(size_bytes, _stream("Identity", ["x"], count // 2)),
             Stream(size_bytes, _stream("Add", ["x", "z"], count // 3)),
         ]
-    return tuple(found)
+    return tuple(streams)
 
 
 @cache
@@ -89,36 +89,5 @@ def at_best(granularity: str) -> list[Decomposition]:
     return alone
 
 
-def _product(rows: int, terms: int, columns: int) -> Brick:
-    weight = _weight([terms, columns])
-    return _brick(
-        helper.make_node("MatMul", ["x", "w"], ["y"]), [rows, terms], [rows, columns], weight
-    )
-
-
-def _convolution(channels: int, side: int) -> Brick:
-    node = helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
-    shape = [1, channels, side, side]
-    return _brick(node, shape, shape, _weight([channels, channels, 3, 3]))
-
-
 def _stream(operator: str, inputs: Sequence[str], count: int) -> Brick:
-    return _brick(helper.make_node(operator, inputs, ["y"]), [count], [count])
-
-
-def _weight(shape: list[int]) -> TensorProto:
-    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=shape)
-    weight.data_location = TensorProto.EXTERNAL
-    return weight
-
-
-def _brick(node: NodeProto, read: list[int], written: list[int], *weights: TensorProto) -> Brick:
-    held = {weight.name for weight in weights}
-    inputs = [_value(name, read) for name in node.input if name not in held]
-    graph = helper.make_graph([node], "peak", inputs, [_value("y", written)], list(weights))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    return Cutter(graph_of(model)).cut((0,)).brick
-
-
-def _value(name: str, shape: list[int]) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    return synthetic_brick(helper.make_node(operator, inputs, ["y"]), [[count]] * len(inputs))

@@ -11,21 +11,16 @@ panel is measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from onnx import NodeProto, TensorProto, ValueInfoProto, helper, shape_inference
+from onnx import helper
 
-from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick
-from bricks.graph.view import graph_of
 from bricks.measure.rounds import StopRule
+from bricks.measure.synthetic_bricks import convolution, product, synthetic_brick
 from bricks.measure.walk import Load, Step, Walk
-from bricks.samples.machine_state import SAME_STATE_FACTOR, same_state
-from bricks.samples.measurement import Measurement
-from bricks.samples.state_model import MAX_LEARNED, SizeFacts, StateModel
-from bricks.store import Reading
 
 # Few rounds show a change of a tenth, and take less than a second.
 RULE = StopRule(precision=0.03, min_rounds=4, max_rounds=8)
@@ -69,13 +64,15 @@ _ALIGNED = 256
 @cache
 def panel() -> tuple[Brick, ...]:
     """The bricks of the panel, about in order of size, so that neighbours read what was written."""
-    found = [_convolution(*shape) for shape in _CONVOLUTIONS]
-    found += [_product(*shape) for shape in _PRODUCTS]
-    found += [_brick(helper.make_node(o, ["x"], ["y"], **a), [s]) for o, a, s in _ON_ONE]
+    bricks = [convolution(*shape, group=groups) for *shape, groups in _CONVOLUTIONS]
+    bricks += [product(*shape) for shape in _PRODUCTS]
+    for operator, attributes, shape in _ON_ONE:
+        node = helper.make_node(operator, ["x"], ["y"], **attributes)
+        bricks.append(synthetic_brick(node, [shape]))
     for number, count in enumerate(_ON_TWO):
         node = helper.make_node("Mul" if number % 2 else "Add", ["x", "z"], ["y"])
-        found.append(_brick(node, [(count,), (count,)]))
-    return tuple(sorted(found, key=lambda brick: (brick.bytes_moved, brick.key)))
+        bricks.append(synthetic_brick(node, [(count,), (count,)]))
+    return tuple(sorted(bricks, key=lambda brick: (brick.bytes_moved, brick.key)))
 
 
 @cache
@@ -108,36 +105,6 @@ def panel_walk(avoid: Iterable[str] = ()) -> Walk:
     return Walk(tuple(loads), tuple(steps), 2 * size)
 
 
-def several_states(counts: Mapping[float, int], state_s: float) -> bool:
-    """Whether the machine has other states than this, by the rounds taken at each reference."""
-    others = sum(n for reference_s, n in counts.items() if not same_state(reference_s, state_s))
-    return others >= max(_MIN_ROUNDS, _MIN_SHARE * sum(counts.values()))
-
-
-# Fewer rounds than these, or a smaller share of all, may be a moment of drift, and no state.
-_MIN_ROUNDS, _MIN_SHARE = 30, 0.02
-
-
-def learn_states(store: Reading, target_key: str) -> StateModel:
-    """How latencies change on a target: from all bricks that were measured in several states."""
-    found = set(store.measurements.keys_in_states(target_key, SAME_STATE_FACTOR))
-    first = [key for key in panel_keys() if key in found] if found else []
-    # Keys are digests: the first of them are a random sample.
-    others = sorted(key for key in found.difference(first) if key.startswith("b1-"))
-    keys = [*first, *others][:MAX_LEARNED]
-    results = store.measurements.results(target_key, keys)
-    measured = [m for m in results.values() if isinstance(m, Measurement)]
-    return StateModel(measured, size_facts(store.plans.load_bricks(keys)))
-
-
-def size_facts(bricks: Mapping[str, Brick]) -> dict[str, SizeFacts]:
-    """The facts of bricks that decide how their latencies change."""
-    # Here, since nothing of it is needed on a machine of one state.
-    from bricks.predict.features import extract_features
-
-    return {key: extract_features(brick).size_facts for key, brick in bricks.items()}
-
-
 def _offsets(types: Mapping[str, Any], begin: int) -> tuple[int, ...]:
     offsets = []
     for type_ in types.values():
@@ -152,37 +119,3 @@ def _extent(types: Mapping[str, Any]) -> int:
 
 def _aligned(size_bytes: int) -> int:
     return -(-size_bytes // _ALIGNED) * _ALIGNED
-
-
-def _convolution(read: int, written: int, side: int, taps: int, groups: int) -> Brick:
-    node = helper.make_node(
-        "Conv", ["x", "w"], ["y"],
-        kernel_shape=[taps, taps], pads=[taps // 2] * 4, group=groups,
-    )  # fmt: skip
-    return _brick(node, [(1, read, side, side)], _weight([written, read // groups, taps, taps]))
-
-
-def _product(rows: int, terms: int, columns: int) -> Brick:
-    node = helper.make_node("MatMul", ["x", "w"], ["y"])
-    return _brick(node, [(rows, terms)], _weight([terms, columns]))
-
-
-def _weight(shape: list[int]) -> TensorProto:
-    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=shape)
-    weight.data_location = TensorProto.EXTERNAL
-    return weight
-
-
-def _brick(node: NodeProto, read: Sequence[Sequence[int]], *weights: TensorProto) -> Brick:
-    held = {weight.name for weight in weights}
-    names = [name for name in node.input if name not in held]
-    inputs = [_value(name, shape) for name, shape in zip(names, read, strict=True)]
-    written = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph([node], "panel", inputs, [written], list(weights))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    # Inference gives the shape of the output, which follows from the others.
-    return Cutter(graph_of(shape_inference.infer_shapes(model))).cut((0,)).brick
-
-
-def _value(name: str, shape: Sequence[int]) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))

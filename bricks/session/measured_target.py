@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from bricks.decompose.occurrence import Usage
 from bricks.decompose.plan import Brick, Decomposition, Plan
-from bricks.measure.state_panel import learn_states
+from bricks.measure.machine_states import learn_states
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.state_correction import StateCorrection

@@ -9,14 +9,8 @@ from commands import Here, rounds
 from factories import mlp, save
 
 from bricks import Bench
-from bricks.measure.state_panel import (
-    learn_states,
-    panel,
-    panel_keys,
-    panel_walk,
-    several_states,
-    size_facts,
-)
+from bricks.measure.machine_states import learn_states, several_states, size_facts
+from bricks.measure.state_panel import panel, panel_keys, panel_walk
 from bricks.samples.machine_state import states
 from bricks.samples.measurement import Measurement
 

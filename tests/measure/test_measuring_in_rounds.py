@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +12,13 @@ from bricks import Bench
 from bricks.measure.blame import Blame
 from bricks.measure.conditions import Conditions
 from bricks.measure.importance import Importance, Needs
+from bricks.measure.preparation_times import PreparationTimes
 from bricks.measure.protocol.walking import WalkConditions
 from bricks.measure.rounds import Goal, StopRule
 from bricks.measure.turns import in_turn
 from bricks.measure.walk import Step
 from bricks.measure.walk_samples import WalkSamples
-from bricks.measure.walk_sampling import WalkPieces, WalkSampling, preparation_of
+from bricks.measure.walk_sampling import WalkPieces, WalkSampling
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.sample import Sample
 
@@ -175,13 +175,10 @@ def test_what_was_known_well_enough_in_one_state_may_not_be_in_another() -> None
 
 
 def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:
-    steps = [Step(key, key, (), (), timed=key != "lead") for key in ("lead", "a", "b")]
-    sampler: Any = SimpleNamespace(
-        steps=lambda name: steps,
-        load_s={"lead": 2.0, "a": 1.0, "b": 3.0},
-        prepare_s={"net": 10.0},
-    )
-    assert preparation_of(sampler) == {"a": 4.0, "b": 6.0}
+    times = PreparationTimes(["net"])
+    times.load_s.update(lead=2.0, a=1.0, b=3.0)
+    times.walk_s["net"] = 10.0
+    assert times.by_key({"net": {"a", "b"}}) == {"a": 4.0, "b": 6.0}
 
 
 def test_bricks_that_a_disturbed_host_leaves_unsure_get_further_rounds(
