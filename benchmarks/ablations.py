@@ -29,7 +29,7 @@ from page_parts import put
 
 from bricks import Bench
 from bricks.backends import create
-from bricks.backends.base import Backend, Loaded, Placed, Placement
+from bricks.backends.base import Backend, BindableModel, Binding, BoundModel
 from bricks.backends.filling import filled
 from bricks.backends.onnx_instruments.models import (
     EVICTION_READ,
@@ -91,11 +91,11 @@ class Bed:
         self.count = found.plan.counts
         memory = filled(self.walk().region_bytes + 64, seed=0)
         self.region = memory[-memory.ctypes.data % 64 :]
-        self.loads: dict[str, Loaded] = {}
-        self.ballasts: dict[int, Placed] = {}
+        self.loads: dict[str, BindableModel] = {}
+        self.ballasts: dict[int, BoundModel] = {}
         inputs, outputs = len(found.plan.inputs), len(found.plan.outputs)
         whole = backend.load(parse_model(skeleton), key="whole", optimize=True)
-        self.whole = whole.place(Placement((None,) * inputs, (None,) * outputs), self.region)
+        self.whole = whole.bind(Binding((None,) * inputs, (None,) * outputs), self.region)
         self.reference = self._instrument(reference(), REFERENCE)
 
     def walk(self, **changes: int) -> Walk:
@@ -142,7 +142,7 @@ class Bed:
             for key, total in timed.items()
         )
 
-    def _load(self, walk: Walk, step: Step, own: bool) -> Loaded:
+    def _load(self, walk: Walk, step: Step, own: bool) -> BindableModel:
         name = step.place if own else step.load
         if name not in self.loads:
             load = next(load for load in walk.loads if load.key == step.key)
@@ -150,15 +150,15 @@ class Bed:
             self.loads[name] = self.backend.load(model, key=load.key, optimize=False)
         return self.loads[name]
 
-    def _placed(self, walk: Walk, steps: Sequence[Step], own: bool) -> list[Placed]:
+    def _bound(self, walk: Walk, steps: Sequence[Step], own: bool) -> list[BoundModel]:
         return [
-            self._load(walk, step, own).place(Placement(step.inputs, step.outputs), self.region)
+            self._load(walk, step, own).bind(Binding(step.inputs, step.outputs), self.region)
             for step in steps
         ]
 
     def _in_order(self, walk: Walk, *, own: bool = False) -> tuple[list[Step], Sample]:
         steps = grounded(walk.steps)
-        placed = self._placed(walk, steps, own)
+        bound = self._bound(walk, steps, own)
         size_bytes = 0 if own else walk.eviction_bytes(steps)
         if size_bytes and size_bytes not in self.ballasts:
             self.ballasts[size_bytes] = self._instrument(eviction_read(size_bytes), EVICTION_READ)
@@ -166,31 +166,31 @@ class Bed:
         def sample() -> list[float]:
             if size_bytes:
                 self.ballasts[size_bytes].sample()
-            return [one.sample().host_s for one in placed]
+            return [one.sample().host_s for one in bound]
 
         return steps, sample
 
     def _looped(self, walk: Walk) -> tuple[list[Step], Sample]:
         steps = [step for step in grounded(walk.steps) if step.timed]
-        placed = self._placed(walk, steps, own=False)
+        bound = self._bound(walk, steps, own=False)
 
-        def again(one: Placed) -> float:
+        def again(one: BoundModel) -> float:
             one.sample()
             one.sample()
             return one.sample().host_s
 
-        return steps, lambda: [again(one) for one in placed]
+        return steps, lambda: [again(one) for one in bound]
 
-    def _instrument(self, model: onnx.ModelProto, key: str) -> Placed:
+    def _instrument(self, model: onnx.ModelProto, key: str) -> BoundModel:
         loaded = self.backend.load(model, key=key, optimize=False)
-        return loaded.place(Placement((None,), (None,)), self.region)
+        return loaded.bind(Binding((None,), (None,)), self.region)
 
 
-def overhead_probes(backend: Backend) -> dict[int, Placed]:
+def overhead_probes(backend: Backend) -> dict[int, BoundModel]:
     """The chains that measure the call overhead, ready to run."""
-    free, nothing = Placement((None,), (None,)), np.zeros(0, np.uint8)
+    free, nothing = Binding((None,), (None,)), np.zeros(0, np.uint8)
     return {
-        length: backend.load(chain(length), key=f"chain{length}", optimize=False).place(
+        length: backend.load(chain(length), key=f"chain{length}", optimize=False).bind(
             free, nothing
         )
         for length in (SHORT, LONG)
@@ -203,7 +203,7 @@ def reference_s(bed: Bed) -> float:
     return min(bed.reference.sample().host_s for _ in range(5))
 
 
-def examine(bed: Bed, probes: Mapping[int, Placed]) -> dict[str, float]:
+def examine(bed: Bed, probes: Mapping[int, BoundModel]) -> dict[str, float]:
     """Estimate over measured latency, by way."""
     ways = bed.ways()
     taken: dict[str, list[list[float]]] = {way: [] for way in ways}

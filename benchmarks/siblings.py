@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from bricks.backends import create
-from bricks.backends.base import Placed, Placement
+from bricks.backends.base import Binding, BoundModel
 from bricks.backends.onnx_instruments.models import chain, reference
 
 # The chain was slow if it took this much longer than its 5th percentile, and fast below the second.
@@ -39,7 +39,7 @@ def one_node(operator: str, shape: list[int], weight: list[int] | None = None) -
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
-def workloads() -> dict[str, Placed]:
+def workloads() -> dict[str, BoundModel]:
     """The workloads by name, loaded in this process."""
     backend = create("onnxruntime", threads=1, seed=0)
     models = {
@@ -51,16 +51,16 @@ def workloads() -> dict[str, Placed]:
         "Exp of 1 Mi": one_node("Exp", [1 << 20]),
         "Relu of 4 Mi": one_node("Relu", [1 << 22]),
     }
-    memory, alone = np.zeros(0, np.uint8), Placement((None,), (None,))
+    memory, alone = np.zeros(0, np.uint8), Binding((None,), (None,))
     return {
-        name: backend.load(model, key=name, optimize=False).place(alone, memory)
+        name: backend.load(model, key=name, optimize=False).bind(alone, memory)
         for name, model in models.items()
     }
 
 
-def shortest_s(placed: Placed) -> float:
+def shortest_s(bound: BoundModel) -> float:
     """The shortest of several runs in seconds: one that no other process has interrupted."""
-    return min(placed.sample().host_s for _ in range(RUNS))
+    return min(bound.sample().host_s for _ in range(RUNS))
 
 
 def main() -> None:
@@ -72,7 +72,7 @@ def main() -> None:
     rounds = []
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        rounds.append([shortest_s(placed) for placed in every.values()])
+        rounds.append([shortest_s(bound) for bound in every.values()])
     taken = np.array(rounds)
     watched = taken[:, list(every).index(WATCHED)]
     base_s = np.percentile(watched, 5)

@@ -22,7 +22,7 @@ from bricks.units.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
+class ExecutedGraph:
     """The graph that a runtime executes for a model, after its own optimisation.
 
     ``proto`` holds no weights; ``types`` has every value's type; ``observed`` names the values
@@ -49,7 +49,7 @@ class Executed:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class Binding:
     """Memory locations of the inputs and outputs of a loaded model while it runs.
 
     One entry per graph input (output), in order: an offset in bytes into the shared activation
@@ -61,7 +61,7 @@ class Placement:
     outputs: tuple[int | None, ...]
 
 
-class Placed(Protocol):
+class BoundModel(Protocol):
     """A loaded model or brick with its inputs and outputs bound: ready to run."""
 
     def sample(self) -> Sample:
@@ -69,15 +69,15 @@ class Placed(Protocol):
         ...
 
 
-class Renewable(ABC):
-    """An optional interface of what is placed: its synthetic inputs can be drawn anew."""
+class RedrawableInputs(ABC):
+    """An optional interface of what is bound: its synthetic inputs can be drawn anew."""
 
     @abstractmethod
-    def renew(self) -> None:
+    def redraw(self) -> None:
         """Write other numbers into the float32 inputs that have buffers of their own."""
 
 
-class Joint(Protocol):
+class FusedRun(Protocol):
     """Steps of a walk that run in one call of the runtime, as the nodes of a model do."""
 
     def sample(self) -> Sequence[Sample]:
@@ -85,25 +85,25 @@ class Joint(Protocol):
         ...
 
 
-class Joiner(ABC):
+class FusedRunner(ABC):
     """An optional interface of a backend: steps of a walk in one call.
 
     For runtimes whose kernels depend on what runs between them, and which tell what each takes.
     """
 
     @abstractmethod
-    def joined(self, placed: Sequence[Placed]) -> Joint | None:
-        """What runs ``placed`` in one call; None where it joins no steps like these.
+    def fused(self, bound: Sequence[BoundModel]) -> FusedRun | None:
+        """What runs ``bound`` in one call; None where it joins no steps like these.
 
         Raises :class:`BackendError` or :class:`MemoryError` where these cannot run together.
         """
 
 
-class Loaded(Protocol):
-    """A model or brick that a backend has loaded. It may be placed more than once."""
+class BindableModel(Protocol):
+    """A model or brick that a backend has loaded. It may be bound more than once."""
 
-    def place(self, placement: Placement, region: np.ndarray) -> Placed:
-        """Bind inputs and outputs, into ``region`` (bytes) where the placement says so."""
+    def bind(self, binding: Binding, region: np.ndarray) -> BoundModel:
+        """Bind inputs and outputs, into ``region`` (bytes) where the binding says so."""
         ...
 
 
@@ -111,8 +111,8 @@ class Loaded(Protocol):
 class NodeEvent:
     """One execution of a node on ``thread``; times are seconds from the beginning of the run.
 
-    ``name`` is the node's name in the executed graph (see :class:`Executed`); empty if the runtime
-    renames the node in each session. ``inner`` marks nodes that ran inside another node.
+    ``name`` is the node's name in the :class:`ExecutedGraph`; empty if the runtime renames the node
+    in each session. ``inner`` marks nodes that ran inside another node.
     """
 
     name: str
@@ -123,7 +123,7 @@ class NodeEvent:
     inner: bool = False
 
 
-class Profiled(Protocol):
+class ProfiledModel(Protocol):
     """A whole model whose runs the runtime's own profiler records, node by node."""
 
     def sample(self) -> float:
@@ -143,7 +143,7 @@ class Profiler(Capability):
     @abstractmethod
     def profiled(
         self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
-    ) -> Profiled:
+    ) -> ProfiledModel:
         """``proto`` loaded as by :meth:`Backend.load`, optimised, with buffers of its own."""
 
 
@@ -179,7 +179,7 @@ class WeightObserver(ABC):
         """The weights of the executed graph by name, as :meth:`Backend.load` gives them."""
 
 
-class Standalone(Protocol):
+class StandaloneModel(Protocol):
     """A whole model in files of its own, as users of the runtime have it; not loaded yet."""
 
     def load(self) -> None:
@@ -191,7 +191,7 @@ class Standalone(Protocol):
         ...
 
 
-class Isolated(Capability):
+class StandaloneLoader(Capability):
     """An optional interface of a backend: whole models apart from everything, for their memory."""
 
     lacking: ClassVar[str] = "{name} loads no model by itself: its memory is not measured"
@@ -199,14 +199,14 @@ class Isolated(Capability):
     @abstractmethod
     def standalone(
         self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False
-    ) -> Standalone:
+    ) -> StandaloneModel:
         """``proto`` and synthetic weights for it, written to ``folder``.
 
         The weights are in a file beside the model, or with ``inline`` in the model's own file.
         """
 
 
-class Generating(Protocol):
+class LoadedDecoder(Protocol):
     """A decoder that is loaded for any number of tokens."""
 
     def generate(
@@ -220,13 +220,13 @@ class Generating(Protocol):
         ...
 
 
-class Generator(Capability):
+class TextGenerator(Capability):
     """An optional interface of a backend: decoders that really generate text."""
 
     lacking: ClassVar[str] = "{name} cannot be made to generate text: leave out --check"
 
     @abstractmethod
-    def generating(self, proto: onnx.ModelProto, decoder: Decoder) -> Generating:
+    def load_decoder(self, proto: onnx.ModelProto, decoder: Decoder) -> LoadedDecoder:
         """A decoder, of which ``proto`` is a step, with synthetic weights."""
 
 
@@ -245,7 +245,7 @@ class Backend(ABC):
         """Whether an operator takes longer when the signs of its input are unpredictable."""
 
     @abstractmethod
-    def executed(self, proto: onnx.ModelProto) -> Executed:
+    def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
         """The graph that the runtime executes for ``proto`` (a model without weights)."""
 
     @abstractmethod
@@ -264,7 +264,7 @@ class Backend(ABC):
         key: str,
         optimize: bool,
         streams: Sequence[int] = (),
-    ) -> Loaded:
+    ) -> BindableModel:
         """Load ``proto`` with synthetic weights; ``key`` and the seed determine their values.
 
         ``optimize`` selects all of the runtime's graph optimisations or none; runtimes without that
@@ -298,5 +298,5 @@ class Evaluator(Backend, Capability):
     @abstractmethod
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
-    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+    ) -> tuple[ExecutedGraph, Mapping[str, np.ndarray]]:
         """As :meth:`Backend.executed`, with weights as that graph needs them: fused, reordered."""

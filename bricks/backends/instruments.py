@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import onnx
 
-from bricks.backends.base import Placed
+from bricks.backends.base import BoundModel
 from bricks.backends.filling import PERIOD, filled
 
 # Eviction reads are of so many bytes, or of a multiple.
@@ -24,7 +24,7 @@ ROW_BYTES = 4096
 class Preparation(Protocol):
     """What runs untimed before a piece, for the sake of what it reads."""
 
-    def bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Sequence[Placed]:
+    def bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Sequence[BoundModel]:
         """What to run before the piece whose inputs lie at ``offsets`` into ``region``.
 
         An input without an offset has memory of its own.
@@ -35,7 +35,7 @@ class Preparation(Protocol):
 class Unprepared:
     """The preparation of pieces that read what they find."""
 
-    def bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Sequence[Placed]:
+    def bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Sequence[BoundModel]:
         """Nothing."""
         return ()
 
@@ -44,7 +44,7 @@ class Instruments(ABC):
     """The instruments of a device. Each call of a method gives one of its own, ready to run."""
 
     @abstractmethod
-    def reference(self) -> Placed:
+    def reference(self) -> BoundModel:
         """The reference workload, which is the same work in every release.
 
         Its latency tracks the state of the machine independently of what is measured: the speed of
@@ -55,11 +55,11 @@ class Instruments(ABC):
         """
 
     @abstractmethod
-    def chain(self) -> Placed:
+    def chain(self) -> BoundModel:
         """A chain of trivial calls of the runtime, which take some ten microseconds in all."""
 
     @abstractmethod
-    def eviction_read(self, memory: np.ndarray) -> Placed:
+    def eviction_read(self, memory: np.ndarray) -> BoundModel:
         """A read of all of ``memory`` (whole rows of bytes) with all threads.
 
         A walk over a model's bricks runs few of its occurrences, and so reads few of its weights.

@@ -23,7 +23,7 @@ _CUT_OFF_S = 0.5e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class CallOverhead:
     """What runs around kernels, in seconds.
 
     ``call_s`` is the cost of a call that finds all it needs in the caches, ``kernel_s`` what a
@@ -42,7 +42,7 @@ class _Look(NamedTuple):
     kernels_s: np.ndarray
 
 
-class Counters:
+class KernelCounters:
     """The counters of one compiled model, which ``read`` returns: seconds by kernel.
 
     They are averages over all runs, and those of kernels of one name are added up.
@@ -55,7 +55,7 @@ class Counters:
         self,
         parts: Sequence[Iterable[str]],
         others: Iterable[str],
-        around: Around,
+        around: CallOverhead,
         read: Callable[[], Mapping[str, float]],
     ) -> None:
         owners: dict[str, int] = {}

@@ -43,11 +43,11 @@ class Recorder(Capability):
         """
 
     @abstractmethod
-    def stepped(self, proto: onnx.ModelProto) -> Stepped:
+    def real_step(self, proto: onnx.ModelProto) -> ReplayableStep:
         """A real step of the program that was recorded as ``proto``."""
 
 
-class Stepped(Protocol):
+class ReplayableStep(Protocol):
     """A step that was really run, and the state that it began with.
 
     ``expected`` are its results, by the names of values in the graph; ``deterministic`` is whether
@@ -66,7 +66,7 @@ class Stepped(Protocol):
         ...
 
 
-class InDouble(Capability):
+class DoublePrecision(Capability):
     """An optional interface of a recorder: the accuracy of a program's step."""
 
     lacking: ClassVar[str] = "{name} has no step in double to compare with"
@@ -121,7 +121,7 @@ class TrainedEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Loading:
+class LoadingTimes:
     """Batches taken and copied without training: ``begin_s`` for each epoch that was begun.
 
     ``batch_s`` is for each batch; see :class:`TrainedEpoch`. ``processes`` is the number of
@@ -158,7 +158,7 @@ class Training(Protocol):
         """Go back to where :meth:`save` was called."""
         ...
 
-    def time_loading(self, batches: int, read_bytes: int) -> Loading:
+    def time_loading(self, batches: int, read_bytes: int) -> LoadingTimes:
         """Take so many ``batches`` at least, in whole epochs, without training.
 
         Before each, so much memory is read: caches are as cold then as after a step that holds it.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bricks.samples.statistics import NORMAL_95
-from bricks.units.curve import Beyond, Curve
+from bricks.units.curve import Curve, Extrapolation
 from bricks.units.interval import Interval
 
 # A piece needs more points than its line has numbers; so many pieces are the most.
@@ -87,7 +87,7 @@ class Fit:
         ends += [(self._first_of(piece), piece) for piece in self.pieces[1:]]
         ends += [(piece.max_bytes, piece) for piece in self.pieces]
         exact = ((size, Interval.exact(piece.time_s(size))) for size, piece in ends)
-        return Curve.through(exact, above=Beyond.RISING, widens=False)
+        return Curve.through(exact, above=Extrapolation.RISING, widens=False)
 
     def _around(self, num_bytes: int) -> tuple[Piece | None, Piece]:
         """The piece of so many bytes; with the one before it, if the bytes are between both."""

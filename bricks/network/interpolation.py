@@ -11,7 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from bricks.units.curve import Beyond, Curve
+from bricks.units.curve import Curve, Extrapolation
 from bricks.units.interval import Interval
 
 # A line through fewer says nothing of how far times are from it.
@@ -29,7 +29,7 @@ def interpolated(points: Sequence[tuple[int, float]]) -> Curve | None:
     if len(points) < MIN_POINTS:
         return None
     exact = ((size, Interval.exact(time_s)) for size, time_s in points)
-    return Curve.through(exact, above=Beyond.RISING, widens=False)
+    return Curve.through(exact, above=Extrapolation.RISING, widens=False)
 
 
 def deviation_at(curve: Curve, num_bytes: int) -> float:

@@ -24,7 +24,7 @@ class Between(Enum):
     LOG_BOTH = "the logarithms of size and quantity"
 
 
-class Beyond(Enum):
+class Extrapolation(Enum):
     """How a curve goes on beyond its first or last point."""
 
     REFUSED = "not at all"
@@ -43,13 +43,13 @@ class Curve:
 
     points: tuple[tuple[float, Interval], ...]
     between: Between = Between.LINEAR
-    below: Beyond = Beyond.REFUSED
-    above: Beyond = Beyond.REFUSED
+    below: Extrapolation = Extrapolation.REFUSED
+    above: Extrapolation = Extrapolation.REFUSED
     widens: bool = True
 
     def __post_init__(self) -> None:
         """Raise :class:`ValueError` for a curve that is none."""
-        if not self.points or self.below is Beyond.RISING:
+        if not self.points or self.below is Extrapolation.RISING:
             raise ValueError("a curve has points, and does not rise below the first of them")
 
     @classmethod
@@ -58,8 +58,8 @@ class Curve:
         points: Iterable[tuple[float, Interval]],
         between: Between = Between.LINEAR,
         *,
-        below: Beyond = Beyond.REFUSED,
-        above: Beyond = Beyond.REFUSED,
+        below: Extrapolation = Extrapolation.REFUSED,
+        above: Extrapolation = Extrapolation.REFUSED,
         widens: bool = True,
     ) -> Curve:
         """The curve through ``points`` in any order, all sizes unlike."""
@@ -109,12 +109,12 @@ class Curve:
         how = self.below if place == 0 else self.above
         last, known = self.points[max(0, place - 1)]
         match how:
-            case Beyond.REFUSED:
+            case Extrapolation.REFUSED:
                 first, end = self.sizes[0], self.sizes[-1]
                 raise ValueError(f"a size of {size:g} is not between {first:g} and {end:g}")
-            case Beyond.PROPORTIONAL:
+            case Extrapolation.PROPORTIONAL:
                 return known.map(lambda number: number * size / last)
-            case Beyond.RISING if len(self.points) > 1:
+            case Extrapolation.RISING if len(self.points) > 1:
                 line = self._on_line(self.points[-2], self.points[-1], size)
                 return line if line.value > known.value else known
         return known

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bricks.backends.kernel_counters import Around, Counters
+from bricks.backends.kernel_counters import CallOverhead, KernelCounters
 
 # In the model of counters below, whole microseconds are cut off in each run and on the average.
-AROUND = Around(call_s=5e-6, kernel_s=1e-6)
+AROUND = CallOverhead(call_s=5e-6, kernel_s=1e-6)
 
 
 @dataclass
@@ -34,9 +34,9 @@ class Runtime:
         return {name: total // self.runs * 1e-6 for name, total in self.totals.items()}
 
 
-def counters_of(runtime: Runtime, parts: Sequence[Sequence[str]]) -> Counters:
+def counters_of(runtime: Runtime, parts: Sequence[Sequence[str]]) -> KernelCounters:
     others = runtime.kernels.keys() - {name for part in parts for name in part}
-    return Counters(parts, sorted(others), AROUND, runtime.counters)
+    return KernelCounters(parts, sorted(others), AROUND, runtime.counters)
 
 
 def test_a_part_takes_what_its_kernels_take_and_a_call() -> None:
@@ -102,7 +102,7 @@ def test_parts_never_take_longer_than_the_run(
 
 def test_kernels_of_one_name_are_counted_together() -> None:
     runtime = Runtime({"twice": 80.5, "b": 100.5})
-    counters = Counters([["twice", "twice"], ["b"]], [], AROUND, runtime.counters)
+    counters = KernelCounters([["twice", "twice"], ["b"]], [], AROUND, runtime.counters)
     for _ in range(20):
         found = counters.latencies_s(runtime.run())
     assert found == pytest.approx([86.5e-6, 106e-6], rel=0.01)

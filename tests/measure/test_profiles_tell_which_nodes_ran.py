@@ -290,7 +290,7 @@ class Session:
     def get_outputs(self) -> list[object]:
         return []
 
-    def place(self, placement: object, region: object) -> None:
+    def bind(self, binding: object, region: object) -> None:
         pass
 
     def end_profiling(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bricks.backends.base import Joiner, Placed
+from bricks.backends.base import BoundModel, FusedRunner
 from bricks.errors import BackendError
 from bricks.measure.worker.joints import Joints
 from bricks.units.sample import Sample
@@ -18,18 +18,18 @@ class Step:
 
 
 @dataclass
-class Together(Joiner):
+class Together(FusedRunner):
     """A backend that notes what it joins, and its answer: the number of each step."""
 
     refuses: bool = False
-    alone: tuple[Placed, ...] = ()  # those that run with no other
-    joined_steps: list[list[Placed]] = field(default_factory=list)
+    alone: tuple[BoundModel, ...] = ()  # those that run with no other
+    joined_steps: list[list[BoundModel]] = field(default_factory=list)
 
-    def joined(self, placed: Sequence[Placed]) -> Any:
-        self.joined_steps.append(list(placed))
-        if any(each is alone for each in placed for alone in self.alone):
+    def fused(self, bound: Sequence[BoundModel]) -> Any:
+        self.joined_steps.append(list(bound))
+        if any(each is alone for each in bound for alone in self.alone):
             raise BackendError("it does not keep them apart")
-        return None if self.refuses else OneCall(len(placed))
+        return None if self.refuses else OneCall(len(bound))
 
 
 @dataclass

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from factories import model, node, value
 
-from bricks.backends.base import Placement
+from bricks.backends.base import Binding
 from bricks.backends.fake.backend import FakeBackend
 from bricks.backends.instruments import Instruments
 from bricks.measure.protocol.loading import BindPiece, LoadPiece, UnloadAll
@@ -40,7 +40,7 @@ class Counting:
         self.seconds = seconds
         self.runs = 0
 
-    def place(self, placement: Placement, region: np.ndarray) -> Counting:
+    def bind(self, binding: Binding, region: np.ndarray) -> Counting:
         return self
 
     def sample(self) -> Sample:

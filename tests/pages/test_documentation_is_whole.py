@@ -190,7 +190,14 @@ def test_nothing_of_the_site_is_on_a_network(built: dict[Path, Page], site: Path
 def test_every_public_name_is_in_the_built_reference(built: dict[Path, Page], site: Path) -> None:
     ids = built[site / "api.html"].ids
     assert {f"bricks.{name}" for name in bricks.__all__} <= ids
-    for name in ("Backend", "BackendInfo", "Executed", "Loaded", "Placed", "Placement"):
+    for name in (
+        "Backend",
+        "BackendInfo",
+        "ExecutedGraph",
+        "BindableModel",
+        "BoundModel",
+        "Binding",
+    ):
         assert f"bricks.backends.base.{name}" in ids
 
 

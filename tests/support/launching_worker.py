@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bricks.backends.fake.backend import FakePlaced
+from bricks.backends.fake.backend import FakeBoundModel
 from bricks.measure.worker import loop
 from bricks.units.sample import Kernel, Sample
 
@@ -12,11 +12,11 @@ COPY_S = 3e-6
 
 def main() -> None:
     """Serve as the worker of the fake runtime does."""
-    original = FakePlaced.sample
+    original = FakeBoundModel.sample
 
-    def launching(placed: FakePlaced) -> Sample:
-        host_s = original(placed).host_s
+    def launching(bound: FakeBoundModel) -> Sample:
+        host_s = original(bound).host_s
         return Sample(host_s, (Kernel("compute", host_s / 2), Kernel("copy", COPY_S)))
 
-    FakePlaced.sample = launching  # type: ignore[method-assign]
+    FakeBoundModel.sample = launching  # type: ignore[method-assign]
     loop.main()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bricks.units.curve import Between, Beyond, Curve
+from bricks.units.curve import Between, Curve, Extrapolation
 from bricks.units.interval import Interval
 
 SIZES = st.lists(st.integers(1, 1 << 20), min_size=1, max_size=7, unique=True)
@@ -90,7 +90,9 @@ def test_nothing_is_said_beyond_the_points_unless_it_is_named(curve: Curve, far:
     for size in (first[0] / far, far * last[0]):
         with pytest.raises(ValueError, match="is not between"):
             curve.at(size)
-    going_on = Curve(curve.points, below=Beyond.CONSTANT, above=Beyond.PROPORTIONAL, widens=False)
+    going_on = Curve(
+        curve.points, below=Extrapolation.CONSTANT, above=Extrapolation.PROPORTIONAL, widens=False
+    )
     assert going_on.at(first[0] / far) == first[1]
     assert going_on.at(far * last[0]).value == pytest.approx(far * last[1].value)
 
@@ -98,7 +100,7 @@ def test_nothing_is_said_beyond_the_points_unless_it_is_named(curve: Curve, far:
 def test_a_line_goes_on_where_it_rises() -> None:
     def at_four(*values: float) -> float:
         points = [(size + 1, Interval.exact(value)) for size, value in enumerate(values)]
-        return Curve.through(points, above=Beyond.RISING, widens=False).at(4).value
+        return Curve.through(points, above=Extrapolation.RISING, widens=False).at(4).value
 
     assert at_four(1.0, 2.0) == pytest.approx(4.0)
     assert at_four(2.0, 1.0) == 1.0
@@ -116,7 +118,7 @@ def test_a_curve_of_scaled_points_is_scaled(curve: Curve, factor: float) -> None
 def test_a_curve_without_points_is_none() -> None:
     for make in (
         lambda: Curve(()),
-        lambda: Curve(((1, Interval.exact(1.0)),), below=Beyond.RISING),
+        lambda: Curve(((1, Interval.exact(1.0)),), below=Extrapolation.RISING),
     ):
         with pytest.raises(ValueError, match="a curve has points"):
             make()

@@ -33,11 +33,11 @@ import onnx
 
 from bricks.backends.base import (
     Backend,
-    Executed,
-    Isolated,
+    Binding,
+    ExecutedGraph,
     NodeEvent,
-    Placement,
     Profiler,
+    StandaloneLoader,
 )
 from bricks.backends.fake.collectives import FakeCollectives
 from bricks.backends.fake.instruments import FakeInstruments
@@ -57,7 +57,7 @@ PROFILING_S = 2e-7
 _PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
 
 
-class FakeBackend(Backend, Profiler, Isolated, Communicator, Instrumented):
+class FakeBackend(Backend, Profiler, StandaloneLoader, Communicator, Instrumented):
     """The backend called ``fake``."""
 
     loaders = 2
@@ -68,20 +68,20 @@ class FakeBackend(Backend, Profiler, Isolated, Communicator, Instrumented):
 
     def instruments(self) -> FakeInstruments:
         """Latencies that are made up, too."""
-        return FakeInstruments(lambda seconds: FakePlaced(_lone(seconds), seconds, None))
+        return FakeInstruments(lambda seconds: FakeBoundModel(_lone(seconds), seconds, None))
 
     def sign_sensitive(self, operator: str) -> bool:
         """False: latencies do not depend on data."""
         return False
 
-    def executed(self, proto: onnx.ModelProto) -> Executed:
+    def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
         """The source graph: this runtime's only optimisation removes unused outputs."""
         graph = _typed(proto)
         executed = onnx.ModelProto()
         executed.CopyFrom(proto)
         del executed.graph.node[:]
         executed.graph.node.extend(graph.nodes)
-        return Executed(executed, graph.types, {}, rewritten_bytes=0)
+        return ExecutedGraph(executed, graph.types, {}, rewritten_bytes=0)
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
         """The types that ``onnx.shape_inference`` infers."""
@@ -134,9 +134,9 @@ class FakeLoaded:
         self._fault = fault
         self._everything = loaded
 
-    def place(self, placement: Placement, region: np.ndarray) -> FakePlaced:
-        """Placement changes nothing."""
-        return FakePlaced(self, self._latency_s, self._fault)
+    def bind(self, binding: Binding, region: np.ndarray) -> FakeBoundModel:
+        """Binding changes nothing."""
+        return FakeBoundModel(self, self._latency_s, self._fault)
 
     @property
     def crowded(self) -> bool:
@@ -163,8 +163,8 @@ class FakeStandalone:
         np.ones(self._value_bytes, np.uint8)
 
 
-class FakePlaced:
-    """A placed model with a latency, ready to run."""
+class FakeBoundModel:
+    """A bound model with a latency, ready to run."""
 
     def __init__(self, loaded: FakeLoaded, latency_s: float, fault: str | None) -> None:
         self._loaded = loaded
@@ -220,13 +220,13 @@ class FakeProfiled:
         ]
         last_s = max((event.end_s for event in self._events), default=begin_s)
         latency_s = last_s + PROFILING_S + CALL_OVERHEAD_S / 2
-        self._placed = FakePlaced(_lone(latency_s, fault), latency_s, fault)
+        self._bound = FakeBoundModel(_lone(latency_s, fault), latency_s, fault)
         self._latency_s = latency_s
         self._taken: list[float] = []
 
     def sample(self) -> float:
         """The latency in seconds, varied by a fixed pattern."""
-        self._taken.append(self._placed.sample().host_s)
+        self._taken.append(self._bound.sample().host_s)
         return self._taken[-1]
 
     def runs(self) -> list[list[NodeEvent]]:

@@ -21,7 +21,7 @@ import mxnet as mx
 import numpy as np
 import onnx
 
-from bricks.backends.base import Evaluator, Executed, Placement, ValueObserver
+from bricks.backends.base import Binding, Evaluator, ExecutedGraph, ValueObserver
 from bricks.backends.mxnet.loaded import LoadedGraph, Region
 from bricks.backends.mxnet.translate import groups, translate
 from bricks.backends.synthetic_data import synthetic_data
@@ -58,7 +58,7 @@ class MxnetBackend(Evaluator, ValueObserver):
         """True for all operators: Clip is sensitive and implements many convolutional layers."""
         return True
 
-    def executed(self, proto: onnx.ModelProto) -> Executed:
+    def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
         """The source graph, with the groups of nodes that MXNet fuses."""
         graph = _graph(proto)
         translation = translate(graph, _bounds(graph, without_values(proto)))
@@ -68,7 +68,7 @@ class MxnetBackend(Evaluator, ValueObserver):
         source.graph.node.extend(graph.nodes)
         alone = [(i,) for i in range(len(graph.nodes))]
         together = groups(graph, translation.fused()) if self._fuse else alone
-        return Executed(source, graph.types, {}, groups=together)
+        return ExecutedGraph(source, graph.types, {}, groups=together)
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
         """The types that ``onnx.shape_inference`` infers: MXNet runs no graph with open shapes."""
@@ -112,7 +112,7 @@ class MxnetBackend(Evaluator, ValueObserver):
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
-    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+    ) -> tuple[ExecutedGraph, Mapping[str, np.ndarray]]:
         """The source graph with the model's own weights: fusions change neither."""
         return self.executed(proto), weights
 
@@ -140,11 +140,11 @@ class MxnetBackend(Evaluator, ValueObserver):
     ) -> list[np.ndarray]:
         inputs = {name: (given[name].copy, _tensor(graph, name)) for name in graph.inputs}
         loaded = self._loaded(graph, weights, inputs)
-        nowhere = Placement((None,) * len(graph.inputs), (None,) * len(graph.outputs))
-        placed = loaded.place(nowhere, np.zeros(0, np.uint8))
-        placed.sample()
+        nowhere = Binding((None,) * len(graph.inputs), (None,) * len(graph.outputs))
+        bound = loaded.bind(nowhere, np.zeros(0, np.uint8))
+        bound.sample()
         shapes = [_tensor(graph, name).shape for name in graph.outputs]
-        return [a.reshape(shape) for a, shape in zip(placed.results(), shapes, strict=True)]
+        return [a.reshape(shape) for a, shape in zip(bound.results(), shapes, strict=True)]
 
     def _loaded(
         self,

@@ -17,7 +17,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, NDArrayHandle, check_call
 
-from bricks.backends.base import Placement
+from bricks.backends.base import Binding
 from bricks.backends.mxnet.translate import Translation, translated
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.tensor import TensorType
@@ -54,7 +54,7 @@ class Region:
 
 
 class LoadedGraph:
-    """A graph with its weights, which stay the same however often it is placed.
+    """A graph with its weights, which stay the same however often it is bound.
 
     ``symbol`` is the symbol that runs: the translation's, or the one after fusion.
     """
@@ -82,12 +82,10 @@ class LoadedGraph:
             if translation.variables[name] in needed
         }
 
-    def place(self, placement: Placement, region: np.ndarray) -> PlacedGraph:
-        """Bind inputs and outputs, to arrays in ``region`` where the placement says so."""
+    def bind(self, binding: Binding, region: np.ndarray) -> BoundGraph:
+        """Bind inputs and outputs, to arrays in ``region`` where the binding says so."""
         given = dict(self._weights)
-        for (name, (make, type_)), offset in zip(
-            self._inputs.items(), placement.inputs, strict=True
-        ):
+        for (name, (make, type_)), offset in zip(self._inputs.items(), binding.inputs, strict=True):
             given[self._variables[name]] = (
                 to_array(make()) if offset is None else self._region.at(region, offset, type_)
             )
@@ -95,12 +93,12 @@ class LoadedGraph:
             to_array(np.zeros(type_.shape, numpy_dtype(type_.dtype)))
             if offset is None
             else self._region.at(region, offset, type_)
-            for offset, type_ in zip(placement.outputs, self._outputs, strict=True)
+            for offset, type_ in zip(binding.outputs, self._outputs, strict=True)
         ]
-        return PlacedGraph(self._symbol, [given[name] for name in self._order], results)
+        return BoundGraph(self._symbol, [given[name] for name in self._order], results)
 
 
-class PlacedGraph:
+class BoundGraph:
     """A cached operator with the arrays that it reads and writes."""
 
     def __init__(self, symbol: Any, given: Sequence[Any], results: Sequence[Any]) -> None:

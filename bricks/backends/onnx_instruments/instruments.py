@@ -12,7 +12,7 @@ from itertools import cycle
 import numpy as np
 import onnx
 
-from bricks.backends.base import Backend, Loaded, Placed, Placement
+from bricks.backends.base import Backend, BindableModel, Binding, BoundModel
 from bricks.backends.instruments import Instrumented, Instruments, Preparation
 from bricks.backends.onnx_instruments import models
 from bricks.backends.onnx_instruments.input_clamp import clamps
@@ -31,20 +31,20 @@ class OnnxInstruments(Instruments):
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._overwrites: dict[InputOverwrite, Sequence[Loaded]] = {}
+        self._overwrites: dict[InputOverwrite, Sequence[BindableModel]] = {}
 
-    def reference(self) -> Placed:
+    def reference(self) -> BoundModel:
         """Alternating matrix products and activations."""
         return self._bound(models.reference(), models.REFERENCE)
 
-    def chain(self) -> Placed:
+    def chain(self) -> BoundModel:
         """Activations of a single number."""
         return self._bound(models.chain(models.CHAIN_LENGTH), models.CHAIN)
 
-    def eviction_read(self, memory: np.ndarray) -> Placed:
+    def eviction_read(self, memory: np.ndarray) -> BoundModel:
         """The largest number of each row."""
         read = self._load(models.eviction_read(len(memory)), models.EVICTION_READ)
-        return read.place(Placement((0,), (None,)), memory)
+        return read.bind(Binding((0,), (None,)), memory)
 
     def preparation(self, proto: onnx.ModelProto) -> Preparation:
         """Clamps, then signs."""
@@ -54,7 +54,7 @@ class OnnxInstruments(Instruments):
         """Unload all models that overwrite inputs."""
         self._overwrites.clear()
 
-    def loaded(self, overwrite: InputOverwrite) -> Sequence[Loaded]:
+    def loaded(self, overwrite: InputOverwrite) -> Sequence[BindableModel]:
         """The models of ``overwrite``, which are loaded once."""
         if overwrite not in self._overwrites:
             self._overwrites[overwrite] = [
@@ -62,12 +62,12 @@ class OnnxInstruments(Instruments):
             ]
         return self._overwrites[overwrite]
 
-    def _load(self, model: onnx.ModelProto, key: str) -> Loaded:
+    def _load(self, model: onnx.ModelProto, key: str) -> BindableModel:
         return self._backend.load(model, key=key, optimize=False)
 
-    def _bound(self, model: onnx.ModelProto, key: str) -> Placed:
+    def _bound(self, model: onnx.ModelProto, key: str) -> BoundModel:
         """A model of one input and one output, with memory of its own."""
-        return self._load(model, key).place(Placement((None,), (None,)), np.zeros(0, np.uint8))
+        return self._load(model, key).bind(Binding((None,), (None,)), np.zeros(0, np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +77,25 @@ class _Overwriting:
     instruments: OnnxInstruments
     overwrites: Sequence[tuple[int, InputOverwrite]]
 
-    def bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Sequence[Placed]:
+    def bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Sequence[BoundModel]:
         """See :class:`Preparation`: the synthetic values of inputs without an offset stay."""
         return [*self._bound(offsets, region)]
 
-    def _bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Iterator[Placed]:
+    def _bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Iterator[BoundModel]:
         for position, overwrite in self.overwrites:
             offset = offsets[position]
             if offset is not None:
-                in_place = Placement((offset,), (offset,))
+                in_place = Binding((offset,), (offset,))
                 loaded = self.instruments.loaded(overwrite)
-                placed = [model.place(in_place, region) for model in loaded]
-                yield placed[0] if len(placed) == 1 else _InTurn(placed)
+                bound = [model.bind(in_place, region) for model in loaded]
+                yield bound[0] if len(bound) == 1 else _InTurn(bound)
 
 
 class _InTurn:
     """Models bound to the same memory, which take turns."""
 
-    def __init__(self, placed: Sequence[Placed]) -> None:
-        self._turns = cycle(placed)
+    def __init__(self, bound: Sequence[BoundModel]) -> None:
+        self._turns = cycle(bound)
 
     def sample(self) -> Sample:
         """Run the next model."""

@@ -22,10 +22,10 @@ from onnx import numpy_helper
 
 from bricks.backends.base import (
     Evaluator,
-    Executed,
-    Generator,
-    Isolated,
+    ExecutedGraph,
     Profiler,
+    StandaloneLoader,
+    TextGenerator,
     ValueObserver,
     WeightObserver,
 )
@@ -70,7 +70,9 @@ _AS_REQUESTED = 1
 _BRANCHING = frozenset(("PRelu", "Shrink"))
 
 
-class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Isolated, Generator):
+class OnnxRuntimeBackend(
+    Evaluator, ValueObserver, WeightObserver, Profiler, StandaloneLoader, TextGenerator
+):
     """ONNX Runtime's CPU execution provider with a fixed number of threads.
 
     The calling thread is one of the pool that runs nodes in parallel, and only waits.
@@ -108,7 +110,7 @@ class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Iso
         """The signs, for the same operators."""
         return (SIGNS,) if operator in _BRANCHING else ()
 
-    def executed(self, proto: onnx.ModelProto) -> Executed:
+    def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
         """The graph after all optimisations; no weight is read or written to disk."""
         optimized, refused = save_optimized(proto, self._stand_ins, self._level)
         listed = ", ".join(map(repr, refused))
@@ -121,7 +123,7 @@ class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Iso
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
-    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+    ) -> tuple[ExecutedGraph, Mapping[str, np.ndarray]]:
         """The executed graph together with its weights, for checking that bricks are exact."""
         optimized, arrays = save_with_weights(proto, weights, self._level)
         return self._described(optimized), arrays
@@ -172,7 +174,7 @@ class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Iso
         path = write_standalone(proto, weights, folder, inline=inline)
         return StandaloneModel(path, inputs, self._level)
 
-    def generating(self, proto: onnx.ModelProto, decoder: Decoder) -> GeneratingSession:
+    def load_decoder(self, proto: onnx.ModelProto, decoder: Decoder) -> GeneratingSession:
         """A session for any number of tokens."""
         weights, _ = self._data.of(proto, decoder.name, share=True)
         session = create_session(decoder.opened(proto), weights, self._options(True))
@@ -248,10 +250,10 @@ class OnnxRuntimeBackend(Evaluator, ValueObserver, WeightObserver, Profiler, Iso
         types.update((name, type_) for name, (_, type_) in self._observed(proto, open_values))
         return types, open_values
 
-    def _described(self, optimized: onnx.ModelProto) -> Executed:
+    def _described(self, optimized: onnx.ModelProto) -> ExecutedGraph:
         types, observed = self.types(optimized)
         in_place = in_place_values(graph_of(optimized, types))
-        return Executed(optimized, types, in_place, observed)
+        return ExecutedGraph(optimized, types, in_place, observed)
 
     def _observed(
         self, proto: onnx.ModelProto, names: Sequence[str], key: str = "observed"

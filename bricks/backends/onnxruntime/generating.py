@@ -46,7 +46,7 @@ class GeneratingSession:
     def generate(
         self, batch: int, prompt_tokens: int, new_tokens: int
     ) -> tuple[list[float], list[float]]:
-        """See :class:`~bricks.backends.base.Generating`."""
+        """See :class:`~bricks.backends.base.LoadedDecoder`."""
         decoder, clock = self._decoder, time.perf_counter
         most = prompt_tokens + new_tokens
         shapes = decoder.shapes(batch, 1, most)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from bricks.backends.base import NodeEvent, Placement
+from bricks.backends.base import Binding, NodeEvent
 from bricks.backends.onnxruntime.sessions import LoadedSession
 from bricks.backends.onnxruntime.values import translated
 from bricks.errors import BackendError
@@ -49,12 +49,12 @@ class ProfiledSession:
     ) -> None:
         self._session, self._folder, self._names = loaded.session, folder, names
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
-        nowhere = Placement((None,) * len(inputs), (None,) * len(outputs))
-        self._placed = loaded.place(nowhere, np.zeros(0, np.uint8))
+        nowhere = Binding((None,) * len(inputs), (None,) * len(outputs))
+        self._bound = loaded.bind(nowhere, np.zeros(0, np.uint8))
 
     def sample(self) -> float:
         """Run once; the latency in seconds."""
-        return self._placed.sample().host_s
+        return self._bound.sample().host_s
 
     def runs(self) -> list[list[NodeEvent]]:
         """The nodes of each run so far; ends the profile."""

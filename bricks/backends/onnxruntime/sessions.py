@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from bricks.backends.base import Placed, Placement, Renewable
+from bricks.backends.base import Binding, BoundModel, RedrawableInputs
 from bricks.backends.branch_prediction import sets_in_turn
 from bricks.backends.onnxruntime.values import DTYPES, PROVIDERS, to_value, translated
 from bricks.errors import BackendError
@@ -152,7 +152,7 @@ def static_type(value: ort.NodeArg) -> TensorType | None:
 
 
 class LoadedSession:
-    """A session that can be placed several times; keeps the memory of its weights alive."""
+    """A session that can be bound several times; keeps the memory of its weights alive."""
 
     def __init__(
         self,
@@ -171,17 +171,15 @@ class LoadedSession:
         self._sketches = sketches or {}
         self._weights = weights
         self._inputs = inputs
-        self._own: dict[str, Any] = {}  # created on demand: most placements need none
+        self._own: dict[str, Any] = {}  # created on demand: most bindings need none
 
-    def place(self, placement: Placement, region: np.ndarray) -> Placed:
+    def bind(self, binding: Binding, region: np.ndarray) -> BoundModel:
         """Bind every input and output before the runs, so that a run allocates nothing."""
-        binding = self.session.io_binding()
-        keep: list[object] = [self.session, binding, self._weights]
+        ends = self.session.io_binding()
+        keep: list[object] = [self.session, ends, self._weights]
         unsure = []
         drawn: list[tuple[np.ndarray, Sketch | None]] = []
-        for (name, (make, type_)), offset in zip(
-            self._inputs.items(), placement.inputs, strict=True
-        ):
+        for (name, (make, type_)), offset in zip(self._inputs.items(), binding.inputs, strict=True):
             if offset is None and name not in self._own:
                 self._own[name] = make()
             if offset is None:
@@ -190,12 +188,12 @@ class LoadedSession:
                 if name not in self._given and (sketch or type_.dtype == "FLOAT"):
                     drawn.append((buffer, sketch))
             else:
-                assert isinstance(type_, TensorType)  # only tensors are placed in the region
+                assert isinstance(type_, TensorType)  # only tensors are bound in the region
                 buffer = at(region, offset, type_)
             value = to_value(buffer, type_)
             keep += (buffer, value)
-            binding.bind_ortvalue_input(name, value)
-        for output, offset in zip(self.session.get_outputs(), placement.outputs, strict=True):
+            ends.bind_ortvalue_input(name, value)
+        for output, offset in zip(self.session.get_outputs(), binding.outputs, strict=True):
             known = static_type(output)
             if known is None or ELEMENT_BITS[known.dtype] < 8:
                 unsure.append(output.name)  # the runtime allocates data-dependent outputs
@@ -204,11 +202,11 @@ class LoadedSession:
             buffer = at(memory, offset or 0, known)
             value = to_value(buffer, known)
             keep += (buffer, value)
-            binding.bind_ortvalue_output(output.name, value)
-        return PlacedSession(self.session, binding, unsure, drawn, keep)
+            ends.bind_ortvalue_output(output.name, value)
+        return BoundSession(self.session, ends, unsure, drawn, keep)
 
 
-class PlacedSession(Renewable):
+class BoundSession(RedrawableInputs):
     """A session bound to its memory, except outputs whose shapes are ``unsure`` until it runs."""
 
     def __init__(
@@ -231,7 +229,7 @@ class PlacedSession(Renewable):
         self._random = np.random.default_rng(len(drawn))
         self._keep = keep
 
-    def renew(self) -> None:
+    def redraw(self) -> None:
         """Draw the synthetic inputs anew, from the distribution that they are from."""
         for buffer, turns in self._sketched:
             buffer[...] = next(turns)

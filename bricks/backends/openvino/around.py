@@ -12,10 +12,10 @@ import numpy as np
 import openvino as ov
 from openvino import opset13 as ops
 
-from bricks.backends.kernel_counters import Around
+from bricks.backends.kernel_counters import CallOverhead
 from bricks.backends.openvino.compiling import Compiler, translated
 from bricks.backends.openvino.execution import kernels
-from bricks.backends.openvino.loaded import PlacedRequest
+from bricks.backends.openvino.loaded import BoundRequest
 
 _RUNS, _FIRST = 200, 10
 # Widths of the products in a row: kernels of many latencies, so that what whole microseconds cut
@@ -23,17 +23,17 @@ _RUNS, _FIRST = 200, 10
 _WIDTHS = tuple(32 + 16 * (7 * i % 32) for i in range(33))
 
 
-def measured(compiler: Compiler) -> Around:
+def measured(compiler: Compiler) -> CallOverhead:
     """Measure with the threads of ``compiler``; takes about a tenth of a second."""
     with translated("measuring what a call costs"):
         value = ops.parameter([1], np.float32)
-        trivial = _placed(compiler.compile(ov.Model([ops.relu(value)], [value], "call")))
+        trivial = _bound(compiler.compile(ov.Model([ops.relu(value)], [value], "call")))
         value = row = ops.parameter([1, _WIDTHS[0]], np.float32)
         for inputs, outputs in pairwise(_WIDTHS):
             weights = np.full((inputs, outputs), 1 / inputs, np.float32)
             row = ops.matmul(row, ops.constant(weights), False, False)
         compiled = compiler.compile(ov.Model([row], [value], "products"), counted=True)
-        products = _placed(compiled)
+        products = _bound(compiled)
     call_s = statistics.median(trivial.sample().host_s for _ in range(_RUNS))
     for _ in range(_FIRST):
         products.sample()
@@ -43,12 +43,12 @@ def measured(compiler: Compiler) -> Around:
     after_s = sum(products.counters().values()) * (_FIRST + _RUNS)
     outside_s = run_s - call_s - (after_s - before_s) / _RUNS
     number = sum(kernel.works for kernel in kernels(compiled))
-    return Around(call_s, max(0.0, outside_s / number))
+    return CallOverhead(call_s, max(0.0, outside_s / number))
 
 
-def _placed(compiled: ov.CompiledModel) -> PlacedRequest:
+def _bound(compiled: ov.CompiledModel) -> BoundRequest:
     """A compiled model of one input, ready to run."""
     request = compiled.create_infer_request()
     shape = list(compiled.inputs[0].get_shape())
     request.set_input_tensor(ov.Tensor(np.ones(shape, np.float32)))
-    return PlacedRequest(request, [], 1)
+    return BoundRequest(request, [], 1)

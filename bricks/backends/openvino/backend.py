@@ -19,14 +19,14 @@ import onnx
 import openvino as ov
 
 from bricks.backends.base import (
+    Binding,
+    BoundModel,
     Evaluator,
-    Executed,
-    Joiner,
-    Placed,
-    Placement,
+    ExecutedGraph,
+    FusedRunner,
     ValueObserver,
 )
-from bricks.backends.kernel_counters import Around
+from bricks.backends.kernel_counters import CallOverhead
 from bricks.backends.openvino import grouping
 from bricks.backends.openvino.around import measured
 from bricks.backends.openvino.batch import kernels_of_each
@@ -47,7 +47,7 @@ from bricks.backends.openvino.integers import (
     passed_as_numbers,
     quantised_inputs,
 )
-from bricks.backends.openvino.joint import Joint, LoadedBrick, PlacedBrick
+from bricks.backends.openvino.joint import BoundBrick, LoadedBrick, OpenvinoFusedRun
 from bricks.backends.openvino.loaded import Ends, LoadedModel
 from bricks.backends.openvino.precision import as_float32, in_float32
 from bricks.backends.openvino.settling import Cut, settled
@@ -75,7 +75,7 @@ from bricks.graph.view import graph_of, parse_model, upstream
 _AT_ONCE_BYTES = 1 << 28
 
 
-class OpenvinoBackend(Evaluator, ValueObserver, Joiner):
+class OpenvinoBackend(Evaluator, ValueObserver, FusedRunner):
     """OpenVINO's CPU plugin with a fixed number of threads, computing in ``precision``."""
 
     loaders = 1  # compiling uses all processors
@@ -83,20 +83,20 @@ class OpenvinoBackend(Evaluator, ValueObserver, Joiner):
     def __init__(self, *, threads: int, seed: int, precision: str) -> None:
         self._compiler = Compiler(threads, precision)
         self._pool = Pool(seed)
-        self._known_around: Around | None = None
+        self._known_around: CallOverhead | None = None
 
     def sign_sensitive(self, operator: str) -> bool:
         """False for all operators: its kernels have no branches on single values."""
         return False
 
-    def executed(self, proto: onnx.ModelProto) -> Executed:
+    def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
         """The source graph without constant nodes, and the groups of nodes in each kernel."""
         graph, observed = self._typed(proto)
         return self._described(proto, graph, observed)[0]
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
-    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+    ) -> tuple[ExecutedGraph, Mapping[str, np.ndarray]]:
         """The same, and the weights that it needs."""
         graph, observed = self._typed(proto)
         return self._described(proto, graph, observed, weights)
@@ -129,10 +129,10 @@ class OpenvinoBackend(Evaluator, ValueObserver, Joiner):
             return LoadedBrick(model, ends, weights, self._compiler, self._around)
         return LoadedModel(self._compiler.compile(model), ends, weights)
 
-    def joined(self, placed: Sequence[Placed]) -> Joint | None:
+    def fused(self, bound: Sequence[BoundModel]) -> OpenvinoFusedRun | None:
         """What runs bricks in one call; None for anything else."""
-        bricks = [each for each in placed if isinstance(each, PlacedBrick)]
-        return Joint(bricks) if len(bricks) == len(placed) else None
+        bricks = [each for each in bound if isinstance(each, BoundBrick)]
+        return OpenvinoFusedRun(bricks) if len(bricks) == len(bound) else None
 
     def evaluate(
         self,
@@ -154,17 +154,17 @@ class OpenvinoBackend(Evaluator, ValueObserver, Joiner):
         }
         own = {name: np.ascontiguousarray(values) for name, values in weights.items()}
         model, ends, shapes = self._wrapped(proto, own, makers)
-        nowhere = Placement((None,) * len(graph.inputs), (None,) * len(graph.outputs))
+        nowhere = Binding((None,) * len(graph.inputs), (None,) * len(graph.outputs))
         loaded = LoadedModel(self._compiler.compile(model), ends, own)
-        placed = loaded.place(nowhere, np.zeros(0, np.uint8))
-        placed.sample()
+        bound = loaded.bind(nowhere, np.zeros(0, np.uint8))
+        bound.sample()
         return [
             array
             if shape is None
             else moved_back(array, shape)
             if name in last
             else array.reshape(shape)
-            for name, array, shape in zip(graph.outputs, placed.results(), shapes, strict=True)
+            for name, array, shape in zip(graph.outputs, bound.results(), shapes, strict=True)
         ]
 
     def _wrapped(
@@ -182,7 +182,7 @@ class OpenvinoBackend(Evaluator, ValueObserver, Joiner):
             model = wrapped(model, noted_layouts(proto), fixed)
         return model, Ends(makers, fixed), shapes
 
-    def _around(self) -> Around:
+    def _around(self) -> CallOverhead:
         """What runs around kernels; measured when it is first needed."""
         if self._known_around is None:
             self._known_around = measured(self._compiler)
@@ -194,7 +194,7 @@ class OpenvinoBackend(Evaluator, ValueObserver, Joiner):
         source: Graph,
         observed: Sequence[str],
         weights: Mapping[str, np.ndarray] | None = None,
-    ) -> tuple[Executed, dict[str, np.ndarray]]:
+    ) -> tuple[ExecutedGraph, dict[str, np.ndarray]]:
         """The executed graph, and the values of its initializers, as far as they are known."""
         graph, values, told = folded(
             in_float32(source), self._computed, as_float32(weights or {}, source)
@@ -210,7 +210,7 @@ class OpenvinoBackend(Evaluator, ValueObserver, Joiner):
             cut = min(cut, other, key=lambda each: len(each.differing))
         execution = cut.execution
         found = settled(execution, cut.groups, cut.alone)
-        executed = Executed(
+        executed = ExecutedGraph(
             cut.proto,
             execution.graph.types,
             grouping.in_place(execution),

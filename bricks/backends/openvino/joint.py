@@ -18,12 +18,12 @@ from itertools import pairwise
 import numpy as np
 import openvino as ov
 
-from bricks.backends.base import Placement
-from bricks.backends.kernel_counters import Around, Counters
+from bricks.backends.base import Binding
+from bricks.backends.kernel_counters import CallOverhead, KernelCounters
 from bricks.backends.openvino.batch import kernels_of_parts, side_by_side
 from bricks.backends.openvino.compiling import Compiler, translated
 from bricks.backends.openvino.execution import kernels
-from bricks.backends.openvino.loaded import Ends, PlacedRequest
+from bricks.backends.openvino.loaded import BoundRequest, Ends
 from bricks.errors import BackendError
 from bricks.units.sample import Sample
 
@@ -39,26 +39,26 @@ class LoadedBrick:
     ends: Ends
     weights: Mapping[str, np.ndarray]
     compiler: Compiler
-    around: Callable[[], Around]
+    around: Callable[[], CallOverhead]
 
-    def place(self, placement: Placement, region: np.ndarray) -> PlacedBrick:
+    def bind(self, binding: Binding, region: np.ndarray) -> BoundBrick:
         """The brick at a place; it is compiled when it first runs."""
-        return PlacedBrick(self, placement, region)
+        return BoundBrick(self, binding, region)
 
 
 @dataclass(slots=True)
-class PlacedBrick:
+class BoundBrick:
     """A brick and the memory of its inputs and outputs."""
 
     brick: LoadedBrick
-    placement: Placement
+    binding: Binding
     region: np.ndarray
-    _alone: Joint | None = field(default=None, init=False)
+    _alone: OpenvinoFusedRun | None = field(default=None, init=False)
 
     def sample(self) -> Sample:
         """Run it alone; what it took."""
         if self._alone is None:
-            self._alone = Joint([self])
+            self._alone = OpenvinoFusedRun([self])
         return self._alone.sample()[0]
 
     def release(self) -> None:
@@ -66,21 +66,21 @@ class PlacedBrick:
         self._alone = None
 
 
-class Joint:
+class OpenvinoFusedRun:
     """Bricks that run one after the other in one call.
 
     Raises :class:`BackendError` where OpenVINO does not keep them apart and in order.
     """
 
-    def __init__(self, placed: Sequence[PlacedBrick]) -> None:
-        first = placed[0].brick
-        for each in placed:
+    def __init__(self, bound: Sequence[BoundBrick]) -> None:
+        first = bound[0].brick
+        for each in bound:
             each.release()
         compiled = first.compiler.compile(
-            side_by_side([each.brick.model.clone() for each in placed]), counted=True
+            side_by_side([each.brick.model.clone() for each in bound]), counted=True
         )
         found = kernels(compiled)
-        parts = kernels_of_parts(found, len(placed))
+        parts = kernels_of_parts(found, len(bound))
         working = [part for part in parts if part]
         if any(a[-1].order > b[0].order for a, b in pairwise(working)):
             raise BackendError("OpenVINO does not run bricks in the order of their model")
@@ -90,17 +90,17 @@ class Joint:
             request = compiled.create_infer_request()
         keep: list[object] = []
         inputs = outputs = 0
-        for each in placed:
-            brick, placement = each.brick, each.placement
+        for each in bound:
+            brick, binding = each.brick, each.binding
             keep.append((brick, each.region))
             keep.append(
-                brick.ends.bind(request, placement, each.region, inputs=inputs, outputs=outputs)
+                brick.ends.bind(request, binding, each.region, inputs=inputs, outputs=outputs)
             )
             inputs += brick.ends.inputs
             outputs += len(brick.model.outputs)
-        self._placed = PlacedRequest(request, keep, outputs)
-        self._counters = Counters(names, others, first.around(), self._placed.counters)
+        self._bound = BoundRequest(request, keep, outputs)
+        self._counters = KernelCounters(names, others, first.around(), self._bound.counters)
 
     def sample(self) -> list[Sample]:
         """Run all once; what each took, as if each were a call."""
-        return [*map(Sample, self._counters.latencies_s(self._placed.sample().host_s))]
+        return [*map(Sample, self._counters.latencies_s(self._bound.sample().host_s))]

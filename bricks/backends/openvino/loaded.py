@@ -1,6 +1,6 @@
 """A compiled model, bound to memory and ready to run.
 
-Inputs and outputs are views of the memory that they are placed in, so that a run copies nothing. A
+Inputs and outputs are views of the memory that they are bound in, so that a run copies nothing. A
 request of OpenVINO's times itself, so what Python takes around a run does not count. Must not know
 how a model was made.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import openvino as ov
 
-from bricks.backends.base import Placement
+from bricks.backends.base import Binding
 from bricks.backends.openvino.compiling import translated
 from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
@@ -56,7 +56,7 @@ class Ends:
     def bind(
         self,
         request: ov.InferRequest,
-        placement: Placement,
+        binding: Binding,
         region: np.ndarray,
         *,
         inputs: int = 0,
@@ -64,14 +64,12 @@ class Ends:
     ) -> list[Any]:
         """Bind the inputs and outputs of ``request``, from these numbers on; what must be kept.
 
-        They are in memory of their own, or in ``region`` where the placement says so.
+        They are in memory of their own, or in ``region`` where the binding says so.
         """
         compiled = request.get_compiled_model()
         keep: list[Any] = [region]
         number = inputs
-        for (name, (make, type_)), offset in zip(
-            self._inputs.items(), placement.inputs, strict=True
-        ):
+        for (name, (make, type_)), offset in zip(self._inputs.items(), binding.inputs, strict=True):
             if name in self._fixed:
                 continue
             memory = np.ascontiguousarray(make()) if offset is None else _at(region, offset, type_)
@@ -81,7 +79,7 @@ class Ends:
                 request.set_input_tensor(number, tensor)
             keep += (memory, tensor)
             number += 1
-        for number, offset in enumerate(placement.outputs, outputs):
+        for number, offset in enumerate(binding.outputs, outputs):
             port = compiled.outputs[number]
             if offset is None or port.get_partial_shape().is_dynamic:
                 continue  # OpenVINO has memory for it
@@ -104,15 +102,15 @@ class LoadedModel:
     ) -> None:
         self.compiled, self._ends, self._weights = compiled, ends, weights
 
-    def place(self, placement: Placement, region: np.ndarray) -> PlacedRequest:
+    def bind(self, binding: Binding, region: np.ndarray) -> BoundRequest:
         """Bind inputs and outputs; see :meth:`Ends.bind`."""
         with translated("preparing a run"):
             request = self.compiled.create_infer_request()
-        keep = [self._weights, self._ends.bind(request, placement, region)]
-        return PlacedRequest(request, keep, len(placement.outputs))
+        keep = [self._weights, self._ends.bind(request, binding, region)]
+        return BoundRequest(request, keep, len(binding.outputs))
 
 
-class PlacedRequest:
+class BoundRequest:
     """A request that is bound to its memory, and so many of its ``outputs``."""
 
     def __init__(self, request: ov.InferRequest, keep: list[Any], outputs: int) -> None:

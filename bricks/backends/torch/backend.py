@@ -16,9 +16,9 @@ import numpy as np
 import onnx
 import torch
 
-from bricks.backends.base import Evaluator, Executed, Isolated, Profiler
+from bricks.backends.base import Evaluator, ExecutedGraph, Profiler, StandaloneLoader
 from bricks.backends.instruments import Instrumented
-from bricks.backends.programs import InDouble, Recorder, Trainer
+from bricks.backends.programs import DoublePrecision, Recorder, Trainer
 from bricks.backends.ranks import Communicator, DistributedTrainer
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import users_errors
@@ -47,7 +47,7 @@ from bricks.graph.view import graph_of
 
 if TYPE_CHECKING:
     from bricks.backends.torch.collectives import TorchCollectives
-    from bricks.backends.torch.distributed_step import DistributedStep
+    from bricks.backends.torch.distributed_step import TorchDistributedStep
 
 _PAGE_BYTES = 4096
 
@@ -55,10 +55,10 @@ _PAGE_BYTES = 4096
 class TorchBackend(
     Evaluator,
     Recorder,
-    InDouble,
+    DoublePrecision,
     Trainer,
     Profiler,
-    Isolated,
+    StandaloneLoader,
     Communicator,
     DistributedTrainer,
     Instrumented,
@@ -95,7 +95,7 @@ class TorchBackend(
         with self._programs.keeping_kernels():
             return record(made, origin, self._seed).proto
 
-    def stepped(self, proto: onnx.ModelProto) -> RealStep:
+    def real_step(self, proto: onnx.ModelProto) -> RealStep:
         """A real step of the program that was recorded as ``proto``."""
         made = self._programs.of(proto)
         torch.manual_seed(self._seed)
@@ -159,12 +159,12 @@ class TorchBackend(
         synchronised: bool,
         bucket_cap_mb: float | None,
         accumulation: int,
-    ) -> DistributedStep:
+    ) -> TorchDistributedStep:
         """The user's program in a rank; see :mod:`bricks.backends.torch.distributed_step`."""
-        from bricks.backends.torch.distributed_step import DistributedStep
+        from bricks.backends.torch.distributed_step import TorchDistributedStep
 
         torch.manual_seed(seed)
-        return DistributedStep(
+        return TorchDistributedStep(
             self._programs.eager(entry, folder, options),
             synchronised=synchronised,
             bucket_cap_mb=bucket_cap_mb,
@@ -193,11 +193,11 @@ class TorchBackend(
         """False: calls that depend on signs are vectorised."""
         return False
 
-    def executed(self, proto: onnx.ModelProto) -> Executed:
+    def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
         """The program itself: what was recorded is what runs."""
         _refuse_others(proto)
         self._programs.refuse_other_mode(proto)
-        return Executed(proto, graph_of(proto).types, {})
+        return ExecutedGraph(proto, graph_of(proto).types, {})
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
         """The types that were recorded."""
@@ -249,7 +249,7 @@ class TorchBackend(
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
-    ) -> tuple[Executed, Mapping[str, np.ndarray]]:
+    ) -> tuple[ExecutedGraph, Mapping[str, np.ndarray]]:
         """The program with the weights as they are."""
         return self.executed(proto), weights
 

@@ -24,7 +24,7 @@ from bricks.errors import BackendError
 _WARM_UP = 3
 
 
-class DistributedStep:
+class TorchDistributedStep:
     """A program in this rank: ``synchronised`` with the other ranks, or by itself.
 
     A process holds one program, as a user's does: a second one would share its caches and its

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from bricks.backends.base import Placed
+from bricks.backends.base import BoundModel
 from bricks.backends.instruments import ROW_BYTES, Instruments
 from bricks.backends.torch.calls import Attributes, Call, Calls, Tensors
 
@@ -26,7 +26,7 @@ class TorchInstruments(Instruments):
     def __init__(self, generator: Callable[[str], torch.Generator]) -> None:
         self._generator = generator
 
-    def reference(self) -> Placed:
+    def reference(self) -> BoundModel:
         """Alternating matrix products and activations, on one weight."""
         weight = torch.rand((_WIDTH, _WIDTH), generator=self._generator(_REFERENCE))
         calls: list[Call] = []
@@ -37,12 +37,12 @@ class TorchInstruments(Instruments):
             calls.append((_activation, {}, (f"product {layer}",), value))
         return Calls(calls, {"in": torch.full((_ROWS, _WIDTH), 0.5), "weight": weight})
 
-    def chain(self) -> Placed:
+    def chain(self) -> BoundModel:
         """Activations of a single number."""
         calls: list[Call] = [(_activation, {}, (f"v{i}",), f"v{i + 1}") for i in range(_CHAIN)]
         return Calls(calls, {"v0": torch.full((1,), 0.5)})
 
-    def eviction_read(self, memory: np.ndarray) -> Placed:
+    def eviction_read(self, memory: np.ndarray) -> BoundModel:
         """The largest number of each row."""
         rows = torch.from_numpy(memory.view(np.float32)).view(-1, ROW_BYTES // 4)
         return Calls([(_largest, {}, ("rows",), "largest")], {"rows": rows})

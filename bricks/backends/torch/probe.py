@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from bricks.backends.base import Placement
+from bricks.backends.base import Binding
 from bricks.backends.torch.entry import Program
 from bricks.backends.torch.modes import EAGER
 from bricks.backends.torch.recording import WARM_UP, record
@@ -231,7 +231,7 @@ class PhaseProbe:
     def __init__(self, probes: PhaseProbes, phase: str, part: str, kind: str) -> None:
         self._probes, self._which = probes, (phase, part, kind)
 
-    def place(self, placement: Placement, region: object) -> PhaseProbe:
+    def bind(self, binding: Binding, region: object) -> PhaseProbe:
         """It has memory of its own."""
         return self
 

@@ -15,7 +15,7 @@ import torch
 from onnx import helper
 from torch.nn import functional
 
-from bricks.backends.base import Placement
+from bricks.backends.base import Binding
 from bricks.backends.torch.calls import Attributes, Calls, Operator, Tensors
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
@@ -75,10 +75,10 @@ class ProbeModel:
             for name, tensor in self._graph.initializers.items()
         }
 
-    def place(self, placement: Placement, region: np.ndarray) -> Calls:
+    def bind(self, binding: Binding, region: np.ndarray) -> Calls:
         """Bind the inputs; what it computes is always fresh memory."""
         values = dict(self._weights)
-        for name, offset in zip(self._graph.inputs, placement.inputs, strict=True):
+        for name, offset in zip(self._graph.inputs, binding.inputs, strict=True):
             values[name] = _input(self._graph, name, offset, region)
         return Calls(self._calls, values)
 

@@ -23,14 +23,14 @@ WARM_UP = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedStep:
     """The graph of a step; ``values`` are the tensors that it begins with, by name."""
 
     proto: onnx.ModelProto
     values: Mapping[str, torch.Tensor]
 
 
-def record(program: Program, origin: Origin, seed: int) -> Recorded:
+def record(program: Program, origin: Origin, seed: int) -> RecordedStep:
     """The calls of one step, after a few steps to warm up.
 
     Raises :class:`BackendError` if two steps in a row do not make the same calls, and for calls
@@ -43,7 +43,7 @@ def record(program: Program, origin: Origin, seed: int) -> Recorded:
         first, again = _recorded(program), _recorded(program)
     _refuse_change(program.entry, first, again)
     proto = again.model(origin)
-    return Recorded(proto, again.begins)
+    return RecordedStep(proto, again.begins)
 
 
 def _recorded(program: Program) -> CallRecorder:

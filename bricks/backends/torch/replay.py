@@ -16,7 +16,7 @@ from typing import Any
 import onnx
 import torch
 
-from bricks.backends.base import Placement, Renewable
+from bricks.backends.base import Binding, RedrawableInputs
 from bricks.backends.branch_prediction import sets_in_turn
 from bricks.backends.torch.generator_states import GENERATOR, OPERATORS
 from bricks.backends.torch.recomputation import HIDE, RECOMPUTATION, RECOMPUTE, Recomputation
@@ -219,15 +219,15 @@ class LoadedCalls:
         self._own, self._slots, self._deciding = own, slots, deciding
         self._turns: dict[str, Iterator[torch.Tensor]] = {}
 
-    def place(self, placement: Placement, region: Any) -> PlacedCalls:
+    def bind(self, binding: Binding, region: Any) -> BoundCalls:
         """The calls with inputs from slots, or of their own, and outputs into slots."""
         own = self._own()
         for name in self._deciding.keys() - self._turns.keys():
             self._turns[name] = _in_turn(own[name], self._deciding[name])
-        inputs = dict(zip(self._inputs, placement.inputs, strict=True))
-        outputs = dict(zip(self._outputs, placement.outputs, strict=True))
+        inputs = dict(zip(self._inputs, binding.inputs, strict=True))
+        outputs = dict(zip(self._outputs, binding.outputs, strict=True))
         viewed = {call.inputs[0] for call in self._calls if call.call.operator == "as_strided"}
-        return PlacedCalls(self._calls, own, inputs, outputs, viewed, self._turns, self._slots)
+        return BoundCalls(self._calls, own, inputs, outputs, viewed, self._turns, self._slots)
 
 
 def _in_turn(random: torch.Tensor, sketch: Sketch | None) -> Iterator[torch.Tensor]:
@@ -239,7 +239,7 @@ def _in_turn(random: torch.Tensor, sketch: Sketch | None) -> Iterator[torch.Tens
     return cycle([drawn(sketch, elements, seed) for seed in range(turns)])
 
 
-class PlacedCalls(Renewable):
+class BoundCalls(RedrawableInputs):
     """Calls with the slots that they read and fill; an empty slot is replaced by an own tensor.
 
     Where a slot holds another shape than was recorded, since values decide that, the own tensor is
@@ -263,14 +263,14 @@ class PlacedCalls(Renewable):
         self._needs = {name: own[name].untyped_storage().nbytes() for name in viewed if name in own}
         self._inputs = [(name, slot) for name, slot in inputs.items() if slot is not None]
         self._outputs = [(name, slot) for name, slot in outputs.items() if slot is not None]
-        self.renew()
+        self.redraw()
 
     def _fits(self, name: str, found: torch.Tensor) -> bool:
         if found.shape != self._own[name].shape:
             return False
         return bool(found.untyped_storage().nbytes() >= self._needs.get(name, 0))
 
-    def renew(self) -> None:
+    def redraw(self) -> None:
         """Write values anew where these decide how long the calls take."""
         for name, turns in self._turns.items():
             elements_of(self._own[name]).copy_(next(turns))

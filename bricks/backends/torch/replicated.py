@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bricks.backends.base import Placement
+from bricks.backends.base import Binding
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import REPLICATED, call_of
 from bricks.graph.program_traffic import ALL_BYTES
@@ -71,7 +71,7 @@ class ReplicatedSteps:
         for _ in range(_FIRST):
             self._step_s(self._replicated)
 
-    def place(self, placement: Placement, region: object) -> ReplicatedSteps:
+    def bind(self, binding: Binding, region: object) -> ReplicatedSteps:
         """It has memory of its own."""
         return self
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bricks.backends.programs import Loading, TrainedEpoch
+from bricks.backends.programs import LoadingTimes, TrainedEpoch
 from bricks.backends.torch.entry import Program, source_file, users_errors
 from bricks.backends.torch.trajectories import plain_options
 from bricks.errors import BackendError, first_line
@@ -116,7 +116,7 @@ class ProgramTraining:
             )
         return found
 
-    def time_loading(self, batches: int, read_bytes: int) -> Loading:
+    def time_loading(self, batches: int, read_bytes: int) -> LoadingTimes:
         """Batches without steps; see the interface."""
         self._warm_up()
         memory = _memory(read_bytes)
@@ -133,7 +133,9 @@ class ProgramTraining:
                     break
                 batch_s.append(taken_s)
         workers = getattr(self._program.data, "num_workers", 0)
-        return Loading(tuple(begin_s), tuple(batch_s), workers if isinstance(workers, int) else 0)
+        return LoadingTimes(
+            tuple(begin_s), tuple(batch_s), workers if isinstance(workers, int) else 0
+        )
 
     def time_evaluation(self, repeats: int, read_bytes: int) -> Sequence[float]:
         """Evaluations without training between; see the interface."""

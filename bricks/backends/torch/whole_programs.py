@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bricks.backends.base import Placement
+from bricks.backends.base import Binding
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.recording import WARM_UP
 from bricks.units.sample import Sample
@@ -25,7 +25,7 @@ class LoadedProgram:
             for _ in range(WARM_UP):
                 made.step()
 
-    def place(self, placement: Placement, region: np.ndarray) -> LoadedProgram:
+    def bind(self, binding: Binding, region: np.ndarray) -> LoadedProgram:
         """The program holds its own inputs: nothing is bound."""
         return self
 

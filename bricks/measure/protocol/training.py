@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bricks.backends.programs import Loading, TrainedEpoch
+from bricks.backends.programs import LoadingTimes, TrainedEpoch
 from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 from bricks.measure.protocol.request import Request
 
@@ -43,7 +43,7 @@ class TrainEpoch(Request[TrainedEpoch]):
 
 
 @dataclass(frozen=True, slots=True)
-class TimeLoading(Request[Loading]):
+class TimeLoading(Request[LoadingTimes]):
     """Take so many ``batches`` at least, without training; ``read_bytes`` are read before each."""
 
     batches: int

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import Evaluator
-from bricks.backends.programs import DoubleStep, InDouble
+from bricks.backends.programs import DoublePrecision, DoubleStep
 from bricks.errors import BackendError, BricksError, WorkerError
 from bricks.graph.reference_values import Reference
 from bricks.measure.worker.divergence import divergence_of
@@ -65,7 +65,7 @@ def evaluate_model(
 
 
 def evaluate_counterpart(
-    backend: InDouble,
+    backend: DoublePrecision,
     proto: onnx.ModelProto,
     reference: Reference,
     names: Sequence[str],
@@ -87,7 +87,7 @@ def evaluate_counterpart(
 
 
 def evaluate_program(
-    backend: InDouble, proto: onnx.ModelProto, *, repeats: int, gradients: bool
+    backend: DoublePrecision, proto: onnx.ModelProto, *, repeats: int, gradients: bool
 ) -> Evaluation:
     """As :func:`evaluate_model` of a recorded program, beside the same step in double.
 

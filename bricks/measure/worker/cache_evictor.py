@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bricks.backends.base import Placed
+from bricks.backends.base import BoundModel
 from bricks.backends.instruments import ROW_BYTES
 from bricks.measure.worker.memory import ALIGNMENT_BYTES, aligned
 
@@ -18,7 +18,7 @@ from bricks.measure.worker.memory import ALIGNMENT_BYTES, aligned
 _MIN_BYTES = 1 << 20
 
 # Loads what reads all of some memory.
-Load = Callable[[np.ndarray], Placed]
+Load = Callable[[np.ndarray], BoundModel]
 
 
 class CacheEvictor:
@@ -29,7 +29,7 @@ class CacheEvictor:
         self._memory = np.zeros(0, np.uint8)
         self._max_bytes = 0  # that any walk over what is loaded reads
         self._tried_bytes = 0  # that were asked of the system, with or without success
-        self._readers: dict[int, Placed] = {}  # by the bytes that they read
+        self._readers: dict[int, BoundModel] = {}  # by the bytes that they read
 
     def announce(self, max_bytes: int) -> None:
         """Note that walks read at most ``max_bytes``: the first read takes memory for all."""
@@ -40,7 +40,7 @@ class CacheEvictor:
         self._readers.clear()
         self._tried_bytes = len(self._memory)  # for there may be more memory now
 
-    def reader(self, size_bytes: int) -> tuple[Placed, bool]:
+    def reader(self, size_bytes: int) -> tuple[BoundModel, bool]:
         """What reads ``size_bytes``, and whether it does.
 
         Where memory is short, it reads half of that, or a quarter, and so on.

@@ -13,7 +13,7 @@ from typing import Protocol
 import onnx
 
 from bricks.backends.base import Evaluator
-from bricks.backends.programs import InDouble, Recorder
+from bricks.backends.programs import DoublePrecision, Recorder
 from bricks.decompose.plan import Plan
 from bricks.errors import WorkerError
 from bricks.graph.form import ModelForm, form_of
@@ -113,7 +113,7 @@ class ProgramEvaluation:
 
     def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
         """See :func:`evaluate_program` and :func:`evaluate_counterpart`."""
-        programs = self.runtime.capable(InDouble)
+        programs = self.runtime.capable(DoublePrecision)
         if request.file is None or request.names is None:
             return evaluate_program(
                 programs, proto, repeats=request.repeats, gradients=request.gradients

@@ -5,7 +5,7 @@ Must not know what is predicted.
 
 from __future__ import annotations
 
-from bricks.backends.base import Generating, Generator
+from bricks.backends.base import LoadedDecoder, TextGenerator
 from bricks.errors import WorkerError
 from bricks.graph.view import parse_model
 from bricks.measure.protocol.serving import GenerateText, LoadDecoder, TextTimes
@@ -17,13 +17,13 @@ class GenerationRequests:
 
     def __init__(self, runtime: WorkerRuntime) -> None:
         self._runtime = runtime
-        self._generating: Generating | None = None
+        self._generating: LoadedDecoder | None = None
 
     def load(self, request: LoadDecoder) -> None:
         """Load a decoder."""
-        generator = self._runtime.capable(Generator)
+        generator = self._runtime.capable(TextGenerator)
         self._generating = None
-        self._generating = generator.generating(parse_model(request.model), request.decoder)
+        self._generating = generator.load_decoder(parse_model(request.model), request.decoder)
 
     def generate(self, request: GenerateText) -> TextTimes:
         """Generate texts once."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 
-from bricks.backends.base import Executed, ValueObserver
+from bricks.backends.base import ExecutedGraph, ValueObserver
 from bricks.backends.programs import Recorder
 from bricks.decompose.lowering import Contents, Lowering
 from bricks.graph.model import Model
@@ -58,7 +58,7 @@ class GraphRequests:
         return TypedGraph(skeleton, executed.types, observed, lowering, contents, notes)
 
     def _contents(
-        self, request: ReadExecuted, proto: onnx.ModelProto, executed: Executed
+        self, request: ReadExecuted, proto: onnx.ModelProto, executed: ExecutedGraph
     ) -> Contents:
         """What operators read in a run of the model; what is noted where nobody observes one."""
         backend = self._runtime.backend

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bricks.backends.base import Backend, Joiner, Placed
+from bricks.backends.base import Backend, BoundModel, FusedRunner
 from bricks.errors import BackendError
 from bricks.units.sample import Sample
 
@@ -44,7 +44,7 @@ class JointSteps:
 
 
 class Joints:
-    """All that was joined since something was last loaded or placed.
+    """All that was joined since something was last loaded or bound.
 
     Joining takes as long as loading a model, and running more steps than asked for does not. So a
     walk over some of the steps of an earlier one runs all of that.
@@ -62,17 +62,17 @@ class Joints:
     def of(
         self,
         backend: Backend,
-        placed: Mapping[str, Placed],
+        bound: Mapping[str, BoundModel],
         places: Sequence[str],
         eviction_bytes: int,
     ) -> JointSteps | None:
         """The steps at ``places`` in few calls; None where the runtime has a call for each."""
-        if not isinstance(backend, Joiner) or tuple(places) in self._refused:
+        if not isinstance(backend, FusedRunner) or tuple(places) in self._refused:
             return None
         for known in self._found:
             if known.covers(places):
                 return known
-        calls = _calls(backend, placed, places) if len(places) > 1 else None
+        calls = _calls(backend, bound, places) if len(places) > 1 else None
         if calls is None:
             self._refused.add(tuple(places))
             return None
@@ -81,7 +81,7 @@ class Joints:
 
 
 def _calls(
-    joiner: Joiner, placed: Mapping[str, Placed], places: Sequence[str]
+    joiner: FusedRunner, bound: Mapping[str, BoundModel], places: Sequence[str]
 ) -> list[_Call] | None:
     """The calls that run the steps at ``places``; None where the runtime joins no such steps.
 
@@ -89,11 +89,11 @@ def _calls(
     """
     if len(places) == 1:
         (place,) = places
-        return [_Call(places, lambda: [placed[place].sample()])]
+        return [_Call(places, lambda: [bound[place].sample()])]
     try:
-        joint = joiner.joined([placed[place] for place in places])
+        joint = joiner.fused([bound[place] for place in places])
     except (BackendError, MemoryError):  # a step that fails by itself says so when it runs alone
         middle = len(places) // 2
-        halves = [_calls(joiner, placed, part) for part in (places[:middle], places[middle:])]
+        halves = [_calls(joiner, bound, part) for part in (places[:middle], places[middle:])]
         return None if None in halves else [call for half in halves for call in half or ()]
     return None if joint is None else [_Call(places, joint.sample)]

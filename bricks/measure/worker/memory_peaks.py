@@ -12,7 +12,7 @@ import gc
 import re
 from pathlib import Path
 
-from bricks.backends.base import Standalone
+from bricks.backends.base import StandaloneModel
 from bricks.errors import WorkerError
 from bricks.measure.worker.memory import release_freed_memory
 from bricks.samples.memory_peaks import MemoryPeaks
@@ -25,7 +25,7 @@ RUNS = 4
 _POPULATE_READ = 22  # the kernel's advice to bring in the pages of a mapping, from 5.14 on
 
 
-def memory_peaks(model: Standalone, folder: Path) -> MemoryPeaks:
+def memory_peaks(model: StandaloneModel, folder: Path) -> MemoryPeaks:
     """Peaks in bytes above the memory before loading: while loading, and afterwards.
 
     ``folder`` holds the model's files. Raises :class:`WorkerError` where the system does not tell a

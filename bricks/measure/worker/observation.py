@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx
 
-from bricks.backends.base import Executed, ValueObserver, WeightObserver
+from bricks.backends.base import ExecutedGraph, ValueObserver, WeightObserver
 from bricks.decompose.lowering import UNKNOWN, Contents
 from bricks.graph.domains import Range, integer_ranges
 from bricks.graph.graph import Graph
@@ -38,7 +38,7 @@ class _Wanted:
 
 
 def contents_of(
-    observer: ValueObserver, model: onnx.ModelProto, executed: Executed, key: str
+    observer: ValueObserver, model: onnx.ModelProto, executed: ExecutedGraph, key: str
 ) -> Contents:
     """What the nodes of the ``executed`` graph read in one run of ``model``.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bricks.backends.base import Placed
+from bricks.backends.base import BoundModel
 from bricks.backends.programs import Recorder
 from bricks.measure.fresh_memory import Event
 from bricks.measure.worker.handlers import Announce
@@ -52,7 +52,7 @@ def at_once(joint: JointSteps, names: Sequence[str], steps: Sequence[BoundPiece]
     return one_pass
 
 
-def evicting(read: Placed, one_pass: Pass) -> Pass:
+def evicting(read: BoundModel, one_pass: Pass) -> Pass:
     """A pass that finds the caches as other weights have left them."""
 
     def evicted() -> list[Sample]:

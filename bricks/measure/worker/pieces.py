@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx
 
-from bricks.backends.base import Backend, Loaded, Placed, Placement, Renewable
+from bricks.backends.base import Backend, BindableModel, Binding, BoundModel, RedrawableInputs
 from bricks.backends.instruments import Preparation
 from bricks.decompose.dialects import decisive_values
 from bricks.graph.loops import running_as_noted
@@ -36,7 +36,7 @@ class LoadedPiece:
     ``branching``, a processor would learn to predict its branches if it ran twice on the same data.
     """
 
-    loaded: Loaded
+    loaded: BindableModel
     preparation: Preparation
     parallel: bool
     sign_sensitive: bool
@@ -51,7 +51,7 @@ class BoundPiece:
     sample.
     """
 
-    placed: Placed
+    bound: BoundModel
     before: tuple[Callable[[], object], ...]
     repeated: bool
     parallel: bool
@@ -61,7 +61,7 @@ class BoundPiece:
 
         It runs it once, or twice if it is repeated and ``sampled``: then the second counts.
         """
-        run, before = self.placed.sample, self.before
+        run, before = self.bound.sample, self.before
 
         def prepared() -> Sample:
             for prepare in before:
@@ -105,13 +105,13 @@ class Pieces:
     def bind(self, request: BindPiece) -> None:
         """Bind a piece as a step."""
         piece, region = self._loaded[request.piece], self.region.memory
-        placed = piece.loaded.place(Placement(request.inputs, request.outputs), region)
+        bound = piece.loaded.bind(Binding(request.inputs, request.outputs), region)
         prepared = piece.preparation.bound(request.inputs, region)
         before: list[Callable[[], object]] = [each.sample for each in prepared]
-        if piece.branching and isinstance(placed, Renewable):
-            before.append(placed.renew)
+        if piece.branching and isinstance(bound, RedrawableInputs):
+            before.append(bound.redraw)
         repeated = request.repeated and not piece.branching
-        self.steps[request.step] = BoundPiece(placed, tuple(before), repeated, piece.parallel)
+        self.steps[request.step] = BoundPiece(bound, tuple(before), repeated, piece.parallel)
 
     def refill(self, size_bytes: int | None = None) -> None:
         """Fill the first bytes of the region with ordinary numbers; None: all of it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import astuple
 
-from bricks.backends.base import Profiled
+from bricks.backends.base import ProfiledModel
 from bricks.samples.profile import NodeRun, TypicalRun
 
 # The first runs take memory and fill the caches. A model that takes long gets the fewest runs.
@@ -16,7 +16,7 @@ WARM_UPS, RUNS, MIN_RUNS, ENOUGH_S = 2, 9, 3, 5.0
 MAX_INNER = 1000
 
 
-def typical_run(profiled: Profiled) -> TypicalRun:
+def typical_run(profiled: ProfiledModel) -> TypicalRun:
     """The nodes of the run with the median latency, and the latencies of all runs in seconds."""
     for _ in range(WARM_UPS):
         profiled.sample()

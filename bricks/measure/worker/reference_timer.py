@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 
-from bricks.backends.base import Placed
+from bricks.backends.base import BoundModel
 
 # Runs of the reference workload: at first a thread of the pool may be asleep.
 _WARM_UPS, _RUNS = 2, 5
@@ -21,9 +21,9 @@ _VALID_S = 0.01
 class ReferenceTimer:
     """The reference workload, loaded when it is first timed, and its last latency."""
 
-    def __init__(self, load: Callable[[], Placed]) -> None:
+    def __init__(self, load: Callable[[], BoundModel]) -> None:
         self._load = load
-        self._reference: Placed | None = None
+        self._reference: BoundModel | None = None
         self._last_s = 0.0
         self._at_s = -math.inf
 

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from bricks.backends.base import Placement
+from bricks.backends.base import Binding
 from bricks.errors import WorkerError
 from bricks.graph.view import parse_model
 from bricks.measure.protocol.serving import LoadServed, Serve, ServedBatch
@@ -44,11 +44,11 @@ class ServingRequests:
         """What runs a batch, and has run twice."""
         proto = parse_model(model)
         loaded = self._runtime.backend.load(proto, key=f"served-{size}", optimize=True)
-        own = Placement((None,) * len(proto.graph.input), (None,) * len(proto.graph.output))
-        placed = loaded.place(own, np.zeros(0, np.uint8))
+        own = Binding((None,) * len(proto.graph.input), (None,) * len(proto.graph.output))
+        bound = loaded.bind(own, np.zeros(0, np.uint8))
 
         def run() -> float:
-            return placed.sample().host_s
+            return bound.sample().host_s
 
         for _ in range(2):
             run()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bricks.backends.base import Placed
+from bricks.backends.base import BoundModel
 from bricks.samples.machine_state import same_state
 
 # Runs of the chain.
@@ -25,9 +25,9 @@ _BUSY_FACTOR = 1.2
 class SiblingWatch:
     """The chain, and its lowest latency in each machine state that this process has met."""
 
-    def __init__(self, load: Callable[[], Placed]) -> None:
+    def __init__(self, load: Callable[[], BoundModel]) -> None:
         self._load = load
-        self._chain: Placed | None = None
+        self._chain: BoundModel | None = None
         self._fastest_s: dict[float, float] = {}  # by the reference's latency
 
     def taken_share(self, reference_s: float) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bricks.backends.programs import Loading, TrainedEpoch, Trainer, Training
+from bricks.backends.programs import LoadingTimes, TrainedEpoch, Trainer, Training
 from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 from bricks.errors import WorkerError
 from bricks.measure.protocol.training import (
@@ -77,7 +77,7 @@ class TrainingRequests:
         self._training.save(Path(request.path))
         return epoch
 
-    def time_loading(self, request: TimeLoading) -> Loading:
+    def time_loading(self, request: TimeLoading) -> LoadingTimes:
         """Seconds of so many batches at least."""
         return self._training.time_loading(request.batches, request.read_bytes)
 

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import Evaluator
-from bricks.backends.programs import Recorder, Stepped
+from bricks.backends.programs import Recorder, ReplayableStep
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import Cutter, Piece
@@ -193,7 +193,7 @@ def verify_program(backend: Recorder, *, model: Model, plan: Plan, bricks: Brick
     real steps from that state agree in all bits. The result is that of :func:`verify_model`.
     """
     proto = parse_model(model.skeleton)
-    step = backend.stepped(proto)
+    step = backend.real_step(proto)
     graph = graph_of(proto)
     cut = Granularity.parse(plan.granularity)
     contents = Contents(sketches=noted_sketches(proto))
@@ -209,7 +209,7 @@ def verify_program(backend: Recorder, *, model: Model, plan: Plan, bricks: Brick
 
 
 def _called(
-    step: Stepped, graph: Graph, plan: Plan, pieces: Sequence[Piece], bricks: Bricks
+    step: ReplayableStep, graph: Graph, plan: Plan, pieces: Sequence[Piece], bricks: Bricks
 ) -> dict[str, Any]:
     """All tensors that the calls of a program make, by name, from where the step begins."""
     begins = step.begin()

@@ -60,9 +60,9 @@ class WalkRequests:
         )
 
     def _joint(self, request: RunWalk, names: Sequence[str]) -> JointSteps | None:
-        placed = {name: step.placed for name, step in self.state.pieces.steps.items()}
+        bound = {name: step.bound for name, step in self.state.pieces.steps.items()}
         return self.state.joints.of(
-            self.state.runtime.backend, placed, names, request.eviction_bytes
+            self.state.runtime.backend, bound, names, request.eviction_bytes
         )
 
     def _pass(

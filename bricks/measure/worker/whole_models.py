@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bricks.backends.base import Isolated, Profiler
+from bricks.backends.base import Profiler, StandaloneLoader
 from bricks.graph.view import parse_model
 from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel
 from bricks.measure.worker.memory_peaks import memory_peaks
@@ -38,7 +38,7 @@ class WholeModelRequests:
 
     def measure_memory(self, request: MeasureMemory) -> MemoryPeaks:
         """Peaks of this process, which must be fresh: see :func:`memory_peaks`."""
-        isolated = self._runtime.capable(Isolated)
+        isolated = self._runtime.capable(StandaloneLoader)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name).resolve()
             written = isolated.standalone(

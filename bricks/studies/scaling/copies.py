@@ -19,7 +19,7 @@ from bricks.decompose.plan import Brick
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import REPLICATED, Call
 from bricks.graph.view import graph_of
-from bricks.units.curve import Beyond, Curve
+from bricks.units.curve import Curve, Extrapolation
 from bricks.units.interval import Interval
 
 # Bytes that are copied: from the smallest gradients to more than most caches hold.
@@ -34,7 +34,9 @@ PROGRAMS = ((4, 1 << 8), (36, 1 << 8), (16, 1 << 16), (4, 1 << 22))
 
 def by_size(times_s: Iterable[tuple[int, Interval]]) -> Curve:
     """Seconds by bytes: no less than those of the first size, beyond the last in proportion."""
-    return Curve.through(times_s, below=Beyond.CONSTANT, above=Beyond.PROPORTIONAL, widens=False)
+    return Curve.through(
+        times_s, below=Extrapolation.CONSTANT, above=Extrapolation.PROPORTIONAL, widens=False
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from bricks.backends.programs import Loading
+from bricks.backends.programs import LoadingTimes
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import WorkerError
@@ -127,7 +127,7 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
         )
 
     @cached_property
-    def _loading(self) -> tuple[Loading, Sequence[float]]:
+    def _loading(self) -> tuple[LoadingTimes, Sequence[float]]:
         """Times of loading, and seconds of evaluating."""
         self.workspace.progress(f"{self.options.workload}: timing loading and evaluation", 0.0)
         seed, read_bytes = self.options.seeds[0], self._step_bytes()

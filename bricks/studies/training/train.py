@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from bricks.backends.programs import Loading, TrainedEpoch
+from bricks.backends.programs import LoadingTimes, TrainedEpoch
 from bricks.errors import WorkerError
 from bricks.measure.progress import Progress
 from bricks.measure.protocol.request import Answer, Request
@@ -86,7 +86,7 @@ class SeedProgress:
 
 def loading_times(
     task: TrainingTask, seed: int, identity: str, read_bytes: int
-) -> tuple[Loading, Sequence[float]]:
+) -> tuple[LoadingTimes, Sequence[float]]:
     """Times of loading and of evaluating: as they are kept, or measured now."""
     path = task.kept / f"around-{identity[:16]}.json"
     facts = None if task.again else read_facts(path)
@@ -98,7 +98,7 @@ def loading_times(
         write_facts(path, facts)
     kept_loading = facts["loading"]
     begin_s, batch_s = tuple(kept_loading["begin_s"]), tuple(kept_loading["batch_s"])
-    return Loading(begin_s, batch_s, kept_loading["processes"]), facts["evaluation_s"]
+    return LoadingTimes(begin_s, batch_s, kept_loading["processes"]), facts["evaluation_s"]
 
 
 def trained(

@@ -13,7 +13,7 @@ import pytest
 from factories import mlp, save
 
 from bricks import Bench, TrainingFailure, TrainingOptions, TrainingResult, WorkerError, train
-from bricks.backends.programs import Loading, TrainedEpoch
+from bricks.backends.programs import LoadingTimes, TrainedEpoch
 from bricks.graph.read import read_model
 from bricks.measure.protocol.request import Request
 from bricks.measure.protocol.training import (
@@ -49,7 +49,7 @@ class Learner:
                 self.seed, self.epochs = program.seed, ()
                 return "0" * 32
             case TimeLoading(batches):
-                return Loading((0.1, 0.1), (0.01,) * batches)
+                return LoadingTimes((0.1, 0.1), (0.01,) * batches)
             case TimeEvaluation(repeats):
                 return (0.2,) * repeats
             case TrainEpoch(path):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from bricks.backends.base import Placement
+from bricks.backends.base import Binding
 from bricks.backends.fake.backend import CALL_OVERHEAD_S, FakeBackend, node_latency_s
 from bricks.decompose.identity import Cutter, is_brick
 from bricks.graph.tensor import TensorType
@@ -57,7 +57,7 @@ class TwoLaneModel:
     nodes: Sequence[Node]
     waits: bool
 
-    def place(self, placement: Placement, region: np.ndarray) -> TwoLaneModel:
+    def bind(self, binding: Binding, region: np.ndarray) -> TwoLaneModel:
         return self
 
     def sample(self) -> Sample:
