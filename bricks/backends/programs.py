@@ -19,6 +19,16 @@ from bricks.backends.capability import Capability
 from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 
 
+@dataclass(frozen=True, slots=True)
+class SeededProgram:
+    """A program that is made from ``seed``; see :meth:`Recorder.record` for the other fields."""
+
+    entry: str
+    folder: str
+    options: Mapping[str, Any]
+    seed: int
+
+
 class Recorder(Capability):
     """The interface of a backend for recorded programs, whose calls allocate their results.
 
@@ -173,29 +183,23 @@ class Training(Protocol):
 class Trainer(Capability):
     """An optional interface of a backend for recorded programs: it trains them, and checks them.
 
-    Programs are named as in :meth:`Recorder.record`. Each call makes a program anew.
+    Each call makes a program anew.
     """
 
     lacking: ClassVar[str] = "this runtime trains no programs: choose --runtime torch"
 
     @abstractmethod
-    def training(self, entry: str, folder: str, options: Mapping[str, Any], seed: int) -> Training:
-        """The program made with this seed, ready to be trained; raises where it cannot be."""
+    def training(self, program: SeededProgram) -> Training:
+        """The program, ready to be trained; raises where it cannot be."""
 
     @abstractmethod
-    def gradients(
-        self, entry: str, folder: str, options: Mapping[str, Any], seed: int
-    ) -> GradientDeviations:
+    def gradients(self, program: SeededProgram) -> GradientDeviations:
         """The gradients of the loss beside finite differences; see ``backends/torch/gradients``."""
 
     @abstractmethod
-    def trajectories(
-        self, entry: str, folder: str, options: Mapping[str, Any], seed: int, steps: int
-    ) -> OptimizerTrajectories:
+    def trajectories(self, program: SeededProgram, steps: int) -> OptimizerTrajectories:
         """What the optimiser does in so many ``steps``; see ``backends/torch/trajectories``."""
 
     @abstractmethod
-    def item_orders(
-        self, entry: str, folder: str, options: Mapping[str, Any], seed: int, epochs: int
-    ) -> ItemOrders:
+    def item_orders(self, program: SeededProgram, epochs: int) -> ItemOrders:
         """The items of each epoch in the order in which the data yield them."""

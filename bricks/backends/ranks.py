@@ -7,10 +7,23 @@ ranks are started.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 from bricks.backends.capability import Capability
+from bricks.backends.programs import SeededProgram
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTimes:
+    """Seconds of a collective in each pass; of one unit of computation before and during it.
+
+    Units are timed where the rank computes; None where the collective was too short for one.
+    """
+
+    samples: tuple[float, ...]
+    before_s: tuple[float | None, ...] = ()
+    during_s: tuple[float | None, ...] = ()
 
 
 class Collectives(Protocol):
@@ -30,10 +43,8 @@ class Collectives(Protocol):
         """Leave the group."""
         ...
 
-    def time(
-        self, operation: str, num_bytes: int, passes: int, computing: bool
-    ) -> Mapping[str, Any]:
-        """Lists with an entry for each pass: ``samples``, and beside computing the units of it."""
+    def time(self, operation: str, num_bytes: int, passes: int, computing: bool) -> CollectiveTimes:
+        """Time an operation on ``num_bytes`` in each of some passes, while ``computing`` or not."""
         ...
 
 
@@ -42,14 +53,6 @@ class DistributedStep(Protocol):
 
     def time(self, steps: int, delay_s: float) -> float:
         """Seconds of a step, over so many that follow one another, each longer by ``delay_s``."""
-        ...
-
-    def buckets(self) -> Sequence[Mapping[str, Any]]:
-        """The buckets of gradients in the order in which they are reduced."""
-        ...
-
-    def facts(self) -> Mapping[str, Any]:
-        """What the runtime says of its buckets."""
         ...
 
 
@@ -71,10 +74,7 @@ class DistributedTrainer(Capability):
     @abstractmethod
     def distributed_step(
         self,
-        entry: str,
-        folder: str,
-        options: Mapping[str, Any],
-        seed: int,
+        program: SeededProgram,
         *,
         synchronised: bool,
         bucket_cap_mb: float | None,

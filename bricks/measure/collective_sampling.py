@@ -9,8 +9,9 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from bricks.backends.ranks import CollectiveTimes
 from bricks.measure.progress import Progress
-from bricks.measure.protocol.ranks import CollectiveTimes, TimeCollective
+from bricks.measure.protocol.ranks import TimeCollective
 from bricks.measure.ranks import Ranks
 from bricks.measure.rounds import StopRule
 from bricks.measure.turns import ChargedRound

@@ -17,10 +17,10 @@ from typing import Any
 
 from bricks import backends
 from bricks.backends import Offer
+from bricks.backends.programs import SeededProgram
 from bricks.errors import WorkerError
 from bricks.graph.form import ModelForm
-from bricks.measure.protocol.ranks import BeginSteps, ReadBuckets, ReducedBucket, TimeSteps
-from bricks.measure.protocol.training import SeededProgram
+from bricks.measure.protocol.ranks import BeginSteps, TimeSteps
 from bricks.measure.ranks import LocalRanks, RankPlace
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerSettings
@@ -49,20 +49,11 @@ _TAKEN = "address already in use"
 class DistributedSteps:
     """Steps of a program on several ranks, in seconds: ``rounds`` of (solo, synchronised).
 
-    A round's times are means over ranks, and over steps that follow one another. ``buckets`` are in
-    the order in which they were reduced; ``bucket_bytes`` are DDP's own list of their sizes.
-    DDP also sends the module's buffers (of normalisation, say) from the first rank to the others
-    before each step: ``broadcast_bytes`` has those of each such broadcast.
-    ``unused`` are parameters that the loss does not depend on: DDP then looks for them in each
-    step.
+    A round's times are means over ranks, and over steps that follow one another.
     """
 
     ranks: int
     rounds: tuple[tuple[float, float], ...]
-    buckets: tuple[ReducedBucket, ...]
-    bucket_bytes: tuple[int, ...]
-    broadcast_bytes: tuple[int, ...]
-    unused: tuple[str, ...]
 
     @property
     def solo(self) -> Interval:
@@ -73,11 +64,6 @@ class DistributedSteps:
     def synchronised(self) -> Interval:
         """A step of all ranks."""
         return spread([synchronised for _, synchronised in self.rounds])
-
-    @property
-    def exposed(self) -> Interval:
-        """How much longer a synchronised step takes than the solo steps before it."""
-        return spread([synchronised - solo for solo, synchronised in self.rounds])
 
 
 def measure_steps(
@@ -164,7 +150,7 @@ def _sampled(
     entry: str,
     progress: Callable[[str, float], None],
 ) -> DistributedSteps:
-    """Rounds until the synchronised step is known well enough, and then the buckets."""
+    """Rounds until the synchronised step is known well enough."""
     delays = [*delays_s, *[0.0] * (solo.count - len(delays_s))]
     steps = _steps(max(_step_s(solo, 1, delays), _step_s(synchronised, 1, delays)))
     rounds: list[tuple[float, float]] = []
@@ -172,7 +158,7 @@ def _sampled(
         progress(f"{entry}: steps of {solo.count} ranks", len(rounds) / rule.max_rounds)
         alone_s = _step_s(solo, steps, [0.0] * solo.count)
         rounds.append((alone_s, _step_s(synchronised, steps, delays)))
-    return _told(synchronised, rounds)
+    return DistributedSteps(solo.count, tuple(rounds))
 
 
 def _steps(step_s: float) -> int:
@@ -185,16 +171,3 @@ def _step_s(ranks: LocalRanks, steps: int, delays_s: Sequence[float]) -> float:
     requests = [TimeSteps(steps, delay_s) for delay_s in delays_s]
     answers_s = ranks.ask_each(requests, timeout_s=_STEP_TIMEOUT_S)
     return sum(answers_s) / len(answers_s)
-
-
-def _told(ranks: LocalRanks, rounds: Sequence[tuple[float, float]]) -> DistributedSteps:
-    """The rounds, and what DDP says of its buckets."""
-    told = ranks.ask(ReadBuckets(), timeout_s=_STEP_TIMEOUT_S)[0]
-    return DistributedSteps(
-        ranks.count,
-        tuple(rounds),
-        told.buckets,
-        told.bucket_bytes,
-        told.broadcast_bytes,
-        told.unused,
-    )

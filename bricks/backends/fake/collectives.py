@@ -6,9 +6,9 @@ computes half as fast meanwhile. So fits and formulas are exact. Must not know w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import count
-from typing import Any
+
+from bricks.backends.ranks import CollectiveTimes
 
 LATENCY_S, BYTES_PER_S, UNIT_S, SLOWDOWN = 50e-6, 1e9, 4e-4, 2.0
 
@@ -37,17 +37,15 @@ class FakeCollectives:
     def leave(self) -> None:
         """Nothing is left."""
 
-    def time(
-        self, operation: str, num_bytes: int, passes: int, computing: bool
-    ) -> Mapping[str, Any]:
+    def time(self, operation: str, num_bytes: int, passes: int, computing: bool) -> CollectiveTimes:
         """Times by formula, which vary by a fixed pattern."""
         messages = _FACTORS[operation] * (self._ranks - 1)
         seconds = messages * (LATENCY_S + num_bytes / self._ranks / BYTES_PER_S)
-        varied = [1 + _PATTERN[next(self._runs) % len(_PATTERN)] for _ in range(passes)]
+        factors = [1 + _PATTERN[next(self._runs) % len(_PATTERN)] for _ in range(passes)]
         if not computing:
-            return {"samples": [seconds * each for each in varied]}
-        return {
-            "samples": [seconds * SLOWDOWN * each for each in varied],
-            "before_s": [UNIT_S * each for each in varied],
-            "during_s": [UNIT_S * SLOWDOWN * each for each in varied],
-        }
+            return CollectiveTimes(tuple(seconds * factor for factor in factors))
+        return CollectiveTimes(
+            tuple(seconds * SLOWDOWN * factor for factor in factors),
+            before_s=tuple(UNIT_S * factor for factor in factors),
+            during_s=tuple(UNIT_S * SLOWDOWN * factor for factor in factors),
+        )

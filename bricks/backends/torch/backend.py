@@ -18,7 +18,7 @@ import torch
 
 from bricks.backends.base import Evaluator, ExecutedGraph, Profiler, StandaloneLoader
 from bricks.backends.instruments import Instrumented
-from bricks.backends.programs import DoublePrecision, Recorder, Trainer
+from bricks.backends.programs import DoublePrecision, Recorder, SeededProgram, Trainer
 from bricks.backends.ranks import Communicator, DistributedTrainer
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import users_errors
@@ -118,30 +118,26 @@ class TorchBackend(
         """The user's program; it has no files."""
         return StandaloneProgram(lambda: self._programs.of(proto))
 
-    def training(
-        self, entry: str, folder: str, options: Mapping[str, Any], seed: int
-    ) -> ProgramTraining:
+    def training(self, program: SeededProgram) -> ProgramTraining:
         """A training of the user's program; see :mod:`bricks.backends.torch.training`."""
-        where = self._programs.folder(folder)
-        return ProgramTraining(lambda: self._programs.called(entry, where, options), where, seed)
+        where = self._programs.folder(program.folder)
+        return ProgramTraining(
+            lambda: self._programs.called(program.entry, where, program.options),
+            where,
+            program.seed,
+        )
 
-    def gradients(
-        self, entry: str, folder: str, options: Mapping[str, Any], seed: int
-    ) -> GradientDeviations:
+    def gradients(self, program: SeededProgram) -> GradientDeviations:
         """The program's gradients; see :func:`bricks.backends.torch.gradients.gradients`."""
-        return gradients(self._programs.trainable(entry, folder, options, seed), seed)
+        return gradients(self._programs.trainable(program), program.seed)
 
-    def trajectories(
-        self, entry: str, folder: str, options: Mapping[str, Any], seed: int, steps: int
-    ) -> OptimizerTrajectories:
+    def trajectories(self, program: SeededProgram, steps: int) -> OptimizerTrajectories:
         """The way of its optimiser; see :mod:`bricks.backends.torch.trajectories`."""
-        return trajectories(self._programs.trainable(entry, folder, options, seed), steps)
+        return trajectories(self._programs.trainable(program), steps)
 
-    def item_orders(
-        self, entry: str, folder: str, options: Mapping[str, Any], seed: int, epochs: int
-    ) -> ItemOrders:
+    def item_orders(self, program: SeededProgram, epochs: int) -> ItemOrders:
         """The order of its data's items; see :mod:`bricks.backends.torch.item_orders`."""
-        return item_orders(self._programs.trainable(entry, folder, options, seed), epochs)
+        return item_orders(self._programs.trainable(program), epochs)
 
     def collectives(self) -> TorchCollectives:
         """This process as a rank; see :mod:`bricks.backends.torch.collectives`."""
@@ -151,10 +147,7 @@ class TorchBackend(
 
     def distributed_step(
         self,
-        entry: str,
-        folder: str,
-        options: Mapping[str, Any],
-        seed: int,
+        program: SeededProgram,
         *,
         synchronised: bool,
         bucket_cap_mb: float | None,
@@ -163,9 +156,9 @@ class TorchBackend(
         """The user's program in a rank; see :mod:`bricks.backends.torch.distributed_step`."""
         from bricks.backends.torch.distributed_step import TorchDistributedStep
 
-        torch.manual_seed(seed)
+        torch.manual_seed(program.seed)
         return TorchDistributedStep(
-            self._programs.eager(entry, folder, options),
+            self._programs.eager(program.entry, program.folder, program.options),
             synchronised=synchronised,
             bucket_cap_mb=bucket_cap_mb,
             accumulation=accumulation,

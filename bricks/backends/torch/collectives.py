@@ -10,13 +10,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from bricks.backends.ranks import CollectiveTimes
 from bricks.errors import BackendError
 
 _ITEM_BYTES = 4  # gradients are float32
@@ -113,9 +114,7 @@ class TorchCollectives:
             dist.destroy_process_group()
         self._store = None
 
-    def time(
-        self, operation: str, num_bytes: int, passes: int, computing: bool
-    ) -> Mapping[str, Any]:
+    def time(self, operation: str, num_bytes: int, passes: int, computing: bool) -> CollectiveTimes:
         """Time ``operation`` on ``num_bytes``, all ranks at once, so many ``passes``, in seconds.
 
         ``samples`` are from this rank's start to its end. With ``computing``, the rank computes
@@ -123,20 +122,20 @@ class TorchCollectives:
         that of one beside the collective, None where too few fit beside it.
         """
         begin = self._operation(operation, num_bytes)
-        runs = [
-            self._beside(begin, operation in _UNTOLD) if computing else self._alone(begin)
-            for _ in range(passes)
-        ]
-        return {name: [run[name] for run in runs] for name in runs[0]}
+        if not computing:
+            return CollectiveTimes(tuple(self._alone(begin) for _ in range(passes)))
+        runs = [self._beside(begin, operation in _UNTOLD) for _ in range(passes)]
+        return CollectiveTimes(*zip(*runs, strict=True))
 
     @staticmethod
-    def _alone(begin: Callable[[], Any]) -> dict[str, float | None]:
+    def _alone(begin: Callable[[], Any]) -> float:
         dist.barrier()
         started = time.perf_counter()
         begin().wait()
-        return {"samples": time.perf_counter() - started}
+        return time.perf_counter() - started
 
-    def _beside(self, begin: Callable[[], Any], untold: bool) -> dict[str, float | None]:
+    def _beside(self, begin: Callable[[], Any], untold: bool) -> tuple[float, float, float | None]:
+        """Seconds of the collective, of a unit before it, and of a unit during it."""
         unit = self._computation()
         dist.barrier()
         started = time.perf_counter()
@@ -154,13 +153,11 @@ class TorchCollectives:
             count += 1
         taken_s = time.perf_counter() - started
         waited.wait()
-        enough = count >= _MIN_UNITS
-        return {
-            # On average it ended in the middle of the last unit.
-            "samples": taken_s - taken_s / count / 2 if count else taken_s,
-            "before_s": before_s,
-            "during_s": taken_s / count if enough else None,
-        }
+        if not count:
+            return taken_s, before_s, None
+        unit_s = taken_s / count
+        # On average it ended in the middle of the last unit.
+        return taken_s - unit_s / 2, before_s, unit_s if count >= _MIN_UNITS else None
 
     def _computation(self) -> Callable[[], Any]:
         if self._unit is None:

@@ -7,13 +7,9 @@ overlap. Must not know how ranks were started, or what the network between them 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -48,16 +44,12 @@ class TorchDistributedStep:
         self._wrapped: DistributedDataParallel | None = None
         with users_errors(program.entry):
             self._step()
-        self.unused = tuple(
-            name
-            for name, parameter in program.module.named_parameters()
-            if parameter.requires_grad and parameter.grad is None
-        )
+        unused = any(p.requires_grad and p.grad is None for p in program.module.parameters())
         if synchronised:
             self._wrapped = DistributedDataParallel(
                 program.module,
                 bucket_cap_mb=bucket_cap_mb,
-                find_unused_parameters=bool(self.unused),
+                find_unused_parameters=unused,
             )
             self._program = replace(program, compiled=self._wrapped)
         with users_errors(program.entry):
@@ -98,49 +90,6 @@ class TorchDistributedStep:
             with nullcontext() if last else self._replica.no_sync():
                 program.loss(module(*program.inputs)).backward()
         program.optimizer.step()
-
-    def buckets(self) -> list[dict[str, Any]]:
-        """The buckets of a step in the order in which they were reduced.
-
-        ``index`` is DDP's own number, ``size_bytes`` that of the gradients in it, ``parameters``
-        their names. No step can be timed afterwards: DDP has now a hook of ours.
-        """
-        names = {id(p): name for name, p in self._program.module.named_parameters()}
-        found: list[dict[str, Any]] = []
-
-        def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-            buffer = bucket.buffer()
-            found.append(
-                {
-                    "index": bucket.index(),
-                    "size_bytes": buffer.numel() * buffer.element_size(),
-                    "parameters": [names.get(id(p), "") for p in bucket.parameters()],
-                }
-            )
-            future = dist.all_reduce(buffer, async_op=True).get_future()
-            return future.then(lambda done: done.value()[0] / dist.get_world_size())
-
-        hook.__annotations__.clear()  # DDP refuses those that are text, as all are here
-        self._replica.register_comm_hook(None, hook)
-        with users_errors(self._program.entry):
-            self._step()
-        return found
-
-    def facts(self) -> Mapping[str, Any]:
-        """What DDP says of itself: the sizes of its buckets in bytes, as it numbers them.
-
-        ``broadcast_bytes`` are those of the buffers that it sends before a step, a type at a time.
-        """
-        data = self._replica._get_ddp_logging_data()
-        sizes = str(data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or "")
-        buffers = Counter[torch.dtype]()
-        for buffer in self._program.module.buffers():
-            buffers[buffer.dtype] += buffer.numel() * buffer.element_size()
-        return {
-            "broadcast_bytes": list(buffers.values()),
-            "bucket_bytes": [int(float(each)) for each in sizes.split(",") if each.strip()],
-            "unused": list(self.unused),
-        }
 
     @property
     def _replica(self) -> DistributedDataParallel:

@@ -13,6 +13,7 @@ from typing import Any
 import onnx
 import torch
 
+from bricks.backends.programs import SeededProgram
 from bricks.backends.torch.entry import Program, program
 from bricks.backends.torch.modes import COMPILED, EAGER
 from bricks.backends.torch.training import made_with, refuse_untrainable
@@ -58,11 +59,12 @@ class UserPrograms:
         """The folder that files start from."""
         return folder or str(zoo_folder())
 
-    def trainable(self, entry: str, folder: str, options: Mapping[str, Any], seed: int) -> Program:
-        """The program as it is written, from another seed; raises if it cannot be trained."""
-        found = made_with(lambda: self.eager(entry, folder, options), seed)
-        refuse_untrainable(found)
-        return found
+    def trainable(self, program: SeededProgram) -> Program:
+        """The program as it is written, made from its seed; raises if it cannot be trained."""
+        entry, folder, options = program.entry, program.folder, program.options
+        made = made_with(lambda: self.eager(entry, folder, options), program.seed)
+        refuse_untrainable(made)
+        return made
 
     def of(self, proto: onnx.ModelProto) -> Program:
         """The program that was recorded as ``proto``."""

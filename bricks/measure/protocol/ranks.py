@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bricks.backends.programs import SeededProgram
+from bricks.backends.ranks import CollectiveTimes
 from bricks.measure.protocol.request import Request
-from bricks.measure.protocol.training import SeededProgram
 from bricks.system.interface import InterfaceFacts
 
 
@@ -46,18 +47,6 @@ class LeaveGroup(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class CollectiveTimes:
-    """Seconds of a collective in each pass; of one unit of computation before and during it.
-
-    Units are timed where the rank computes; None where the collective was too short for one.
-    """
-
-    samples: tuple[float, ...]
-    before_s: tuple[float | None, ...] = ()
-    during_s: tuple[float | None, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class TimeCollective(Request[CollectiveTimes]):
     """Run a collective ``passes`` times, ``computing`` meanwhile or not."""
 
@@ -87,27 +76,3 @@ class TimeSteps(Request[float]):
 
     steps: int
     delay_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class ReducedBucket:
-    """Gradients that are reduced together: DDP's number of it, its bytes, and its parameters."""
-
-    index: int
-    size_bytes: int
-    parameters: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReducedBuckets:
-    """Buckets in the order of their reduction; see :class:`.distributed_steps.DistributedSteps`."""
-
-    buckets: tuple[ReducedBucket, ...]
-    bucket_bytes: tuple[int, ...]
-    broadcast_bytes: tuple[int, ...]
-    unused: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadBuckets(Request[ReducedBuckets]):
-    """The buckets of the synchronised steps. No step can be timed afterwards."""

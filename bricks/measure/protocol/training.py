@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from bricks.backends.programs import LoadingTimes, TrainedEpoch
+from bricks.backends.programs import LoadingTimes, SeededProgram, TrainedEpoch
 from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 from bricks.measure.protocol.request import Request
-
-
-@dataclass(frozen=True, slots=True)
-class SeededProgram:
-    """A program that is made from ``seed``; see :class:`.graphs.RecordProgram`."""
-
-    entry: str
-    folder: str
-    options: Mapping[str, Any]
-    seed: int
 
 
 @dataclass(frozen=True, slots=True)

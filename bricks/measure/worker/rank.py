@@ -8,18 +8,20 @@ from __future__ import annotations
 import gc
 import os
 
-from bricks.backends.ranks import Collectives, Communicator, DistributedStep, DistributedTrainer
+from bricks.backends.ranks import (
+    Collectives,
+    CollectiveTimes,
+    Communicator,
+    DistributedStep,
+    DistributedTrainer,
+)
 from bricks.errors import WorkerError
 from bricks.measure.protocol.ranks import (
     BeginSteps,
-    CollectiveTimes,
     JoinGroup,
     LeaveGroup,
     OpenGroup,
-    ReadBuckets,
     ReadInterface,
-    ReducedBucket,
-    ReducedBuckets,
     TimeCollective,
     TimeSteps,
 )
@@ -66,38 +68,24 @@ class RankRequests:
 
     def time_collective(self, request: TimeCollective) -> CollectiveTimes:
         """Seconds of a collective, see :class:`Collectives`."""
-        times = self._collectives.time(
+        return self._collectives.time(
             request.operation, request.num_bytes, request.passes, request.computing
         )
-        return CollectiveTimes(**{name: tuple(of_pass) for name, of_pass in times.items()})
 
     def begin_steps(self, request: BeginSteps) -> None:
         """Make the program that all ranks train."""
         trainer = self._runtime.capable(DistributedTrainer)
         self._step = None
         gc.collect()
-        program = request.program
         self._step = trainer.distributed_step(
-            program.entry, program.folder, program.options, program.seed,
-            synchronised=request.synchronised, bucket_cap_mb=request.bucket_cap_mb,
+            request.program,
+            synchronised=request.synchronised,
+            bucket_cap_mb=request.bucket_cap_mb,
             accumulation=request.accumulation,
-        )  # fmt: skip
+        )
 
     def time_steps(self, request: TimeSteps) -> float:
         """Seconds of a step."""
-        return self._begun.time(request.steps, request.delay_s)
-
-    def read_buckets(self, request: ReadBuckets) -> ReducedBuckets:
-        """The buckets, in the order of their reduction; no step can be timed afterwards."""
-        facts = {name: tuple(values) for name, values in self._begun.facts().items()}
-        buckets = tuple(
-            ReducedBucket(each["index"], each["size_bytes"], tuple(each["parameters"]))
-            for each in self._begun.buckets()
-        )
-        return ReducedBuckets(buckets, **facts)
-
-    @property
-    def _begun(self) -> DistributedStep:
         if self._step is None:
             raise WorkerError("no data-parallel training was begun")
-        return self._step
+        return self._step.time(request.steps, request.delay_s)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from bricks.backends.programs import LoadingTimes, TrainedEpoch, Trainer, Training
 from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
@@ -21,7 +19,6 @@ from bricks.measure.protocol.training import (
     CheckItemOrders,
     CheckTrajectories,
     LoadTraining,
-    SeededProgram,
     TimeEvaluation,
     TimeLoading,
     TrainEpoch,
@@ -54,7 +51,7 @@ class TrainingRequests:
         """Make the program; its identity."""
         self._begun = None
         gc.collect()
-        self._begun = self._trainer.training(*_arguments(request.program))
+        self._begun = self._trainer.training(request.program)
         return self._begun.identity
 
     def load(self, request: LoadTraining) -> tuple[TrainedEpoch, ...]:
@@ -87,16 +84,12 @@ class TrainingRequests:
 
     def check_gradients(self, request: CheckGradients) -> GradientDeviations:
         """See :class:`Trainer`."""
-        return self._trainer.gradients(*_arguments(request.program))
+        return self._trainer.gradients(request.program)
 
     def check_trajectories(self, request: CheckTrajectories) -> OptimizerTrajectories:
         """See :class:`Trainer`."""
-        return self._trainer.trajectories(*_arguments(request.program), request.steps)
+        return self._trainer.trajectories(request.program, request.steps)
 
     def check_item_orders(self, request: CheckItemOrders) -> ItemOrders:
         """See :class:`Trainer`."""
-        return self._trainer.item_orders(*_arguments(request.program), request.epochs)
-
-
-def _arguments(program: SeededProgram) -> tuple[str, str, Mapping[str, Any], int]:
-    return program.entry, program.folder, program.options, program.seed
+        return self._trainer.item_orders(request.program, request.epochs)

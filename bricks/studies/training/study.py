@@ -10,12 +10,11 @@ from collections.abc import Generator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from bricks.backends.programs import LoadingTimes
+from bricks.backends.programs import LoadingTimes, SeededProgram
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import WorkerError
 from bricks.graph.model import Model
-from bricks.measure.protocol.training import SeededProgram
 from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import predict
 from bricks.session.workspace import Workspace

@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from bricks.backends.programs import LoadingTimes, TrainedEpoch
+from bricks.backends.programs import LoadingTimes, SeededProgram, TrainedEpoch
 from bricks.errors import WorkerError
 from bricks.measure.progress import Progress
 from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.protocol.training import (
     BeginTraining,
     LoadTraining,
-    SeededProgram,
     TimeEvaluation,
     TimeLoading,
     TrainEpoch,

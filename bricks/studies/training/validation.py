@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bricks.backends.programs import SeededProgram
 from bricks.backends.training_checks import (
     GradientDeviation,
     GradientDeviations,
@@ -27,7 +28,6 @@ from bricks.measure.protocol.training import (
     CheckGradients,
     CheckItemOrders,
     CheckTrajectories,
-    SeededProgram,
 )
 from bricks.measure.supervisor import Supervisor
 from bricks.samples.error_norms import GRADIENT_TOLERANCE

@@ -8,7 +8,8 @@ from refusals import refused
 from torch_environment import workload
 
 from bricks import Bench, WorkerError, validate_training
-from bricks.measure.protocol.training import CheckTrajectories, SeededProgram
+from bricks.backends.programs import SeededProgram
+from bricks.measure.protocol.training import CheckTrajectories
 from bricks.measure.supervisor import Supervisor
 from bricks.studies.training.validation import (
     AGREES,

@@ -21,12 +21,12 @@ from bricks import (
     WorkerError,
 )
 from bricks import train as train_with
+from bricks.backends.programs import SeededProgram
 from bricks.graph.read import read_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.protocol.training import (
     BeginTraining,
     LoadTraining,
-    SeededProgram,
     TrainEpoch,
 )
 from bricks.measure.rounds import StopRule
