@@ -22,7 +22,7 @@ from typing import Any
 from page_parts import put
 
 from bricks.network.collective import ALL_REDUCE, Aspect
-from bricks.network.interpolation import interpolated
+from bricks.network.fit import rising_curve
 from bricks.network.times import MeasuredNetwork
 from bricks.report.tables import number, percent, seconds, size
 from bricks.samples.statistics import median
@@ -95,7 +95,7 @@ def measured(name: str, cache: Path, max_bytes: int) -> Facts:
 
 
 def _points(network: MeasuredNetwork, aspect: Aspect) -> dict[str, list[float]]:
-    found = network.series(ALL_REDUCE, aspect)[RANKS]
+    found = network.series(ALL_REDUCE, aspect)[RANKS].rounds_s
     return {str(size): [float(f"{value:.4g}") for value in found[size]] for size in sorted(found)}
 
 
@@ -106,8 +106,7 @@ def ratios_of(points: Mapping[int, float]) -> list[float]:
     """
     ordered = sorted(points)
     left_out = ordered[1:-1:2]
-    kept = interpolated([(size, points[size]) for size in ordered if size not in left_out])
-    assert kept is not None, "too few sizes were measured"
+    kept = rising_curve([(size, points[size]) for size in ordered if size not in left_out])
     return [kept.at(size).value / points[size] for size in left_out]
 
 

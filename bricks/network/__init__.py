@@ -1,9 +1,10 @@
-"""Networks: how long collectives take on them, from measurements, formulas or two stated numbers.
+"""Networks: times of collectives from measurements, formulas or two stated numbers.
 
-    collective.py   a collective as a brick: what it is, and its key in the cache
+    collective.py   a collective as a brick, and its key in the cache
     formulas.py     steps and volume of each operation, by the number of ranks
-    fit.py          the α–β fit of measured times, in pieces
-    times.py        networks that tell how long a collective takes, and what it costs computing
+    fit.py          the α–β fit of measured times, piecewise linear
+    series.py       measured times over sizes: medians, interpolation, the fit
+    times.py        networks that estimate the time of a collective, and how it slows computation
 
 Must not know how collectives are measured, or what a training does with them.
 """

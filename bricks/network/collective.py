@@ -1,4 +1,4 @@
-"""A collective operation as a brick: what is measured of it, and its key in the cache.
+"""A collective operation as a brick: its timed aspects, and its key in the cache.
 
 The backend, the versions and the network are the target's, as with bricks of models. Must not know
 how long anything takes.
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from bricks.errors import UsageError, suggestion
 
-# Of NCCL's and MPI's operations, those that data-parallel trainings use.
+# The operations of NCCL and MPI that data-parallel training uses.
 ALL_REDUCE, BROADCAST = "all_reduce", "broadcast"
 ALL_GATHER, REDUCE_SCATTER = "all_gather", "reduce_scatter"
 OPERATIONS = (ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER)
@@ -21,29 +21,26 @@ PREFIX = "c1-"
 
 
 def written(operation: str) -> str:
-    """An operation as people write it: ``all-reduce``."""
+    """Return the name of an operation with hyphens: ``all-reduce``."""
     return operation.replace("_", "-")
 
 
 def operation_of(text: str) -> str:
-    """The operation that ``text`` names, as people write it or as it is in keys.
-
-    Raises :class:`~bricks.errors.UsageError` if there is none.
-    """
-    found = {written(operation): operation for operation in OPERATIONS}
+    """Parse the name of an operation, with hyphens or underscores; :class:`UsageError` if none."""
+    operations = {written(operation): operation for operation in OPERATIONS}
     name = written(text.strip().lower())
-    if name not in found:
-        raise UsageError(f"there is no collective {text!r}: {suggestion(name, found)}")
-    return found[name]
+    if name not in operations:
+        raise UsageError(f"there is no collective {text!r}: {suggestion(name, operations)}")
+    return operations[name]
 
 
 _KEY = re.compile(rf"{PREFIX}([a-z_]+)-([0-9]+)-([0-9]+)-([a-z]+)")
 
 
 class Aspect(StrEnum):
-    """What is timed: the collective by itself, or with ranks that compute on their cores meanwhile.
+    """The timed part: the collective, isolated or while its ranks compute on their cores.
 
-    Or the computation: a unit of it just before the collective, and one beside it.
+    Or the computation: a unit just before the collective, and one during it.
     """
 
     ALONE = "alone"
@@ -57,10 +54,9 @@ BESIDE = (Aspect.COMPUTING, Aspect.UNIT_BEFORE, Aspect.UNIT_DURING)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Collective:
-    """An operation on a tensor of ``num_bytes`` on each of so many ``ranks``.
+    """An operation on a tensor of ``num_bytes`` on each of ``ranks``.
 
-    The bytes are those of the full tensor: the output of an all-gather, the input of a
-    reduce-scatter.
+    The tensor is the full one: the output of an all-gather, the input of a reduce-scatter.
     """
 
     operation: str
@@ -70,20 +66,20 @@ class Collective:
 
     @property
     def title(self) -> str:
-        """What it is, for people: ``all-reduce of 1024 bytes between 2 ranks``."""
-        beside = "" if self.aspect is Aspect.ALONE else " beside computing"
-        named = f"{written(self.operation)} of {self.num_bytes} bytes"
-        return f"{named} between {self.ranks} ranks{beside}"
+        """A description such as ``all-reduce of 1024 bytes between 2 ranks``."""
+        computing = "" if self.aspect is Aspect.ALONE else " beside computing"
+        tensor = f"{written(self.operation)} of {self.num_bytes} bytes"
+        return f"{tensor} between {self.ranks} ranks{computing}"
 
     @property
     def key(self) -> str:
-        """Its key, from which :meth:`of` reads it again."""
+        """The key in the cache, which :meth:`of` parses."""
         return f"{PREFIX}{self.operation}-{self.num_bytes}-{self.ranks}-{self.aspect}"
 
     @classmethod
     def of(cls, key: str) -> Collective | None:
-        """The collective with this key; None for a key of anything else."""
-        found = _KEY.fullmatch(key)
-        if found is None or found[1] not in OPERATIONS or found[4] not in list(Aspect):
+        """Parse a key; None for keys of other measurements."""
+        match = _KEY.fullmatch(key)
+        if match is None or match[1] not in OPERATIONS or match[4] not in list(Aspect):
             return None
-        return cls(found[1], int(found[2]), int(found[3]), Aspect(found[4]))
+        return cls(match[1], int(match[2]), int(match[3]), Aspect(match[4]))

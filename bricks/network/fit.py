@@ -1,14 +1,13 @@
-"""The α–β fit of a collective's times over sizes: t = α + S/β, in as many pieces as needed.
+"""The α–β fit of a collective's times over sizes: t = α + S/β, piecewise linear.
 
 One line does not fit all sizes: backends change algorithm with the size, and small messages stay in
-buffers. So sizes are divided into pieces, each with a line of its own. Must not know which
-operation the times are of.
+buffers. Must not know which operation the times are of.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,21 +15,24 @@ from bricks.samples.statistics import NORMAL_95
 from bricks.units.curve import Curve, Extrapolation
 from bricks.units.interval import Interval
 
-# A piece needs more points than its line has numbers; so many pieces are the most.
-_MIN_POINTS, _MAX_PIECES = 3, 4
+# The relative standard deviation for each doubling of a size beyond the measured ones.
+PER_DOUBLED_SIZE = 0.05
 
-# Medians are known no better than this, relative to them: a closer fit follows the noise.
+# A segment needs more points than a line has parameters.
+_MIN_POINTS, _MAX_SEGMENTS = 3, 4
+
+# The relative uncertainty of medians: a closer fit follows the noise.
 _NOISE = 0.02
 
-# Below this the relative residuals of few points say too little of how well a line fits.
+# The lowest relative deviation that residuals of few points can show.
 _MIN_DEVIATION = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Segment:
     """One line: sizes up to ``max_bytes`` take ``alpha_s`` + bytes / ``beta_bytes_per_s``.
 
-    ``alpha_s`` is negative where larger sizes than those of the piece before are slower.
+    ``alpha_s`` is negative where the line is steeper than the one before it.
     """
 
     max_bytes: int
@@ -38,128 +40,130 @@ class Piece:
     beta_bytes_per_s: float
 
     def time_s(self, num_bytes: float) -> float:
-        """Seconds for so many bytes."""
+        """Seconds for ``num_bytes``."""
         return self.alpha_s + num_bytes / self.beta_bytes_per_s
 
 
-@dataclass(frozen=True)  # without slots: the curve is kept
+@dataclass(frozen=True)  # without slots: a cached property
 class Fit:
-    """Lines in order of size, and how far the points are from them.
+    """Line segments in order of size, and the distance of the points from them.
 
-    ``residuals`` are relative, point by point in order of ``sizes``; ``deviation`` is the standard
-    deviation of a new point, relative.
+    ``residuals`` are relative, point by point in order of ``sizes``; ``deviation`` is the relative
+    standard deviation of a new point.
     """
 
-    pieces: tuple[Piece, ...]
+    segments: tuple[Segment, ...]
     sizes: tuple[int, ...]
     residuals: tuple[float, ...]
     deviation: float
 
-    def piece(self, num_bytes: int) -> Piece:
-        """The line for so many bytes; beyond the last point, the last one."""
-        return next((p for p in self.pieces if num_bytes <= p.max_bytes), self.pieces[-1])
+    def segment(self, num_bytes: int) -> Segment:
+        """Return the segment of a size; beyond the last point, the last one."""
+        return _segment(self.segments, num_bytes)
 
     def time_s(self, num_bytes: int) -> float:
-        """Seconds for so many bytes.
-
-        Between the last size of one piece and the first of the next no line is right alone: they
-        are joined by a straight line there.
-        """
+        """Seconds for ``num_bytes``; a straight line joins the ends of two segments."""
         return self._curve.at(num_bytes).value
 
-    def deviation_at(self, num_bytes: int) -> float:
-        """The relative standard deviation of a time between measured sizes.
+    def estimate(self, num_bytes: int) -> tuple[float, float]:
+        """Return seconds, and their relative standard deviation.
 
-        Between two pieces, the time may be that of either.
+        Between two segments the time may be that of either. Beyond the points the deviation grows
+        with each doubling of the size.
         """
-        before, at = self._around(num_bytes)
-        if before is None:
-            return self.deviation
-        joined_s = self.time_s(num_bytes)
-        either = (before.time_s(num_bytes), at.time_s(num_bytes))
-        apart = max((abs(math.log(t / joined_s)) for t in either if t > 0), default=0.0)
-        return math.hypot(self.deviation, apart / NORMAL_95)
-
-    @cached_property
-    def _curve(self) -> Curve:
-        """From no bytes on: the lines of the pieces from their first to their last size."""
-        ends = [(0, self.pieces[0])]
-        ends += [(self._first_of(piece), piece) for piece in self.pieces[1:]]
-        ends += [(piece.max_bytes, piece) for piece in self.pieces]
-        exact = ((size, Interval.exact(piece.time_s(size))) for size, piece in ends)
-        return Curve.through(exact, above=Extrapolation.RISING, widens=False)
-
-    def _around(self, num_bytes: int) -> tuple[Piece | None, Piece]:
-        """The piece of so many bytes; with the one before it, if the bytes are between both."""
-        at = self.piece(num_bytes)
-        number = self.pieces.index(at)
-        between = number > 0 and num_bytes < self._first_of(at)
-        return (self.pieces[number - 1] if between else None), at
-
-    def _first_of(self, piece: Piece) -> int:
-        return min(size for size in self.sizes if self.piece(size) is piece)
+        time_s = self.time_s(num_bytes)
+        if not self.covers(num_bytes):
+            edge = self.sizes[0] if num_bytes < self.sizes[0] else self.sizes[-1]
+            doublings = abs(math.log2(max(1, num_bytes) / edge))
+            return time_s, math.hypot(self.deviation, PER_DOUBLED_SIZE * doublings)
+        number = self.segments.index(self.segment(num_bytes))
+        if not number or num_bytes >= self._first_size(self.segments[number]):
+            return time_s, self.deviation
+        either = (segment.time_s(num_bytes) for segment in self.segments[number - 1 : number + 1])
+        distance = max((abs(math.log(t / time_s)) for t in either if t > 0), default=0.0)
+        return time_s, math.hypot(self.deviation, distance / NORMAL_95)
 
     def covers(self, num_bytes: int) -> bool:
         """Whether sizes on both sides were measured."""
         return self.sizes[0] <= num_bytes <= self.sizes[-1]
 
+    @cached_property
+    def _curve(self) -> Curve:
+        """Seconds by bytes from 0 on: each segment from its first to its last size."""
+        ends = [(0, self.segments[0])]
+        ends += [(self._first_size(segment), segment) for segment in self.segments[1:]]
+        ends += [(segment.max_bytes, segment) for segment in self.segments]
+        return rising_curve((size, segment.time_s(size)) for size, segment in ends)
+
+    def _first_size(self, segment: Segment) -> int:
+        return min(size for size in self.sizes if self.segment(size) is segment)
+
+
+def rising_curve(points: Iterable[tuple[int, float]]) -> Curve:
+    """Return seconds by bytes through ``points``; the last line continues if it rises."""
+    exact = ((size, Interval.exact(time_s)) for size, time_s in points)
+    return Curve.through(exact, above=Extrapolation.RISING, widens=False)
+
 
 def fit(points: Sequence[tuple[int, float]]) -> Fit:
-    """The fit of ``points``, sizes in bytes with times in seconds; at least one, all sizes unlike.
+    """Fit ``points`` (bytes, seconds): at least one, all sizes distinct.
 
-    The number of pieces is the one with the lowest Bayesian information criterion (Schwarz, 1978),
-    on relative residuals.
+    The number of segments minimises the Bayesian information criterion (Schwarz, 1978) of the
+    relative residuals.
     """
     ordered = sorted(points)
-    divided = _divisions(ordered)
-    found = min(divided, key=lambda pieces: _criterion(pieces, ordered))
-    residuals = tuple(_of(found, size).time_s(size) / time_s - 1 for size, time_s in ordered)
-    free = max(1, len(ordered) - _numbers(found))
-    squares = sum(r * r for r in residuals)
-    deviation = max(_MIN_DEVIATION, math.sqrt(squares / free))
-    return Fit(found, tuple(size for size, _ in ordered), residuals, deviation)
+    segments = min(_divisions(ordered), key=lambda each: _criterion(each, ordered))
+    residuals = _residuals(segments, ordered)
+    free = max(1, len(ordered) - _parameters(segments))
+    deviation = max(_MIN_DEVIATION, math.sqrt(sum(r * r for r in residuals) / free))
+    return Fit(segments, tuple(size for size, _ in ordered), residuals, deviation)
 
 
-def _of(pieces: Sequence[Piece], size: int) -> Piece:
-    return next((p for p in pieces if size <= p.max_bytes), pieces[-1])
+def _segment(segments: Sequence[Segment], size: int) -> Segment:
+    return next((each for each in segments if size <= each.max_bytes), segments[-1])
 
 
-def _numbers(pieces: Sequence[Piece]) -> int:
-    """How many numbers were fitted: two for each line, and where pieces end."""
-    return 3 * len(pieces) - 1
+def _residuals(
+    segments: Sequence[Segment], points: Sequence[tuple[int, float]]
+) -> tuple[float, ...]:
+    return tuple(_segment(segments, size).time_s(size) / time_s - 1 for size, time_s in points)
 
 
-def _criterion(pieces: Sequence[Piece], points: Sequence[tuple[int, float]]) -> float:
-    count, numbers = len(points), _numbers(pieces) + 1  # and the variance
-    squares = sum((_of(pieces, size).time_s(size) / t - 1) ** 2 for size, t in points)
+def _parameters(segments: Sequence[Segment]) -> int:
+    """The number of fitted parameters: two for each line, and the boundaries."""
+    return 3 * len(segments) - 1
+
+
+def _criterion(segments: Sequence[Segment], points: Sequence[tuple[int, float]]) -> float:
+    count, parameters = len(points), _parameters(segments) + 1  # and the variance
+    squares = sum(r**2 for r in _residuals(segments, points))
     variance = max(squares / count, _NOISE**2)
-    return count * math.log(variance) + numbers * math.log(count)
+    return count * math.log(variance) + parameters * math.log(count)
 
 
-def _divisions(points: Sequence[tuple[int, float]]) -> list[tuple[Piece, ...]]:
-    """For each number of pieces, the division with the smallest squares of residuals."""
+def _divisions(points: Sequence[tuple[int, float]]) -> list[tuple[Segment, ...]]:
+    """For each number of segments, the division with the smallest sum of squared residuals."""
     count = len(points)
-    most = max(1, min(_MAX_PIECES, count // _MIN_POINTS))
-    best: dict[tuple[int, int], tuple[float, tuple[Piece, ...]]] = {(0, 0): (0.0, ())}
-    for pieces in range(1, most + 1):
+    most = max(1, min(_MAX_SEGMENTS, count // _MIN_POINTS))
+    best: dict[tuple[int, int], tuple[float, tuple[Segment, ...]]] = {(0, 0): (0.0, ())}
+    for number in range(1, most + 1):
         for end in range(1, count + 1):
             for begin in range(end):
-                short = end - begin < _MIN_POINTS and not (pieces == 1 and end == count)
-                if (pieces - 1, begin) not in best or short:
+                short = end - begin < _MIN_POINTS and not (number == 1 and end == count)
+                if (number - 1, begin) not in best or short:
                     continue
-                squares, before = best[pieces - 1, begin]
-                line, more = _line(points[begin:end], falling=begin > 0)
-                if (pieces, end) not in best or squares + more < best[pieces, end][0]:
-                    best[pieces, end] = squares + more, (*before, line)
+                squares, before = best[number - 1, begin]
+                line, more = _line(points[begin:end], steeper=begin > 0)
+                if (number, end) not in best or squares + more < best[number, end][0]:
+                    best[number, end] = squares + more, (*before, line)
     return [best[n, count][1] for n in range(1, most + 1) if (n, count) in best]
 
 
-def _line(points: Sequence[tuple[int, float]], *, falling: bool) -> tuple[Piece, float]:
-    """The line with the smallest squares of relative residuals, and their sum.
+def _line(points: Sequence[tuple[int, float]], *, steeper: bool) -> tuple[Segment, float]:
+    """Fit one line by least squares of the relative residuals; return it with their sum.
 
-    Times do not fall with the size. Nor is the time of no bytes negative, unless ``falling``: where
-    larger sizes are slower, since they leave the caches, say, a line through them begins below.
-    A single point gives a line through the origin.
+    Its slope is not negative. Nor is ``alpha_s``, unless the line is ``steeper`` than one before
+    it, as where larger sizes leave the caches. A single point gives a line through the origin.
     """
     last = points[-1][0]
     candidates = []
@@ -171,7 +175,7 @@ def _line(points: Sequence[tuple[int, float]], *, falling: bool) -> tuple[Piece,
     if len(points) > 1 and determinant > 1e-12 * uu * vv:
         a = (sum(u) * vv - sum(v) * uv) / determinant
         b = (sum(v) * uu - sum(u) * uv) / determinant
-        if b > 0 and (a >= 0 or (falling and a + b * points[0][0] > 0)):
+        if b > 0 and (a >= 0 or (steeper and a + b * points[0][0] > 0)):
             candidates.append((a, b))
     if not candidates:
         candidates.append((0.0, sum(v) / vv))
@@ -182,7 +186,7 @@ def _line(points: Sequence[tuple[int, float]], *, falling: bool) -> tuple[Piece,
         for a, b in candidates
     ]
     squares, a, b = min(scored)
-    return Piece(last, a, 1 / b if b else math.inf), squares
+    return Segment(last, a, 1 / b if b else math.inf), squares
 
 
 def _dot(one: Sequence[float], other: Sequence[float]) -> float:

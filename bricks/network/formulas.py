@@ -1,4 +1,4 @@
-"""How the time of a collective grows with the number of ranks, by formula.
+"""Formulas of the time of a collective by the number of ranks.
 
 Time = steps · latency + volume · bytes / bandwidth, where both factors depend on the ranks alone:
 
@@ -22,17 +22,17 @@ Factor = Callable[[int], float]
 
 
 def steps(operation: str, ranks: int) -> float:
-    """How many messages follow each other; 0 for a single rank."""
+    """The number of consecutive messages; 0 for a single rank."""
     return _FACTORS[operation][0](ranks)
 
 
 def volume(operation: str, ranks: int) -> float:
-    """How often the bytes of the tensor go over the link of a rank, one after the other."""
+    """The bytes that cross the link of a rank one after the other, over those of the tensor."""
     return _FACTORS[operation][1](ranks)
 
 
 def bytes_sent(operation: str, num_bytes: int, ranks: int) -> float:
-    """Bytes that a rank sends on average."""
+    """The bytes that a rank sends, on average over ranks."""
     if operation == "broadcast":  # the tree has one message of all bytes to each other rank
         return num_bytes * (ranks - 1) / ranks
     return volume(operation, ranks) * num_bytes

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bricks.errors import printable
-from bricks.network.units import written_bits
 from bricks.report.tables import number, percent, seconds, size
+from bricks.units.quantities import written_bits
 
 Row = Mapping[str, Any]
 

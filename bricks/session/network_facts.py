@@ -10,64 +10,54 @@ from typing import Any
 
 from bricks.network.collective import OPERATIONS, Aspect
 from bricks.network.formulas import volume
+from bricks.network.series import SizeSeries
 from bricks.network.times import MeasuredNetwork
 
 
 def fits(network: MeasuredNetwork) -> list[dict[str, Any]]:
     """The fits of all operations, alone and beside computing, by ranks."""
     return [
-        _fit(network, operation, ranks, aspect)
+        _fit(series, operation, ranks, aspect)
         for operation in OPERATIONS
         for aspect in (Aspect.ALONE, Aspect.COMPUTING)
-        for ranks in sorted(network.series(operation, aspect))
+        for ranks, series in sorted(network.series(operation, aspect).items())
     ]
 
 
-def _fit(network: MeasuredNetwork, operation: str, ranks: int, aspect: Aspect) -> dict[str, Any]:
-    found = network.fit(operation, ranks, aspect)
+def _fit(series: SizeSeries, operation: str, ranks: int, aspect: Aspect) -> dict[str, Any]:
+    fit = series.fit
     return {
         "operation": operation,
         "ranks": ranks,
         "computing": aspect is Aspect.COMPUTING,
-        "deviation": found.deviation,
+        "deviation": fit.deviation,
         "pieces": [
             {
-                "max_bytes": piece.max_bytes,
-                "alpha_s": piece.alpha_s,
-                "beta_bytes_per_s": _finite(piece.beta_bytes_per_s),
+                "max_bytes": segment.max_bytes,
+                "alpha_s": segment.alpha_s,
+                "beta_bytes_per_s": _finite(segment.beta_bytes_per_s),
             }
-            for piece in found.pieces
+            for segment in fit.segments
         ],
         "points": [
-            {
-                "num_bytes": size,
-                **_measured(network, operation, ranks, aspect, size),
-                "residual": residual,
-                "bus_bytes_per_s": _bus_bytes_per_s(network, operation, ranks, aspect, size),
-            }
-            for size, residual in zip(found.sizes, found.residuals, strict=True)
+            _point(series, volume(operation, ranks), size, residual)
+            for size, residual in zip(fit.sizes, fit.residuals, strict=True)
         ],
     }
 
 
-def _measured(
-    network: MeasuredNetwork, operation: str, ranks: int, aspect: Aspect, num_bytes: int
-) -> dict[str, Any]:
-    found_s = network.measured(operation, num_bytes, ranks, aspect)
+def _point(series: SizeSeries, volume: float, num_bytes: int, residual: float) -> dict[str, Any]:
+    """A measured size; ``bus_bytes_per_s`` is the bandwidth of a link as nccl-tests counts it."""
+    time_s = series.measured(num_bytes)
     return {
-        "seconds": found_s.value,
-        "low_s": found_s.low,
-        "high_s": found_s.high,
-        "rounds": len(network.series(operation, aspect)[ranks][num_bytes]),
+        "num_bytes": num_bytes,
+        "seconds": time_s.value,
+        "low_s": time_s.low,
+        "high_s": time_s.high,
+        "rounds": len(series.rounds_s[num_bytes]),
+        "residual": residual,
+        "bus_bytes_per_s": volume * num_bytes / time_s.value,
     }
-
-
-def _bus_bytes_per_s(
-    network: MeasuredNetwork, operation: str, ranks: int, aspect: Aspect, num_bytes: int
-) -> float:
-    """What goes over each link, as nccl-tests counts it."""
-    found_s = network.measured(operation, num_bytes, ranks, aspect)
-    return volume(operation, ranks) * num_bytes / found_s.value
 
 
 def _finite(value: float) -> float | None:

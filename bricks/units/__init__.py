@@ -1,1 +1,1 @@
-"""Quantities: a number with its interval, and curves of such numbers over a size."""
+"""Quantities: a number with its interval, curves over a size, samples, parsing and JSON."""

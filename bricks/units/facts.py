@@ -1,9 +1,9 @@
-"""JSON of results: a dataclass's fields under their names, an interval under three.
+"""JSON of results: the fields of a dataclass under their names, an interval under three.
 
 A field or property ``x`` of type :class:`~bricks.units.interval.Interval` becomes ``x``, ``x_low``
-and ``x_high``. Where a contract has other names, or other facts than the fields, the class says so
-in ``FACTS``; ``a.b`` is what the field ``a`` has. A failure stands where a result would, ``LIKE``
-whose class it says: it has the same names, and an ``error``. Must not know any result.
+and ``x_high``. A class whose JSON has other names or facts than its fields lists them in ``FACTS``;
+``a.b`` is an attribute of the field ``a``. The class of a failure names in ``LIKE`` the class of
+results that it replaces: its JSON has the same keys, and an ``error``. Must not know any result.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# An entry of ``FACTS``: the name of a field or property, or a dotted path of such and of keys of
-# mappings, with the names that JSON has.
+# An entry of ``FACTS``: the name of a field or property, or a dotted path of names and keys of
+# mappings, followed by its keys in JSON.
 Named = str | tuple[str, ...]
 
 ERROR = "error"
@@ -28,12 +28,12 @@ _INTERVALS = {"Interval", "Interval | None"}
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Something that there is not, and why, in one line. In JSON it is None."""
+    """The ``reason`` in one line why a result does not exist; None in JSON."""
 
     reason: str
 
     def to_json(self) -> None:
-        """None: the reason has a name of its own."""
+        """Return None: the reason has a key of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Fact:
     keys: tuple[str, ...]
 
     def of(self, value: Any) -> Iterator[tuple[str, Any]]:
-        """Each key with its value; all of them None where there is no value."""
+        """Pairs of key and JSON value; all None where ``value`` is None."""
         if len(self.keys) == 1:
             yield self.keys[0], json_of(value)
         else:
@@ -51,7 +51,7 @@ class _Fact:
 
 
 def facts(of: object) -> dict[str, Any]:
-    """The JSON object of a dataclass; None for what a failure does not have."""
+    """Return the JSON object of a dataclass; None for facts that a failure lacks."""
     like: type = getattr(of, "LIKE", type(of))
     # A failure lacks what a result has; a result that lacks a fact is a mistake in its FACTS.
     read = value_of if like is not type(of) else _stated
@@ -61,9 +61,9 @@ def facts(of: object) -> dict[str, Any]:
 
 
 def value_of(of: object, attribute: str) -> Any:
-    """The field or property ``attribute``, ``a.b`` for one of a part; None if there is none.
+    """Return the value at the dotted path ``attribute`` of fields, properties and mapping keys.
 
-    A part may be a mapping, and ``b`` one of its keys.
+    None where the path leads nowhere.
     """
     value: Any = of
     for name in attribute.split("."):
@@ -72,40 +72,40 @@ def value_of(of: object, attribute: str) -> Any:
 
 
 def _stated(of: object, attribute: str) -> Any:
-    """As :func:`value_of`, of a result: ``AttributeError`` where it lacks the field itself.
+    """As :func:`value_of`; ``AttributeError`` where a result lacks the first name of the path.
 
-    A part may be a failure, which lacks what another part in its place would have.
+    Later names may be lacking, since a part of a result may be a failure.
     """
-    own, _, path = attribute.partition(".")
-    value = getattr(of, own, None) if own == ERROR else getattr(of, own)
+    first, _, path = attribute.partition(".")
+    value = getattr(of, first, None) if first == ERROR else getattr(of, first)
     return value_of(value, path) if path else value
 
 
 def with_ends(path: str, key: str) -> tuple[str, ...]:
-    """The entry of ``FACTS`` for the interval at ``path``, under ``key`` and its two ends."""
+    """Return the entry of ``FACTS`` for the interval at ``path``: ``key`` and its two ends."""
     return (path, key, f"{key}_low", f"{key}_high")
 
 
 def attributes(cls: type) -> list[str]:
-    """The fields and properties of a class that are facts, in the order of its JSON."""
+    """Return the paths of a class's facts, in the order of its JSON."""
     return [fact.attribute for fact in _facts_in(cls)]
 
 
 def json_of(value: Any) -> Any:
-    """``value`` as JSON has it; a number that is not finite is None."""
+    """Convert ``value`` to JSON types; numbers that are not finite become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, Mapping):
-        return {str(key): json_of(each) for key, each in value.items()}
+        return {str(key): json_of(item) for key, item in value.items()}
     if hasattr(value, "to_json"):
         return value.to_json()
     if is_dataclass(value):
         return facts(value)
     if isinstance(value, Enum):
         return value.value
-    return str(value) if isinstance(value, Path) else [json_of(each) for each in value]
+    return str(value) if isinstance(value, Path) else [json_of(item) for item in value]
 
 
 @cache
@@ -114,7 +114,7 @@ def _facts_in(cls: type) -> tuple[_Fact, ...]:
     if declared is None:
         assert is_dataclass(cls), f"{cls.__name__} is no dataclass and has no FACTS"
         declared = [field.name for field in fields(cls)]
-    return tuple(_fact(cls, each) for each in declared)
+    return tuple(_fact(cls, named) for named in declared)
 
 
 def _fact(cls: type, named: Named) -> _Fact:
@@ -127,11 +127,11 @@ def _fact(cls: type, named: Named) -> _Fact:
 
 
 def _annotation(cls: type, name: str) -> str:
-    """The type of a field or property, as it is written."""
-    found = inspect.getattr_static(cls, name, None)
-    if isinstance(found, property) and found.fget is not None:
-        return str(inspect.get_annotations(found.fget).get("return"))
+    """Return the annotation of a field or property as source text."""
+    member = inspect.getattr_static(cls, name, None)
+    if isinstance(member, property) and member.fget is not None:
+        return str(inspect.get_annotations(member.fget).get("return"))
     for base in cls.__mro__:
-        if name in (written := inspect.get_annotations(base)):
-            return str(written[name])
+        if name in (annotations := inspect.get_annotations(base)):
+            return str(annotations[name])
     raise AttributeError(f"{cls.__name__} has no {name}, which its FACTS name")

@@ -1,4 +1,4 @@
-"""A quantity with its interval, and how intervals add up. Plain data.
+"""A quantity with its 95 % interval, and the propagation of errors through sums and products.
 
 The unit stands in the name of what holds the quantity: ``latency_s: Interval``. Must not know what
 is estimated, nor why it is uncertain.
@@ -13,10 +13,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate ``value``, and the ends of an interval that is meant to hold the truth with 95 %.
-
-    All three are in the same unit.
-    """
+    """An estimate ``value`` with the ends of its 95 % interval, all three in one unit."""
 
     value: float
     low: float
@@ -34,28 +31,25 @@ class Interval:
 
     @classmethod
     def within_factor(cls, value: float, factor: float) -> Interval:
-        """``value`` divided by ``factor`` to ``value`` times ``factor``, which is 1 or more."""
+        """``value`` / ``factor`` to ``value`` · ``factor``; ``factor`` is 1 or more."""
         return cls(value, value / factor, value * factor)
 
     @classmethod
     def deviating(cls, value: float, sources: Iterable[Interval]) -> Interval:
-        """``value``, off by as much as each of ``sources`` is, whose errors are independent.
-
-        Distances between value and end add up as squares do, on each side.
-        """
-        every = list(sources)
-        below = math.hypot(*(each.value - each.low for each in every))
-        above = math.hypot(*(each.high - each.value for each in every))
+        """``value`` with the independent errors of ``sources``, in quadrature on each side."""
+        parts = list(sources)
+        below = math.hypot(*(part.value - part.low for part in parts))
+        above = math.hypot(*(part.high - part.value for part in parts))
         return cls(value, value - below, value + above)
 
     @property
     def half_width(self) -> float:
-        """Half the distance of the ends."""
+        """Half the distance between the ends."""
         return (self.high - self.low) / 2
 
     @property
     def relative(self) -> float:
-        """Half the width, relative to the value; infinite unless the value is positive."""
+        """The half width over the value; infinite unless the value is positive."""
         return self.half_width / self.value if self.value > 0 else math.inf
 
     def holds(self, number: float) -> bool:
@@ -63,44 +57,40 @@ class Interval:
         return self.low <= number <= self.high
 
     def map(self, function: Callable[[float], float]) -> Interval:
-        """The interval of ``function``, which rises or falls: a falling one swaps the ends."""
+        """Apply a monotonic ``function`` to value and ends; a falling one swaps the ends."""
         value, low, high = function(self.value), function(self.low), function(self.high)
         return Interval(value, min(value, low, high), max(value, low, high))
 
     def scaled(self, factor: float) -> Interval:
-        """The interval times an exact ``factor``, such as a number of equal parts in a row."""
+        """The interval times an exact ``factor``, such as the number of equal parts of a sum."""
         low, high = sorted((factor * self.low, factor * self.high))
         return Interval(factor * self.value, low, high)
 
     def shifted(self, by: float) -> Interval:
-        """The interval of the same width, ``by`` further up."""
+        """The interval plus an exact number."""
         return Interval(self.value + by, self.low + by, self.high + by)
 
     def times(self, other: Interval) -> Interval:
-        """The product of two quantities from 0 on: ends are products of ends."""
+        """The product of two non-negative quantities: ends are products of ends."""
         return Interval(self.value * other.value, self.low * other.low, self.high * other.high)
 
-    def over(self, other: Interval) -> Interval:
-        """The ratio of two positive quantities: the low end is over the high one of ``other``."""
-        return Interval(self.value / other.value, self.low / other.high, self.high / other.low)
-
     def widened(self, by: float) -> Interval:
-        """Wider by an independent error ``by`` on each side: squares add up."""
+        """Add an independent error ``by`` on each side, in quadrature."""
         return Interval.deviating(self.value, (self, Interval.around(0.0, by)))
 
     def stretched(self, share: float) -> Interval:
-        """Ends moved apart by a ``share`` of themselves; the low end of a positive stays so."""
+        """Move each end outwards by a ``share`` of it; a positive low end stays non-negative."""
         return replace(self, low=self.low * (1 - min(share, 1.0)), high=self.high * (1 + share))
 
     def at_least(self, bound: float) -> Interval:
-        """Nothing of it below ``bound``."""
+        """Clip value and ends to ``bound`` from below."""
         return Interval(max(bound, self.value), max(bound, self.low), max(bound, self.high))
 
     def positive(self) -> Interval:
-        """The interval of a quantity that cannot be negative.
+        """Return an interval whose low end is positive.
 
-        Where the low end is further than half of the value below it, the distance is one of
-        logarithms: it leaves some of the value, however wide the interval is.
+        A low end less than half the value is replaced by an exponential that approaches 0 as the
+        interval widens.
         """
         below = self.value - self.low
         if below <= self.value / 2:
@@ -110,15 +100,15 @@ class Interval:
 
 
 def common_sum(parts: Iterable[Interval]) -> Interval:
-    """The sum of quantities with one error in common: ends add up."""
-    every = list(parts)
+    """The sum of quantities with a common error: ends add up."""
+    terms = list(parts)
     return Interval(
-        sum((each.value for each in every), 0.0),
-        sum((each.low for each in every), 0.0),
-        sum((each.high for each in every), 0.0),
+        sum((term.value for term in terms), 0.0),
+        sum((term.low for term in terms), 0.0),
+        sum((term.high for term in terms), 0.0),
     )
 
 
 def independent_sum(parts: Sequence[Interval]) -> Interval:
-    """The sum of quantities whose errors are independent: distances add up as squares do."""
-    return Interval.deviating(sum((each.value for each in parts), 0.0), parts)
+    """The sum of quantities with independent errors, which add up in quadrature."""
+    return Interval.deviating(sum((part.value for part in parts), 0.0), parts)

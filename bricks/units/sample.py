@@ -1,4 +1,4 @@
-"""What one run took: on the host, and in the kernels that it started on a device.
+"""The times of one run: on the host, and in the kernels that it started on a device.
 
 Must not know what ran, nor how it was timed.
 """
@@ -50,24 +50,24 @@ class Sample:
 
 
 def weighted_mean(samples: Sequence[Sample], weights: Sequence[float]) -> Sample:
-    """The mean sample of several runs of the same thing, with a weight for each.
+    """The weighted mean of several runs of the same brick or model.
 
-    Kernels are the same if they have the same name, and as many of that name ran before them. A
-    kernel that a run does not have counts as 0 s there.
+    Kernels correspond if their names and their ordinals among kernels of one name are equal. A
+    kernel that a run lacks counts as 0 s.
     """
     total = sum(weights)
-    host_s = sum(w * each.host_s for w, each in zip(weights, samples, strict=True)) / total
-    if not any(each.kernels for each in samples):
+    host_s = sum(w * s.host_s for w, s in zip(weights, samples, strict=True)) / total
+    if not any(sample.kernels for sample in samples):
         return Sample(host_s)
     summed_s: dict[tuple[str, int], float] = {}
-    for weight, each in zip(weights, samples, strict=True):
-        for kernel, device_s in _numbered(each.kernels):
+    for weight, sample in zip(weights, samples, strict=True):
+        for kernel, device_s in _numbered(sample.kernels):
             summed_s[kernel] = summed_s.get(kernel, 0.0) + weight * device_s
     return Sample(host_s, tuple(Kernel(name, s / total) for (name, _), s in summed_s.items()))
 
 
 def _numbered(kernels: Iterable[Kernel]) -> Iterator[tuple[tuple[str, int], float]]:
-    """Seconds of each kernel, by its name and how many of that name ran before it."""
+    """Pairs of a kernel's (name, ordinal among kernels of this name) and its seconds."""
     before: Counter[str] = Counter()
     for kernel in kernels:
         yield (kernel.name, before[kernel.name]), kernel.device_s

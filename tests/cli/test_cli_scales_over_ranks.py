@@ -19,7 +19,7 @@ from torch_environment import program
 
 from bricks.cli import completion
 from bricks.graph.program_phases import TRAINING
-from bricks.network.times import MeasuredNetwork, Sourced, StatedNetwork
+from bricks.network.times import MeasuredNetwork, NetworkEstimate, StatedNetwork
 from bricks.session.local_networks import loopback_network
 from bricks.session.networks import WantedNetwork
 from bricks.store import Store
@@ -86,11 +86,13 @@ class Noted:
     name: str = "noted"
     cores_per_rank: float = 1.0
 
-    def time(self, operation: str, num_bytes: int, ranks: int, *, computing: bool) -> Sourced:
+    def time(
+        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
+    ) -> NetworkEstimate:
         self.operations.add(operation)
         return self.network.time(operation, num_bytes, ranks, computing=computing)
 
-    def slowdown(self, ranks: int) -> Sourced:
+    def slowdown(self, ranks: int) -> NetworkEstimate:
         return self.network.slowdown(ranks)
 
 

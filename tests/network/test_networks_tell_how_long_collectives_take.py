@@ -13,9 +13,8 @@ from bricks.network.collective import OPERATIONS, Aspect, Collective
 from bricks.network.fit import fit
 from bricks.network.formulas import bytes_sent, steps, volume
 from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
-from bricks.network.units import written_bits
 from bricks.samples.measurement import Measurement, Round
-from bricks.units.quantities import bytes_per_s_of
+from bricks.units.quantities import bytes_per_s_of, written_bits
 
 SIZES = [1024 << power for power in range(0, 17, 2)]
 
@@ -78,10 +77,10 @@ def test_an_algorithm_that_changes_with_the_size_is_fitted_in_pieces() -> None:
 
     points = [(1024 << power, truth(1024 << power)) for power in range(14)]
     found = fit(points)
-    assert len(found.pieces) == 2
+    assert len(found.segments) == 2
     for size in (3_000, 50_000, 300_000, 6_000_000):
         assert found.time_s(size) == pytest.approx(truth(size), rel=1e-6)
-    assert len(fit([(size, line(1e-4, 1e9)(size)) for size, _ in points]).pieces) == 1
+    assert len(fit([(size, line(1e-4, 1e9)(size)) for size, _ in points]).segments) == 1
     # Between the pieces times rise with the size.
     times = [found.time_s(size) for size in range(60_000, 140_000, 1000)]
     assert times == sorted(times)
@@ -92,8 +91,8 @@ def test_sizes_that_leave_the_caches_are_fitted_by_lines_that_begin_below_zero()
         return max(line(1e-4, 2e9)(num_bytes), line(-8e-3, 5e8)(num_bytes))
 
     lan = network(measured(truth, sizes=[1024 << power for power in range(18)]))
-    of = lan.fit("all_reduce", 2, Aspect.ALONE)
-    assert of.pieces[-1].alpha_s < 0
+    of = lan.series("all_reduce", Aspect.ALONE)[2].fit
+    assert of.segments[-1].alpha_s < 0
     assert of.time_s(50_000_000) == pytest.approx(truth(50_000_000), rel=0.05)
     for ranks in (2, 8, 1024):
         times = [
@@ -133,8 +132,8 @@ def test_between_two_pieces_either_may_be_right() -> None:
 
 def test_a_single_size_and_times_that_fall_are_fitted_without_negative_numbers() -> None:
     for points in ([(4096, 1e-3)], [(1024, 3e-3), (4096, 2e-3), (16384, 1e-3)]):
-        (piece,) = fit(points).pieces
-        assert piece.alpha_s >= 0 and piece.beta_bytes_per_s > 0
+        (line,) = fit(points).segments
+        assert line.alpha_s >= 0 and line.beta_bytes_per_s > 0
 
 
 @pytest.mark.parametrize("ranks", [3, 4, 16])

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bricks.units.curve import Between, Curve, Extrapolation
+from bricks.units.curve import Curve, Extrapolation
 from bricks.units.interval import Interval
 
 SIZES = st.lists(st.integers(1, 1 << 20), min_size=1, max_size=7, unique=True)
-BETWEEN = st.sampled_from(Between)
 
 
 @st.composite
@@ -21,7 +19,7 @@ def curves(draw: st.DrawFn, least: int = 1) -> Curve:
     sizes = draw(SIZES.filter(lambda each: len(each) >= least))
     values = draw(st.lists(st.floats(1e-6, 1e3), min_size=len(sizes), max_size=len(sizes)))
     quantities = [Interval(value, 0.9 * value, 1.2 * value) for value in values]
-    return Curve.through(zip(sizes, quantities, strict=True), draw(BETWEEN))
+    return Curve.through(zip(sizes, quantities, strict=True))
 
 
 @st.composite
@@ -48,9 +46,7 @@ def test_between_points_the_value_is_between_theirs(curve: Curve, data: st.DataO
 @given(curves(least=2), st.data())
 def test_what_rises_at_its_points_rises_between_them(curve: Curve, data: st.DataObject) -> None:
     values = sorted(known.value for _, known in curve.points)
-    rising = Curve.through(
-        zip(curve.sizes, map(Interval.exact, values), strict=True), curve.between
-    )
+    rising = Curve.through(zip(curve.sizes, map(Interval.exact, values), strict=True))
     sizes = sorted(data.draw(sizes_within(rising)) for _ in range(4))
     found = [rising.at(size).value for size in sizes]
     assert all(one <= other * (1 + 1e-9) for one, other in pairwise(found))
@@ -61,26 +57,24 @@ def test_the_worst_point_left_out_widens_what_is_between(curve: Curve, data: st.
     worst = 0.0
     for n in range(1, len(curve.points) - 1):
         size, known = curve.points[n]
-        rest = Curve.through((*curve.points[:n], *curve.points[n + 1 :]), curve.between)
+        rest = Curve.through((*curve.points[:n], *curve.points[n + 1 :]))
         worst = max(worst, abs(rest.at(size).value / known.value - 1))
     assert curve.error == pytest.approx(worst)
     size = data.draw(sizes_within(curve))
     assume(size not in curve.sizes)
-    exact = Curve(curve.points, curve.between, widens=False).at(size)
+    exact = Curve(curve.points, widens=False).at(size)
     assert curve.at(size) == exact.stretched(curve.error)
 
 
-@given(SIZES, st.floats(0.1, 2.0), st.data())
-def test_what_is_straight_has_no_error(sizes: list[int], power: float, data: st.DataObject) -> None:
-    for between, law in (
-        (Between.LINEAR, lambda size: 3 + 2 * size),
-        (Between.LOG_SIZE, lambda size: 3 + 2 * math.log(size)),
-        (Between.LOG_BOTH, lambda size: 3 * size**power),
-    ):
-        curve = Curve.through(((size, Interval.exact(law(size))) for size in sizes), between)
-        assert curve.error == pytest.approx(0.0, abs=1e-9)
-        size = data.draw(sizes_within(curve))
-        assert curve.at(size).value == pytest.approx(law(size), rel=1e-6)
+@given(SIZES, st.floats(-2.0, 2.0), st.data())
+def test_what_is_straight_has_no_error(sizes: list[int], slope: float, data: st.DataObject) -> None:
+    def line(size: float) -> float:
+        return (1 << 22) + slope * size
+
+    curve = Curve.through((size, Interval.exact(line(size))) for size in sizes)
+    assert curve.error == pytest.approx(0.0, abs=1e-9)
+    size = data.draw(sizes_within(curve))
+    assert curve.at(size).value == pytest.approx(line(size), rel=1e-6)
 
 
 @given(curves(), st.floats(1.5, 100.0))

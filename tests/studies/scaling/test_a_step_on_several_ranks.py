@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bricks.network.times import MEASURED, Sourced, StatedNetwork
+from bricks.network.times import MEASURED, NetworkEstimate, StatedNetwork
 from bricks.samples.measurement import Failure, Measurement, Round
 from bricks.studies.scaling.buckets import Gradient, assign, bucket_limits
 from bricks.studies.scaling.copies import (
@@ -75,13 +75,15 @@ def steps(draw: st.DrawFn) -> TrainingStep:
 class SlowingNetwork(StatedNetwork):
     """Collectives take half as long again while ranks compute, and slow these down."""
 
-    def time(self, operation: str, num_bytes: int, ranks: int, *, computing: bool) -> Sourced:
+    def time(
+        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
+    ) -> NetworkEstimate:
         found = StatedNetwork.time(self, operation, num_bytes, ranks, computing=computing)
         s = found.interval.value * (1.5 if computing else 1.0)
-        return Sourced(Interval(s, 0.8 * s, 1.5 * s), MEASURED)
+        return NetworkEstimate(Interval(s, 0.8 * s, 1.5 * s), MEASURED)
 
-    def slowdown(self, ranks: int) -> Sourced:
-        return Sourced(Interval(1.4, 1.2, 1.7), MEASURED)
+    def slowdown(self, ranks: int) -> NetworkEstimate:
+        return NetworkEstimate(Interval(1.4, 1.2, 1.7), MEASURED)
 
 
 networks = st.builds(SlowingNetwork, st.floats(1e6, 1e11), st.floats(1e-7, 1e-2))
