@@ -49,10 +49,10 @@ if TYPE_CHECKING:
         WorkerError,
     )
     from bricks.graph.model import Model
-    from bricks.graph.read import read_model
     from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
     from bricks.predict.cost import CostModel
+    from bricks.reading.read import read_model
     from bricks.samples.measurement import Failure, Measurement
     from bricks.samples.memory_peaks import MemoryPeaks
     from bricks.session.batch import decompose_all
@@ -121,7 +121,7 @@ _ORIGIN = {
     "bricks.compose.schedule": ("Place", "Rule", "anything", "not_two_of"),
     "bricks.compose.wide_interval": ("wide_interval",),
     "bricks.graph.model": ("Model",),
-    "bricks.graph.read": ("read_model",),
+    "bricks.reading.read": ("read_model",),
     "bricks.measure.conditions": ("Conditions",),
     "bricks.measure.rounds": ("StopRule",),
     "bricks.predict.cost": ("CostModel",),

@@ -44,11 +44,11 @@ from bricks.errors import BricksError
 from bricks.graph.denormals import denormal_share
 from bricks.graph.domains import assumptions
 from bricks.graph.model import Model
-from bricks.graph.read import read_model
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerDied
+from bricks.reading.read import read_model
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))

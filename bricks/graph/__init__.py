@@ -1,4 +1,5 @@
-"""Read ONNX without its weights, make shapes concrete, synthesise weights and inputs.
+"""Graphs of ONNX models and of recorded programs, their types and metadata, and synthetic values.
 
-Separate so that later stages work on graphs of known types. Must not know bricks or runtimes.
+Separate so that later stages work on graphs of known types. Must not know operators, bricks or
+runtimes.
 """

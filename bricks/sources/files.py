@@ -24,7 +24,7 @@ class File:
 
     def open(self, options: ReadOptions) -> Iterator[Opened]:
         """The model, its open dimensions fixed as ``options`` say."""
-        from bricks.graph.read import read_model  # here: importing onnx takes a moment
+        from bricks.reading.read import read_model  # here: importing onnx takes a moment
 
         yield attempted(
             self.word,

@@ -105,7 +105,7 @@ class Recorded:
         yield attempted(self.word, self.word, lambda: self._read(options))
 
     def _read(self, options: ReadOptions) -> Model:
-        from bricks.graph.read import read_model  # here: importing onnx takes a moment
+        from bricks.reading.read import read_model  # here: importing onnx takes a moment
 
         options.refuse_inputs(self.word)
         as_recorded = options.runtime == PROGRAMS_RUNTIME and options.batch is None

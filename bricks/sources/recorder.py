@@ -12,11 +12,11 @@ from pathlib import Path
 from bricks import backends
 from bricks.closing import Closing
 from bricks.errors import WorkerError
-from bricks.graph.digest import digest
 from bricks.graph.model import Model
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.protocol.graphs import RecordProgram
 from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.reading.digest import digest
 
 _logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ReadOptions:
     """How models are to be read.
 
-    ``batch``, ``shapes`` and ``values`` are those of :func:`bricks.graph.read.read_model`, and
+    ``batch``, ``shapes`` and ``values`` are those of :func:`bricks.reading.read.read_model`, and
     ``name`` takes the place of a model's own. ``granularity`` is how models will be cut, which a
     suite fixes. A program is recorded for ``runtime`` with ``threads``, from ``seed``.
     """

@@ -24,8 +24,8 @@ from bricks.graph.model import Model
 from bricks.graph.model_metadata import given_values
 from bricks.graph.payload import all_tensors, is_referenced
 from bricks.graph.program import leave_out_code
-from bricks.graph.read import read_model
 from bricks.graph.view import graph_of, parse_model
+from bricks.reading.read import read_model
 from bricks.suite.archive import Archive, write
 from bricks.suite.private import refuse_what_tells
 from bricks.system import Runtime

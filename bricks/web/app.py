@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 from bricks import sources
 from bricks.errors import BricksError, ModelError, UsageError, one_line
 from bricks.graph.model import Model
-from bricks.graph.read import read_bytes
+from bricks.reading.read import read_bytes
 from bricks.session.options import Options
 from bricks.store.published_index import folder as published_folder
 from bricks.web import openapi, pages

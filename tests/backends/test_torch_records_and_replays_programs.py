@@ -20,11 +20,11 @@ from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.program import PHASE, Call, call_of
 from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
-from bricks.graph.read import read_model
 from bricks.graph.sketch import Sketch
 from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
+from bricks.reading.read import read_model
 from bricks.report.page import render
 from bricks.session import peak_memory, whole_models
 from bricks.studies.inference.result import ComparisonFailure

@@ -17,10 +17,10 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import key_of
 from bricks.decompose.lowering import Contents
 from bricks.decompose.plan import Brick, Plan
-from bricks.graph.read import read_model
 from bricks.graph.sketch import Sketch
 from bricks.graph.source import source_graph
 from bricks.predict.features import extract_features
+from bricks.reading.read import read_model
 
 WIDTH = 512
 MIB = 1 << 20

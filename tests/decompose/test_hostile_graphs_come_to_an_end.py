@@ -23,13 +23,13 @@ from bricks.decompose.work import flops
 from bricks.errors import BricksError, WorkerError
 from bricks.graph import domains
 from bricks.graph.domains import integer_ranges
-from bricks.graph.read import read_model
 from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 from bricks.measure import allowance
 from bricks.measure.protocol.loading import UnloadAll
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
+from bricks.reading.read import read_model
 
 # Graphs that take long to understand
 

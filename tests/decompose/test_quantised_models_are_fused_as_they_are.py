@@ -10,7 +10,7 @@ import pytest
 from factories import constant, model, node, save, value
 
 from bricks import Bench
-from bricks.graph.read import read_model
+from bricks.reading.read import read_model
 
 CHANNELS = 100  # more values than those of a shape
 

@@ -12,8 +12,8 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.memory import Phase
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.decompose.work import flops
-from bricks.graph.read import read_model
 from bricks.graph.view import graph_of, parse_model
+from bricks.reading.read import read_model
 
 
 def decomposed(

@@ -14,13 +14,13 @@ from bricks.compose.recomposition_error import cache_state_s
 from bricks.decompose.granularity import Granularity, split
 from bricks.graph.graph import Graph
 from bricks.graph.program import Call
-from bricks.graph.read import read_model
 from bricks.graph.source import source_graph
 from bricks.graph.tensor import TensorType
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.measure.walk_builder import walk_of
 from bricks.predict.features import extract_features
+from bricks.reading.read import read_model
 
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)
 

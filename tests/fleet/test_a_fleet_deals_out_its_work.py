@@ -19,9 +19,9 @@ from bricks.fleet.coordinator import Coordinator
 from bricks.fleet.host import BatchResult
 from bricks.fleet.hosts import HostStatus
 from bricks.graph.model import Model
-from bricks.graph.read import read_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
+from bricks.reading.read import read_model
 from bricks.session import workspace as workspace_module
 from bricks.session.options import Options
 from bricks.session.plans import Plans

@@ -32,8 +32,8 @@ from bricks.fleet.cluster import connected
 from bricks.fleet.coordinator import Coordinator
 from bricks.fleet.hosts import Cluster, HostStatus
 from bricks.fleet.report import FleetMeasured
-from bricks.graph.read import read_model
 from bricks.measure.conditions import Conditions
+from bricks.reading.read import read_model
 from bricks.session.options import Options
 from bricks.store import Store
 

@@ -12,7 +12,7 @@ from factories import mlp, save
 from bricks.errors import SuiteError
 from bricks.fleet.host import ModelPayload
 from bricks.graph.model import Model
-from bricks.graph.read import read_model
+from bricks.reading.read import read_model
 
 MIB = 1 << 20
 

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 
 from bricks.cli.warnings import MANY_DENORMALS
 from bricks.graph.denormals import denormal_share
-from bricks.graph.read import read_model
+from bricks.reading.read import read_model
 
 SIDE = 64
 

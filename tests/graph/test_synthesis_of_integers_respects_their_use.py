@@ -9,10 +9,10 @@ from onnx import TensorProto, helper
 
 from bricks.graph.domains import Range, assumptions, integer_ranges
 from bricks.graph.model_metadata import between_types
-from bricks.graph.read import read_model
 from bricks.graph.source import source_graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model
+from bricks.reading.read import read_model
 
 
 def ranges(tmp_path: Path, proto: onnx.ModelProto) -> dict[str, tuple[int, int]]:

@@ -7,8 +7,8 @@ from onnx import numpy_helper
 
 from bricks.backends.onnxruntime.standins import StandIns
 from bricks.graph.payload import is_referenced
-from bricks.graph.read import read_model
 from bricks.graph.synthesis import Pool
+from bricks.reading.read import read_model
 
 BEGINNING = 1 << 20  # bytes of ordinary numbers, however small the weights
 

@@ -10,13 +10,13 @@ from onnx import TensorProto, helper
 from refusals import refused
 
 from bricks.errors import BackendError
-from bricks.graph.read import read_model
 from bricks.graph.reference_values import Reference
 from bricks.measure.worker.divergence import ValueDeviation, first_divergent, relative_error
 from bricks.measure.worker.double_model import in_double
 from bricks.measure.worker.model_data import ModelData, model_data
 from bricks.measure.worker.reference import write_reference
 from bricks.measure.worker.repeated_runs import Runs, outputs_in
+from bricks.reading.read import read_model
 
 
 def data_of(proto: onnx.ModelProto, folder: Path) -> ModelData:

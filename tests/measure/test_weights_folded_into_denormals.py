@@ -15,9 +15,9 @@ from bricks.decompose.plan import Brick
 from bricks.errors import ModelError
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import WEIGHTS, noted_sketches, noted_weights
-from bricks.graph.read import read_model
 from bricks.graph.sketch import DENORMALS, Sketch
 from bricks.graph.view import parse_model
+from bricks.reading.read import read_model
 from bricks.suite import pack_model, unpack_model
 
 

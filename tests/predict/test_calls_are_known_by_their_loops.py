@@ -9,7 +9,6 @@ import pytest
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Brick
-from bricks.graph.read import read_model
 from bricks.graph.view import graph_of, parse_model
 from bricks.predict.features import (
     CONVOLUTION,
@@ -19,6 +18,7 @@ from bricks.predict.features import (
     BrickFeatures,
     extract_features,
 )
+from bricks.reading.read import read_model
 from bricks.zoo import programs
 
 PLACE = {entry.name: entry.path for entry in programs()}

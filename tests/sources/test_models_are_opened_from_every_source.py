@@ -16,8 +16,8 @@ from bricks.decompose.plan import Decomposition
 from bricks.errors import ModelError, OpenDimensions, UsageError
 from bricks.graph.model import Model
 from bricks.graph.program_phases import TRAINING
-from bricks.graph.read import read_model
 from bricks.graph.source import source_graph
+from bricks.reading.read import read_model
 from bricks.sources import (
     File,
     Function,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bricks.errors import ModelError
-from bricks.graph.read import read_model
+from bricks.reading.read import read_model
 
 
 def peak_bytes(pid: int) -> int:

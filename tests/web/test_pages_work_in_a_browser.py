@@ -17,7 +17,7 @@ from factories import mlp, save
 from web_server import Served, serving
 
 from bricks.closing import Closing
-from bricks.graph.read import read_model
+from bricks.reading.read import read_model
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")

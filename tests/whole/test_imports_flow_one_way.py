@@ -12,7 +12,7 @@ LAYERS = (
     {"errors", "_version", "closing"},
     {"units"},
     {"graph", "system"},
-    {"decompose", "zoo"},
+    {"decompose", "reading", "zoo"},
     {"backends", "samples", "suite"},
     {"store", "predict", "network"},
     {"measure"},

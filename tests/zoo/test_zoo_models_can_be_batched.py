@@ -6,7 +6,7 @@ import pytest
 from tiers import slow_but
 
 from bricks import Bench
-from bricks.graph.read import read_model
+from bricks.reading.read import read_model
 from bricks.zoo import ZooEntry, entries
 
 # One of each framework and task.

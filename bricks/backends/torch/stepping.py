@@ -19,8 +19,8 @@ from bricks.backends.torch.held_tensors import held_by
 from bricks.backends.torch.replay import ReplayedCall
 from bricks.backends.torch.values import numbers_of
 from bricks.errors import BackendError
-from bricks.graph.digest import digest
 from bricks.graph.model_metadata import without_sketches
+from bricks.reading.digest import digest
 
 
 class RealStep:

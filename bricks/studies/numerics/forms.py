@@ -15,9 +15,9 @@ from bricks.closing import Closing
 from bricks.errors import BackendError, WorkerError
 from bricks.graph.form import ModelForm
 from bricks.graph.model import Model
-from bricks.graph.read import read_model
 from bricks.graph.view import parse_model
 from bricks.measure.protocol.graphs import RecordProgram
+from bricks.reading.read import read_model
 from bricks.session.workspace import Workspace
 from bricks.sources import Function
 from bricks.sources.recorder import ProgramRecorder

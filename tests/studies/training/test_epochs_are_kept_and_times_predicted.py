@@ -14,7 +14,6 @@ from factories import mlp, save
 
 from bricks import Bench, TrainingFailure, TrainingOptions, TrainingResult, WorkerError, train
 from bricks.backends.programs import LoadingTimes, TrainedEpoch
-from bricks.graph.read import read_model
 from bricks.measure.protocol.request import Request
 from bricks.measure.protocol.training import (
     BeginTraining,
@@ -23,6 +22,7 @@ from bricks.measure.protocol.training import (
     TimeLoading,
     TrainEpoch,
 )
+from bricks.reading.read import read_model
 from bricks.session.workspace import Workspace
 from bricks.sources import Function
 from bricks.studies.training.result import TrainingPrediction, epoch_s

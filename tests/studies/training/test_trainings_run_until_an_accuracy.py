@@ -22,7 +22,6 @@ from bricks import (
 )
 from bricks import train as train_with
 from bricks.backends.programs import SeededProgram
-from bricks.graph.read import read_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.protocol.training import (
     BeginTraining,
@@ -31,6 +30,7 @@ from bricks.measure.protocol.training import (
 )
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor
+from bricks.reading.read import read_model
 from bricks.sources import Function
 from bricks.zoo import trainings
 

@@ -20,8 +20,8 @@ from onnx import helper
 from refusals import refused
 
 from bricks.errors import ModelError
-from bricks.graph.read import read_model
 from bricks.graph.wire import skim
+from bricks.reading.read import read_model
 
 
 def fails(path: Path, *named: object) -> None:

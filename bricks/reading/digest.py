@@ -49,7 +49,7 @@ def digest(proto: onnx.ModelProto) -> str:
     steering values (scales of Resize, for example) and single floats, which fusions inspect.
     Values given for inputs count if they would count as constants, or where values decide how long
     operators take, and so do the items of given containers, sketches of what a recorded program
-    reads, and the distribution of weights that are tiny (see ``graph.tiny_weights``).
+    reads, and the distribution of weights that are tiny (see ``reading.tiny_weights``).
     Documentation, producer and other metadata do not count; names do.
     """
     copy = onnx.ModelProto()

@@ -17,7 +17,7 @@ from refusals import refused
 from bricks import Bench
 from bricks.cli import output
 from bricks.errors import BricksError, ModelError, ShapeError, WorkerError, printable
-from bricks.graph.read import read_model
+from bricks.reading.read import read_model
 from bricks.report.tables import decomposition_table
 
 HARMFUL_NAMES = [

@@ -7,9 +7,9 @@ from factories import constant, conv_net, embedding_net, mlp, model, node, save,
 from refusals import refused
 
 from bricks.errors import OpenDimensions, ShapeError, UsageError
-from bricks.graph.read import parse_shape, read_model
 from bricks.graph.source import OpenShapes, source_graph
 from bricks.graph.tensor import TensorType
+from bricks.reading.read import parse_shape, read_model
 
 
 def shapes_of(path: Path, **options: object) -> dict[str, tuple[int, ...]]:

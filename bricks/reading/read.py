@@ -19,13 +19,8 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no types
 
 from bricks.errors import ModelError, ShapeError, first_line
-from bricks.graph.bulk import check_bulk
 from bricks.graph.containers import ContainerType, ValueType
-from bricks.graph.data_folder import beside_link, check_places
-from bricks.graph.digest import digest
 from bricks.graph.form import ModelForm, form_of
-from bricks.graph.functions import inlined
-from bricks.graph.held_values import hold_steering_values
 from bricks.graph.input_values import literal
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import (
@@ -37,15 +32,20 @@ from bricks.graph.model_metadata import (
     noted_weights,
     plain,
 )
-from bricks.graph.normal_form import drop_shapes, normalise
 from bricks.graph.payload import PayloadError
-from bricks.graph.program_file import checked_program
 from bricks.graph.shapes import make_concrete
 from bricks.graph.sizes import parse_shape
 from bricks.graph.sketch import Sketch
-from bricks.graph.tiny_weights import tiny_weights
 from bricks.graph.topology import check_attributes
 from bricks.graph.wire import skim, skim_bytes
+from bricks.reading.bulk import check_bulk
+from bricks.reading.data_folder import beside_link, check_places
+from bricks.reading.digest import digest
+from bricks.reading.functions import inlined
+from bricks.reading.held_values import hold_steering_values
+from bricks.reading.normal_form import drop_shapes, normalise
+from bricks.reading.program_file import checked_program
+from bricks.reading.tiny_weights import tiny_weights
 
 __all__ = ["parse_shape", "read_bytes", "read_model"]
 

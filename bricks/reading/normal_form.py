@@ -14,7 +14,6 @@ from onnx import numpy_helper
 
 from bricks.errors import ModelError
 from bricks.graph.payload import all_tensors, check_size
-from bricks.graph.sparse import make_dense
 from bricks.graph.subgraphs import hoist
 from bricks.graph.topology import (
     all_nodes,
@@ -27,6 +26,7 @@ from bricks.graph.topology import (
     tell_apart,
     used_values,
 )
+from bricks.reading.sparse import make_dense
 
 _STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
 # Optimisers wrote these into the standard domain long before it had such operators.

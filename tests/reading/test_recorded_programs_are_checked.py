@@ -12,8 +12,8 @@ from refusals import refused
 from bricks import ModelError
 from bricks.errors import ShapeError
 from bricks.graph.program import Call, Origin, Port, State, call_of, origin_of, state_of
-from bricks.graph.read import read_model
 from bricks.graph.view import parse_model
+from bricks.reading.read import read_model
 
 
 def read(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:

@@ -11,7 +11,7 @@ from factories import branching_net, conv_net, embedding_net, mlp, save
 from refusals import refused
 
 from bricks.errors import ModelError
-from bricks.graph.read import read_bytes, read_model
+from bricks.reading.read import read_bytes, read_model
 
 
 @pytest.mark.parametrize("make", [mlp, conv_net, branching_net, embedding_net])

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 from refusals import refused
 
 from bricks.errors import ModelError
-from bricks.graph.read import read_model
 from bricks.graph.weights import has_own_weights, own_weights
 from bricks.graph.wire import skim
+from bricks.reading.read import read_model
 
 
 def skeleton_of(path: Path) -> onnx.ModelProto:
