@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,24 +33,42 @@ _SAMPLES = 1024
 _RESULT = re.compile(r'"key": "(result_\w[^"]*)", "value": ("[^"]*"|[^,]+),')
 
 
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """What LoadGen asks: ``count`` queries of a ``scenario`` in its own spelling, or ``POISSON``.
+
+    ``qps`` is the rate of the server scenario, ``samples`` those of a query of MultiStream,
+    ``bound_s`` and ``percentile`` the bound that LoadGen judges by, ``seed`` that of the arrivals.
+    """
+
+    scenario: str
+    count: int
+    qps: float = 1.0
+    samples: int = 1
+    bound_s: float = 1e6
+    percentile: float = 99.0
+    seed: int = 1
+
+
 def main() -> None:
     """Run one test."""
     settings = json.load(sys.stdin)
-    asked = ask_at_random if settings["scenario"] == POISSON else run
-    print(json.dumps(asked(settings), allow_nan=False))
+    path, queries = settings.pop("socket"), Queries(**settings)
+    asked = ask_at_random if queries.scenario == POISSON else run
+    print(json.dumps(asked(path, queries), allow_nan=False))
 
 
-def ask_at_random(settings: dict[str, Any]) -> dict[str, Any]:
-    """Seconds of ``queries`` that come at ``qps`` a second, at random times of a ``seed``."""
-    rng, numbers = random.Random(settings["seed"]), range(settings["queries"])
+def ask_at_random(path: str, queries: Queries) -> dict[str, Any]:
+    """Seconds of ``queries`` to the server at ``path``, which come at random times."""
+    rng, numbers = random.Random(queries.seed), range(queries.count)
     answered = threading.Semaphore(0)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(settings["socket"])
+        connection.connect(path)
         client = _Client(connection, lambda served: answered.release(len(served)))
         receiver = client.receiving()
         due_s = time.perf_counter()
         for number in numbers:
-            due_s += rng.expovariate(settings["qps"])
+            due_s += rng.expovariate(queries.qps)
             time.sleep(max(0.0, due_s - time.perf_counter()))
             client.send([number])
         for _ in numbers:
@@ -59,29 +78,27 @@ def ask_at_random(settings: dict[str, Any]) -> dict[str, Any]:
     return client.seconds()
 
 
-def run(settings: dict[str, Any]) -> dict[str, Any]:
+def run(path: str, queries: Queries) -> dict[str, Any]:
     """LoadGen's results under its own names, with ``issued_s`` and the seconds of each query.
 
-    ``settings`` has the server's ``socket``; ``scenario`` as MLPerf writes it without hyphens;
-    ``queries``; ``qps``, ``samples`` of a query, ``percentile`` and ``bound_s`` where the scenario
-    has them; and the ``seed`` of the arrivals.
+    They are asked of the server at ``path``.
     """
     import mlperf_loadgen as loadgen
 
     test = loadgen.TestSettings()
-    test.scenario = getattr(loadgen.TestScenario, settings["scenario"])
+    test.scenario = getattr(loadgen.TestScenario, queries.scenario)
     test.mode = loadgen.TestMode.PerformanceOnly
     test.min_duration_ms = 0
-    test.min_query_count = test.max_query_count = settings["queries"]
-    test.schedule_rng_seed = test.sample_index_rng_seed = test.qsl_rng_seed = settings["seed"]
-    test.server_target_qps = test.offline_expected_qps = settings["qps"]
-    test.server_target_latency_ns = int(1e9 * settings["bound_s"])
-    test.server_target_latency_percentile = settings["percentile"] / 100
-    test.single_stream_target_latency_percentile = settings["percentile"] / 100
-    test.multi_stream_target_latency_percentile = settings["percentile"] / 100
-    test.multi_stream_samples_per_query = settings["samples"]
+    test.min_query_count = test.max_query_count = queries.count
+    test.schedule_rng_seed = test.sample_index_rng_seed = test.qsl_rng_seed = queries.seed
+    test.server_target_qps = test.offline_expected_qps = queries.qps
+    test.server_target_latency_ns = int(1e9 * queries.bound_s)
+    test.server_target_latency_percentile = queries.percentile / 100
+    test.single_stream_target_latency_percentile = queries.percentile / 100
+    test.multi_stream_target_latency_percentile = queries.percentile / 100
+    test.multi_stream_samples_per_query = queries.samples
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(settings["socket"])
+        connection.connect(path)
         response = loadgen.QuerySampleResponse
         client = _Client(
             connection,

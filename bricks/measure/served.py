@@ -14,7 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from bricks.decompose.plan import Decomposition
 from bricks.errors import UsageError, WorkerError
 from bricks.graph.model import Model
 from bricks.measure.conditions import Conditions
-from bricks.measure.load_generator import POISSON
+from bricks.measure.load_generator import POISSON, Queries
 from bricks.measure.protocol.serving import LoadServed, Serve, ServedBatch
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor
@@ -52,23 +52,6 @@ def refuse_without_loadgen() -> None:
             "MLPerf LoadGen drives real queries, and is not installed: pip install"
             " 'onnx-bricks[loadgen]'"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Queries:
-    """What LoadGen asks: ``count`` queries of a ``scenario`` in its own spelling, or ``POISSON``.
-
-    ``qps`` is the rate of the server scenario, ``samples`` those of a query of MultiStream,
-    ``bound_s`` and ``percentile`` the bound that LoadGen judges by, ``seed`` that of the arrivals.
-    """
-
-    scenario: str
-    count: int
-    qps: float = 1.0
-    samples: int = 1
-    bound_s: float = 1e6
-    percentile: float = 99.0
-    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,23 +205,13 @@ def _leave(path: str) -> None:
 
 def _start(queries: Queries, path: str) -> subprocess.Popen[str]:
     """A load generator that connects to the server at ``path``."""
-    settings = {
-        "socket": path,
-        "scenario": queries.scenario,
-        "queries": queries.count,
-        "qps": queries.qps,
-        "samples": queries.samples,
-        "bound_s": queries.bound_s,
-        "percentile": queries.percentile,
-        "seed": queries.seed,
-    }
     process = subprocess.Popen(
         [sys.executable, "-m", "bricks.measure.load_generator"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,  # Ctrl-C is for the parent alone
     )  # fmt: skip
     assert process.stdin is not None
-    process.stdin.write(json.dumps(settings))
+    process.stdin.write(json.dumps({"socket": path, **asdict(queries)}))
     process.stdin.close()
     process.stdin = None
     return process

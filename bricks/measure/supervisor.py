@@ -10,13 +10,13 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bricks import backends
 from bricks.closing import Closing
 from bricks.errors import WorkerError
 from bricks.measure.conversation import START_TIMEOUT_S, Conversation, OnStep
-from bricks.measure.protocol.process import Hello, LimitMemory
+from bricks.measure.protocol.process import BackendSettings, Hello, LimitMemory
 from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.worker_process import Freed, WorkerDied, WorkerKilled, worker_command
 
@@ -32,25 +32,17 @@ MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    """The settings of a worker. ``memory_bytes`` limits its data; None: no limit.
+class WorkerSettings(BackendSettings):
+    """The settings of a worker process and of its backend.
 
-    ``workers`` is how many nodes of a model it may run at the same time. A worker that is not
-    ``timing`` keeps freed memory for later use, since it spends most of its time on filling memory
-    for the first time. One that times must not, for that would change latencies. ``freed`` decides
-    otherwise. ``python`` is the interpreter that the runtime is installed for; ``command`` starts
-    another program in place of the worker.
+    ``python`` is the interpreter that the runtime is installed for; ``command`` starts another
+    program in place of the worker. A worker that is not ``timing`` keeps freed memory for later
+    use, since it spends most of its time on filling memory for the first time. One that times must
+    not, for that would change latencies. ``freed`` decides otherwise.
     """
 
-    backend: str
-    threads: int
-    seed: int
-    memory_bytes: int | None = None
     python: str = sys.executable
     command: Sequence[str] | None = None
-    workers: int = 1
-    timing: bool = True
-    optimization: str = "all"
     freed: Freed | None = None
 
     @property
@@ -64,19 +56,6 @@ class WorkerSettings:
     def freed_memory(self) -> Freed:
         """What the process does with memory that it has freed."""
         return self.freed or (Freed.BY_DEFAULT if self.timing else Freed.KEPT)
-
-    def hello(self, memory_bytes: int | None) -> Hello:
-        """The first request to a worker whose data are limited to ``memory_bytes``."""
-        return Hello(
-            self.backend,
-            self.threads,
-            self.seed,
-            memory_bytes=memory_bytes,
-            workers=self.workers,
-            timing=self.timing,
-            optimization=self.optimization,
-            location=backends.location(self.backend),
-        )
 
 
 class Supervisor(Closing):
@@ -185,7 +164,8 @@ class Supervisor(Closing):
             "worker %d started: %s, threads: %d", begun.pid, settings.backend, settings.threads
         )
         self.starts += 1
-        begun.greet(settings.hello(self._memory_bytes))
+        limited = replace(settings, memory_bytes=self._memory_bytes)
+        begun.greet(Hello(limited, backends.location(settings.backend)))
         return begun
 
     @property

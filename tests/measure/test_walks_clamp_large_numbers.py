@@ -16,13 +16,13 @@ import sys
 import numpy as np
 from factories import model, node, value
 from bricks.measure.protocol.loading import BindPiece, LoadPiece, MakeRegion, UnloadAll
-from bricks.measure.protocol.process import Hello
+from bricks.measure.protocol.process import BackendSettings, Hello
 from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.worker.worker import Worker
 
 size = 4096
 worker = Worker(lambda message: None)
-worker.answer(Hello("onnxruntime", threads=2, seed=0))
+worker.answer(Hello(BackendSettings("onnxruntime", threads=2, seed=0)))
 found = []
 for operator in sys.argv[1:]:
     worker.answer(MakeRegion(2 * size))

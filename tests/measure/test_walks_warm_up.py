@@ -12,7 +12,7 @@ from bricks.backends.base import Binding
 from bricks.backends.fake.backend import FakeBackend
 from bricks.backends.instruments import Instruments
 from bricks.measure.protocol.loading import BindPiece, LoadPiece, UnloadAll
-from bricks.measure.protocol.process import Hello
+from bricks.measure.protocol.process import BackendSettings, Hello
 from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.worker.worker import Worker
 from bricks.units.sample import Sample
@@ -72,7 +72,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     monkeypatch.setattr(FakeBackend, "load", lambda self, proto, *, key, **_: LOADED[key])
     monkeypatch.setattr(FakeBackend, "instruments", lambda self: CountedInstruments())
     one = Worker(lambda message: None)
-    one.answer(Hello("fake", threads=1, seed=0))
+    one.answer(Hello(BackendSettings("fake", threads=1, seed=0)))
     return one
 
 

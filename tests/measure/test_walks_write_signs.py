@@ -16,14 +16,14 @@ import numpy as np
 from factories import constant, model, node, value
 from bricks.graph.model_metadata import SIGNS, note
 from bricks.measure.protocol.loading import BindPiece, LoadPiece, MakeRegion, UnloadAll
-from bricks.measure.protocol.process import Hello
+from bricks.measure.protocol.process import BackendSettings, Hello
 from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.worker.worker import Worker
 
 elements = 4096
 size = 4 * elements
 worker = Worker(lambda message: None)
-worker.answer(Hello("onnxruntime", threads=2, seed=0))
+worker.answer(Hello(BackendSettings("onnxruntime", threads=2, seed=0)))
 found = []
 for pattern in json.loads(sys.argv[1]):
     worker.answer(MakeRegion(2 * size))

@@ -21,7 +21,7 @@ from bricks.errors import WorkerError
 from bricks.measure import worker_process
 from bricks.measure.protocol.graphs import ReadExecuted
 from bricks.measure.protocol.loading import BindPiece, LoadPiece, LoadPieces, MakeRegion, UnloadAll
-from bricks.measure.protocol.process import Hello
+from bricks.measure.protocol.process import BackendSettings, Hello
 from bricks.measure.protocol.request import Request, request_to_json
 from bricks.measure.protocol.walking import RunWalk, Walked
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerKilled, WorkerSettings
@@ -30,7 +30,7 @@ from bricks.measure.worker.worker import Worker
 from bricks.measure.worker_process import worker_command
 
 WORKER = [sys.executable, "-m", "bricks.measure.worker"]
-HELLO = Hello("fake", threads=1, seed=0)
+HELLO = Hello(BackendSettings("fake", threads=1, seed=0))
 EMPTY_WALK = RunWalk((), passes=0, announce=False)
 
 
@@ -199,7 +199,7 @@ def test_only_a_worker_that_times_nothing_keeps_its_memory(
         "hello = json.loads(input())\n"
         "print(json.dumps({'ok': {}}), flush=True)\n"
         "input()\n"
-        "told = [hello.get('timing', True), os.environ['GLIBC_TUNABLES']]\n"
+        "told = [hello['settings'][5], os.environ['GLIBC_TUNABLES']]\n"
         "print(json.dumps({'error': json.dumps(told)}), flush=True)"
     )
     settings = WorkerSettings("fake", 1, 0, command=(sys.executable, "-c", program), timing=timing)

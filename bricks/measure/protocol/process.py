@@ -8,12 +8,11 @@ from bricks.measure.protocol.request import Request
 
 
 @dataclass(frozen=True, slots=True)
-class Hello(Request[int]):
-    """The first request: make the backend with these settings. The answer is the process's number.
+class BackendSettings:
+    """Settings with which a worker makes its backend.
 
-    ``memory_bytes`` limits the data of the process; None: no limit. ``location`` is where the
-    runtime's offer is (:func:`bricks.backends.location`); empty where packages are installed. See
-    :class:`bricks.measure.supervisor.WorkerSettings`.
+    ``memory_bytes`` limits the data of the process; None: no limit. ``workers`` is how many nodes
+    of a model run at the same time. ``timing`` is whether latencies are measured.
     """
 
     backend: str
@@ -23,6 +22,17 @@ class Hello(Request[int]):
     workers: int = 1
     timing: bool = True
     optimization: str = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Request[int]):
+    """The first request: make the backend. The answer is the process's number.
+
+    ``location`` is where the runtime's offer is (:func:`bricks.backends.location`); empty where
+    packages are installed.
+    """
+
+    settings: BackendSettings
     location: str = ""
 
 

@@ -14,17 +14,17 @@ from bricks.backends.capability import C, capability
 from bricks.backends.instruments import Instruments
 from bricks.backends.onnx_instruments.instruments import instruments_of
 from bricks.errors import WorkerError
-from bricks.measure.protocol.process import Hello, LimitMemory
+from bricks.measure.protocol.process import BackendSettings, Hello, LimitMemory
 from bricks.measure.worker.process_limits import held_bytes, limit_memory
 
 
 class WorkerRuntime:
-    """One backend, and the :class:`Hello` that it was made by."""
+    """One backend, and the ``settings`` that it was made with."""
 
     def __init__(self) -> None:
         self._backend: Backend | None = None
         self._instruments: Instruments | None = None
-        self.settings = Hello("", threads=1, seed=0)
+        self.settings = BackendSettings("", threads=1, seed=0)
 
     @property
     def backend(self) -> Backend:
@@ -51,15 +51,16 @@ class WorkerRuntime:
 
     def begin(self, request: Hello) -> int:
         """Make the backend; the number of this process."""
-        if request.memory_bytes is not None:
-            limit_memory(request.memory_bytes)
-        self.settings = request
+        settings = request.settings
+        if settings.memory_bytes is not None:
+            limit_memory(settings.memory_bytes)
+        self.settings = settings
         self._backend = backends.create(
-            request.backend,
-            threads=request.threads,
-            seed=request.seed,
-            workers=request.workers,
-            optimization=request.optimization,
+            settings.backend,
+            threads=settings.threads,
+            seed=settings.seed,
+            workers=settings.workers,
+            optimization=settings.optimization,
             location=request.location,
         )
         self._instruments = instruments_of(self._backend)

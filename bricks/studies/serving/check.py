@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from bricks.closing import Closing
+from bricks.measure.load_generator import Queries
 from bricks.measure.served import (
     Batching,
-    Queries,
     ServedModel,
     ServedQueries,
 )

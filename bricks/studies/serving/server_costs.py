@@ -12,7 +12,8 @@ from statistics import median
 import numpy as np
 from scipy.stats import trim_mean
 
-from bricks.measure.served import Queries, ServedModel, ServedQueries
+from bricks.measure.load_generator import Queries
+from bricks.measure.served import ServedModel, ServedQueries
 from bricks.studies.serving.scenario import Serving
 from bricks.studies.serving.service import ServiceTimes
 

@@ -15,7 +15,8 @@ from refusals import refused
 
 from bricks import Bench
 from bricks.errors import WorkerError
-from bricks.measure.served import Batching, Queries, ServedModel
+from bricks.measure.load_generator import Queries
+from bricks.measure.served import Batching, ServedModel
 from bricks.session import whole_models
 
 Scenario = Callable[..., CommandResult]
