@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 # An entry of ``FACTS``: the name of a field or property, or a dotted path of names and keys of
 # mappings, followed by its keys in JSON.
@@ -34,6 +34,14 @@ class Missing:
 
     def to_json(self) -> None:
         """Return None: the reason has a key of its own."""
+
+
+@runtime_checkable
+class WritesJson(Protocol):
+    """A value with JSON of its own, other than an object of its fields."""
+
+    def to_json(self) -> Any:
+        """The value as JSON's own types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +107,7 @@ def json_of(value: Any) -> Any:
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, Mapping):
         return {str(key): json_of(item) for key, item in value.items()}
-    if hasattr(value, "to_json"):
+    if isinstance(value, WritesJson):
         return value.to_json()
     if is_dataclass(value):
         return facts(value)

@@ -13,9 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Protocol,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 from bricks.graph.containers import ValueType, type_from_json
+from bricks.units.facts import WritesJson
 
 # Types whose values are JSON already.
 _PLAIN = (NoneType, bool, int, float, str, object, Any)
@@ -28,6 +37,15 @@ class Codec:
     to_json: Callable[[Any], Any]
     from_json: Callable[[Any], Any]
     plain: bool = False
+
+
+@runtime_checkable
+class JsonType(WritesJson, Protocol):
+    """A type that writes its values as JSON, and reads them."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Any:
+        """The inverse of :meth:`to_json`."""
 
 
 def _same(value: Any) -> Any:
@@ -55,7 +73,7 @@ def codec_of(kind: Any) -> Codec:
         return _mapping(*arguments)
     if origin in (Union, UnionType) and NoneType in arguments and len(arguments) == 2:
         return _optional(next(each for each in arguments if each is not NoneType))
-    if hasattr(kind, "to_json") and hasattr(kind, "from_json"):
+    if isinstance(kind, type) and issubclass(kind, JsonType):
         return Codec(lambda value: value.to_json(), kind.from_json)
     if is_dataclass(kind):
         return _row(kind)
@@ -148,8 +166,8 @@ def _message(kind: Any) -> Codec:
         }
 
     def from_json(data: Mapping[str, Any]) -> Any:
-        if strange := [name for name in data if name not in codecs]:
-            raise TypeError(f"{kind.__name__} has no field {strange[0]!r}")
+        if unknown := [name for name in data if name not in codecs]:
+            raise TypeError(f"{kind.__name__} has no field {unknown[0]!r}")
         return kind(**{name: codecs[name].from_json(each) for name, each in data.items()})
 
     return Codec(to_json, from_json)

@@ -5,10 +5,8 @@ Must not know what else a worker has loaded, nor how results are judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import onnx
 
@@ -49,9 +47,17 @@ class EvaluationRequests:
     def verify(self, request: VerifyModel) -> Verification:
         """Whether the model's bricks, chained, compute what the model does."""
         model = replace(_model(request), digest=request.plan.digest)
-        evaluation = _EVALUATIONS[form_of(parse_model(model.skeleton))](self._runtime)
         bricks = {key: parse_model(skeleton) for key, skeleton in request.bricks.items()}
-        return evaluation.verify(model, request.plan, bricks)
+        of_form = {ModelForm.MODELS: self._verify_model, ModelForm.PROGRAMS: self._verify_program}
+        return of_form[form_of(parse_model(model.skeleton))](model, request.plan, bricks)
+
+    def _verify_model(self, model: Model, plan: Plan, bricks: Bricks) -> Verification:
+        evaluator, seed = self._runtime.capable(Evaluator), self._runtime.settings.seed
+        return verify_model(evaluator, seed=seed, model=model, plan=plan, bricks=bricks)
+
+    def _verify_program(self, model: Model, plan: Plan, bricks: Bricks) -> Verification:
+        recorder = self._runtime.capable(Recorder)
+        return verify_program(recorder, model=model, plan=plan, bricks=bricks)
 
     def write_reference(self, request: WriteReference) -> WrittenReference:
         """Write the reference in double; it is the same whatever the backend."""
@@ -60,38 +66,19 @@ class EvaluationRequests:
         return WrittenReference(reason, data.own_weights)
 
     def evaluate(self, request: EvaluateModel) -> Evaluation:
-        """What the runtime computes, beside a reference or the program in double."""
+        """Outputs of the runtime, compared with a reference or with the program in double."""
         proto = parse_model(request.model)
-        return _EVALUATIONS[form_of(proto)](self._runtime).evaluate(request, proto)
+        of_form = {
+            ModelForm.MODELS: self._evaluate_model,
+            ModelForm.PROGRAMS: self._evaluate_program,
+        }
+        return of_form[form_of(proto)](request, proto)
 
-
-class FormEvaluation(Protocol):
-    """How models of one form are evaluated."""
-
-    def verify(self, model: Model, plan: Plan, bricks: Bricks) -> Verification:
-        """Whether ``bricks``, chained along ``plan``, compute what ``model`` does."""
-
-    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
-        """What the runtime computes of ``proto``, beside its reference."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelEvaluation:
-    """ONNX models are held against data that another process has written to a file."""
-
-    runtime: WorkerRuntime
-
-    def verify(self, model: Model, plan: Plan, bricks: Bricks) -> Verification:
-        """See :func:`verify_model`."""
-        evaluator, seed = self.runtime.capable(Evaluator), self.runtime.settings.seed
-        return verify_model(evaluator, seed=seed, model=model, plan=plan, bricks=bricks)
-
-    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
-        """See :func:`evaluate_model`."""
+    def _evaluate_model(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
         if request.file is None:
             raise WorkerError("an ONNX model is evaluated with the data of its reference")
         return evaluate_model(
-            self.runtime.capable(Evaluator),
+            self._runtime.capable(Evaluator),
             proto,
             Reference.load(Path(request.file)),
             repeats=request.repeats,
@@ -99,21 +86,9 @@ class ModelEvaluation:
             outputs=_outputs(request),
         )
 
-
-@dataclass(frozen=True, slots=True)
-class ProgramEvaluation:
-    """A program is its own reference, in doubles; a counterpart has that of its ONNX model."""
-
-    runtime: WorkerRuntime
-
-    def verify(self, model: Model, plan: Plan, bricks: Bricks) -> Verification:
-        """See :func:`verify_program`."""
-        recorder = self.runtime.capable(Recorder)
-        return verify_program(recorder, model=model, plan=plan, bricks=bricks)
-
-    def evaluate(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
-        """See :func:`evaluate_program` and :func:`evaluate_counterpart`."""
-        programs = self.runtime.capable(DoublePrecision)
+    def _evaluate_program(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
+        """Evaluate a program; with ``names``, one that computes what an ONNX model does."""
+        programs = self._runtime.capable(DoublePrecision)
         if request.file is None or request.names is None:
             return evaluate_program(
                 programs, proto, repeats=request.repeats, gradients=request.gradients
@@ -126,12 +101,6 @@ class ProgramEvaluation:
             repeats=request.repeats,
             outputs=_outputs(request),
         )
-
-
-_EVALUATIONS: Mapping[ModelForm, Callable[[WorkerRuntime], FormEvaluation]] = {
-    ModelForm.MODELS: ModelEvaluation,
-    ModelForm.PROGRAMS: ProgramEvaluation,
-}
 
 
 def _outputs(request: EvaluateModel) -> Path | None:
