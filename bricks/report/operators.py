@@ -15,8 +15,7 @@ from bricks.report.columns import NOTHING, Cells, shown
 from bricks.report.heat_image import heat_image
 from bricks.report.page import style, template
 from bricks.report.tables import percent, seconds
-from bricks.samples.error_norms import ErrorNorms
-from bricks.samples.evaluation import Divergence
+from bricks.samples.evaluation import ComparedOutput, Divergence
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,
@@ -26,7 +25,6 @@ from bricks.studies.numerics.results import (
     OperatorLatency,
     OperatorResult,
     OperatorRun,
-    OutputAccuracy,
 )
 from bricks.units.facts import Missing
 
@@ -88,10 +86,10 @@ def _accuracy_cells(accuracy: Accuracy | Missing) -> tuple[str, ...]:
     return (
         *(
             (_error(norms.l2_relative, norms.l2), _error(norms.linf_relative, norms.linf))
-            if isinstance(norms, ErrorNorms)
+            if norms is not None
             else (NOTHING, NOTHING)
         ),
-        f"{accuracy.distinct} of {accuracy.repeats}",
+        f"{accuracy.evaluation.distinct} of {accuracy.evaluation.repeats}",
         _gradient(accuracy.gradients),
     )
 
@@ -160,9 +158,9 @@ def _accuracy_reasons(accuracy: Accuracy) -> list[str]:
     if isinstance(accuracy.reference, Missing):
         return [accuracy.reference.reason]
     reasons = [
-        f"output {each.output}: {each.norms.reason}"
-        for each in accuracy.outputs
-        if isinstance(each.norms, Missing)
+        f"output {output.output}: {output.reason}"
+        for output in accuracy.evaluation.outputs
+        if output.reason is not None
     ]
     wrong = accuracy.gradients.first_wrong if isinstance(accuracy.gradients, Gradients) else None
     if wrong is not None:
@@ -183,7 +181,7 @@ def network_table(found: Sequence[NetworkResult]) -> Table:
             worst = run.accuracy.worst
             name = NOTHING if worst is None else worst.output
             norms = None if worst is None else worst.norms
-            l1 = _error(norms.l1_relative, norms.l1) if isinstance(norms, ErrorNorms) else NOTHING
+            l1 = _error(norms.l1_relative, norms.l1) if norms is not None else NOTHING
             cells = (l1, *_accuracy_cells(run.accuracy))
             rows.append(((result.name, run.runtime, name), cells))
     heads = ("L1 error", "L2 error", "L∞ error", "results", "gradient")
@@ -224,9 +222,9 @@ def _divergence(divergence: Divergence) -> str:
     return f"{beyond} than allowed; the first operator that errs is {divergence.first.node}, {far}"
 
 
-def _worst(outputs: Sequence[OutputAccuracy]) -> str:
-    norms = [each.norms for each in outputs if isinstance(each.norms, ErrorNorms)]
-    missing = [each.norms.reason for each in outputs if isinstance(each.norms, Missing)]
+def _worst(outputs: Sequence[ComparedOutput]) -> str:
+    norms = [output.norms for output in outputs if output.norms is not None]
+    missing = [output.reason for output in outputs if output.reason is not None]
     if missing:
         return f"in kind: {missing[0]}"
     worst = max(norms, key=lambda each: each.l2_relative or 0.0)

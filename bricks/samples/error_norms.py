@@ -6,11 +6,11 @@ derivative may be from its finite difference. Must not know what computed either
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
+
+from bricks.units.facts import Missing
 
 # Rows and columns of a heat map at most.
 MAX_CELLS = 32
@@ -35,35 +35,19 @@ class ErrorNorms:
     l2_relative: float | None
     linf_relative: float | None
 
-    def to_json(self) -> dict[str, float | None]:
-        """A JSON object."""
-        return asdict(self)
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ErrorNorms:
-        """The inverse of :meth:`to_json`."""
-        return cls(**{field.name: data[field.name] for field in fields(cls)})
-
-
-@dataclass(frozen=True, slots=True)
-class Incomparable:
-    """Two tensors that have no difference in figures, and why."""
-
-    reason: str
-
-
-def error_norms(expected: np.ndarray, actual: np.ndarray) -> ErrorNorms | Incomparable:
+def error_norms(expected: np.ndarray, actual: np.ndarray) -> ErrorNorms | Missing:
     """The norms of ``actual - expected``, computed in double precision.
 
     Elements that are the same infinity, or no number in both, differ by nothing.
     """
     found = _difference(expected, actual)
-    if isinstance(found, Incomparable):
+    if isinstance(found, Missing):
         return found
     difference, reference = found
     own, whole = _norms(difference), _norms(reference)
     if not np.isfinite([*own, *whole]).all():
-        return Incomparable("its norms are too large for double precision")
+        return Missing("its norms are too large for double precision")
     relative = [a / b if b else None for a, b in zip(own, whole, strict=True)]
     return ErrorNorms(*own, *relative)
 
@@ -71,7 +55,7 @@ def error_norms(expected: np.ndarray, actual: np.ndarray) -> ErrorNorms | Incomp
 def heat_map(expected: np.ndarray, actual: np.ndarray) -> list[list[float]]:
     """The absolute differences as :func:`block_maxima`; empty where they are incomparable."""
     found = _difference(expected, actual)
-    return [] if isinstance(found, Incomparable) else block_maxima(np.abs(found[0]))
+    return [] if isinstance(found, Missing) else block_maxima(np.abs(found[0]))
 
 
 def block_maxima(values: np.ndarray) -> list[list[float]]:
@@ -94,19 +78,19 @@ def block_maxima(values: np.ndarray) -> list[list[float]]:
 
 def _difference(
     expected: np.ndarray, actual: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | Incomparable:
+) -> tuple[np.ndarray, np.ndarray] | Missing:
     """The difference, and the reference with zeros where it is not finite; both in double."""
     if expected.shape != actual.shape:
-        return Incomparable(f"its shape is {actual.shape}, and the reference's {expected.shape}")
+        return Missing(f"its shape is {actual.shape}, and the reference's {expected.shape}")
     if expected.dtype.kind not in "biuf" or actual.dtype.kind not in "biuf":
-        return Incomparable(f"values of type {actual.dtype} have no difference in figures")
+        return Missing(f"values of type {actual.dtype} have no difference in figures")
     x, y = expected.astype(np.float64), actual.astype(np.float64)
     odd = ~np.isfinite(x) | ~np.isfinite(y)
     if odd.any():
         same = (x[odd] == y[odd]) | (np.isnan(x[odd]) & np.isnan(y[odd]))
         if not same.all():
             count = int(odd.sum() - same.sum())
-            return Incomparable(
+            return Missing(
                 f"{count} of {x.size} elements are not finite where the reference is, or otherwise"
             )
         x, y = np.where(odd, 0.0, x), np.where(odd, 0.0, y)

@@ -5,10 +5,14 @@ Plain data. Must not know how anything is computed, nor what is right.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from bricks.samples.error_norms import GRADIENT_TOLERANCE, ErrorNorms
+import numpy as np
+
+from bricks.samples.error_norms import GRADIENT_TOLERANCE, ErrorNorms, error_norms, heat_map
+from bricks.units.facts import Missing
 
 # Cells of a map over the last two axes of a tensor.
 Cells = tuple[tuple[float, ...], ...]
@@ -30,6 +34,24 @@ class ComparedOutput:
     reason: str | None = None
     heat_map: Cells = ()
     variance_map: Cells = ()
+
+
+def compared_output(
+    name: str, expected: np.ndarray | None, actual: np.ndarray, variance_map: Cells = ()
+) -> ComparedOutput:
+    """The output called ``name``: its value ``actual`` compared with ``expected``, if known."""
+    output = ComparedOutput(name, actual.shape, str(actual.dtype), variance_map=variance_map)
+    if expected is None:
+        return output
+    norms = error_norms(expected, actual)
+    if isinstance(norms, Missing):
+        return replace(output, reason=norms.reason)
+    return replace(output, norms=norms, heat_map=cells_of(heat_map(expected, actual)))
+
+
+def cells_of(rows: Sequence[Sequence[float]]) -> Cells:
+    """Rows of a map as tuples."""
+    return tuple(map(tuple, rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,13 @@ from bricks.errors import BackendError, BricksError, WorkerError
 from bricks.graph.reference_values import Reference
 from bricks.measure.worker.divergence import divergence_of
 from bricks.measure.worker.repeated_runs import Arrays, Runs
-from bricks.samples.error_norms import ErrorNorms, block_maxima, error_norms, heat_map
+from bricks.samples.error_norms import block_maxima
 from bricks.samples.evaluation import (
     Cells,
-    ComparedOutput,
     DirectionalDerivative,
     Evaluation,
+    cells_of,
+    compared_output,
 )
 
 
@@ -114,7 +115,7 @@ def _with_derivatives(evaluation: Evaluation, step: DoubleStep) -> Evaluation:
 
 def _evaluation(runs: Runs, expected: Arrays) -> Evaluation:
     outputs = tuple(
-        _compared(name, actual, expected.get(name), _variances(runs, name))
+        compared_output(name, expected.get(name), actual, _variances(runs, name))
         for name, actual in runs.first.items()
     )
     return Evaluation(outputs, runs.count, runs.distinct, runs.max_variance)
@@ -123,23 +124,7 @@ def _evaluation(runs: Runs, expected: Arrays) -> Evaluation:
 def _variances(runs: Runs, name: str) -> Cells:
     """The greatest variances of an output; empty where all runs are equal."""
     variance = runs.variance(name) if runs.distinct > 1 else None
-    return () if variance is None else _cells(block_maxima(variance))
-
-
-def _compared(
-    name: str, actual: np.ndarray, expected: np.ndarray | None, variances: Cells
-) -> ComparedOutput:
-    output = ComparedOutput(name, actual.shape, str(actual.dtype), variance_map=variances)
-    if expected is None:
-        return output
-    norms = error_norms(expected, actual)
-    if isinstance(norms, ErrorNorms):
-        return replace(output, norms=norms, heat_map=_cells(heat_map(expected, actual)))
-    return replace(output, reason=norms.reason)
-
-
-def _cells(rows: Sequence[Sequence[float]]) -> Cells:
-    return tuple(map(tuple, rows))
+    return () if variance is None else cells_of(block_maxima(variance))
 
 
 def _values(

@@ -13,8 +13,9 @@ import onnx
 
 from bricks.graph.topology import label
 from bricks.measure.worker.output_difference import TOLERANCE
-from bricks.samples.error_norms import Incomparable, error_norms
+from bricks.samples.error_norms import error_norms
 from bricks.samples.evaluation import Divergence, DivergentNode
+from bricks.units.facts import Missing
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -55,7 +56,7 @@ def relative_error(
 ) -> ValueDeviation:
     """The error of a value; ``tolerance`` is by default that of its type in :data:`TOLERANCE`."""
     norms = error_norms(expected, actual)
-    if isinstance(norms, Incomparable):
+    if isinstance(norms, Missing):
         return ValueDeviation(True, None, norms.reason)
     allowed = TOLERANCE.get(actual.dtype.name, 0.0) if tolerance is None else tolerance
     if norms.linf_relative is None:  # the reference is zero

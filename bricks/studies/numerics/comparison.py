@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.graph.form import form_of
 from bricks.graph.model import Model
-from bricks.graph.view import parse_model
 from bricks.session import predicting
 from bricks.session.machine_peaks import MachinePeaks, Peaks
 from bricks.session.workspace import Workspace
-from bricks.studies.numerics.forms import name_of, outputs_of
+from bricks.studies.numerics.forms import accepted_form, name_of, outputs_of
 from bricks.studies.numerics.operator import UNKNOWN, Operator, work_of
 from bricks.studies.numerics.operator_forms import OperatorForms
 from bricks.studies.numerics.references import ReferenceFile
@@ -108,28 +106,27 @@ class _Comparison:
 
     def _accuracy(self, workspace: Workspace, form: Form, model: Model) -> Accuracy | Missing:
         try:
-            given = self._operator.program is not None
-            if given and form_of(parse_model(model.skeleton)).own_reference:
-                return self._runtimes.evaluate(workspace, model, None, gradients=True).accuracy
+            if form is Form.GIVEN and accepted_form(workspace).own_reference:
+                return self._runtimes.evaluate(workspace, model, None, gradients=True)
             reference = self._forms.referenced()
             if isinstance(reference, Missing):
                 return reference
-            return self._beside(workspace, form, model, reference)
+            return self._compared(workspace, form, model, reference)
         except FAILURES as error:
             return reason_of(error, model.name)
 
-    def _beside(
+    def _compared(
         self, workspace: Workspace, form: Form, model: Model, reference: ReferenceFile
     ) -> Accuracy:
         if form is Form.COUNTERPART:
             assert isinstance(self._forms.onnx, Model)
             names = outputs_of(self._forms.onnx)
-            return self._runtimes.evaluate(workspace, model, reference, names=names).accuracy
+            return self._runtimes.evaluate(workspace, model, reference, names=names)
         if form is Form.STANDARD or not self._forms.layouts:
-            return self._runtimes.evaluate(workspace, model, reference).accuracy
+            return self._runtimes.evaluate(workspace, model, reference)
         arranged = self._runtimes.references.in_blocks(workspace, reference, self._forms.layouts)
         try:
-            return self._runtimes.evaluate(workspace, model, arranged).accuracy
+            return self._runtimes.evaluate(workspace, model, arranged)
         finally:
             arranged.file.unlink()
 

@@ -12,7 +12,7 @@ import onnx
 
 from bricks import backends
 from bricks.closing import Closing
-from bricks.errors import BackendError, WorkerError
+from bricks.errors import WorkerError
 from bricks.graph.form import ModelForm
 from bricks.graph.model import Model
 from bricks.graph.view import parse_model
@@ -30,9 +30,9 @@ def name_of(workspace: Workspace) -> str:
     return workspace.runtime.backend
 
 
-def runs_programs(workspace: Workspace) -> bool:
-    """Whether its runtime runs recorded programs, and no ONNX models."""
-    return backends.offer(name_of(workspace)).accepts is ModelForm.PROGRAMS
+def accepted_form(workspace: Workspace) -> ModelForm:
+    """The form of the models that its runtime runs."""
+    return backends.offer(name_of(workspace)).accepts
 
 
 def outputs_of(model: Model) -> list[str]:
@@ -55,16 +55,9 @@ class Forms(Closing):
         """End the processes."""
         self._opened.close()
 
-    @staticmethod
-    def taken(workspace: Workspace, operator: Operator) -> None:
-        """Raise :class:`BackendError` if the operator has no form that the runtime runs."""
-        if not runs_programs(workspace) and operator.onnx is None:
-            name = name_of(workspace)
-            raise BackendError(f"{name} runs ONNX models, and this is a PyTorch program")
-
     def onnx_form(self, operator: Operator) -> Model:
-        """The operator's ONNX form, read; ModelError if it cannot be."""
-        assert operator.onnx is not None, "ask taken() first"
+        """The operator's ONNX form, read; :class:`ModelError` if it cannot be."""
+        assert operator.onnx is not None, "it has an ONNX form"
         form = operator.onnx
         if isinstance(form, onnx.ModelProto):
             form = self._written(form)

@@ -18,15 +18,13 @@ from bricks.graph.program import origin_of
 from bricks.graph.program_phases import INFERENCE, TRAINING
 from bricks.graph.view import parse_model
 from bricks.measure.worker.repeated_runs import outputs_in
-from bricks.samples.error_norms import ErrorNorms, error_norms, heat_map
-from bricks.samples.evaluation import Divergence, Evaluation
+from bricks.samples.evaluation import ComparedOutput, Divergence, Evaluation, compared_output
 from bricks.session.workspace import Workspace
-from bricks.studies.numerics.forms import name_of, outputs_of, runs_programs
+from bricks.studies.numerics.forms import accepted_form, name_of, outputs_of
 from bricks.studies.numerics.references import ReferenceFile
 from bricks.studies.numerics.results import (
     NetworkResult,
     NetworkRun,
-    OutputAccuracy,
     Pair,
 )
 from bricks.studies.numerics.runtimes import FAILURES, Runtimes, reason_of
@@ -65,13 +63,13 @@ def _program(runtimes: Runtimes, model: Model, tolerance: float | None) -> Netwo
     runs = []
     for workspace in runtimes.workspaces:
         name = name_of(workspace)
-        if not runs_programs(workspace):
+        if accepted_form(workspace) is not ModelForm.PROGRAMS:
             lacking = Missing(f"{name} runs ONNX models, and {model.name} is a PyTorch program")
             runs.append(NetworkRun(name, lacking, lacking))
             continue
         try:
-            evaluated = runtimes.evaluate(workspace, model, None, gradients=kind == TRAINING)
-            runs.append(NetworkRun(name, evaluated.accuracy, _NOT_ONE_BY_ONE))
+            accuracy = runtimes.evaluate(workspace, model, None, gradients=kind == TRAINING)
+            runs.append(NetworkRun(name, accuracy, _NOT_ONE_BY_ONE))
         except FAILURES as error:
             runs.append(NetworkRun(name, reason_of(error, model.name), _NOT_ONE_BY_ONE))
     own = True if any(not isinstance(run.accuracy, Missing) for run in runs) else None
@@ -89,14 +87,14 @@ def _network(runtimes: Runtimes, model: Model, tolerance: float | None) -> Netwo
     runs, files = [], {}
     for workspace in runtimes.workspaces:
         name, outputs = name_of(workspace), runtimes.files.new(".npz")
-        if runs_programs(workspace):
+        if accepted_form(workspace) is ModelForm.PROGRAMS:
             runs.append(_counterpart(runtimes, workspace, model, reference, outputs))
         else:
             runs.append(_run(runtimes, workspace, model, reference, outputs, tolerance))
         if not isinstance(runs[-1].accuracy, Missing):
             files[name] = outputs
     pairs = [
-        Pair(one, other, _beside(model, files[one], files[other]))
+        Pair(one, other, _differences(model, files[one], files[other]))
         for one, other in combinations(files, 2)
     ]
     for file in (reference.file, *files.values()):
@@ -117,13 +115,13 @@ def _run(
 ) -> NetworkRun:
     name = name_of(workspace)
     try:
-        evaluated = runtimes.evaluate(
+        accuracy = runtimes.evaluate(
             workspace, model, reference, outputs=str(outputs), tolerance=tolerance
         )
     except FAILURES as error:
         missing = reason_of(error, model.name)
         return NetworkRun(name, missing, missing)
-    return NetworkRun(name, evaluated.accuracy, _divergence(evaluated.evaluation, reference))
+    return NetworkRun(name, accuracy, _divergence(accuracy.evaluation, reference))
 
 
 def _counterpart(
@@ -134,13 +132,13 @@ def _counterpart(
     try:
         program = runtimes.forms.counterpart(workspace, model, reference.file)
         names = outputs_of(model)
-        evaluated = runtimes.evaluate(
+        accuracy = runtimes.evaluate(
             workspace, program, reference, names=names, outputs=str(outputs)
         )
     except FAILURES as error:
         missing = reason_of(error, model.name)
         return NetworkRun(name, missing, missing)
-    return NetworkRun(name, evaluated.accuracy, _NOT_ONE_BY_ONE)
+    return NetworkRun(name, accuracy, _NOT_ONE_BY_ONE)
 
 
 def _divergence(found: Evaluation, reference: ReferenceFile) -> Divergence | Missing:
@@ -151,13 +149,7 @@ def _divergence(found: Evaluation, reference: ReferenceFile) -> Divergence | Mis
     return Missing(found.divergence_reason or "it has no values but its outputs")
 
 
-def _beside(model: Model, one: Path, other: Path) -> tuple[OutputAccuracy, ...]:
-    """The outputs in file ``other`` beside those in file ``one``."""
-    names = outputs_of(model)
-    found = []
-    for name, expected, actual in zip(names, outputs_in(one), outputs_in(other), strict=True):
-        norms = error_norms(expected, actual)
-        told = norms if isinstance(norms, ErrorNorms) else Missing(norms.reason)
-        cells = heat_map(expected, actual)
-        found.append(OutputAccuracy(name, actual.shape, str(actual.dtype), told, cells))
-    return tuple(found)
+def _differences(model: Model, one: Path, other: Path) -> tuple[ComparedOutput, ...]:
+    """The outputs in file ``other``, compared with those in file ``one``."""
+    pairs = zip(outputs_of(model), outputs_in(one), outputs_in(other), strict=True)
+    return tuple(compared_output(name, expected, actual) for name, expected, actual in pairs)

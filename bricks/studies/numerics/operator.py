@@ -15,6 +15,7 @@ import onnx
 from bricks.decompose.work import flops
 from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
+from bricks.graph.form import ModelForm
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.source import source_graph
@@ -67,3 +68,7 @@ class Operator:
     program: Function | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     work: Work | None = None
+
+    def has(self, form: ModelForm) -> bool:
+        """Whether the operator is specified in this form."""
+        return {ModelForm.MODELS: self.onnx, ModelForm.PROGRAMS: self.program}[form] is not None

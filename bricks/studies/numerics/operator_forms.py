@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bricks.errors import ModelError
+from bricks.errors import BackendError, ModelError
+from bricks.graph.form import ModelForm
 from bricks.graph.model import Model
 from bricks.graph.view import parse_model
 from bricks.session.workspace import Workspace
 from bricks.studies.numerics.blocked_layout import Layout
-from bricks.studies.numerics.forms import runs_programs
+from bricks.studies.numerics.forms import accepted_form, name_of
 from bricks.studies.numerics.operator import UNKNOWN, Operator, work_of
 from bricks.studies.numerics.references import ReferenceFile
 from bricks.studies.numerics.results import Form
@@ -35,7 +36,7 @@ class OperatorForms:
         self.layouts: Mapping[str, Layout] = {}
         self._reference: ReferenceFile | Missing | None = None
         self.work = UNKNOWN
-        if operator.onnx is not None:
+        if operator.has(ModelForm.MODELS):
             self._read()
 
     def _read(self) -> None:
@@ -61,12 +62,17 @@ class OperatorForms:
 
         Raises one of ``FAILURES``.
         """
-        self._runtimes.forms.taken(workspace, self._operator)
-        if runs_programs(workspace):
-            if self._operator.program is not None:
-                return Form.GIVEN, self._runtimes.forms.program_form(self._operator, workspace)
-            return Form.COUNTERPART, self._counterpart(workspace)
-        assert self._given is not None
+        return _IN_FORM[accepted_form(workspace)](self, workspace)
+
+    def _as_program(self, workspace: Workspace) -> tuple[Form, Model | Missing]:
+        if self._operator.has(ModelForm.PROGRAMS):
+            return Form.GIVEN, self._runtimes.forms.program_form(self._operator, workspace)
+        return Form.COUNTERPART, self._counterpart(workspace)
+
+    def _as_model(self, workspace: Workspace) -> tuple[Form, Model | Missing]:
+        if self._given is None:
+            name = name_of(workspace)
+            raise BackendError(f"{name} runs ONNX models, and this is a PyTorch program")
         if self._standard is not None and not self._runs_given(workspace):
             return Form.STANDARD, self._standard
         return Form.GIVEN, self._given
@@ -111,3 +117,9 @@ class OperatorForms:
         """Remove its file: together they would fill a disk."""
         if isinstance(self._reference, ReferenceFile):
             self._reference.file.unlink()
+
+
+_IN_FORM = {
+    ModelForm.MODELS: OperatorForms._as_model,
+    ModelForm.PROGRAMS: OperatorForms._as_program,
+}

@@ -5,12 +5,11 @@ Must not know how it is measured, nor how it is shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar
 
-from bricks.samples.error_norms import GRADIENT_TOLERANCE, ErrorNorms
+from bricks.samples.error_norms import GRADIENT_TOLERANCE
 from bricks.samples.evaluation import (
     ComparedOutput,
     DirectionalDerivative,
@@ -21,26 +20,6 @@ from bricks.session.machine_peaks import Peaks
 from bricks.system import Runtime, System, Target
 from bricks.units.facts import Missing, facts
 from bricks.units.interval import Interval
-
-
-@dataclass(frozen=True, slots=True)
-class OutputAccuracy:
-    """An output beside its reference in double precision.
-
-    ``heat_map`` holds the greatest absolute differences over the last two axes, at most 32 by 32,
-    ``variance_map`` the greatest variances over repeated runs; empty if all runs are equal.
-    """
-
-    FACTS: ClassVar = (
-        "output", "shape", "dtype", "norms", ("norms.reason", "reason"), "heat_map", "variance_map",
-    )  # fmt: skip
-
-    output: str
-    shape: tuple[int, ...]
-    dtype: str
-    norms: ErrorNorms | Missing
-    heat_map: Sequence[Sequence[float]]
-    variance_map: Sequence[Sequence[float]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,35 +50,48 @@ class Gradients:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """What a runtime computes, ``repeats`` times.
+    """A runtime's ``evaluation`` of a model, compared with ``reference``.
 
-    ``distinct`` counts different results, bit by bit: 1 is deterministic. ``max_variance`` is the
-    greatest variance of an element over the repeats, None if results differ in shape or are
-    infinite. ``reference`` says what the outputs are held against, or why there is nothing.
+    ``reference`` names the reference, or says why there is none; so does ``gradients``.
     """
 
     FACTS: ClassVar = (
-        "reference", ("reference.reason", "reason"), "outputs", "repeats", "distinct",
-        "max_variance", "gradients", ("gradients.reason", "gradients_reason"),
+        "reference", ("reference.reason", "reason"), ("evaluation.outputs", "outputs"),
+        ("evaluation.repeats", "repeats"), ("evaluation.distinct", "distinct"),
+        ("evaluation.max_variance", "max_variance"), "gradients",
+        ("gradients.reason", "gradients_reason"),
     )  # fmt: skip
 
+    evaluation: Evaluation
     reference: str | Missing
-    outputs: tuple[OutputAccuracy, ...]
-    repeats: int
-    distinct: int
-    max_variance: float | None
     gradients: Gradients | Missing
 
+    @classmethod
+    def of(
+        cls, evaluation: Evaluation, reference: str | Missing, gradients: Gradients | Missing
+    ) -> Accuracy:
+        """The accuracy in ``evaluation``; each output without norms gets a reason."""
+        lacking = reference.reason if isinstance(reference, Missing) else _NO_OUTPUT
+        outputs = tuple(
+            replace(output, reason=output.reason or lacking) if output.norms is None else output
+            for output in evaluation.outputs
+        )
+        return cls(replace(evaluation, outputs=outputs), reference, gradients)
+
     @property
-    def worst(self) -> OutputAccuracy | None:
+    def worst(self) -> ComparedOutput | None:
         """The output with the greatest relative L2 error; None where no output has norms."""
-        known = [each for each in self.outputs if isinstance(each.norms, ErrorNorms)]
+        known = [output for output in self.evaluation.outputs if output.norms is not None]
         return max(known, key=_relative_l2, default=None)
 
 
-def _relative_l2(of: OutputAccuracy) -> float:
-    assert isinstance(of.norms, ErrorNorms)
-    return of.norms.l2 if of.norms.l2_relative is None else of.norms.l2_relative
+_NO_OUTPUT = "the reference has no such output"
+
+
+def _relative_l2(output: ComparedOutput) -> float:
+    norms = output.norms
+    assert norms is not None
+    return norms.l2 if norms.l2_relative is None else norms.l2_relative
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +237,7 @@ class Pair:
 
     one: str
     other: str
-    outputs: tuple[OutputAccuracy, ...]
+    outputs: tuple[ComparedOutput, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,33 +284,3 @@ class NetworkComparison:
     def errors(self) -> tuple[str, ...]:
         """A line for each model that cannot be read, and for each that nothing ran."""
         return (*self.unread, *(line for network in self.networks for line in network.errors))
-
-
-def accuracy_of(
-    found: Evaluation, reference: str | Missing, gradients: Gradients | Missing
-) -> Accuracy:
-    """A worker's evaluation as an accuracy against ``reference``."""
-    outputs = tuple(
-        OutputAccuracy(
-            output=each.output,
-            shape=each.shape,
-            dtype=each.dtype,
-            norms=_norms(each, reference),
-            heat_map=each.heat_map,
-            variance_map=each.variance_map,
-        )
-        for each in found.outputs
-    )
-    return Accuracy(
-        reference, outputs, found.repeats, found.distinct, found.max_variance, gradients
-    )
-
-
-def _norms(output: ComparedOutput, reference: str | Missing) -> ErrorNorms | Missing:
-    if output.norms is not None:
-        return output.norms
-    if output.reason is not None:
-        return Missing(output.reason)
-    if isinstance(reference, Missing):
-        return reference
-    return Missing("the reference has no such output")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from bricks.closing import Closing
@@ -21,7 +20,7 @@ from bricks.session import whole_models
 from bricks.session.workspace import Workspace
 from bricks.studies.numerics.forms import Forms, name_of
 from bricks.studies.numerics.references import ReferenceFile, References
-from bricks.studies.numerics.results import Accuracy, Gradients, accuracy_of
+from bricks.studies.numerics.results import Accuracy, Gradients
 from bricks.studies.numerics.temporary_files import TemporaryFiles
 from bricks.units.facts import Missing
 
@@ -29,14 +28,6 @@ PROGRAM_REFERENCE = "the same program in double precision"
 
 # Errors that concern one model with one runtime; all others end the comparison.
 FAILURES = (BackendError, ModelError, WorkerError)
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """What a runtime computes of a model: its accuracy, and the worker's answer it comes from."""
-
-    accuracy: Accuracy
-    evaluation: Evaluation
 
 
 class Runtimes(Closing):
@@ -66,7 +57,7 @@ class Runtimes(Closing):
         *,
         gradients: bool = False,
         **fields: Any,
-    ) -> Evaluated:
+    ) -> Accuracy:
         """Evaluate ``model`` beside its ``reference``; without one, a program has its own.
 
         With ``gradients``, those of a program are held against finite differences. ``fields`` are
@@ -80,12 +71,12 @@ class Runtimes(Closing):
             )
             why = found.reference_reason
             values = PROGRAM_REFERENCE if why is None else Missing(f"no reference: {why}")
-            return Evaluated(accuracy_of(found, values, _gradients(found)), found)
+            return Accuracy.of(found, values, _gradients(found))
         found = whole_models.evaluate(
             workspace, model, repeats=self.repeats, file=str(reference.file), **fields
         )
         none = Missing(f"{name_of(workspace)} computes no gradients of ONNX models")
-        return Evaluated(accuracy_of(found, reference.values, none), found)
+        return Accuracy.of(found, reference.values, none)
 
 
 def _gradients(found: Evaluation) -> Gradients | Missing:

@@ -12,14 +12,13 @@ from torch_environment import program
 
 from bricks import Bench
 from bricks.samples.error_norms import ErrorNorms
-from bricks.samples.evaluation import Divergence
+from bricks.samples.evaluation import ComparedOutput, Divergence, Evaluation
 from bricks.studies.numerics.networks import compare_networks
 from bricks.studies.numerics.results import (
     Accuracy,
     Gradients,
     NetworkResult,
     NetworkRun,
-    OutputAccuracy,
 )
 from bricks.units.facts import Missing
 
@@ -122,11 +121,12 @@ def l2(run: NetworkRun) -> float:
 
 def test_the_worst_output_is_that_with_the_greatest_relative_error() -> None:
     outputs = [
-        OutputAccuracy(name, (1,), "FLOAT", ErrorNorms(error, error, error, *[relative] * 3), [])
+        ComparedOutput(name, (1,), "FLOAT", ErrorNorms(error, error, error, *[relative] * 3))
         for name, error, relative in (("near", 9.0, 0.1), ("far", 1.0, 0.3), ("mean", 5.0, 0.2))
     ]
-    outputs.append(OutputAccuracy("unknown", (1,), "FLOAT", Missing("no reference"), []))
-    found = Accuracy("double", tuple(outputs), 1, 1, 0.0, Missing("no gradients"))
+    outputs.append(ComparedOutput("unknown", (1,), "FLOAT"))
+    evaluation = Evaluation(tuple(outputs), 1, 1, 0.0)
+    found = Accuracy(evaluation, "double", Missing("no gradients"))
     assert found.worst is outputs[1]
 
 
@@ -190,7 +190,7 @@ def test_a_model_without_a_reference_is_still_compared_over_runtimes(
     for run in found.runs:
         assert isinstance(accuracy(run).reference, Missing)
         assert run.divergence == accuracy(run).reference
-        assert accuracy(run).distinct == 1
+        assert accuracy(run).evaluation.distinct == 1
     (pair,) = found.pairs
     assert isinstance(pair.outputs[0].norms, ErrorNorms)
     assert pair.outputs[0].norms.l2_relative == pytest.approx(0.01, rel=1e-3)
@@ -202,7 +202,7 @@ def test_an_onnx_model_is_computed_by_its_counterparts_in_pytorch(
     found = compared([bench, torch_bench], save(conv_net(), tmp_path))
     onnx_run, torch_run = found.runs
     assert l2(torch_run) < 1e-5
-    names = [[output.output for output in accuracy(run).outputs] for run in found.runs]
+    names = [[output.output for output in accuracy(run).evaluation.outputs] for run in found.runs]
     assert names == [["scores"], ["scores"]]
     assert accuracy(torch_run).reference == accuracy(onnx_run).reference
     (pair,) = found.pairs
@@ -231,7 +231,7 @@ def test_a_program_is_no_onnx_model(bench: Bench, torch_bench: Bench) -> None:
 
 def test_a_training_step_has_its_loss_and_gradients_beside_double(torch_bench: Bench) -> None:
     run = of_program(torch_bench, "bags")
-    names = {output.output for output in accuracy(run).outputs}
+    names = {output.output for output in accuracy(run).evaluation.outputs}
     assert names == {
         "loss",
         "gradient of bag.weight",
@@ -277,6 +277,6 @@ def test_a_program_without_a_reference_says_why(torch_bench: Bench, name: str, t
 
 def test_a_program_whose_results_vary_is_reported_as_such(torch_bench: Bench) -> None:
     found = accuracy(of_program(torch_bench, "unsettled"))
-    assert (found.repeats, found.distinct) == (3, 2)
-    assert found.max_variance == pytest.approx(2 / 9)
-    assert found.outputs[0].variance_map == ((pytest.approx(2 / 9),) * 2,) * 2
+    assert (found.evaluation.repeats, found.evaluation.distinct) == (3, 2)
+    assert found.evaluation.max_variance == pytest.approx(2 / 9)
+    assert found.evaluation.outputs[0].variance_map == ((pytest.approx(2 / 9),) * 2,) * 2

@@ -115,9 +115,9 @@ def has_latency_rates_and_accuracy(run: OperatorRun) -> None:
     assert run.latency.bound in ("compute", "memory")
     found = accuracy(run)
     assert isinstance(found.reference, str)
-    assert found.repeats == 2
-    assert 1 <= found.distinct <= 2
-    (output,) = found.outputs
+    assert found.evaluation.repeats == 2
+    assert 1 <= found.evaluation.distinct <= 2
+    (output,) = found.evaluation.outputs
     assert isinstance(output.norms, ErrorNorms)
     assert output.norms.l2_relative is not None
     assert output.norms.l2_relative < 1e-5
@@ -139,7 +139,7 @@ def test_operators_of_each_kind_have_these_in_each_runtime(results: list[Operato
 @pytest.mark.slow
 def test_both_forms_of_an_operator_have_one_shape(results: list[OperatorResult]) -> None:
     for result in results:
-        shapes = [accuracy(run).outputs[0].shape for run in result.runs]
+        shapes = [accuracy(run).evaluation.outputs[0].shape for run in result.runs]
         # Of a layer's direction, which only ONNX has an axis for.
         plain = [tuple(size for size in shape if size > 1) for shape in shapes]
         assert plain[0] == plain[1], result.name
@@ -174,8 +174,9 @@ def test_an_onnx_operator_is_measured_and_evaluated_as_its_counterpart(
         has_latency_rates_and_accuracy(run)
     found = [accuracy(run) for run in result.runs]
     assert found[0].reference == found[1].reference
-    assert found[1].outputs[0].output == found[0].outputs[0].output
-    assert found[0].outputs[0].heat_map != found[1].outputs[0].heat_map  # computed by others
+    (one,), (other,) = (each.evaluation.outputs for each in found)
+    assert other.output == one.output
+    assert one.heat_map != other.heat_map  # computed by different kernels
 
 
 def test_operators_without_a_counterpart_are_one_line(torch_bench: Bench) -> None:
@@ -273,8 +274,8 @@ def test_operators_without_a_reference_are_measured_and_named(
     found = accuracy(run)
     assert isinstance(found.reference, Missing)
     assert "no reference: there is no reference of FastGelu" in found.reference.reason
-    assert found.outputs[0].norms == found.reference
-    assert found.repeats == 2
+    assert found.evaluation.outputs[0].reason == found.reference.reason
+    assert found.evaluation.repeats == 2
 
 
 def test_the_selection_is_what_it_says() -> None:
