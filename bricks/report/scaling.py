@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import RenderableType
 
@@ -10,7 +10,7 @@ from bricks.errors import printable
 from bricks.report.columns import NOTHING, Column, table_of
 from bricks.report.figures import ends, runtime_words
 from bricks.report.tables import number, percent, seconds, size
-from bricks.studies.scaling.result import Origins, ScalePoint, ScalingResult
+from bricks.studies.scaling.result import CheckedStep, Origins, ScalePoint, ScalingResult
 from bricks.units.interval import Interval
 
 STRATEGY: Column[ScalePoint] = Column("strategy", lambda point: point.strategy, left=True)
@@ -28,8 +28,8 @@ COLUMNS: Sequence[Column[ScalePoint]] = (
     ),
     Column("sent", lambda point: _sent(point, size(point.bytes_sent))),
     Column("cost/epoch", lambda point: _cost(point.cost_per_epoch)),
-    Column("measured", lambda point: _measured(point, seconds(point.measured_step_s))),
-    Column("ratio", lambda point: _measured(point, number(point.ratio, 3))),
+    Column("measured", lambda point: _checked(point, lambda checked: seconds(checked.step_s))),
+    Column("ratio", lambda point: _checked(point, lambda _: number(point.ratio, 3))),
 )
 
 
@@ -42,13 +42,13 @@ def _cost(cost: Interval | None) -> str | None:
     return None if cost is None else number(cost.value, 4)
 
 
-def _measured(point: ScalePoint, text: str) -> str | None:
-    return None if point.checked is None else text
+def _checked(point: ScalePoint, text: Callable[[CheckedStep], str]) -> str | None:
+    return None if point.checked is None else text(point.checked)
 
 
 def scaling_parts(result: ScalingResult) -> list[RenderableType]:
     """Lines and a table in the order to show them."""
-    points, system = result.predicted, printable(result.system.name)
+    points, system = result.predicted, printable(result.target.system.name)
     parts: list[RenderableType] = [
         f"{printable(result.workload)} on ranks of {system}, {runtime_words(result.target)};"
         f" network: {printable(result.network)}",
@@ -71,10 +71,10 @@ def _conditions(result: ScalingResult) -> Iterator[str]:
         whole = max(point.batch for point in result.predicted)
         how = "divided by all ranks" if result.step.strong else "on each rank"
         told.append(f"a batch of {whole} {how}")
-    if result.accumulate > 1:
-        told.append(f"{result.accumulate} batches a step")
-    if result.straggler > 1:
-        told.append(f"one rank {result.straggler:g} times slower")
+    if result.step.accumulate > 1:
+        told.append(f"{result.step.accumulate} batches a step")
+    if result.step.straggler > 1:
+        told.append(f"one rank {result.step.straggler:g} times slower")
     if told:
         yield f"{'; '.join(told).capitalize()}."
 
@@ -103,13 +103,13 @@ def _shared_host(result: ScalingResult) -> Iterator[str]:
     """What ranks that ran on one host cost each other, which a prediction does not count."""
     alone = {point.strategy: point.step_s for point in result.predicted if point.ranks == 1}
     for point in result.predicted:
-        if point.measured_solo_s is None or result.step.strong:
+        if point.checked is None or result.step.strong:
             continue
         own = alone.get(point.strategy)
         told = "" if own is None else f" ({seconds(own.value)} predicted)"
         yield (
             f"Without communication, a step of {point.ranks} ranks at once took"
-            f" {seconds(point.measured_solo_s)}{told}: ranks that share a host slow each other,"
+            f" {seconds(point.checked.solo_s)}{told}: ranks that share a host slow each other,"
             " which those on hosts of their own do not."
         )
 

@@ -74,7 +74,9 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{study}.rank_steps", lambda *_: steps)
     monkeypatch.setattr(f"{study}.copy_times", lambda *_: COPIES)
     monkeypatch.setattr("bricks.session.measuring.measure_isolated", lambda *_, **__: None)
-    monkeypatch.setattr(f"{study}.RealSteps", lambda *_: lambda ranks, *_: CheckedStep(ranks, 1, 1))
+    monkeypatch.setattr(
+        f"{study}.real_step", lambda _, options, *__, **___: CheckedStep(options.check, 1, 1)
+    )
 
 
 @dataclass(frozen=True)

@@ -1,56 +1,48 @@
-"""Real steps beside predicted ones: the program itself under DDP, over ranks on this host.
+"""Real steps of the program itself under DDP, over ranks on this host, to compare with predictions.
 
-The ranks are joined as those of the network that was measured. Must not know how steps are
-predicted.
+Must not know how steps are predicted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from bricks.measure.distributed_steps import RULE, measure_steps
+from bricks.measure.distributed_steps import measure_steps
 from bricks.measure.rounds import StopRule
 from bricks.network.times import MeasuredNetwork
 from bricks.session.local_networks import places_of
+from bricks.session.workspace import Workspace
 from bricks.sources import function_of
+from bricks.studies.scaling.options import ScalingOptions
 from bricks.studies.scaling.result import CheckedStep
 
 
-@dataclass(frozen=True, slots=True)
-class RealSteps:
-    """Runs real steps of ``workload`` on ranks that ``network`` joins.
+def real_step(
+    workspace: Workspace,
+    options: ScalingOptions,
+    network: MeasuredNetwork,
+    *,
+    batch: int | None,
+    computing_s: float,
+    rule: StopRule,
+) -> CheckedStep:
+    """Run real steps on ``options.check`` ranks that ``network`` joins, until ``rule`` is met.
 
-    Each rank has one thread. The ranks share this host, so unlike predicted ones they also share
-    its memory and its last level of cache. ``straggler`` is how much slower the first rank is.
+    Each rank has one thread and ``batch`` samples (None: the program's own number). The ranks share
+    this host, so unlike predicted ones they also share its memory and its last level of cache. A
+    straggler is delayed in proportion to ``computing_s``, the seconds that a rank computes. Raises
+    :class:`~bricks.errors.BricksError` if the network cannot be set up here, and if a rank fails.
     """
-
-    workload: str
-    network: MeasuredNetwork
-    bucket_cap_mb: float | None = None
-    accumulate: int = 1
-    straggler: float = 1.0
-    seed: int = 0
-    progress: Callable[[str, float], None] = lambda what, share: None
-    rule: StopRule = RULE
-
-    def __call__(self, ranks: int, batch: int | None, lone_s: float) -> CheckedStep:
-        """Steps on ``ranks`` ranks, each with ``batch`` samples (None: the program's own number).
-
-        ``lone_s`` is what a rank computes in a step, in seconds. Raises
-        :class:`~bricks.errors.BricksError` if the network cannot be set up here, and if a rank
-        fails.
-        """
-        program = function_of(self.workload).request(batch)
-        with places_of(self.network, ranks) as places:
-            found = measure_steps(
-                program,
-                places,
-                bucket_cap_mb=self.bucket_cap_mb,
-                accumulation=self.accumulate,
-                delays_s=[(self.straggler - 1) * lone_s],
-                seed=self.seed,
-                rule=self.rule,
-                progress=self.progress,
-            )
-        return CheckedStep(ranks, found.synchronised.value, found.solo.value)
+    assert options.check is not None
+    step, ranks = options.step, options.check
+    program = function_of(options.workload).request(batch)
+    with places_of(network, ranks) as places:
+        times = measure_steps(
+            program,
+            places,
+            bucket_cap_mb=options.strategies.bucket_cap_mb,
+            accumulation=step.accumulate,
+            delays_s=[(step.straggler - 1) * computing_s],
+            seed=workspace.options.seed,
+            rule=rule,
+            progress=workspace.progress,
+        )
+    return CheckedStep(ranks, times.synchronised.value, times.solo.value)

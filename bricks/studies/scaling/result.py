@@ -12,7 +12,7 @@ from bricks.compose.lanes import Span, Timeline
 from bricks.studies.scaling.options import StepOptions
 from bricks.studies.scaling.simulation import NETWORK, rank_lane
 from bricks.studies.study import Checked
-from bricks.system import Runtime, System, Target
+from bricks.system import Target
 from bricks.units.interval import Interval
 
 
@@ -55,8 +55,8 @@ class ScalePoint:
     FACTS: ClassVar = (
         "ranks", "strategy", "batch", ("step_s", "step_s", "low_s", "high_s"), "samples_per_s",
         "speedup", "efficiency", "exposed_communication_s", "cost_per_epoch", "communication_s",
-        ("sent_bytes", "bytes_sent"), ("origins", "origin"), "measured_step_s", "measured_solo_s",
-        "ratio", "error",
+        ("sent_bytes", "bytes_sent"), ("origins", "origin"), ("checked.step_s", "measured_step_s"),
+        ("checked.solo_s", "measured_solo_s"), "ratio", "error",
     )  # fmt: skip
 
     ranks: int
@@ -87,16 +87,6 @@ class ScalePoint:
     def sent_bytes(self) -> int:
         """:attr:`bytes_sent` as a whole number."""
         return round(self.bytes_sent)
-
-    @property
-    def measured_step_s(self) -> float | None:
-        """A real step; None if none was run."""
-        return None if self.checked is None else self.checked.step_s
-
-    @property
-    def measured_solo_s(self) -> float | None:
-        """A real step of one rank in turn with these; None if none was run."""
-        return None if self.checked is None else self.checked.solo_s
 
     @property
     def ratio(self) -> float | None:
@@ -142,8 +132,10 @@ class ScalingResult:
     """A training on several numbers of ranks, by each of several strategies."""
 
     FACTS: ClassVar = (
-        "workload", "system", "runtime", "network", "scaling", "accumulate", "straggler",
-        "samples_per_epoch", ("points", "ranks"), ("strategies", "pays"),
+        "workload", ("target.system", "system"), ("target.runtime", "runtime"), "network",
+        "scaling", ("step.accumulate", "accumulate"), ("step.straggler", "straggler"),
+        ("step.samples_per_epoch", "samples_per_epoch"), ("points", "ranks"),
+        ("strategies", "pays"),
     )  # fmt: skip
 
     workload: str
@@ -153,34 +145,9 @@ class ScalingResult:
     strategies: tuple[ScaleResult, ...]
 
     @property
-    def system(self) -> System:
-        """The host of each rank."""
-        return self.target.system
-
-    @property
-    def runtime(self) -> Runtime:
-        """What a rank runs."""
-        return self.target.runtime
-
-    @property
     def scaling(self) -> str:
         """Whether ranks divide a batch."""
         return "strong" if self.step.strong else "weak"
-
-    @property
-    def accumulate(self) -> int:
-        """Batches of a step of the optimiser."""
-        return self.step.accumulate
-
-    @property
-    def straggler(self) -> float:
-        """How much slower one of the ranks is."""
-        return self.step.straggler
-
-    @property
-    def samples_per_epoch(self) -> int | None:
-        """Samples of an epoch."""
-        return self.step.samples_per_epoch
 
     @property
     def points(self) -> tuple[ScalePoint | ScaleFailure, ...]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bricks.compose.lanes import Timeline
 from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, STATED, Network
 from bricks.studies.scaling.copies import CopyTimes
+from bricks.studies.scaling.options import StepOptions
 from bricks.studies.scaling.result import Origins, ScalePoint
 from bricks.studies.scaling.simulation import NETWORK, Action, Compute, simulate
 from bricks.studies.scaling.strategies import (
@@ -43,24 +44,19 @@ _CERTAINTY = (MEASURED, FITTED, EXTRAPOLATED, STATED)
 class DataParallelTraining:
     """How a training is run on several ranks.
 
-    ``batch`` is that of one rank by itself; if ``divided``, several ranks share it (strong
-    scaling), else each has as much (weak scaling). A step of the optimiser follows on
-    ``accumulate`` batches. ``straggler`` is how many times longer one of the ranks takes for all
-    that it computes. ``price_per_hour`` is that of a rank's host.
+    ``batch`` is the number of samples of one rank by itself. ``price_per_hour`` is that of a rank's
+    host.
     """
 
     strategy: Strategy
     network: Network
     batch: int
-    divided: bool = False
-    accumulate: int = 1
-    straggler: float = 1.0
-    samples_per_epoch: int | None = None
+    step: StepOptions = field(default_factory=StepOptions)
     price_per_hour: float | None = None
 
     def share(self, ranks: int) -> int:
         """The samples that each of several ranks has in a forward pass."""
-        return self.batch // ranks if self.divided else self.batch
+        return self.batch // ranks if self.step.strong else self.batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +130,7 @@ class Scaling:
     def computing_s(self, ranks: int) -> float:
         """The seconds of a step of one of ``ranks`` ranks if it were by itself."""
         costs = Costs(self.training.network, self.copies, 1)
-        own = solo(self.steps[self.training.share(ranks)], costs, self.training.accumulate)
+        own = solo(self.steps[self.training.share(ranks)], costs, self.training.step.accumulate)
         return simulate([self._sharing(own)], own.moved, 1.0).end_s
 
     def _sharing(self, schedule: Schedule, straggler: float = 1.0) -> tuple[Action, ...]:
@@ -163,7 +159,7 @@ class Scaling:
     def _samples(self, ranks: int) -> int:
         """Samples of a step of the optimiser."""
         training = self.training
-        return training.share(ranks) * training.accumulate * ranks
+        return training.share(ranks) * training.step.accumulate * ranks
 
     def _samples_per_s(self, ranks: int, case: _Case = _LIKELY) -> float:
         return self._samples(ranks) / self._run(ranks, case).simulated.end_s
@@ -180,7 +176,7 @@ class Scaling:
             "efficiency": speedup / ranks,
             "exposed_s": max(0.0, run.simulated.end_s - run.compute_s),
         }
-        price, samples = training.price_per_hour, training.samples_per_epoch
+        price, samples = training.price_per_hour, training.step.samples_per_epoch
         if price is not None and samples is not None:
             figures["cost"] = price * ranks * samples / rate / 3600
         return figures
@@ -190,14 +186,14 @@ class Scaling:
         step = self.steps[training.share(ranks)]
         step = step.times(case.compute(step.relative))
         costs = Costs(training.network, self.copies, ranks, case.network, case.copies)
-        own = solo(step, costs, training.accumulate)
+        own = solo(step, costs, training.step.accumulate)
         alone = simulate([self._sharing(own)], own.moved, 1.0)
         if ranks == 1:
             return _Run(alone, own, alone.end_s, 0.0, frozenset())
-        schedule = training.strategy.schedule(step, costs, training.accumulate)
+        schedule = training.strategy.schedule(step, costs, training.step.accumulate)
         lanes = [self._sharing(schedule)]
-        if training.straggler > 1:
-            lanes.insert(0, self._sharing(schedule, training.straggler))
+        if training.step.straggler > 1:
+            lanes.insert(0, self._sharing(schedule, training.step.straggler))
         else:  # a straggler is the slowest in any case
             lanes = [(*lanes[0], Compute(SLOWEST, self._waiting_s(ranks, case)))]
         slowdown = case.slowdown(training.network.slowdown(ranks).interval)
@@ -207,7 +203,7 @@ class Scaling:
         return _Run(
             simulated,
             schedule,
-            compute_s=training.straggler * alone.end_s,
+            compute_s=training.step.straggler * alone.end_s,
             copying_s=copying_s,
             origins=frozenset(costs.origins),
         )
@@ -215,7 +211,7 @@ class Scaling:
     def _waiting_s(self, ranks: int, case: _Case) -> float:
         """How long ranks wait for the slowest one, on average over steps."""
         training = self.training
-        uneven = self.steps[training.share(ranks)].unevenness.repeated(training.accumulate)
+        uneven = self.steps[training.share(ranks)].unevenness.repeated(training.step.accumulate)
         return (
             slowest(ranks) * case.unevenness(uneven.deviation_s) / training.network.cores_per_rank
         )

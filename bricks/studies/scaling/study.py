@@ -20,7 +20,7 @@ from bricks.session.known_networks import network_called
 from bricks.session.networks import CHECKED_SIZES, WantedNetwork
 from bricks.session.targets import target_called
 from bricks.session.workspace import Workspace
-from bricks.studies.scaling.check import RealSteps
+from bricks.studies.scaling.check import real_step
 from bricks.studies.scaling.copies import copy_bricks, ddp_bricks
 from bricks.studies.scaling.options import COLLECTIVES, ScalingOptions
 from bricks.studies.scaling.result import (
@@ -108,10 +108,17 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         ranks, batch = self.options.check, self.options.batch
         self._refuse_other_ranks()
         yield
-        scaling = self._scalings[0]
+        scaling, network = self._scalings[0], self._network
+        assert isinstance(network, MeasuredNetwork), "others are refused"
         try:
-            share = None if batch is None else scaling.training.share(ranks)
-            return self._real_steps(ranks, share, scaling.computing_s(ranks))
+            return real_step(
+                self.workspace,
+                self.options,
+                network,
+                batch=None if batch is None else scaling.training.share(ranks),
+                computing_s=scaling.computing_s(ranks),
+                rule=self.real_rule,
+            )
         except BricksError as error:
             return self._failure(scaling, ranks, error)
 
@@ -133,11 +140,8 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         return rank_models(self.workspace, options.workload, options.batch, ranks)
 
     def _training(self, strategy: Strategy, whole: int) -> DataParallelTraining:
-        step = self.options.step
-        return DataParallelTraining(
-            strategy, self._network, whole, step.strong, step.accumulate, step.straggler,
-            step.samples_per_epoch, self.target.system.price_per_hour,
-        )  # fmt: skip
+        price = self.target.system.price_per_hour
+        return DataParallelTraining(strategy, self._network, whole, self.options.step, price)
 
     def _scaled(self, scaling: Scaling, problems: Mapping[int, str]) -> ScaleResult:
         points = tuple(
@@ -217,16 +221,6 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         if given is not None and not isinstance(given, MeasuredNetwork):
             raise UsageError(f"network {given.name} cannot be set up here: give a measured one")
 
-    def _real_steps(self, ranks: int, share: int | None, computing_s: float) -> CheckedStep:
-        network, options = self._network, self.options
-        assert isinstance(network, MeasuredNetwork), "others are refused"
-        steps = RealSteps(
-            options.workload, network, options.strategies.bucket_cap_mb, options.step.accumulate,
-            options.step.straggler, self.workspace.options.seed, self.workspace.progress,
-            self.real_rule,
-        )  # fmt: skip
-        return steps(ranks, share, computing_s)
-
 
 def _checked(point: ScalePoint | ScaleFailure, observed: Observed) -> ScalePoint | ScaleFailure:
     if isinstance(point, ScaleFailure) or point.ranks != observed.ranks:
@@ -240,5 +234,5 @@ def _looked(training: DataParallelTraining, ranks: Sequence[int]) -> list[int]:
     Where ranks divide a batch, each share of it would have to be recorded.
     """
     most = max(ranks, default=1)
-    between = () if training.divided else range(1, min(most, _MAX_LOOKED) + 1)
+    between = () if training.step.strong else range(1, min(most, _MAX_LOOKED) + 1)
     return sorted({1, *ranks, *between})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from bricks.studies.scaling.copies import (
     by_size,
     ddp_times,
 )
+from bricks.studies.scaling.options import StepOptions
 from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
 from bricks.studies.scaling.simulation import (
     NETWORK,
@@ -91,9 +93,13 @@ counts = st.integers(2, 64)
 
 
 def scaling(
-    step: TrainingStep, network: StatedNetwork, strategy: Strategy, **how: object
+    step: TrainingStep,
+    network: StatedNetwork,
+    strategy: Strategy,
+    price_per_hour: float | None = None,
+    **how: Any,
 ) -> Scaling:
-    training = replace(DataParallelTraining(strategy, network, BATCH), **how)
+    training = DataParallelTraining(strategy, network, BATCH, StepOptions(**how), price_per_hour)
     return Scaling(training, {BATCH: step}, COPIES)
 
 
