@@ -60,6 +60,11 @@ class Binding:
     inputs: tuple[int | None, ...]
     outputs: tuple[int | None, ...]
 
+    @classmethod
+    def separate(cls, inputs: int, outputs: int) -> Binding:
+        """So many inputs and outputs, each with a buffer of its own."""
+        return cls((None,) * inputs, (None,) * outputs)
+
 
 class BoundModel(Protocol):
     """A loaded model or brick with its inputs and outputs bound: ready to run."""

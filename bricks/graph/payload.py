@@ -7,7 +7,7 @@ refer only to files in its own folder. Must not know what a graph means.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -188,6 +188,13 @@ def _leads_out(location: str) -> bool:
         not path.parts or path.is_absolute() or ".." in path.parts or bool(path.drive)
         for path in paths
     )
+
+
+def refer(tensor: onnx.TensorProto, to: Reference) -> None:
+    """Let ``tensor``, whose values are referenced, take them from another place."""
+    del tensor.external_data[:]
+    for key, entry in asdict(to).items():
+        tensor.external_data.add(key=key, value=str(entry))
 
 
 def check_size(tensor: onnx.TensorProto) -> None:

@@ -7,7 +7,7 @@ not know shapes or operators.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 
@@ -118,6 +118,20 @@ def used_values(node: onnx.NodeProto) -> list[str]:
     return list(names)
 
 
+def producers(nodes: Sequence[onnx.NodeProto]) -> dict[str, int]:
+    """The position of the node that makes a value, by the value's name."""
+    return {name: i for i, node in enumerate(nodes) for name in node.output if name}
+
+
+def renamed(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
+    """A copy of ``node`` whose inputs and outputs in ``names`` have these other names."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.input[:] = [names.get(name, name) for name in node.input]
+    copy.output[:] = [names.get(name, name) for name in node.output]
+    return copy
+
+
 def tell_apart(graph: onnx.GraphProto) -> None:
     """Make node names unique: some runtimes reject duplicates, and names have no meaning.
 
@@ -162,7 +176,7 @@ def check_names(graph: onnx.GraphProto, file: str) -> None:
 
 def sort_nodes(graph: onnx.GraphProto, file: str) -> None:
     """Put the nodes of ``graph`` in topological order, leaving a valid order as it is."""
-    producer = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
+    producer = producers(graph.node)
     edges = [
         (producer[name], user)
         for user, node in enumerate(graph.node)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from factories import constant, model, node, value
+from factories import Dims, constant, model, node, value
 from onnx import TensorProto
 
 WEIGHTS = "decoder.weights"
@@ -75,8 +75,8 @@ class _Builder:
             x = self._layer(x, i)
         scores = self._weight("scores", of.hidden, of.vocabulary)
         self._add("MatMul", [self._norm(x, "last"), scores], "logits")
-        past = ["batch", of.heads, "past", self._head]
-        total = ["batch", of.heads, "total", self._head]
+        past: Dims = ["batch", of.heads, "past", self._head]
+        total: Dims = ["batch", of.heads, "total", self._head]
         kinds = [f"{i}.{kind}" for i in range(of.layers) for kind in ("key", "value")]
         return model(
             self._nodes,

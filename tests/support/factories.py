@@ -6,9 +6,11 @@ makes sense, ``dtype``: so the same network can be had under other names or with
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,7 +21,9 @@ OPSET = 17
 IR_VERSION = 8
 
 
-def node(op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: object):
+def node(
+    op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
+) -> onnx.NodeProto:
     """A node; its name is that of its first output."""
     name = attributes.pop("name", f"{op}_{outputs[0]}" if outputs else op)
     return helper.make_node(op, list(inputs), list(outputs), name=name, **attributes)
@@ -62,7 +66,7 @@ class _Weights:
         self.tensors: list[onnx.TensorProto] = []
 
     def add(self, name: str, *shape: int, positive: bool = False) -> str:
-        values = self._rng.standard_normal(shape) / np.sqrt(max(1, np.prod(shape[1:])))
+        values = self._rng.standard_normal(shape) / np.sqrt(max(1, math.prod(shape[1:])))
         self.tensors.append(
             constant(name, np.abs(values) + 0.5 if positive else values, self._dtype)
         )

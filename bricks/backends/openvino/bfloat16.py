@@ -1,9 +1,9 @@
-"""Models computed in bfloat16 in pieces, so that bricks pass on what kernels pass on.
+"""Models computed in bfloat16 in pieces, so that bricks pass on the values that kernels pass on.
 
 With that precision, OpenVINO keeps values between kernels in bfloat16, though the source graph has
-them in float32. A brick with float32 at its ends would convert, and run other kernels. So such a
-value is stored by a Cast here, and every kernel that reads it has a Cast back of its own. OpenVINO
-executes neither in a brick: it sees that they do what it does anyway.
+them in float32. A brick with float32 at its boundary would convert, and run other kernels. So such
+a value is stored by a Cast here, and every kernel that reads it has a Cast back of its own.
+OpenVINO executes neither in a brick: the kernels convert anyway.
 
 Must not know groups.
 """
@@ -16,65 +16,64 @@ from dataclasses import replace
 import onnx
 from onnx import helper
 
-from bricks.backends.openvino.execution import Kernel
+from bricks.backends.openvino.execution import CompiledKernel
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
-from bricks.graph.topology import captured
+from bricks.graph.topology import captured, producers, renamed
 
-# How OpenVINO calls it.
+# OpenVINO's name of the precision.
 BFLOAT16 = "bf16"
 
 _FLOAT = "FLOAT"
 
 
-def stored_in_bfloat16(graph: Graph, kernels: Sequence[Kernel]) -> tuple[Graph, list[Kernel]]:
-    """``graph`` with Casts around what its ``kernels`` pass on in bfloat16, and its kernels.
+def with_bfloat16_casts(
+    graph: Graph, kernels: Sequence[CompiledKernel]
+) -> tuple[Graph, list[CompiledKernel]]:
+    """``graph`` with Casts around the values that ``kernels`` pass on in bfloat16, and its kernels.
 
     A Cast belongs to the kernel that makes the value, or that reads it. Outputs of the graph,
     and values that subgraphs read, stay as they are.
     """
-    kernels_at: dict[int, set[int]] = {}  # by position, the kernels that a node is in
+    kernels_at: dict[int, set[int]] = {}  # numbers of the kernels with a node, by its position
     for number, kernel in enumerate(kernels):
         for position in kernel.positions:
             kernels_at.setdefault(position, set()).add(number)
     stored = _stored(graph, kernels)
     types, nodes = dict(graph.types), list[onnx.NodeProto]()
-    moved: dict[int, set[int]] = {}  # by position, the new positions of a node and its Casts
-    makers = {name: i for i, node in enumerate(graph.nodes) for name in node.output}
+    new_positions: dict[int, set[int]] = {}  # of a node and its Casts, by the old position
+    makers = producers(graph.nodes)
     for position, node in enumerate(graph.nodes):
         begin = len(nodes)
-        own = {}
+        names = {}
         for name in dict.fromkeys(node.input):
             inside = kernels_at.get(makers.get(name, -1), set())
             if name in stored and inside.isdisjoint(kernels_at.get(position, ())):
-                own[name] = f"{name}:{position}"
-                types[own[name]] = types[name]
-                nodes.append(_cast(_stored_name(name), own[name], _FLOAT))
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
-        copy.input[:] = [own.get(name, name) for name in node.input]
-        nodes.append(copy)
+                names[name] = f"{name}:{position}"
+                types[names[name]] = types[name]
+                nodes.append(_cast(_stored_name(name), names[name], _FLOAT))
+        nodes.append(renamed(node, names))
         for name in node.output:
             if name in stored:
                 types[_stored_name(name)] = TensorType("BFLOAT16", types[name].shape)
                 nodes.append(_cast(name, _stored_name(name), "BFLOAT16"))
-        moved[position] = set(range(begin, len(nodes)))
-    found = [
-        replace(kernel, positions=frozenset(n for i in kernel.positions for n in moved[i]))
+        new_positions[position] = set(range(begin, len(nodes)))
+    moved = [
+        replace(kernel, positions=frozenset(n for i in kernel.positions for n in new_positions[i]))
         for kernel in kernels
     ]
-    return replace(graph, nodes=tuple(nodes), types=types), found
+    return replace(graph, nodes=tuple(nodes), types=types), moved
 
 
-def stores(node: onnx.NodeProto) -> bool:
-    """Whether ``node`` is a Cast of what the node before it makes to bfloat16."""
+def is_storing_cast(node: onnx.NodeProto) -> bool:
+    """Whether ``node`` is a Cast to bfloat16 that :func:`with_bfloat16_casts` has added."""
     return node.op_type == "Cast" and node.output[0] == _stored_name(node.input[0])
 
 
-def _stored(graph: Graph, kernels: Sequence[Kernel]) -> set[str]:
-    """The values that are in bfloat16 where they are made, and that others read.
+def _stored(graph: Graph, kernels: Sequence[CompiledKernel]) -> set[str]:
+    """Values whose kernel makes them in bfloat16, and that nodes outside of it read.
 
-    What a node makes that vanishes is as what it reads.
+    Outputs of a removed node have the type of its input.
     """
     kept = {name for node in graph.nodes for name in captured(node)}.union(graph.outputs)
     last = {i: kernel for kernel in kernels if not kernel.constant for i in kernel.positions}
@@ -82,7 +81,7 @@ def _stored(graph: Graph, kernels: Sequence[Kernel]) -> set[str]:
     for position, node in enumerate(graph.nodes):
         for name in node.input:
             readers.setdefault(name, set()).add(position)
-    found: set[str] = set()
+    stored: set[str] = set()
     for position, node in enumerate(graph.nodes):
         kernel = last.get(position)
         inside = kernel.positions if kernel else frozenset()
@@ -91,12 +90,13 @@ def _stored(graph: Graph, kernels: Sequence[Kernel]) -> set[str]:
             if not isinstance(type_, TensorType) or type_.dtype != _FLOAT or name in kept:
                 continue
             if kernel:
-                alike = kernel.stored[output if output < len(kernel.stored) else 0] == BFLOAT16
+                precisions = kernel.output_precisions
+                in_bfloat16 = precisions[output if output < len(precisions) else 0] == BFLOAT16
             else:
-                alike = not found.isdisjoint(node.input)
-            if alike and not readers.get(name, set()) <= inside:
-                found.add(name)
-    return found
+                in_bfloat16 = not stored.isdisjoint(node.input)
+            if in_bfloat16 and not readers.get(name, set()) <= inside:
+                stored.add(name)
+    return stored
 
 
 def _stored_name(name: str) -> str:

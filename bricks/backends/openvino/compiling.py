@@ -16,22 +16,22 @@ import onnx
 import openvino as ov
 
 from bricks.errors import BackendError, BricksError, first_line
-from bricks.graph.payload import is_referenced
+from bricks.graph.payload import Reference, is_referenced, refer
 
 DEVICE = "CPU"
 
-# The location of external data that are in memory; their offset is an address.
+# The location of external data in memory; their offset is an address.
 _IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
 
-# Places in OpenVINO's sources, which begin its messages.
-_PLACE = re.compile(r"(?:Exception from |Check '.*?' failed at )?src/\S+:\d+:?\s*")
+# Positions in OpenVINO's source code, which begin its messages.
+_SOURCE_POSITION = re.compile(r"(?:Exception from |Check '.*?' failed at )?src/\S+:\d+:?\s*")
 
 
 def settings(threads: int, precision: str) -> dict[str, Any]:
     """The settings of every compiled model: one stream, threads that are not pinned.
 
     Without ``precision``, OpenVINO would choose bfloat16 where the processor has it. Threads may
-    share a core, so that there are as many as asked for.
+    share a core, so that there are as many as requested.
     """
     return {
         "INFERENCE_PRECISION_HINT": precision,
@@ -57,28 +57,25 @@ class Compiler:
         copy.CopyFrom(proto)
         for tensor in copy.graph.initializer:
             if is_referenced(tensor):
-                _refer(tensor, weights[tensor.name])
+                _refer_to_memory(tensor, weights[tensor.name])
         with translated("reading the model"):
             return self._core.read_model(copy.SerializeToString())
 
     def compile(self, model: ov.Model, *, counted: bool = False) -> ov.CompiledModel:
-        """``model``, ready to run, and its kernels ``counted`` or not."""
+        """``model``, ready to run; with counters of its kernels if ``counted``."""
         with translated("compiling the model"):
             return self._core.compile_model(
                 model, DEVICE, {**self._settings, "PERF_COUNT": counted}
             )
 
 
-def _refer(tensor: onnx.TensorProto, values: np.ndarray) -> None:
-    """Let ``tensor`` have the contents of an array."""
-    del tensor.external_data[:]
-    if not values.nbytes:
+def _refer_to_memory(tensor: onnx.TensorProto, values: np.ndarray) -> None:
+    if values.nbytes:
+        refer(tensor, Reference(_IN_MEMORY, values.ctypes.data, values.nbytes))
+    else:
+        del tensor.external_data[:]
         tensor.data_location = onnx.TensorProto.DEFAULT
         tensor.raw_data = b""
-        return
-    entries = {"location": _IN_MEMORY, "offset": values.ctypes.data, "length": values.nbytes}
-    for key, entry in entries.items():
-        tensor.external_data.add(key=key, value=str(entry))
 
 
 @contextmanager
@@ -89,7 +86,7 @@ def translated(doing: str) -> Iterator[None]:
     except (BricksError, MemoryError):
         raise
     except Exception as exc:  # its errors have no common base class
-        text = _PLACE.sub("", first_line(exc, 10_000))
+        text = _SOURCE_POSITION.sub("", first_line(exc, 10_000))
         if "bad_alloc" in text or "allocate memory" in text:
             raise MemoryError(text) from exc
         raise BackendError(f"OpenVINO failed while {doing}: {first_line(Exception(text))}") from exc

@@ -1,13 +1,13 @@
 """A compiled model, bound to memory and ready to run.
 
-Inputs and outputs are views of the memory that they are bound in, so that a run copies nothing. A
-request of OpenVINO's times itself, so what Python takes around a run does not count. Must not know
-how a model was made.
+Inputs and outputs are views of the memory that they are bound to, so that a run copies nothing. A
+request of OpenVINO's times itself, so the time that Python spends on a run does not count. Must not
+know how a model was made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import openvino as ov
 
 from bricks.backends.base import Binding
 from bricks.backends.openvino.compiling import translated
+from bricks.backends.tensor_runtime import TensorInputs
 from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
@@ -24,34 +25,30 @@ _FOREIGN = {"BFLOAT16": ov.Type.bf16, "FLOAT8E4M3FN": ov.Type.f8e4m3, "FLOAT8E5M
 
 
 def to_tensor(values: np.ndarray, dtype: str, shape: Sequence[int]) -> ov.Tensor:
-    """A tensor of this type and shape over the memory of ``values``."""
+    """A tensor of the ONNX type ``dtype`` and this shape over the memory of ``values``."""
     with translated(f"taking values of type {dtype.lower()}"):
         if dtype in _FOREIGN or ELEMENT_BITS[dtype] < 8:
-            kind = _FOREIGN.get(dtype) or getattr(ov.Type, _short(dtype))
+            short = dtype.lower().replace("uint", "u").replace("int", "i")
+            kind = _FOREIGN.get(dtype) or getattr(ov.Type, short)
             return ov.Tensor(values, ov.Shape(list(shape)), kind)
         return ov.Tensor(values.reshape(tuple(shape)), shared_memory=True)
 
 
-def _short(dtype: str) -> str:
-    return dtype.lower().replace("uint", "u").replace("int", "i")
+class Ports:
+    """The inputs and outputs of a model.
 
-
-class Ends:
-    """The inputs and outputs of a model: what makes the values of inputs, and what they are.
-
-    ``inputs`` are all inputs in order, with what makes their values; those that the compiled model
-    has as constants are in ``fixed``.
+    ``inputs`` are in the order of the model; those in ``fixed`` are constants of the compiled model
+    instead, with these values.
     """
 
-    def __init__(
-        self, inputs: Mapping[str, tuple[Callable[[], Any], TensorType]], fixed: Mapping[str, Any]
-    ) -> None:
-        self._inputs, self._fixed = inputs, fixed
+    def __init__(self, inputs: TensorInputs, fixed: Mapping[str, Any]) -> None:
+        self._inputs = {name: made for name, made in inputs.items() if name not in fixed}
+        self._is_bound = [name not in fixed for name in inputs]
 
     @property
     def inputs(self) -> int:
-        """How many inputs the compiled model has."""
-        return len(self._inputs) - len(self._fixed)
+        """The number of inputs of the compiled model."""
+        return len(self._inputs)
 
     def bind(
         self,
@@ -62,29 +59,32 @@ class Ends:
         inputs: int = 0,
         outputs: int = 0,
     ) -> list[Any]:
-        """Bind the inputs and outputs of ``request``, from these numbers on; what must be kept.
+        """Bind ports of ``request``, counted from these numbers on; return objects to keep alive.
 
-        They are in memory of their own, or in ``region`` where the binding says so.
+        They are bound to memory of their own, or to ``region`` at the offsets of the binding.
         """
         compiled = request.get_compiled_model()
         keep: list[Any] = [region]
-        number = inputs
-        for (name, (make, type_)), offset in zip(self._inputs.items(), binding.inputs, strict=True):
-            if name in self._fixed:
-                continue
+        offsets = [
+            offset
+            for offset, is_bound in zip(binding.inputs, self._is_bound, strict=True)
+            if is_bound
+        ]
+        for number, (offset, (make, type_)) in enumerate(
+            zip(offsets, self._inputs.values(), strict=True), inputs
+        ):
             memory = np.ascontiguousarray(make()) if offset is None else _at(region, offset, type_)
             shape = list(compiled.inputs[number].get_shape())
             tensor = to_tensor(memory, type_.dtype, shape)
             with translated("taking an input"):
                 request.set_input_tensor(number, tensor)
             keep += (memory, tensor)
-            number += 1
         for number, offset in enumerate(binding.outputs, outputs):
             port = compiled.outputs[number]
             if offset is None or port.get_partial_shape().is_dynamic:
                 continue  # OpenVINO has memory for it
             kind, shape = port.get_element_type(), list(port.get_shape())
-            # Of types that numpy lacks, this is one as large.
+            # Where numpy lacks the type, this is one of the same size.
             dtype = np.dtype(kind.to_dtype())
             view = region[offset : offset + int(np.prod(shape)) * dtype.itemsize].view(dtype)
             with translated("taking an output"):
@@ -98,56 +98,55 @@ class LoadedModel:
     """A compiled model with its weights, which must stay where they are."""
 
     def __init__(
-        self, compiled: ov.CompiledModel, ends: Ends, weights: Mapping[str, np.ndarray]
+        self, compiled: ov.CompiledModel, ports: Ports, weights: Mapping[str, np.ndarray]
     ) -> None:
-        self.compiled, self._ends, self._weights = compiled, ends, weights
+        self._compiled, self._ports, self._weights = compiled, ports, weights
 
     def bind(self, binding: Binding, region: np.ndarray) -> BoundRequest:
-        """Bind inputs and outputs; see :meth:`Ends.bind`."""
+        """Bind inputs and outputs; see :meth:`Ports.bind`."""
         with translated("preparing a run"):
-            request = self.compiled.create_infer_request()
-        keep = [self._weights, self._ends.bind(request, binding, region)]
+            request = self._compiled.create_infer_request()
+        keep = [self._weights, self._ports.bind(request, binding, region)]
         return BoundRequest(request, keep, len(binding.outputs))
 
 
 class BoundRequest:
-    """A request that is bound to its memory, and so many of its ``outputs``."""
+    """A request bound to memory, with so many ``outputs``; it keeps ``keep`` alive."""
 
     def __init__(self, request: ov.InferRequest, keep: list[Any], outputs: int) -> None:
-        # The public wrapper looks at inputs anew in each call, and copies outputs.
+        # The public wrapper inspects inputs in each call, and copies outputs.
         wrapper: Any = super(type(request), request)
         self._infer = wrapper.infer
         self._request, self._keep, self._outputs = request, keep, outputs
 
     def sample(self) -> Sample:
-        """Run once; what it took."""
+        """Run once; its latency as OpenVINO measures it."""
         try:
             self._infer({}, share_outputs=True, decode_strings=False)
             return Sample(self._request.latency * 1e-3)
-        except Exception:  # translated here: a context manager would add to what runs between
+        except Exception:  # translated here: a context manager would add to the time between runs
             with translated("running it"):
                 raise
 
     def counters(self) -> dict[str, float]:
-        """The seconds of the kernels of each name, on the average of all runs."""
-        found: dict[str, float] = {}
+        """Mean seconds over all runs, by name of the kernels."""
+        seconds: dict[str, float] = {}
         with translated("reading its counters"):
             for info in self._request.profiling_info:
-                seconds = info.real_time.total_seconds()
-                found[info.node_name] = found.get(info.node_name, 0.0) + seconds
-        return found
+                name = info.node_name
+                seconds[name] = seconds.get(name, 0.0) + info.real_time.total_seconds()
+        return seconds
 
     def results(self) -> list[np.ndarray]:
         """Copies of the outputs of the last run."""
         with translated("reading its results"):
-            tensors = self._request.output_tensors[: self._outputs]
-            return [_copy(tensor) for tensor in tensors]
+            return [_copy(tensor) for tensor in self._request.output_tensors[: self._outputs]]
 
 
 def _copy(tensor: ov.Tensor) -> np.ndarray:
-    found = np.array(tensor.data)
-    is_foreign = tensor.get_element_type() == _FOREIGN["BFLOAT16"]
-    return found.view(numpy_dtype("BFLOAT16")) if is_foreign else found
+    values = np.array(tensor.data)
+    is_bfloat16 = tensor.get_element_type() == _FOREIGN["BFLOAT16"]
+    return values.view(numpy_dtype("BFLOAT16")) if is_bfloat16 else values
 
 
 def _at(region: np.ndarray, offset: int, type_: TensorType) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""Measure what runs around kernels: a call, and what counters do not tell.
+"""Measure the overhead of a call, and the time of a kernel that its counter omits.
 
-Must not know what for.
+Must not know what the overhead is for.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from bricks.backends.openvino.compiling import Compiler, translated
 from bricks.backends.openvino.execution import kernels
 from bricks.backends.openvino.loaded import BoundRequest
 
-_RUNS, _FIRST = 200, 10
-# Widths of the products in a row: kernels of many latencies, so that what whole microseconds cut
-# off is as usual, and of weights that exceed the innermost caches.
+_RUNS, _WARM_UP = 200, 10
+# Widths of the products in a row: kernels of many latencies, so that rounding down to whole
+# microseconds takes as much as usual, and of weights that exceed the innermost caches.
 _WIDTHS = tuple(32 + 16 * (7 * i % 32) for i in range(33))
 
 
@@ -35,19 +35,19 @@ def measured(compiler: Compiler) -> CallOverhead:
         compiled = compiler.compile(ov.Model([row], [value], "products"), counted=True)
         products = _bound(compiled)
     call_s = statistics.median(trivial.sample().host_s for _ in range(_RUNS))
-    for _ in range(_FIRST):
+    for _ in range(_WARM_UP):
         products.sample()
-    before_s = sum(products.counters().values()) * _FIRST
-    # Of the same runs: between two requests, what kernels take differs by more.
+    before_s = sum(products.counters().values()) * _WARM_UP
+    # Runs of one request: kernels of two requests differ by more than the result.
     run_s = statistics.mean(products.sample().host_s for _ in range(_RUNS))
-    after_s = sum(products.counters().values()) * (_FIRST + _RUNS)
+    after_s = sum(products.counters().values()) * (_WARM_UP + _RUNS)
     outside_s = run_s - call_s - (after_s - before_s) / _RUNS
-    number = sum(kernel.works for kernel in kernels(compiled))
-    return CallOverhead(call_s, max(0.0, outside_s / number))
+    count = sum(kernel.computes for kernel in kernels(compiled))
+    return CallOverhead(call_s, max(0.0, outside_s / count))
 
 
 def _bound(compiled: ov.CompiledModel) -> BoundRequest:
-    """A compiled model of one input, ready to run."""
+    """A compiled model of one input, which reads ones."""
     request = compiled.create_infer_request()
     shape = list(compiled.inputs[0].get_shape())
     request.set_input_tensor(ov.Tensor(np.ones(shape, np.float32)))

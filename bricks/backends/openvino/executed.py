@@ -1,0 +1,159 @@
+"""The graph that OpenVINO executes for a model: its source nodes in groups, one for each kernel.
+
+The source graph is simplified as OpenVINO does, compiled, divided into groups by its kernels, and
+groups are merged until each runs the same kernels in isolation. Must not know how models are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import onnx
+import openvino as ov
+
+from bricks.backends.base import ExecutedGraph
+from bricks.backends.openvino import grouping
+from bricks.backends.openvino.batch import kernels_of_each
+from bricks.backends.openvino.bfloat16 import BFLOAT16, with_bfloat16_casts
+from bricks.backends.openvino.execution import CONSTANT_NODES, CompiledKernel, kernels, named
+from bricks.backends.openvino.folding import (
+    folded,
+    proto_of,
+    simplified_around,
+    uniform_values,
+    with_constant_nodes,
+)
+from bricks.backends.openvino.grouping import Execution, Group
+from bricks.backends.openvino.merging import GroupedModel, Merging
+from bricks.backends.openvino.models import OpenvinoModels
+from bricks.backends.openvino.precision import as_float32, in_float32
+from bricks.backends.openvino.quantisation import (
+    dequantised_by_readers,
+    has_dequantised_activations,
+    passed_as_floats,
+)
+from bricks.decompose.identity import Cutter
+from bricks.decompose.lowering import Contents, Lowering
+from bricks.graph.domains import steering_values
+from bricks.graph.graph import Graph
+from bricks.graph.topology import label
+from bricks.graph.view import graph_of, parse_model
+
+# Bricks are compiled together until their weights take so many bytes.
+_COMPILED_AT_ONCE_BYTES = 1 << 28
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def executed_graph(
+    models: OpenvinoModels, proto: onnx.ModelProto, weights: Arrays | None = None
+) -> tuple[ExecutedGraph, dict[str, np.ndarray]]:
+    """The executed graph of ``proto``, and the values of its initializers that are known.
+
+    ``weights`` are values of all initializers without values, or None.
+    """
+    source, observed = models.typed(proto)
+    return _Executing(models, proto).executed(source, observed, weights or {})
+
+
+def operators(nodes: Iterable[onnx.NodeProto]) -> str:
+    """The operators of ``nodes`` in order, for messages, without constants."""
+    names = dict.fromkeys(node.op_type for node in nodes)
+    return ", ".join(name for name in names if name not in CONSTANT_NODES)
+
+
+class _Executing:
+    """Finds the groups of one model, ``proto``."""
+
+    def __init__(self, models: OpenvinoModels, proto: onnx.ModelProto) -> None:
+        self._models, self._compiler, self._proto = models, models.compiler, proto
+
+    def executed(
+        self, source: Graph, observed: Sequence[str], weights: Arrays
+    ) -> tuple[ExecutedGraph, dict[str, np.ndarray]]:
+        """See :func:`executed_graph`; ``observed`` names values whose types were observed."""
+        graph, values, computed = folded(
+            in_float32(source), self._evaluated, as_float32(weights, source)
+        )
+        if has_dequantised_activations(graph):
+            first = self._kernels(graph, values)
+            graph = dequantised_by_readers(graph, passed_as_floats(graph, first))
+        graph = with_constant_nodes(graph, uniform_values(graph, computed))
+        model = self._grouped(graph, values)
+        simplified = simplified_around(graph, model.differing_nodes())
+        if simplified is not None:
+            other = self._grouped(simplified, values)
+            model = min(model, other, key=lambda each: len(each.differing))
+        execution = model.merging.execution
+        groups, other_kernels = model.merging.merged(model.groups)
+        nodes = execution.graph.nodes
+        result = ExecutedGraph(
+            model.proto,
+            execution.graph.types,
+            grouping.in_place(execution),
+            observed,
+            groups,
+            model.layouts,
+            other_kernels,
+            [
+                "not measured, since OpenVINO runs other kernels for them alone:"
+                f" {_listed([nodes[i] for i in group])}"
+                for group in groups
+                if group[0] in other_kernels
+            ],
+        )
+        return result, values
+
+    def _evaluated(self, model: onnx.ModelProto, feeds: Arrays) -> Sequence[np.ndarray]:
+        return self._models.evaluate(model, {}, feeds, optimize=True)
+
+    def _grouped(self, graph: Graph, values: Arrays) -> GroupedModel:
+        """``graph`` in groups, where these ``values`` of weights are known."""
+        compiled = self._kernels(graph, values)
+        if self._compiler.precision == BFLOAT16:
+            graph, compiled = with_bfloat16_casts(graph, compiled)
+        proto = proto_of(graph, self._proto)
+        execution = Execution.of(graph, compiled)
+        layouts = grouping.layouts(execution)
+        names = steering_values(graph)
+        contents = Contents(steering=self._models.values(proto, names) if names else {})
+        cutter = Cutter(graph, contents=contents, lowering=Lowering(layouts=layouts))
+        known: dict[str, Sequence[CompiledKernel]] = {}
+
+        def compile_groups(groups: Sequence[Group]) -> list[Sequence[CompiledKernel]]:
+            bricks = [cutter.cut(group).brick for group in groups]
+            new = {b.key: parse_model(b.model) for b in bricks if b.key not in known}
+            known.update(zip(new, self._isolated([*new.values()]), strict=True))
+            return [known[brick.key] for brick in bricks]
+
+        return GroupedModel.of(proto, Merging(execution, compile_groups), layouts)
+
+    def _kernels(self, graph: Graph, values: Arrays) -> list[CompiledKernel]:
+        """The kernels of the whole ``graph``, where these ``values`` of weights are known."""
+        proto = proto_of(graph, self._proto)
+        synthetic, _ = self._models.synthesised(proto, graph, "executed")
+        model = self._compiler.read(named(proto), {**synthetic, **values})
+        return kernels(self._compiler.compile(model))
+
+    def _isolated(self, bricks: Sequence[onnx.ModelProto]) -> list[list[CompiledKernel]]:
+        """The kernels of each brick when it is compiled in isolation."""
+        result: list[list[CompiledKernel]] = []
+        models: list[ov.Model] = []
+        keep: list[Arrays] = []  # the weights, to which the models refer
+        weight_bytes = 0
+        for number, brick in enumerate(bricks, 1):
+            weights, inputs = self._models.synthesised(brick, graph_of(brick), "alone")
+            models.append(self._models.read(brick, weights, inputs)[0])
+            keep.append(weights)
+            weight_bytes += sum(array.nbytes for array in weights.values())
+            if weight_bytes > _COMPILED_AT_ONCE_BYTES or number == len(bricks):
+                result += kernels_of_each(self._compiler, models)
+                models, keep, weight_bytes = [], [], 0
+        return result
+
+
+def _listed(nodes: Sequence[onnx.NodeProto]) -> str:
+    """``nodes`` as messages name them: the first one, and the operators of all."""
+    first = next((node for node in nodes if node.op_type not in CONSTANT_NODES), nodes[0])
+    return label(first) if len(nodes) == 1 else f"{operators(nodes)} from {label(first)} on"

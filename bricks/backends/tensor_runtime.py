@@ -1,0 +1,112 @@
+"""What runtimes that take tensors alone share: synthetic data, and single runs that observe values.
+
+Such a runtime has no sequences or maps at the ends of a model. Must not know how it runs models.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import onnx
+
+from bricks.backends.base import Binding, BoundModel, Evaluator, ValueObserver
+from bricks.backends.synthetic_data import synthetic_data
+from bricks.errors import BackendError
+from bricks.graph.graph import Graph
+from bricks.graph.synthesis import Pool
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of, upstream
+
+# By name of an input: a function that makes its value, and its type.
+TensorInputs = Mapping[str, tuple[Callable[[], Any], TensorType]]
+
+
+class Readable(BoundModel, Protocol):
+    """A bound model whose outputs can be read."""
+
+    def results(self) -> list[np.ndarray]:
+        """The outputs of the last run."""
+        ...
+
+
+class LoadedTensors(Protocol):
+    """A loaded model, whose outputs can be read where it is bound."""
+
+    def bind(self, binding: Binding, region: np.ndarray) -> Readable:
+        """Bind inputs and outputs; see :class:`~bricks.backends.base.BindableModel`."""
+        ...
+
+
+class TensorRuntime(Evaluator, ValueObserver):
+    """A runtime called ``title`` in messages, whose models have tensors as inputs and outputs."""
+
+    title: ClassVar[str]
+
+    def __init__(self, seed: int) -> None:
+        self._pool = Pool(seed)
+
+    def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
+        """The contents of small tensors in one run on synthetic data."""
+        tensors = self.observe(proto, names, key="observed")
+        return {name: array.ravel().tolist() for name, array in tensors.items()}
+
+    def observe(
+        self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
+    ) -> dict[str, np.ndarray]:
+        """Tensors in one run on synthetic data, in which only the nodes that they need run."""
+        whole = self.known_graph(proto)
+        part = upstream(proto, names)
+        graph = graph_of(part, whole.types)
+        weights, inputs = self.synthesised(part, graph, key, whole)
+        feeds = {name: make() for name, (make, _) in inputs.items()}
+        tensors = {name: feeds[name] for name in names if name in feeds}
+        if part.graph.node:
+            results = self.run_once(part, graph, weights, feeds)
+            tensors |= dict(zip(graph.outputs, results, strict=True))
+        return tensors
+
+    def synthesised(
+        self, proto: onnx.ModelProto, graph: Graph, key: str, whole: Graph | None = None
+    ) -> tuple[dict[str, np.ndarray], TensorInputs]:
+        """Synthetic weights by name, and inputs, for ``proto``, whose graph is a part of ``whole``.
+
+        Raises :class:`BackendError` for an input that is no tensor.
+        """
+        weights, makers = synthetic_data(self._pool, proto, graph, key, whole=whole)
+        return weights, {
+            name: (make, self.tensor_type(graph, name)) for name, make in makers.items()
+        }
+
+    def tensor_type(self, graph: Graph, name: str) -> TensorType:
+        """The type of the value ``name``; :class:`BackendError` if it is no tensor."""
+        type_ = graph.types.get(name)
+        if not isinstance(type_, TensorType):
+            raise BackendError(
+                f"{self.title} takes tensors alone: '{name}' is none; choose another --runtime"
+            )
+        return type_
+
+    def known_graph(self, proto: onnx.ModelProto) -> Graph:
+        """The graph of ``proto`` with the types that are known before anything runs."""
+        return graph_of(proto)
+
+    @abstractmethod
+    def run_once(
+        self,
+        proto: onnx.ModelProto,
+        graph: Graph,
+        weights: Mapping[str, np.ndarray],
+        feeds: Mapping[str, Any],
+    ) -> list[np.ndarray]:
+        """The outputs of one run of ``proto``, whose graph is known."""
+
+
+def results_of(loaded: LoadedTensors, graph: Graph) -> list[np.ndarray]:
+    """The outputs of a loaded model of ``graph`` after one run, in which all have own buffers."""
+    separate = Binding.separate(len(graph.inputs), len(graph.outputs))
+    bound = loaded.bind(separate, np.zeros(0, np.uint8))
+    bound.sample()
+    return bound.results()
