@@ -12,10 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from bricks.cli.help import Page, page_of
-from bricks.cli.main import app
+from bricks.cli.main import root_command
 
 HERE = Path(__file__).parent / "commands.md"
 
@@ -62,7 +60,7 @@ Groups = Mapping[str, Sequence[Row]]
 
 def page() -> str:
     """The whole page."""
-    pages = dict(_pages(typer.main.get_command(app), None, "bricks"))
+    pages = dict(_pages(root_command(), None, "bricks"))
     groups, arguments = shared(pages.values()), _shared_arguments(pages.values())
     lines = [BEGINNING]
     for path, said in pages.items():

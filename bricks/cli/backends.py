@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bricks.cli import completion
-from bricks.cli.options import Json
+from bricks.cli.command import command
+from bricks.cli.options import OutputOptions
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.errors import BackendError
+from bricks.studies.options import argument
 
 if TYPE_CHECKING:
     from bricks.system.environments import Environment
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeName:
+    """The name of a runtime."""
+
+    name: str = argument("The runtime, such as mxnet.", metavar="NAME", values="runtimes")
+
+
 app = typer.Typer(
-    no_args_is_help=True, help="The runtimes that models can be measured with, and their install."
+    add_completion=False,
+    no_args_is_help=True,
+    help="The runtimes that models can be measured with, and their install.",
 )
 
 
 @app.command("list")
-def list_backends(json: Json = False) -> None:
+@command
+def list_backends(output: OutputOptions) -> None:
     """List the runtimes, and say what is missing and which command installs it.
 
     Example: bricks backends list
@@ -28,7 +41,7 @@ def list_backends(json: Json = False) -> None:
     from bricks.backends import names
 
     rows = [_row(name) for name in names()]
-    if json:
+    if output.json:
         print_json({"backends": rows})
         return
     from bricks.report.tables import backends_table
@@ -37,15 +50,8 @@ def list_backends(json: Json = False) -> None:
 
 
 @app.command()
-def install(
-    name: str = typer.Argument(
-        ...,
-        metavar="NAME",
-        autocompletion=completion.runtimes,
-        help="The runtime, such as mxnet.",
-    ),
-    json: Json = False,
-) -> None:
+@command
+def install(runtime: RuntimeName, output: OutputOptions) -> None:
     """Install a runtime that needs an environment of its own.
 
     Example: bricks backends install mxnet
@@ -53,11 +59,12 @@ def install(
     from bricks.backends import built_in
     from bricks.system import environments
 
+    name = runtime.name
     environment, new = _environment(name), False
     if environment is not None:
         _, new = environments.install(environment, remark)
     row = _row(name)
-    if json:
+    if output.json:
         print_json({**row, "new": new})
     elif row["installed"]:
         where = ", with bricks itself" if name in built_in() and environment is None else ""

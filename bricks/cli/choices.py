@@ -32,3 +32,8 @@ LISTS = {
     "deepbench": "a selection of DeepBench's convolutions, matrix products and recurrent layers",
     "zoo": "the costliest bricks of the zoo on a system",
 }
+KEPT = {
+    "plan": "the plan of an uploaded model",
+    "model": "its plan, and the model without weights",
+    "nothing": "nothing of it",
+}

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bricks.cli.options import (
-    Constructing,
-    decomposed,
-    open_workspace,
-    read_all,
-    takes_options,
-)
+from bricks.cli.command import command
+from bricks.cli.options import EstimateOptions
 from bricks.cli.output import add, finish, print_json, show
+from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
 from bricks.cli.warnings import refuse_crowding, warn_of_crowding, warn_of_denormals
+from bricks.cli.workspaces import open_workspace
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
@@ -23,10 +20,8 @@ if TYPE_CHECKING:
     from bricks.studies.inference.result import Comparison
 
 
-@takes_options
-def compare(
-    options: Constructing,
-) -> None:
+@command
+def compare(options: EstimateOptions) -> None:
     """Compare estimates with runs of the whole models, sampled in turn with their bricks.
 
     Example: bricks compare models/ --threads 1
@@ -35,7 +30,7 @@ def compare(
     from bricks.units.facts import json_of
 
     with open_workspace(options) as workspace:
-        warn_of_crowding(workspace.target, options.workers)
+        warn_of_crowding(workspace.target, options.parallel.workers)
         refuse_crowding(workspace.target)
         words: dict[str, str] = {}
         models = decomposed(workspace, read_all(options, words=words))
@@ -45,7 +40,7 @@ def compare(
                 warn_of_denormals(model)
         result = compare_models(workspace, models)
     shown = _shown(result, options, [None if key is None else words[key] for key in digests])
-    if options.json:
+    if options.general.json:
         print_json(json_of(_advised(result, shown)))
     elif result.compared:
         _show(result, [each for each in shown if each is not None])
@@ -53,7 +48,7 @@ def compare(
 
 
 def _shown(
-    result: Comparison, options: Constructing, words: Sequence[str | None]
+    result: Comparison, options: EstimateOptions, words: Sequence[str | None]
 ) -> list[ShownEstimate | None]:
     """For each row the estimate, with the command that would narrow its interval."""
     from bricks.studies.inference.result import ModelComparison

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from bricks.cli.options import (
-    CommonOptions,
-    decomposed,
-    open_workspace,
-    read_all,
-    takes_options,
-)
+from bricks.cli.command import command
+from bricks.cli.options import CommonOptions
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.reading import decomposed, read_all
 from bricks.cli.warnings import warn_of_denormals
+from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError
 from bricks.sources import Unread
+from bricks.studies.options import option
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
 
-Verify = Annotated[
-    bool, typer.Option("--verify", help="Chain the bricks and compare outputs with the model's.")
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """Whether the chained bricks are run and held against the model."""
+
+    verify: bool = option("Chain the bricks and compare outputs with the model's.", default=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +34,18 @@ class _Row:
     json: dict[str, Any]
 
 
-@takes_options
-def decompose(
-    options: CommonOptions,
-    verify: Verify = False,
-) -> None:
+@command
+def decompose(options: CommonOptions, checks: VerifyOptions) -> None:
     """Split models into bricks, and count how many of them are unique.
 
     Example: bricks decompose resnet50 densenet121 --verify
     """
     with open_workspace(options) as workspace:
-        rows = [_row(workspace, m, verify) for m in decomposed(workspace, read_all(options))]
+        models = decomposed(workspace, read_all(options))
+        rows = [_row(workspace, model, checks.verify) for model in models]
     union = _union([row.decomposition for row in rows if row.decomposition is not None])
     facts = [row.json for row in rows]
-    if options.json:
+    if options.general.json:
         print_json({"models": facts, "union": union})
     elif union["models"]:
         from bricks.report.tables import decomposition_table

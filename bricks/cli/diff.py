@@ -4,54 +4,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import typer
-
-from bricks.cli import completion
+from bricks.cli.command import command
 from bricks.cli.known import known
-from bricks.cli.options import Cache, GranularityText, Json
+from bricks.cli.options import CacheOptions, granularity_option
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import UsageError
+from bricks.studies.options import argument, option
 
 if TYPE_CHECKING:
     from bricks.analysis.difference import CommonChange, ModelDifference
     from bricks.analysis.target_diff import TargetDiff
 
-Old = Annotated[
-    str, typer.Argument(metavar="OLD", help="A target in the cache, as 'bricks systems' names it.")
-]
-New = Annotated[str, typer.Argument(metavar="NEW", help="The target to compare with it.")]
-Those = Annotated[
-    list[str] | None,
-    typer.Argument(
-        autocompletion=completion.models,
-        metavar="[MODEL]…",
-        show_default="all that both know",
-        help="Models, by name, file or folder.",
-    ),
-]
-FailOn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="3%",
-        help="Exit with status 1 if a model is slower by more than this, and beyond noise, or"
-        " cannot be compared.",
-    ),
-]
-
 _SHARE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)")
 
 
-def diff(
-    old: Old,
-    new: New,
-    models: Those = None,
-    fail_on: FailOn = None,
-    granularity: GranularityText = "executed",
-    json: Json = False,
-    cache: Cache = "cache",
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """The two targets and the models to compare, and the slowdown that counts as a failure."""
+
+    old: str = argument("A target in the cache, as 'bricks systems' names it.", metavar="OLD")
+    new: str = argument("The target to compare with it.", metavar="NEW")
+    models: list[str] | None = argument(
+        "Models, by name, file or folder.",
+        default=None, metavar="[MODEL]…", values="models", shown="all that both know",
+    )  # fmt: skip
+    fail_on: str | None = option(
+        "Exit with status 1 if a model is slower by more than this, and beyond noise, or"
+        " cannot be compared.",
+        default=None, metavar="3%",
+    )  # fmt: skip
+    granularity: str = granularity_option()
+
+
+@command
+def diff(asked: DiffOptions, output: CacheOptions) -> None:
     """Tell which bricks and models are slower or faster on one target than on another.
 
     Targets are versions of a runtime, numbers of threads, or hosts. Nothing is measured.
@@ -60,10 +49,13 @@ def diff(
     from bricks.analysis.target_diff import diff_targets
     from bricks.units.facts import facts
 
-    most = None if fail_on is None else _share(fail_on)
-    with known(cache) as source:
-        found = diff_targets(source, old, new, models or [], granularity=granularity, fail_on=most)
-    if json:
+    share = None if asked.fail_on is None else _share(asked.fail_on)
+    with known(output.cache) as source:
+        found = diff_targets(
+            source, asked.old, asked.new, asked.models or [],
+            granularity=asked.granularity, fail_on=share,
+        )  # fmt: skip
+    if output.json:
         print_json(facts(found))
     else:
         from bricks.report.difference import difference_parts

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from bricks.cli.options import (
-    Constructing,
-    decomposed,
-    open_workspace,
-    read_all,
-    takes_options,
-)
+from bricks.cli.command import command
+from bricks.cli.options import EstimateOptions, TargetOptions
 from bricks.cli.output import add, finish, print_json, show
-from bricks.cli.predict import NoMeasure, shown_with, with_advice
+from bricks.cli.predict import asked_target, shown_with, with_advice
+from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
-from bricks.cli.systems import SystemName
-from bricks.cli.warnings import refuse_crowding, warn_of_crowding
+from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError, UsageError
-from bricks.session.targets import target_called
 from bricks.sources import Unread
+from bricks.studies.options import option
 
 if TYPE_CHECKING:
     from bricks.analysis.explain import Explainer
@@ -35,26 +29,20 @@ if TYPE_CHECKING:
 # By default this many bricks are shown: as many as a screen has lines.
 _FEW = 24
 
-Every = Annotated[bool, typer.Option("--all", help="Show all bricks, not only the hottest.")]
 
-Trace = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.json",
-        help="Write the bricks' timeline beside the runtime's own, for ui.perfetto.dev.",
-        show_default=False,
-    ),
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptions:
+    """How many bricks are shown, and the file of their timeline."""
+
+    every: bool = option("Show all bricks, not only the hottest.", default=False, flag="--all")
+    trace: Path | None = option(
+        "Write the bricks' timeline beside the runtime's own, for ui.perfetto.dev.",
+        default=None, metavar="FILE.json", shown=False,
+    )  # fmt: skip
 
 
-@takes_options
-def explain(
-    options: Constructing,
-    system: SystemName = None,
-    no_measure: NoMeasure = False,
-    every: Every = False,
-    trace: Trace = None,
-) -> None:
+@command
+def explain(options: EstimateOptions, asked: TargetOptions, output: ExplainOptions) -> None:
     """Tell where the time of models goes: operators and their bricks, the hottest first.
 
     Of each brick what it does, the rates that it reaches, how far these are from the machine's
@@ -64,12 +52,10 @@ def explain(
     from bricks.analysis.explain import Explainer
     from bricks.units.facts import json_of
 
+    trace = output.trace
     with open_workspace(options) as workspace:
-        target = workspace.target if system is None else target_called(workspace, system)
-        warn_of_crowding(target, options.workers)
-        if system is None and not no_measure:
-            refuse_crowding(target)
-        measure = not no_measure and system is None
+        target = asked_target(workspace, options, asked)
+        measure = not asked.no_measure and asked.system is None
         insight = Explainer(workspace, target, measure=measure)
         words: dict[str, str] = {}
         models = decomposed(workspace, read_all(options, words=words))
@@ -86,19 +72,19 @@ def explain(
         traced = None
         if trace is not None:
             traced = _traced(workspace, models[0], target, trace, run=measure)
-    if options.json:
+    if options.general.json:
         print_json(
             {
                 "system": target.system.to_json(),
                 "runtime": target.runtime.to_json(),
-                "granularity": options.granularity,
-                "workers": options.workers,
+                "granularity": options.runtime.granularity,
+                "workers": options.parallel.workers,
                 "models": json_of(list(map(with_advice, explained, shown))),
                 "trace": traced,
             }
         )
     else:
-        _show(explained, shown, None if every else _FEW)
+        _show(explained, shown, None if output.every else _FEW)
         if traced is not None and traced["error"] is None:
             show("", f"{traced['file']}: open it in ui.perfetto.dev")
             add(*traced["remarks"])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import Measuring, read_all, workspace_options
+from bricks.cli.options import MeasureOptions
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.progress import terminal_progress
+from bricks.cli.reading import read_all
 from bricks.cli.warnings import warn_of_denormals
+from bricks.cli.workspaces import workspace_options
 from bricks.errors import UsageError
 from bricks.sources import Unread
 
@@ -17,16 +19,16 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
 
 
-def measure_on(scheduler: str, options: Measuring) -> None:
+def measure_on(scheduler: str, options: MeasureOptions) -> None:
     """Measure the models on all hosts that have joined ``scheduler``, into this cache."""
     from bricks.fleet.cluster import checked_address, connected
     from bricks.fleet.coordinator import Coordinator
     from bricks.store import Store
 
     checked_address(scheduler)
-    alone: list[Brick] = []
-    read = read_all(options, alone)
-    if alone:
+    private_bricks: list[Brick] = []
+    read = read_all(options, private_bricks)
+    if private_bricks:
         raise UsageError(
             "a private suite holds no models that could be dealt out: measure it on each host,"
             " without --scheduler"
@@ -39,7 +41,7 @@ def measure_on(scheduler: str, options: Measuring) -> None:
         finish([model.error for model in unread])
         return
     with (
-        Store.open(options.cache) as store,
+        Store.open(options.general.cache) as store,
         connected(scheduler) as cluster,
         terminal_progress() as progress,
     ):
@@ -48,7 +50,7 @@ def measure_on(scheduler: str, options: Measuring) -> None:
         )
         done = coordinator.run()
     targets, hosts = list(map(_target, done.targets)), list(map(_host, done.hosts))
-    if options.json:
+    if options.general.json:
         rows = [{"model": m.name, "error": getattr(m, "error", None)} for m in read]
         facts = {"scheduler": scheduler, "models": rows, "targets": targets, "hosts": hosts}
         print_json({**facts, "wall_s": done.wall_s})

@@ -6,49 +6,47 @@ import hashlib
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from bricks.cli.options import (
-    CommonOptions,
-    decomposed,
-    open_workspace,
-    read_all,
-    takes_options,
-)
+from bricks.cli.command import command
+from bricks.cli.options import CommonOptions
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.reading import decomposed, read_all
+from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError, UsageError
 from bricks.sources import Unread
+from bricks.studies.options import option
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
 
-Out = Annotated[
-    Path, typer.Option(metavar="SUITE.zip", help="The archive to write.", show_default=False)
-]
-Private = Annotated[
-    bool,
-    typer.Option("--private", help="Bricks alone: no names, no weights, nothing of how they join."),
-]
-Decoys = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Mix in so many bricks of zoo models (--private).")
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteOptions:
+    """The archive of a suite, and whether it is private."""
+
+    out: Path = option("The archive to write.", metavar="SUITE.zip", shown=False)
+    private: bool = option(
+        "Bricks alone: no names, no weights, nothing of how they join.", default=False
+    )
+    decoys: int = option(
+        "Mix in so many bricks of zoo models (--private).", default=0, least=0, metavar="N"
+    )
 
 
-@takes_options
-def generate(
-    options: CommonOptions, out: Out, private: Private = False, decoys: Decoys = 0
-) -> None:
+@command
+def generate(options: CommonOptions, suite: SuiteOptions) -> None:
     """Write the suite of models: all that measuring them elsewhere needs, without weights.
 
     Where it is measured, only this package is needed.
     Example: bricks generate models/ --out suite.zip
     """
-    if decoys and not private:
+    out, decoys = suite.out, suite.decoys
+    if decoys and not suite.private:
         raise UsageError(f"--decoys {decoys} hide bricks of a private suite: give --private too")
     if out.suffix.lower() != ".zip":
         raise UsageError(f"{out}: the name of a suite must end in .zip")
@@ -73,12 +71,12 @@ def generate(
         mixed_in = _decoys(workspace, bricks, decoys) if decoys and bricks else {}
     told: dict[str, Any] = {
         "runtime": workspace.runtime,
-        "granularity": options.granularity,
+        "granularity": options.runtime.granularity,
         "package": __version__,
     }
-    facts: dict[str, Any] = {"suite": None, "private": private, "models": rows}
+    facts: dict[str, Any] = {"suite": None, "private": suite.private, "models": rows}
     if found:
-        if private:
+        if suite.private:
             write_private_suite(out, {**bricks, **mixed_in}, **told)
         else:
             write_suite(out, found, **told)
@@ -91,7 +89,7 @@ def generate(
             "occurrences": sum(len(each.plan.occurrences) for _, each in found),
             "decoys": len(mixed_in),
         }
-    if options.json:
+    if options.general.json:
         print_json(facts)
     elif found:
         from bricks.report.tables import size

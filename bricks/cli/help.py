@@ -17,23 +17,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from bricks.cli.commands import ENTRIES, SECTIONS
 from bricks.cli.output import console_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-# The sections of the list of all commands.
-PANELS = {
-    "Prepare": ("zoo", "backends", "decompose"),
-    "Measure": ("measure", "probe", "network"),
-    "Predict": ("predict", "compare", "scenario", "llm", "train", "scale", "advise"),
-    "Compare runtimes": ("operators", "networks"),
-    "Look": ("explain", "report", "diff", "systems", "cache"),
-    "Share": ("generate", "web", "worker"),
-}
-
-# Studies of other packages come in addition; they cannot replace one of these.
-BUILT_IN = frozenset(name for names in PANELS.values() for name in names)
 
 FIRST_STEPS = (
     ("bricks zoo list", "the models that come with bricks; your own are ONNX files"),
@@ -69,8 +57,9 @@ class Page:
 def with_pages(command: Any) -> Any:
     """A Typer command; it and all its subcommands show these pages."""
     command.format_help = partial(_write, command)
-    for each in getattr(command, "commands", {}).values():
-        with_pages(each)
+    commands = getattr(command, "commands", {})
+    for subcommand in commands.values() if isinstance(commands, dict) else ():
+        with_pages(subcommand)
     return command
 
 
@@ -122,14 +111,17 @@ def page_of(command: Any, context: typer.Context) -> Page:
 
 
 def _commands(group: TyperGroup, *, first: bool) -> Iterator[tuple[str, Rows]]:
-    left = {name: each for name, each in group.commands.items() if not each.hidden}
+    """The commands of ``group``; those of the program in sections, none of them imported."""
+    names = list(group.commands)
     if first:
-        for title, names in PANELS.items():
-            yield title, tuple((name, _short(left.pop(name))) for name in names if name in left)
-    yield "Commands", tuple((name, _short(each)) for name, each in left.items())
+        for title, entries in SECTIONS.items():
+            yield title, tuple((name, entry.summary) for name, entry in entries.items())
+        names = [name for name in names if name not in ENTRIES]
+    yield "Commands", tuple((name, _summary(group.commands[name])) for name in names)
 
 
-def _short(command: Any) -> str:
+def _summary(command: Any) -> str:
+    """The first paragraph of a command's help."""
     text = inspect.cleandoc(command.help or "")
     return " ".join(_EXAMPLE.sub("", text).split("\n\n")[0].split())
 

@@ -11,7 +11,7 @@ from bricks.errors import StoreError
 from bricks.session.defaults import CACHE
 
 if TYPE_CHECKING:
-    from bricks.store import Published, Reading
+    from bricks.store import Published, Reading, Store
 
 
 @contextmanager
@@ -28,6 +28,18 @@ def known(cache: str) -> Iterator[Reading]:
         own = [opened.enter_context(Store.open(cache, make=False))] if Store.exists(cache) else []
         yield Union(*own, published)
     warn_of(published)
+
+
+def existing_store(cache: str) -> Store:
+    """The open cache, which must exist: opening a mistyped one must not create it.
+
+    Raises :class:`StoreError` where there is none.
+    """
+    from bricks.store import Store
+
+    if not Store.exists(cache):
+        raise StoreError(f"there is no cache in {cache}: give another --cache")
+    return Store.open(cache, make=False)
 
 
 def refuse_missing(cache: str) -> None:

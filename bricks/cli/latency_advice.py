@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bricks.cli.known import refuse_missing
-from bricks.cli.options import Surveying, decomposed, open_workspace, read_all
+from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
 from bricks.cli.systems import known_targets
+from bricks.cli.workspaces import open_workspace
 from bricks.errors import UsageError
 from bricks.graph.sizes import LARGEST_DIM
 from bricks.sources import Unread
+from bricks.studies.options import option
 from bricks.units.quantities import seconds_of, whole_numbers_of
 
 if TYPE_CHECKING:
@@ -24,20 +27,32 @@ if TYPE_CHECKING:
     Advised = tuple[LatencyAdvice | NoLatencyAdvice, ShownEstimate | None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyOptions:
+    """The bound of the latency, and the batch sizes that are tried; None: the model's own."""
+
+    slo: str | None = option(
+        "The latency to keep: in us, ms or s.", default=None, metavar="20ms", shown=False
+    )
+    batches: str | None = option(
+        "Batch sizes to look at, instead of the model's.", default=None, metavar="1,4,8"
+    )
+
+
 def advise_latencies(
-    options: Surveying, systems: Sequence[str], slo: str, batches: str | None
+    options: SurveyOptions, systems: Sequence[str], latency: LatencyOptions
 ) -> None:
     """Print for the models that ``options`` name on which known targets they keep a latency."""
     from bricks.analysis.latency_advice import LatencyAnswer, best_first
     from bricks.units.facts import facts
 
-    slo_s, sizes = seconds_of("--slo", slo), _sizes(batches, options)
-    refuse_missing(options.cache)
+    slo_s, sizes = seconds_of("--slo", latency.slo or ""), _sizes(latency.batches, options)
+    refuse_missing(options.general.cache)
     with open_workspace(options) as workspace:
         advised = list(_advised(workspace, options, systems, slo_s, sizes))
     advised.sort(key=lambda each: best_first(each[0]))
     answer = LatencyAnswer(slo_s, tuple(each for each, _ in advised))
-    if options.json:
+    if options.general.json:
         print_json(facts(answer))
     elif answer.advised:
         from bricks.report.latency_advice import advice_table
@@ -48,10 +63,10 @@ def advise_latencies(
     finish(answer.errors)
 
 
-def _sizes(text: str | None, options: Surveying) -> list[int | None]:
+def _sizes(text: str | None, options: SurveyOptions) -> list[int | None]:
     if text is None:
-        return [options.batch]
-    if options.batch is not None:
+        return [options.models.batch]
+    if options.models.batch is not None:
         raise UsageError("--batch and --batches are both given: leave one out")
     sizes = whole_numbers_of("--batches", text, LARGEST_DIM, "batch sizes")
     return [*sizes]
@@ -59,7 +74,7 @@ def _sizes(text: str | None, options: Surveying) -> list[int | None]:
 
 def _advised(
     workspace: Workspace,
-    options: Surveying,
+    options: SurveyOptions,
     systems: Sequence[str],
     slo_s: float,
     sizes: Sequence[int | None],
@@ -69,7 +84,8 @@ def _advised(
 
     targets = list(known_targets(workspace, systems))
     for size in sizes:
-        sized, words = replace(options, batch=size), dict[str, str]()
+        sized = replace(options, models=replace(options.models, batch=size))
+        words: dict[str, str] = {}
         models = decomposed(workspace, read_all(sized, words=words))
         remedies = [Remedies.on(t, workspace.target, "advise", sized) for t in targets]
         for model in models:

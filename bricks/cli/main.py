@@ -1,4 +1,4 @@
-"""The ``bricks`` command: registers all commands and handles every error."""
+"""The ``bricks`` command: parses a command line, and turns every error into a line and a status."""
 
 from __future__ import annotations
 
@@ -11,36 +11,13 @@ from typing import Any
 import typer
 
 from bricks.cli import clock
-from bricks.cli.advise import advise
-from bricks.cli.backends import app as backends_app
-from bricks.cli.cache import app as cache_app
-from bricks.cli.compare import compare
-from bricks.cli.decompose import decompose
-from bricks.cli.diff import diff
-from bricks.cli.explain import explain
-from bricks.cli.generate import generate
-from bricks.cli.generation import llm
-from bricks.cli.help import BUILT_IN, show_page, with_pages
-from bricks.cli.measure import measure
-from bricks.cli.network import app as network_app
-from bricks.cli.networks import networks
-from bricks.cli.operators import operators
+from bricks.cli.command import command
+from bricks.cli.commands import LazyCommands
+from bricks.cli.help import show_page, with_pages
 from bricks.cli.output import complain, drop_output, show
-from bricks.cli.predict import predict
-from bricks.cli.probe import probe
-from bricks.cli.report import report
-from bricks.cli.scale import scale
-from bricks.cli.scenario import scenario
-from bricks.cli.study import command_of
-from bricks.cli.systems import app as systems_app
-from bricks.cli.train import train
 from bricks.cli.typed import remember
-from bricks.cli.verbosity import Quiet, Verbose, usual
-from bricks.cli.web import web
-from bricks.cli.worker import worker
-from bricks.cli.zoo import app as zoo_app
+from bricks.cli.verbosity import VerbosityOptions, usual
 from bricks.errors import BricksError, UsageError
-from bricks.studies.offer import offers
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -53,25 +30,6 @@ app = typer.Typer(
     help="How fast will this model run on that machine? Composable benchmarks for ONNX models.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (decompose, generate, measure, probe, predict, explain, compare, diff, report):
-    app.command()(command)
-app.command()(advise)
-app.command()(operators)
-app.command()(networks)
-app.command()(train)
-app.command()(scale)
-app.command()(scenario)
-app.command()(llm)
-app.command()(web)
-app.command()(worker)
-for offer in offers():
-    if offer.name not in BUILT_IN:
-        app.command(offer.name)(command_of(offer))
-app.add_typer(systems_app, name="systems")
-app.add_typer(cache_app, name="cache")
-app.add_typer(network_app, name="network")
-app.add_typer(zoo_app, name="zoo")
-app.add_typer(backends_app, name="backends")
 
 
 def _print_version(context: typer.Context, asked: bool) -> None:
@@ -84,12 +42,12 @@ def _print_version(context: typer.Context, asked: bool) -> None:
 
 # The option's own callback, because the program's callback runs only when a command follows.
 @app.callback()
+@command
 def program(
+    verbosity: VerbosityOptions,
     version: bool = typer.Option(
         False, "--version", is_eager=True, callback=_print_version, help="Print the version."
     ),
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Options of the program itself."""
 
@@ -117,7 +75,7 @@ def _run(arguments: list[str]) -> int:
     _read_words_of_bash()
     remember(arguments)
     try:
-        status = _command().main(
+        status = root_command().main(
             arguments, prog_name="bricks", standalone_mode=False, color=_coloured()
         )
         sys.stdout.flush()
@@ -146,9 +104,11 @@ def _run(arguments: list[str]) -> int:
 
 
 @cache
-def _command() -> Any:
-    """All commands with their pages, which take a while to build."""
-    return with_pages(typer.main.get_command(app))
+def root_command() -> Any:
+    """Typer's command of the program, whose subcommands are imported when they are looked up."""
+    root: Any = typer.main.get_command(app)
+    root.commands = LazyCommands(with_pages)
+    return with_pages(root)
 
 
 def _wrong_usage(text: str, error: Exception) -> int:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from bricks.cli.options import (
-    Measuring,
-    decomposed,
-    open_workspace,
-    read_all,
-    takes_options,
-)
+from bricks.cli.command import command
+from bricks.cli.options import MeasureOptions
 from bricks.cli.output import add, finish, print_json, show
+from bricks.cli.reading import decomposed, read_all
 from bricks.cli.warnings import refuse_crowding, warn_of_denormals
+from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError
 from bricks.sources import Unread
+from bricks.studies.options import option
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
@@ -26,47 +23,48 @@ if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
 
 
-@takes_options
-def measure(
-    options: Measuring,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="tcp://HOST:PORT",
-            help="Measure on the hosts that have joined there with 'bricks worker'.",
-        ),
-    ] = None,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOptions:
+    """The Dask scheduler whose hosts measure; None: this host does."""
+
+    scheduler: str | None = option(
+        "Measure on the hosts that have joined there with 'bricks worker'.",
+        default=None, metavar="tcp://HOST:PORT",
+    )  # fmt: skip
+
+
+@command
+def measure(options: MeasureOptions, fleet: FleetOptions) -> None:
     """Measure the bricks of models, each once per system and runtime.
 
     What the cache holds is not measured again. Example: bricks measure models/ --threads 1
     """
     from bricks.session import measuring
 
-    if scheduler is not None:
+    if fleet.scheduler is not None:
         from bricks.cli.fleet import measure_on
 
-        measure_on(scheduler, options)
+        measure_on(fleet.scheduler, options)
         return
     rows: list[dict[str, Any]] = []
     with open_workspace(options) as workspace:
         refuse_crowding(workspace.target)
         good: list[Model] = []
         needed: set[str] = set()
-        alone: list[Brick] = []
-        for model in decomposed(workspace, read_all(options, alone)):
+        private_bricks: list[Brick] = []
+        for model in decomposed(workspace, read_all(options, private_bricks)):
             row, keys = _row(workspace, model)
             rows.append(row)
             needed |= keys
             if row["error"] is None and not isinstance(model, Unread):
                 good.append(model)
                 warn_of_denormals(model)
-        needed |= {brick.key for brick in alone}
-        done = measuring.measure(workspace, good, alone)
+        needed |= {brick.key for brick in private_bricks}
+        done = measuring.measure(workspace, good, private_bricks)
         facts = {
             "system": workspace.target.system.to_json(),
             "runtime": workspace.runtime.to_json(),
-            "granularity": options.granularity,
+            "granularity": options.runtime.granularity,
             "models": rows,
             **_totals(done),
         }
@@ -80,9 +78,10 @@ def measure(
     if done.unfinished:
         left = f"with {missing} bricks unfinished" if missing else "before the overhead of a call"
         errors.append(
-            f"the budget of {options.budget} s ended {left}: run the same command again to go on"
+            f"the budget of {options.measuring.budget_s} s ended {left}: run the same command"
+            " again to go on"
         )
-    if options.json:
+    if options.general.json:
         print_json(facts)
     elif done.bricks or done.models:
         from bricks.report.tables import disturbance

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bricks.cli import completion
 from bricks.cli.choices import COLLECTIVES
-from bricks.cli.options import Cache, Json
+from bricks.cli.command import command
+from bricks.cli.known import existing_store
+from bricks.cli.options import CacheOptions
 from bricks.cli.output import print_json, remark, show
 from bricks.cli.progress import terminal_progress
-from bricks.errors import StoreError, UsageError
-from bricks.session.defaults import CACHE
+from bricks.errors import UsageError
+from bricks.studies.options import argument, option
 from bricks.units.quantities import bytes_per_s_of
 
 if TYPE_CHECKING:
@@ -21,71 +23,73 @@ if TYPE_CHECKING:
     from bricks.session.networks import NetworkMeasured, WantedNetwork
     from bricks.store import Store
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What to call the network.")]
-Ranks = Annotated[int, typer.Option(metavar="N", min=2, help="Processes that communicate.")]
-Bandwidth = Annotated[
-    str | None,
-    typer.Option(
-        metavar="RATE",
-        help="Between network namespaces of this host, each sending at 1Gbit, say; or unlimited."
-        " Needs root.",
-        show_default="loopback",
-    ),
-]
-Loopback = Annotated[bool, typer.Option("--loopback", help="On this host's loopback interface.")]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Between hosts that have joined this Dask scheduler ('bricks worker').",
-        show_default=False,
-    ),
-]
-Computing = Annotated[
-    bool,
-    typer.Option(
-        "--computing",
-        help="Measure while the ranks compute, too, and how much slower they do.",
-    ),
-]
-Operations = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--operation",
-        metavar="NAME",
-        autocompletion=completion.values(COLLECTIVES),
-        help="Only this collective; may be repeated.",
-        show_default="all",
-    ),
-]
-Again = Annotated[
-    bool, typer.Option("--again", help="Measure further rounds of what is measured already.")
-]
-MaxBytes = Annotated[int, typer.Option(metavar="N", min=1024, help="The largest tensor, in bytes.")]
-BackendName = Annotated[
-    str, typer.Option(metavar="NAME", help="What communicates: gloo, or nccl between GPUs.")
-]
-
 app = typer.Typer(
-    no_args_is_help=True, help="Networks between the processes of a data-parallel training."
+    add_completion=False,
+    no_args_is_help=True,
+    help="Networks between the processes of a data-parallel training.",
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkOptions:
+    """The link between the ranks: shaped, loopback or between hosts; by default loopback."""
+
+    bandwidth: str | None = option(
+        "Between network namespaces of this host, each sending at 1Gbit, say; or unlimited."
+        " Needs root.",
+        default=None, metavar="RATE", shown="loopback",
+    )  # fmt: skip
+    loopback: bool = option("On this host's loopback interface.", default=False)
+    scheduler: str | None = option(
+        "Between hosts that have joined this Dask scheduler ('bricks worker').",
+        default=None, metavar="ADDRESS", shown=False,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        """Raise :class:`UsageError` for more than one link."""
+        if sum((self.bandwidth is not None, self.loopback, self.scheduler is not None)) > 1:
+            raise UsageError("a network is one: give --bandwidth, --loopback or --scheduler")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveOptions:
+    """The collectives that are measured, their ranks and the bytes of their tensors."""
+
+    ranks: int = option("Processes that communicate.", default=2, least=2, metavar="N")
+    link: LinkOptions = field(default_factory=LinkOptions)
+    computing: bool = option(
+        "Measure while the ranks compute, too, and how much slower they do.", default=False
+    )
+    operations: list[str] | None = option(
+        "Only this collective; may be repeated.",
+        default=None, flag="--operation", metavar="NAME", values=COLLECTIVES, shown="all",
+    )  # fmt: skip
+    max_bytes: int = option(
+        "The largest tensor, in bytes.", default=256 << 20, least=1024, metavar="N"
+    )
+    backend: str = option(
+        "What communicates: gloo, or nccl between GPUs.", default="gloo", metavar="NAME"
+    )
+    again: bool = option("Measure further rounds of what is measured already.", default=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewNetwork:
+    """The name of a network that is measured."""
+
+    name: str = argument("What to call the network.", metavar="NAME")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownNetwork:
+    """The name of a network that was measured."""
+
+    name: str = argument("A known network, or its key.", metavar="NAME")
+
+
 @app.command()
-def measure(
-    name: Name,
-    ranks: Ranks = 2,
-    bandwidth: Bandwidth = None,
-    loopback: Loopback = False,
-    scheduler: Scheduler = None,
-    computing: Computing = False,
-    operation: Operations = None,
-    max_bytes: MaxBytes = 256 << 20,
-    backend: BackendName = "gloo",
-    again: Again = False,
-    json: Json = False,
-    cache: Cache = CACHE,
-) -> None:
+@command
+def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions) -> None:
     """Measure collectives on a network, into the cache: from 1 KiB on, in steps of four.
 
     Measured are processes that really communicate, a core for each. Sizes that would take over ten
@@ -94,23 +98,22 @@ def measure(
     from bricks.session.networks import WantedNetwork
     from bricks.store import Store
 
-    if sum((bandwidth is not None, loopback, scheduler is not None)) > 1:
-        raise UsageError("a network is one: give --bandwidth, --loopback or --scheduler")
     wanted = WantedNetwork(
-        name, ranks, backend, _operations(operation), _sizes(max_bytes), computing, again
-    )
-    with Store.open(cache) as store, terminal_progress() as progress:
-        if scheduler is not None:
-            done = _on_hosts(store, wanted, scheduler, progress)
+        network.name, asked.ranks, asked.backend, _operations(asked.operations),
+        _sizes(asked.max_bytes), asked.computing, asked.again,
+    )  # fmt: skip
+    with Store.open(output.cache) as store, terminal_progress() as progress:
+        if asked.link.scheduler is not None:
+            done = _on_hosts(store, wanted, asked.link.scheduler, progress)
         else:
-            done = _locally(store, wanted, bandwidth, progress)
-        found = _called(store, name)
-    facts = {**_facts(found), **_done(done)}
+            done = _locally(store, wanted, asked.link.bandwidth, progress)
+        measured = _called(store, network.name)
+    facts = {**_facts(measured), **_done(done)}
     _remark_left_out(done)
-    if json:
+    if output.json:
         print_json(facts)
         return
-    show(f"{name}: {_counted(done)}.")
+    show(f"{network.name}: {_counted(done)}.")
     _show_network(facts)
 
 
@@ -133,7 +136,8 @@ def _counted(done: NetworkMeasured) -> str:
 
 
 @app.command("list")
-def list_networks(json: Json = False, cache: Cache = CACHE) -> None:
+@command
+def list_networks(output: CacheOptions) -> None:
     """List the networks that the cache knows.
 
     Example: bricks network list --json
@@ -142,10 +146,10 @@ def list_networks(json: Json = False, cache: Cache = CACHE) -> None:
     from bricks.store import Store
 
     rows: list[dict[str, Any]] = []
-    if Store.exists(cache):
-        with Store.open(cache) as store:
+    if Store.exists(output.cache):
+        with Store.open(output.cache) as store:
             rows = [_row(network) for network in measured_networks(store)]
-    if json:
+    if output.json:
         print_json({"networks": rows})
     elif not rows:
         show("The cache knows no network yet: 'bricks network measure NAME' makes one known.")
@@ -156,22 +160,15 @@ def list_networks(json: Json = False, cache: Cache = CACHE) -> None:
 
 
 @app.command("show")
-def show_network(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A known network, or its key.")],
-    json: Json = False,
-    cache: Cache = CACHE,
-) -> None:
+@command
+def show_network(network: KnownNetwork, output: CacheOptions) -> None:
     """Show what was measured on a network, the fit to it, and how far it is from what was measured.
 
     Example: bricks network show lan
     """
-    from bricks.store import Store
-
-    if not Store.exists(cache):
-        raise StoreError(f"there is no cache in {cache}: give another --cache")
-    with Store.open(cache, make=False) as store:
-        facts = _facts(_called(store, name))
-    if json:
+    with existing_store(output.cache) as store:
+        facts = _facts(_called(store, network.name))
+    if output.json:
         print_json(facts)
     else:
         _show_network(facts)

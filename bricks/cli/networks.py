@@ -3,50 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
-import typer
-
-from bricks.cli.options import (
-    Batch,
-    CommonOptions,
-    Models,
-    Shapes,
-    Values,
-    read_all,
-    takes_options,
-)
+from bricks.cli.command import command
+from bricks.cli.options import CommonOptions, ModelOptions, RuntimeOptions, ShapedModels
 from bricks.cli.output import finish, print_json, remark, show
-from bricks.cli.runtimes import ComparingRuntimes, Repeats, open_first, runtimes_of, tell_missing
+from bricks.cli.reading import read_all
+from bricks.cli.runtimes import (
+    RuntimeComparison,
+    open_first,
+    repeats_option,
+    runtimes_of,
+    tell_missing,
+)
+from bricks.studies.options import option
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.sources import Unread
 
-Tolerance = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        metavar="SHARE",
-        show_default="0.001, of 16-bit floats 0.02",
-        help="The greatest difference of a value that is no error, relative to the greatest value.",
-    ),
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Networks(ComparingRuntimes):
-    """Options of ``bricks networks``."""
+class ComparedNetworks:
+    """The models that are compared, how often each is evaluated, and the tolerated error."""
 
-    models: Models
-    batch: Batch = None
-    shape: Shapes = None
-    value: Values = None
+    models: ShapedModels
+    repeats: int = repeats_option(3)
+    tolerance: float | None = option(
+        "The greatest difference of a value that is no error, relative to the greatest value.",
+        default=None, least=0.0, metavar="SHARE", shown="0.001, of 16-bit floats 0.02",
+    )  # fmt: skip
 
 
-@takes_options
-def networks(options: Networks, repeats: Repeats = 3, tolerance: Tolerance = None) -> None:
+@command
+def networks(options: RuntimeComparison, networks: ComparedNetworks) -> None:
     """Compare what whole models compute over runtimes, and find the first operator that errs.
 
     Outputs are held against a reference in double precision and against each other; of an ONNX
@@ -60,13 +51,13 @@ def networks(options: Networks, repeats: Repeats = 3, tolerance: Tolerance = Non
     from bricks.units.facts import json_of
 
     asked = NetworkOptions(
-        models=[model for word in options.models for model in _read(options, word)],
-        runtimes=runtimes_of(options), repeats=repeats, tolerance=tolerance,
+        models=_read(options, networks.models), runtimes=runtimes_of(options),
+        repeats=networks.repeats, tolerance=networks.tolerance,
     )  # fmt: skip
     with open_first(options) as workspace:
         found = ask(NetworkStudy(asked, workspace, remark))
     tell_missing(found.missing)
-    if options.json:
+    if options.general.json:
         print_json(json_of(found))
     elif found.networks:
         from bricks.report.operators import network_lines, network_table
@@ -75,11 +66,15 @@ def networks(options: Networks, repeats: Repeats = 3, tolerance: Tolerance = Non
     finish(found.errors)
 
 
-def _read(options: Networks, word: str) -> Sequence[Model | Unread]:
-    """The models that a word names; each by itself, since programs are recorded with PyTorch."""
-    return read_all(
-        CommonOptions(
-            models=[word], batch=options.batch, shape=options.shape, value=options.value,
-            seed=options.seed, threads=options.threads,
-        )
-    )  # fmt: skip
+def _read(options: RuntimeComparison, models: ShapedModels) -> Sequence[Model | Unread]:
+    """The models, read word by word, since programs are recorded with PyTorch."""
+    common = CommonOptions(
+        general=options.general,
+        models=ModelOptions(**asdict(models), seed=options.seed),
+        runtime=RuntimeOptions(threads=options.runtimes.threads),
+    )
+    return [
+        model
+        for word in models.words
+        for model in read_all(replace(common, models=replace(common.models, words=[word])))
+    ]

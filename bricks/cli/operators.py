@@ -2,82 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from bricks.cli import completion
 from bricks.cli.choices import LISTS
-from bricks.cli.options import Retry, takes_options
+from bricks.cli.command import command
+from bricks.cli.options import precision_option, retry_option
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.runtimes import (
     PRECISION,
-    ComparingRuntimes,
-    Repeats,
+    RuntimeComparison,
     open_first,
+    repeats_option,
     runtimes_of,
     tell_missing,
 )
+from bricks.studies.options import argument, option
 
 if TYPE_CHECKING:
     from bricks.studies.numerics.results import OperatorComparison
 
-What = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="WHAT…",
-        autocompletion=completion.values(LISTS),
-        show_default="deepbench",
-        help="Lists (deepbench, zoo), operators of deepbench, ONNX files, or FILE.py:FUNCTION.",
-    ),
-]
-OfSystem = Annotated[
-    str | None,
-    typer.Option(
-        "--system",
-        metavar="NAME",
-        autocompletion=completion.systems,
-        help="The known system whose measurements say which of the zoo's bricks cost most.",
-        show_default="this host, or a published system",
-    ),
-]
-Top = Annotated[
-    int, typer.Option(min=1, metavar="N", help="How many of the zoo's costliest bricks.")
-]
-Precision = Annotated[
-    float,
-    typer.Option(
-        min=1e-4, max=1.0, metavar="SHARE", help="Sample until a latency is known this well.",
-        rich_help_panel="Measuring",
-    ),
-]  # fmt: skip
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.html", help="Write a page too, with heat maps of errors.", show_default=False
-    ),
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedOperators:
+    """The operators that are compared, how often each is evaluated, and the page of results."""
+
+    what: list[str] = argument(
+        "Lists (deepbench, zoo), operators of deepbench, ONNX files, or FILE.py:FUNCTION.",
+        default=(), metavar="WHAT…", values=LISTS, shown="deepbench",
+    )  # fmt: skip
+    top: int = option("How many of the zoo's costliest bricks.", default=100, least=1, metavar="N")
+    system: str | None = option(
+        "The known system whose measurements say which of the zoo's bricks cost most.",
+        default=None, metavar="NAME", values="systems", shown="this host, or a published system",
+    )  # fmt: skip
+    repeats: int = repeats_option(5)
+    out: Path | None = option(
+        "Write a page too, with heat maps of errors.",
+        default=None, metavar="FILE.html", shown=False,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operators(ComparingRuntimes):
-    """Options of ``bricks operators``."""
+class OperatorMeasuring:
+    """How precisely latencies of operators are measured."""
 
-    what: What = field(default_factory=list)
-    precision: Precision = PRECISION
-    retry: Retry = False
+    precision: float = precision_option("Sample until a latency is known this well.", PRECISION)
+    retry: bool = retry_option()
 
 
-@takes_options
+@command
 def operators(
-    options: Operators,
-    top: Top = 100,
-    system: OfSystem = None,
-    repeats: Repeats = 5,
-    out: Out = None,
+    options: RuntimeComparison, operators: ComparedOperators, measuring: OperatorMeasuring
 ) -> None:
     """Compare operators over runtimes: latency, rates beside the peaks, and accuracy.
 
@@ -92,19 +70,20 @@ def operators(
     from bricks.studies.study import ask
     from bricks.units.facts import json_of
 
+    out = operators.out
     if out is not None:
         check_page(out)
     asked = OperatorOptions(
-        runtimes=runtimes_of(options), what=options.what or [DEEPBENCH], system=system, top=top,
-        repeats=repeats,
+        runtimes=runtimes_of(options), what=operators.what or [DEEPBENCH],
+        system=operators.system, top=operators.top, repeats=operators.repeats,
     )  # fmt: skip
-    with open_first(options, precision=options.precision, retry=options.retry) as workspace:
+    with open_first(options, precision=measuring.precision, retry=measuring.retry) as workspace:
         found = ask(OperatorStudy(asked, workspace, remark))
     tell_missing(found.missing)
     page = out if found.operators else None
     if page is not None:
         _write_page(found, page)
-    if options.json:
+    if options.general.json:
         print_json(json_of(found) | {"page": None if page is None else str(page)})
     elif found.operators:
         _show(found, page)

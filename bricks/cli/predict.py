@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import typer
-
-from bricks.cli.options import (
-    Constructing,
-    decomposed,
-    open_workspace,
-    read_all,
-    takes_options,
-)
+from bricks.cli.command import command
+from bricks.cli.options import EstimateOptions, TargetOptions
 from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
-from bricks.cli.systems import SystemName
 from bricks.cli.verbosity import Verbosity, verbosity
 from bricks.cli.warnings import refuse_crowding, warn_of_crowding
+from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError
 from bricks.session.targets import target_called
 from bricks.sources import Unread
@@ -30,20 +24,13 @@ if TYPE_CHECKING:
     from bricks.report.wide import ShownEstimate
     from bricks.session.workspace import Workspace
     from bricks.studies.inference.prediction import PredictedModel
+    from bricks.system import Target
 
 Predicted = TypeVar("Predicted", bound="PredictedModel")
 
-NoMeasure = Annotated[
-    bool, typer.Option("--no-measure", help="Use what the cache holds; predict what it lacks.")
-]
 
-
-@takes_options
-def predict(
-    options: Constructing,
-    system: SystemName = None,
-    no_measure: NoMeasure = False,
-) -> None:
+@command
+def predict(options: EstimateOptions, asked: TargetOptions) -> None:
     """Predict how fast models run, from measurements of their bricks.
 
     Bricks without a measurement are measured first; or predicted, where there are enough to learn
@@ -56,29 +43,40 @@ def predict(
     from bricks.units.facts import json_of
 
     with open_workspace(options) as workspace:
-        target = workspace.target if system is None else target_called(workspace, system)
-        warn_of_crowding(target, options.workers)
-        if system is None and not no_measure:
-            refuse_crowding(target)
+        target = asked_target(workspace, options, asked)
         words: dict[str, str] = {}
         models: Sequence[Model | Unread] = read_all(options, words=words)
-        if system is None:
+        if asked.system is None:
             models = decomposed(workspace, models)
-            if not (no_measure or options.json or options.budget is not None):
+            if not (
+                asked.no_measure or options.general.json or options.measuring.budget_s is not None
+            ):
                 _answer_at_once(workspace, decomposable(workspace, models))
-        asked = PredictionOptions(models=models, target=target)
-        result = ask(PredictionStudy(asked, workspace, remark), measure=not no_measure)
+        study = PredictionStudy(PredictionOptions(models=models, target=target), workspace, remark)
+        result = ask(study, measure=not asked.no_measure)
         remedies = Remedies.on(target, workspace.target, "predict", options)
         shown = [
             shown_with(remedies, of, None if isinstance(model, Unread) else words[model.digest])
             for of, model in zip(result.models, models, strict=True)
         ]
-    if options.json:
+    if options.general.json:
         advised = tuple(map(with_advice, result.models, shown))
         print_json(json_of(replace(result, models=advised)))
     else:
         _show(result.models, [each for each in shown if each is not None])
     finish(result.errors)
+
+
+def asked_target(workspace: Workspace, options: EstimateOptions, asked: TargetOptions) -> Target:
+    """The target that is asked about; refuses to measure with more threads than processors."""
+    if asked.system is not None:
+        target = target_called(workspace, asked.system)
+    else:
+        target = workspace.target
+    warn_of_crowding(target, options.parallel.workers)
+    if asked.system is None and not asked.no_measure:
+        refuse_crowding(target)
+    return target
 
 
 def shown_with(remedies: Remedies, of: PredictedModel, word: str | None) -> ShownEstimate | None:

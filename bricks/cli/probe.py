@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import typer
-
-from bricks.cli.options import (
-    Surveying,
-    decomposed,
-    open_workspace,
-    read_all,
-    takes_options,
-)
+from bricks.cli.command import command
+from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.reading import decomposed, read_all
+from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError
 from bricks.session.defaults import MAX_PROBE_BRICKS, MIN_PROBE_BRICKS, PROBE_BRICKS, PROBING_S
 from bricks.sources import Unread
+from bricks.studies.options import option
 
 if TYPE_CHECKING:
     from bricks.system.target import Target
 
-Bricks = Annotated[
-    int,
-    typer.Option(min=MIN_PROBE_BRICKS, max=MAX_PROBE_BRICKS, help="How many bricks to measure."),
-]
-Budget = Annotated[
-    float, typer.Option(min=1.0, metavar="SECONDS", help="Measure no longer than this.")
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeOptions:
+    """How many bricks are measured, and the seconds that this takes at most."""
+
+    bricks: int = option(
+        "How many bricks to measure.",
+        default=PROBE_BRICKS, least=MIN_PROBE_BRICKS, most=MAX_PROBE_BRICKS,
+    )  # fmt: skip
+    budget_s: float = option(
+        "Measure no longer than this.",
+        default=PROBING_S, flag="--budget", least=1.0, metavar="SECONDS",
+    )  # fmt: skip
 
 
 def _counted(targets: int) -> str:
@@ -41,8 +44,8 @@ def _said(target: Target) -> str:
     return f"{target.system.name}: {runtime.backend} {runtime.version}, {threads}{level}"
 
 
-@takes_options
-def probe(options: Surveying, bricks: Bricks = PROBE_BRICKS, budget: Budget = PROBING_S) -> None:
+@command
+def probe(options: SurveyOptions, effort: ProbeOptions) -> None:
     """Measure the few bricks that tell most of this system, and predict all others from them.
 
     What the cache holds of other systems tells what to expect; so few bricks tell how this one
@@ -64,11 +67,11 @@ def probe(options: Surveying, bricks: Bricks = PROBE_BRICKS, budget: Budget = PR
                 errors.append(str(error))
             else:
                 good.append(model)
-        done = probing.probe(workspace, good, bricks=bricks, budget_s=budget)
+        done = probing.probe(workspace, good, bricks=effort.bricks, budget_s=effort.budget_s)
         facts = {
             "system": workspace.target.system.to_json(),
             "runtime": workspace.runtime.to_json(),
-            "granularity": options.granularity,
+            "granularity": options.runtime.granularity,
             "models": done.models,
             "bricks": done.bricks,
             "probes": done.probes,
@@ -85,7 +88,7 @@ def probe(options: Surveying, bricks: Bricks = PROBE_BRICKS, budget: Budget = PR
             for f in done.failures
         ]
         name = workspace.target.system.name
-    if options.json:
+    if options.general.json:
         print_json(facts)
     elif done.deviation is not None:
         also = f", and from {_counted(len(done.teachers))}" if done.teachers else ""

@@ -2,80 +2,71 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from bricks.cli import completion
-from bricks.cli.options import Json
+from bricks.cli.command import command
+from bricks.cli.options import OutputOptions
 from bricks.cli.output import print_json, show
 from bricks.cli.progress import terminal_progress
 from bricks.errors import BricksError, UsageError
 from bricks.session.defaults import MAX_THREADS, RUNTIME
-
-Into = Annotated[
-    Path, typer.Option(metavar="FOLDER", help="The folder of published files and their index.")
-]
-Threads = Annotated[str, typer.Option(metavar="1,2", help="Numbers of threads, each a target.")]
-Runtime = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="What executes models.", autocompletion=completion.runtimes),
-]
-Models = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[MODEL]…",
-        autocompletion=completion.models,
-        show_default="the whole zoo",
-        help="Models, by name, file or folder.",
-    ),
-]
-OwnCache = Annotated[
-    str,
-    typer.Option(
-        "--cache",
-        metavar="FOLDER",
-        help="A cache for this alone: all of it is published. A second call goes on with it.",
-    ),
-]
+from bricks.studies.options import argument, option
 
 
-def publish(
-    models: Models = None,
-    into: Into = Path("cache/published"),
-    threads: Threads = "1,2",
-    runtime: Runtime = RUNTIME,
-    json: Json = False,
-    cache: OwnCache = "cache/publishing",
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishOptions:
+    """The models and targets that are published, the cache of their results, and the folder."""
+
+    models: list[str] | None = argument(
+        "Models, by name, file or folder.",
+        default=None, metavar="[MODEL]…", values="models", shown="the whole zoo",
+    )  # fmt: skip
+    into: Path = option(
+        "The folder of published files and their index.",
+        default=Path("cache/published"), metavar="FOLDER",
+    )  # fmt: skip
+    threads: str = option("Numbers of threads, each a target.", default="1,2", metavar="1,2")
+    runtime: str = option(
+        "What executes models.", default=RUNTIME, metavar="NAME", values="runtimes"
+    )
+    cache: str = option(
+        "A cache for this alone: all of it is published. A second call goes on with it.",
+        default="cache/publishing", metavar="FOLDER",
+    )  # fmt: skip
+
+
+@command
+def publish(asked: PublishOptions, output: OutputOptions) -> None:
     """Measure the zoo on this quiet host, check estimates against runs, and write a results file.
 
     Takes a quarter of an hour for each number of threads. Without models given, those that the
     runtime does not run are left out by name. Example: bricks cache publish
     """
-    from bricks.analysis.publishing import publish, runnable, validated
+    from bricks.analysis import publishing
+    from bricks.analysis.publishing import runnable, validated
     from bricks.session.options import Options
     from bricks.session.workspace import Workspace
     from bricks.sources import zoo_of
 
-    numbers = _numbers(threads)
+    numbers, into = _numbers(asked.threads), asked.into
     if not into.is_dir():
         raise UsageError(f"{into}: there is no such folder: make it first")
-    names = models or [entry.name for entry in zoo_of(runtime)]
+    names = asked.models or [entry.name for entry in zoo_of(asked.runtime)]
     found, refused = [], dict[str, str]()
     with terminal_progress() as progress:
         for number in numbers:
-            options = Options(runtime=runtime, threads=number, published=False)
-            with Workspace.open(cache, options, progress=progress) as workspace:
+            options = Options(runtime=asked.runtime, threads=number, published=False)
+            with Workspace.open(asked.cache, options, progress=progress) as workspace:
                 chosen, why_not = runnable(workspace, [workspace.read(name) for name in names])
                 refused |= why_not
-                if models and refused:
+                if asked.models and refused:
                     raise BricksError(next(iter(refused.values())))
                 found.append(validated(workspace, chosen))
-    entry = publish(cache, found, into)
+    entry = publishing.publish(asked.cache, found, into)
     size = (into / entry.file).stat().st_size
-    if json:
+    if output.json:
         print_json({"folder": str(into), "bytes": size, **entry.to_json(), "left_out": refused})
         return
     for reason in refused.values():

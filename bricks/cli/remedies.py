@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import CommonOptions, Constructing, Measuring
+from bricks.cli.command import parameters_of, typed_options
+from bricks.cli.options import CommonOptions, EstimateOptions, MeasureOptions
 from bricks.session.defaults import CACHE, EFFORT, PRECISION
 from bricks.zoo import entries
 
@@ -41,9 +42,12 @@ class Remedies:
         if target.key != here.key:
             options = replace(
                 options,
-                runtime=runtime.backend,
-                threads=runtime.threads,
-                optimization=runtime.optimization,
+                runtime=replace(
+                    options.runtime,
+                    name=runtime.backend,
+                    threads=runtime.threads,
+                    optimization=runtime.optimization,
+                ),
             )
         if target.system.key != here.system.key:
             place = target.system.name
@@ -65,23 +69,23 @@ class Remedies:
         from bricks.compose.wide_interval import Remedy
 
         options = self.options
-        measures = self.place is None and isinstance(options, Measuring)
-        command = self.command if measures else "measure"
-        if isinstance(options, Measuring):
-            again = remedy is Remedy.MEASURE_AGAIN
-            options = replace(options, budget=None, effort=EFFORT, again=again)
-            if again:  # samples may be few because few were wanted
-                options = replace(options, precision=min(options.precision, PRECISION))
+        measuring, again = options.measuring, remedy is Remedy.MEASURE_AGAIN
+        command = "measure" if self.place is not None or measuring is None else self.command
+        if measuring is not None:
+            measuring = replace(measuring, budget_s=None, effort=EFFORT, again=again)
+            if again:  # samples may be few because a low precision was asked for
+                measuring = replace(measuring, precision=min(measuring.precision, PRECISION))
+            options = replace(options, measuring=measuring)
         if remedy is Remedy.NOTHING:
             if self.command == "compare":  # it has run the models
                 return None
             command = "compare"
         if self.place is not None:
-            options = replace(options, cache=CACHE)
-        given = [*_given(options, command)]
-        if remedy is Remedy.MEASURE_AGAIN and not isinstance(options, Measuring):
-            given.append("--again")
-        return shlex.join(["bricks", command, *words, *given])
+            options = replace(options, general=replace(options.general, cache=CACHE))
+        typed = [*_typed(options, command)]
+        if again and measuring is None:
+            typed.append("--again")
+        return shlex.join(["bricks", command, *words, *typed])
 
 
 def width_of(shown: ShownEstimate | None) -> dict[str, Any]:
@@ -102,17 +106,12 @@ def zoo_name(plan: Plan) -> str | None:
     return None
 
 
-def _given(options: CommonOptions, command: str) -> Iterable[str]:
-    """The options that differ from their defaults, as they are typed."""
-    taken = fields(Measuring if command == "measure" else Constructing)
-    names = {field.name for field in taken} - {"models", "json", "quiet", "verbose"}
-    for field in fields(options):
-        value = getattr(options, field.name)
-        if field.name not in names or value is None or value == field.default:
-            continue
-        flag = f"--{field.name.replace('_', '-')}"
-        if isinstance(value, bool):
-            yield flag
-            continue
-        for each in value if isinstance(value, list) else [value]:
-            yield from (flag, str(each))
+def _typed(options: CommonOptions, command: str) -> Iterable[str]:
+    """The options that differ from their defaults and that ``command`` has, as they are typed."""
+    known = {
+        parameter.name.replace("_", "-")
+        for parameter in parameters_of(MeasureOptions if command == "measure" else EstimateOptions)
+    }
+    for option in typed_options(options):
+        if option.name in known - {"json", "quiet", "verbose"}:
+            yield from option.words

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from bricks.cli.command import command
 from bricks.cli.known import refuse_missing
-from bricks.cli.options import (
-    Surveying,
-    open_workspace,
-    read_all,
-    takes_options,
-)
+from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.predict import PROVENANCE
+from bricks.cli.reading import read_all
 from bricks.cli.remedies import Remedies, width_of, zoo_name
-from bricks.cli.systems import SystemName
+from bricks.cli.workspaces import open_workspace
 from bricks.session.targets import systems_called
 from bricks.sources import Unread
+from bricks.studies.options import option, system_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,21 +27,20 @@ if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
     from bricks.system.target import Target
 
-Out = Annotated[
-    Path, typer.Option("--out", metavar="REPORT.html", help="The page to write; one file.")
-]
-NoMeasure = Annotated[
-    bool, typer.Option("--no-measure", help="Do not even measure the peaks of this machine.")
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The page of a report, the system that it is about, and whether peaks are measured."""
+
+    out: Path = option(
+        "The page to write; one file.", default=Path("report.html"), metavar="REPORT.html"
+    )
+    system: str | None = system_option()
+    no_measure: bool = option("Do not even measure the peaks of this machine.", default=False)
 
 
-@takes_options
-def report(
-    options: Surveying,
-    out: Out = Path("report.html"),
-    system: SystemName = None,
-    no_measure: NoMeasure = False,
-) -> None:
+@command
+def report(options: SurveyOptions, asked: ReportOptions) -> None:
     """Write what the cache knows of models and systems into one HTML file.
 
     Of the models that are named, or of all that were measured. Nothing is measured but the
@@ -54,18 +50,21 @@ def report(
     from bricks.analysis.cache_summary import summarise_cache
     from bricks.report.page import render
 
+    out = asked.out
     check_page(out)
-    refuse_missing(options.cache)
+    refuse_missing(options.general.cache)
     errors: list[str] = []
     with open_workspace(options) as workspace:
         digests: set[str] | None = None
         words: dict[str, str] = {}
-        if options.models:
+        if options.models.words:
             read = read_all(options, words=words)
             errors = [model.error for model in read if isinstance(model, Unread)]
             digests = {model.digest for model in read if not isinstance(model, Unread)}
-        targets = _targets(workspace, system, named=digests is not None)
-        found = summarise_cache(workspace, targets=targets, digests=digests, peaks=not no_measure)
+        targets = _targets(workspace, asked.system, named=digests is not None)
+        found = summarise_cache(
+            workspace, targets=targets, digests=digests, peaks=not asked.no_measure
+        )
         workspace.progress(f"drawing {out}", 1.0)
         shown = {
             view.target.key: _shown(view, workspace.target, options, words)
@@ -78,7 +77,7 @@ def report(
             f"nothing is measured on {target.system.name} with {target.runtime.backend}"
             f" {target.runtime.version}, threads: {target.runtime.threads}; it is left out"
         )
-    if options.json:
+    if options.general.json:
         print_json(_facts(found, shown, out))
     else:
         models = {model.plan.digest for view in found.targets for model in view.models}
@@ -104,7 +103,7 @@ def _targets(workspace: Workspace, system: str | None, *, named: bool) -> Sequen
 
 
 def _shown(
-    view: TargetView, here: Target, options: Surveying, words: Mapping[str, str]
+    view: TargetView, here: Target, options: SurveyOptions, words: Mapping[str, str]
 ) -> dict[str, ShownEstimate]:
     """The estimates of a target, by model; ``words`` name those that the command line names."""
     remedies = Remedies.on(view.target, here, "report", options)
@@ -129,8 +128,6 @@ def _facts(
 
 
 def _target(view: TargetView, shown: Mapping[str, ShownEstimate]) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "system": view.target.system.to_json(),
         "runtime": view.target.runtime.to_json(),

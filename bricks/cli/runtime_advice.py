@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bricks.cli.known import refuse_missing
-from bricks.cli.options import Surveying, given_values, open_workspace
+from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.reading import shapes_of, values_of
+from bricks.cli.workspaces import open_workspace
 from bricks.errors import BackendError, BricksError, UsageError, suggestion
 from bricks.session.defaults import OPTIMIZATION
 from bricks.session.targets import nearness, systems_called, target_called
+from bricks.studies.options import option
 
 if TYPE_CHECKING:
     from bricks.analysis.runtimes import Place, RuntimeAdvice
@@ -22,7 +25,17 @@ if TYPE_CHECKING:
     from bricks.system import Target
 
 
-def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeChoice:
+    """The runtimes of which the fastest is named, separated by commas."""
+
+    runtimes: str | None = option(
+        "Tell which of these runtimes is the fastest, and how sure that is.",
+        default=None, metavar="onnxruntime,openvino", shown=False,
+    )  # fmt: skip
+
+
+def advise_runtimes(options: SurveyOptions, systems: Sequence[str], runtimes: str) -> None:
     """Print for each model that is named its runtimes, the fastest first.
 
     On each of the ``systems``, which are names or keys; without any, on this host.
@@ -30,11 +43,11 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
     from bricks.units.facts import facts
 
     names = _names(runtimes)
-    if not options.models:
+    if not options.models.words:
         raise UsageError("advice on runtimes is for models that are named: name one")
-    refuse_missing(options.cache)
+    refuse_missing(options.general.cache)
     advice = _advice(options, names, systems)
-    if options.json:
+    if options.general.json:
         print_json(facts(advice))
     elif advice.answered:
         from bricks.report.runtimes import runtime_parts
@@ -43,38 +56,39 @@ def advise_runtimes(options: Surveying, runtimes: str, systems: Sequence[str]) -
     finish(advice.errors)
 
 
-def _advice(options: Surveying, names: Sequence[str], systems: Sequence[str]) -> RuntimeAdvice:
+def _advice(options: SurveyOptions, names: Sequence[str], systems: Sequence[str]) -> RuntimeAdvice:
     """The advice for each model on each system; on this host without any."""
     from bricks.analysis.runtimes import RuntimeAdvice, choose_runtime
 
     read_as = _reading(options)
     asked: Sequence[str | None] = systems or [None]
     with ExitStack() as opened:
-        workspaces = {name: _workspace(opened, replace(options, runtime=name)) for name in names}
+        workspaces = {name: _workspace(opened, _with_runtime(options, name)) for name in names}
         reader = _reader(opened, options, workspaces)
         everywhere = [_places(workspaces, system, reader) for system in asked]
         choices = [
             choose_runtime(places, partial(read_as, name), name)
-            for name in options.models or []
+            for name in options.models.words
             for places in everywhere
         ]
     return RuntimeAdvice(tuple(choices))
 
 
-def _reading(options: Surveying) -> Callable[[str, Workspace], Model]:
+def _reading(options: SurveyOptions) -> Callable[[str, Workspace], Model]:
     """What reads a model called by a name for a workspace, in the shapes of ``options``."""
-    from bricks.graph.sizes import parse_shape
-
-    shapes = dict(map(parse_shape, options.shape or []))
-    values = given_values(options)
+    shapes, values = shapes_of(options.models), values_of(options.models)
 
     def read(name: str, workspace: Workspace) -> Model:
-        return workspace.read(name, batch=options.batch, shapes=shapes, values=values)
+        return workspace.read(name, batch=options.models.batch, shapes=shapes, values=values)
 
     return read
 
 
-def _workspace(opened: ExitStack, options: Surveying) -> Workspace | BricksError:
+def _with_runtime(options: SurveyOptions, name: str, **changed: Any) -> SurveyOptions:
+    return replace(options, runtime=replace(options.runtime, name=name, **changed))
+
+
+def _workspace(opened: ExitStack, options: SurveyOptions) -> Workspace | BricksError:
     """A workspace that is closed with ``opened``, or why there is none."""
     try:
         return opened.enter_context(open_workspace(options))
@@ -83,7 +97,7 @@ def _workspace(opened: ExitStack, options: Surveying) -> Workspace | BricksError
 
 
 def _reader(
-    opened: ExitStack, options: Surveying, workspaces: Mapping[str, Workspace | BricksError]
+    opened: ExitStack, options: SurveyOptions, workspaces: Mapping[str, Workspace | BricksError]
 ) -> Workspace:
     """What reads models for runtimes that this host lacks: any workspace."""
     for workspace in workspaces.values():
@@ -91,7 +105,7 @@ def _reader(
             return workspace
     from bricks.backends import unneeded
 
-    other = replace(options, runtime=unneeded(), optimization=OPTIMIZATION)
+    other = _with_runtime(options, unneeded(), optimization=OPTIMIZATION)
     return opened.enter_context(open_workspace(other))
 
 

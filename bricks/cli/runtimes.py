@@ -4,69 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from bricks.cli import completion
-from bricks.cli.known import warn_of
-from bricks.cli.options import Cache, Json, Seed, Threads
+from bricks.cli.options import RUNNING, GeneralOptions, seed_option, threads_option
 from bricks.cli.output import remark
-from bricks.cli.progress import terminal_progress
-from bricks.cli.verbosity import Quiet, Verbose
+from bricks.cli.workspaces import opened_workspace
 from bricks.errors import BackendError
-from bricks.session.defaults import CACHE
+from bricks.studies.options import option
 
 if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
     from bricks.studies.numerics.results import MissingRuntime
 
-RuntimeNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--runtime",
-        metavar="NAME",
-        autocompletion=completion.runtimes,
-        show_default="all that are installed, without variants",
-        help="A runtime to compare; may be repeated.",
-        rich_help_panel="Runtime",
-    ),
-]
-Repeats = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        max=1000,
-        metavar="N",
-        help="Evaluations of each, whose results may differ bit by bit.",
-    ),
-]
 # The precision of latencies: operators are compared with each other, not added up.
 PRECISION, MAX_ROUNDS = 0.02, 12
 
 
+def repeats_option(default: int) -> Any:
+    """The field of the number of evaluations."""
+    return option(
+        "Evaluations of each, whose results may differ bit by bit.",
+        default=default, least=1, most=1000, metavar="N",
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparingRuntimes:
+class ComparedRuntimes:
+    """The runtimes that are compared, and their threads; None: all installed, without variants."""
+
+    names: list[str] | None = option(
+        "A runtime to compare; may be repeated.",
+        default=None, flag="--runtime", metavar="NAME", values="runtimes",
+        shown="all that are installed, without variants", group=RUNNING,
+    )  # fmt: skip
+    threads: int | None = threads_option()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeComparison:
     """Options of all commands that compare runtimes."""
 
-    json: Json = False
-    cache: Cache = CACHE
-    seed: Seed = 0
-    runtime: RuntimeNames = None
-    threads: Threads = None
-    quiet: Quiet = False
-    verbose: Verbose = False
+    general: GeneralOptions
+    seed: int = seed_option()
+    runtimes: ComparedRuntimes = field(default_factory=ComparedRuntimes)
 
 
-def runtimes_of(options: ComparingRuntimes) -> list[str]:
+def runtimes_of(options: RuntimeComparison) -> list[str]:
     """The runtimes that are compared."""
-    return list(dict.fromkeys(options.runtime or _usual()))
+    return list(dict.fromkeys(options.runtimes.names or _usual()))
 
 
 @contextmanager
 def open_first(
-    options: ComparingRuntimes, *, precision: float = PRECISION, retry: bool = False
+    options: RuntimeComparison, *, precision: float = PRECISION, retry: bool = False
 ) -> Iterator[Workspace]:
     """A workspace with the first of these runtimes that is installed, progress on a terminal.
 
@@ -76,19 +67,14 @@ def open_first(
     from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
     from bricks.session.options import Options
-    from bricks.session.workspace import Workspace
 
     rule = StopRule(precision=precision, max_rounds=MAX_ROUNDS)
-    given = Options(
-        runtime=_first_installed(runtimes_of(options)), threads=options.threads,
+    workspace_options = Options(
+        runtime=_first_installed(runtimes_of(options)), threads=options.runtimes.threads,
         seed=options.seed, retry=retry, conditions=Conditions(rule=rule),
     )  # fmt: skip
-    with (
-        terminal_progress() as progress,
-        Workspace.open(options.cache, given, progress=progress) as opened,
-    ):
-        yield opened
-        warn_of(opened.published)
+    with opened_workspace(options.general.cache, workspace_options) as workspace:
+        yield workspace
 
 
 def _first_installed(names: Sequence[str]) -> str:

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks.errors import UsageError, suggestion
-from bricks.studies.options import argument, option, option_of, system_option
+from bricks.studies.options import (
+    argument,
+    option,
+    option_of,
+    shape_option,
+    system_option,
+    value_option,
+)
 from bricks.units.quantities import seconds_of
 
 if TYPE_CHECKING:
@@ -31,7 +38,7 @@ SCENARIOS: Mapping[str, str] = {
     GENERATION: "texts that a decoder makes token by token",
 }
 
-_LOAD, _SERVER, _TEXT, _MODEL = "Load", "Server", "Generation of text", "Models"
+_LOAD, _SERVER, _TEXT = "Load", "Server", "Generation of text"
 
 _DURATION = partial(seconds_of, what="cost")
 
@@ -181,14 +188,8 @@ class TextWords:
 class InputWords:
     """What inputs of the model are."""
 
-    shape: list[str] | None = option(
-        "The shape of an input, ? for sizes that stay; may be repeated.",
-        default=None, metavar="NAME=1x3x224x224", group=_MODEL,
-    )  # fmt: skip
-    value: list[str] | None = option(
-        "What an input holds, where what is made up is not meant; may be repeated.",
-        default=None, metavar="NAME=2,3|NAME=@FILE.npy", group=_MODEL,
-    )  # fmt: skip
+    shape: list[str] | None = shape_option()
+    value: list[str] | None = value_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,48 +7,55 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bricks.cli.known import refuse_missing
-from bricks.cli.options import Surveying, given_values, open_workspace
+from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.reading import shapes_of, values_of
 from bricks.cli.systems import known_targets
+from bricks.cli.workspaces import open_workspace
 from bricks.errors import UsageError
+from bricks.studies.options import option
 from bricks.units.quantities import seconds_of
 
 if TYPE_CHECKING:
     from bricks.studies.serving.advise import ServingAnswer
     from bricks.studies.serving.scenario import ScenarioLoad
 
+_SERVING = "Serving"
+_SERVER = "server"
 _LARGEST_BATCH = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The options of the command about serving, as they were typed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """The scenario of a server, its rate, and the largest batch that it makes."""
 
-    scenario: str
-    slo: str
-    qps: float | None
-    percentile: float | None
-    batching: int | None
-
-    @property
-    def load(self) -> ScenarioLoad:
-        """The load that a server has; its bound is read."""
-        from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad
-
-        slo_s = seconds_of("--slo", self.slo)
-        return ScenarioLoad(ScenarioKind.SERVER, self.qps, slo_s=slo_s, percentile=self.percentile)
+    scenario: str | None = option(
+        "Advice for a server that keeps the bound at a rate; see 'bricks scenario'.",
+        default=None, metavar="server", shown=False, group=_SERVING,
+    )  # fmt: skip
+    qps: float | None = option(
+        "Samples a second, which arrive as a Poisson process.",
+        default=None, metavar="N", shown=False, group=_SERVING,
+    )  # fmt: skip
+    percentile: float | None = option(
+        "The percentile of the latencies that keeps the bound.",
+        default=None, metavar="P", shown="99", group=_SERVING,
+    )  # fmt: skip
+    batching: int | None = option(
+        "Largest batch to look at.", default=None, least=1, metavar="N", shown="8", group=_SERVING
+    )
 
 
 def advise_server(
-    options: Surveying, systems: Sequence[str], wanted: Wanted, batches: str | None
+    options: SurveyOptions, systems: Sequence[str], slo: str, server: ServerOptions
 ) -> None:
     """Print how each known target serves the models that ``options`` name."""
     from bricks.studies.serving.advise import NoServingAdvice, ServingAdvice
     from bricks.units.facts import facts
 
-    _refuse(options, wanted, batches)
-    answer = _answer(options, systems, wanted, wanted.load)
-    if options.json:
+    _refuse(options, server)
+    answer = _answer(options, systems, _load(slo, server), server.batching or _LARGEST_BATCH)
+    if options.general.json:
         print_json(facts(answer))
     elif any(isinstance(each, ServingAdvice) for each in answer.answers):
         from bricks.report.serving_advice import serving_advice_parts
@@ -57,36 +64,39 @@ def advise_server(
     finish(each.error for each in answer.answers if isinstance(each, NoServingAdvice))
 
 
-def _refuse(options: Surveying, wanted: Wanted, batches: str | None) -> None:
-    """:class:`UsageError` for what makes no sense together."""
-    if wanted.scenario != "server":
-        raise UsageError(f"there is advice for --scenario server, not {wanted.scenario!r}")
-    if wanted.qps is None:
+def _refuse(options: SurveyOptions, server: ServerOptions) -> None:
+    """Raise :class:`UsageError` for options that make no sense together."""
+    if server.scenario != _SERVER:
+        raise UsageError(f"there is advice for --scenario server, not {server.scenario!r}")
+    if server.qps is None:
         raise UsageError("a server is asked at a rate: add --qps N")
-    if not options.models:
+    if not options.models.words:
         raise UsageError("advice for a server is for models that are named: name one")
-    if batches is not None or options.batch is not None:
-        raise UsageError("a server makes batches itself: give --batching N in place of --batch")
+
+
+def _load(slo: str, server: ServerOptions) -> ScenarioLoad:
+    from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad
+
+    slo_s = seconds_of("--slo", slo)
+    return ScenarioLoad(ScenarioKind.SERVER, server.qps, slo_s=slo_s, percentile=server.percentile)
 
 
 def _answer(
-    options: Surveying, systems: Sequence[str], wanted: Wanted, load: ScenarioLoad
+    options: SurveyOptions, systems: Sequence[str], load: ScenarioLoad, largest_batch: int
 ) -> ServingAnswer:
     """The advice for all models, the best first."""
-    from bricks.graph.sizes import parse_shape
     from bricks.studies.serving.advise import ServingAnswer, advise_serving, best_first
 
-    refuse_missing(options.cache)
-    shapes, values = dict(map(parse_shape, options.shape or [])), given_values(options)
-    largest = wanted.batching or _LARGEST_BATCH
+    refuse_missing(options.general.cache)
+    shapes, values = shapes_of(options.models), values_of(options.models)
     with open_workspace(options) as workspace:
         targets = list(known_targets(workspace, systems))
         found = [
             advice
-            for name in options.models
+            for name in options.models.words
             for advice in advise_serving(
                 workspace, name, load, targets,
-                largest_batch=largest, shapes=shapes, values=values,
+                largest_batch=largest_batch, shapes=shapes, values=values,
             )
         ]  # fmt: skip
-    return ServingAnswer(wanted.scenario, load, tuple(sorted(found, key=best_first)))
+    return ServingAnswer(_SERVER, load, tuple(sorted(found, key=best_first)))

@@ -6,80 +6,64 @@ Must not know any study.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli import completion
-from bricks.cli.known import refuse_missing, warn_of
+from bricks.cli.command import made, parameters_of, with_signature
+from bricks.cli.known import refuse_missing
 from bricks.cli.options import (
-    Cache,
-    EffortName,
-    GranularityText,
-    Json,
-    Measuring,
-    Optimization,
-    Precision,
-    RuntimeName,
-    Seed,
-    Threads,
-    Timeout,
-    open_workspace,
+    CommonOptions,
+    GeneralOptions,
+    MeasuringOptions,
+    ModelOptions,
+    RuntimeOptions,
+    no_measure_option,
+    seed_option,
 )
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.cli.pages import check_page, write_page
-from bricks.cli.progress import terminal_progress
-from bricks.cli.verbosity import Quiet, Verbose
 from bricks.cli.warnings import warn_of_crowding
-from bricks.session.defaults import (
-    CACHE,
-    EFFORT,
-    GRANULARITY,
-    OPTIMIZATION,
-    PRECISION,
-    RUNTIME,
-    TIMEOUT_S,
-)
+from bricks.cli.workspaces import open_workspace
 from bricks.studies.offer import StudyOffer
-from bricks.studies.options import Option, option_of
+from bricks.studies.options import option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bricks.session.workspace import Workspace
 
-NoMeasure = Annotated[
-    bool, typer.Option("--no-measure", help="Use what the cache holds; predict what it lacks.")
-]
-Check = Annotated[
-    bool, typer.Option("--check", help="Also run the real thing, and say how far off this is.")
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """Whether the real thing is run next to its prediction."""
+
+    check: bool = option("Also run the real thing, and say how far off this is.", default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How any study measures, and what it prints."""
+class StudySettings:
+    """How the bricks of any study are measured, and how its answer is printed."""
 
-    no_measure: NoMeasure = False
-    runtime: RuntimeName = RUNTIME
-    threads: Threads = None
-    seed: Seed = 0
-    precision: Precision = PRECISION
-    timeout: Timeout = TIMEOUT_S
-    json: Json = False
-    cache: Cache = CACHE
-    quiet: Quiet = False
-    verbose: Verbose = False
-    granularity: GranularityText = GRANULARITY
-    optimization: Optimization = OPTIMIZATION
-    effort: EffortName = EFFORT
+    no_measure: bool = no_measure_option()
+    runtime: RuntimeOptions = field(default_factory=RuntimeOptions)
+    seed: int = seed_option()
+    measuring: MeasuringOptions = field(default_factory=MeasuringOptions)
+    general: GeneralOptions = field(default_factory=GeneralOptions)
+
+    def common(self, models: Sequence[str]) -> CommonOptions:
+        """These settings as options of a command about ``models``."""
+        return CommonOptions(
+            general=self.general,
+            models=ModelOptions(words=list(models), seed=self.seed),
+            runtime=self.runtime,
+            measuring=self.measuring,
+        )
 
 
-# Settings of studies of models: how these are cut and optimised, and which bricks are measured.
+# Settings that no study has, and those that only studies of models have.
+_NEVER = frozenset({"budget", "retry", "again"})
 _OF_MODELS = frozenset({"granularity", "optimization", "effort"})
 
 
@@ -117,83 +101,81 @@ class View:
 def command_of(offer: StudyOffer, view: View | None = None) -> Callable[..., None]:
     """The command that asks ``offer``, for Typer; without a ``view``, any answer can be shown."""
     view = View() if view is None else view
-    parameters = [*_own(offer.options), *map(_of_file, view.files), *_shared(offer)]
+    parameters = [
+        *parameters_of(offer.options),
+        *map(_of_file, view.files),
+        *(parameters_of(CheckOptions) if offer.checks else ()),
+        *parameters_of(StudySettings, without=_without(offer), defaults=_defaults(offer)),
+    ]
 
-    def called(**words: Any) -> None:
-        files = {file: words.pop(file.name) for file in view.files}
-        check = offer.checks and words.pop("check")
-        given = {name: words.pop(name) for name in _settings(offer)}
-        options = _made(offer.options, words)
-        if given["threads"] is None:
-            given["threads"] = offer.threads(options)
-        _answer(offer, view, options, Settings(**given), files, check=check)
+    def called(**values: Any) -> None:
+        options, settings = made(offer.options, values), made(StudySettings, values)
+        if settings.runtime.threads is None:
+            threads = offer.threads(options)
+            settings = replace(settings, runtime=replace(settings.runtime, threads=threads))
+        files = {file: values[file.name] for file in view.files}
+        check = offer.checks and values["check"]
+        _answer(offer, options, settings, _Shown(view, files), check=check)
 
-    called.__name__, called.__doc__ = offer.name, offer.help
-    called.__annotations__ = {each.name: each.annotation for each in parameters}
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
-    return called
+    return with_signature(called, offer.name, offer.help, parameters)
+
+
+def _without(offer: StudyOffer) -> Collection[str]:
+    """The settings that the command of ``offer`` lacks."""
+    return offer.without | _NEVER | (frozenset() if offer.of_models else _OF_MODELS)
+
+
+def _defaults(offer: StudyOffer) -> Mapping[str, Any]:
+    return {} if offer.runtime is None else {"runtime": offer.runtime}
 
 
 def _answer(
-    offer: StudyOffer,
-    view: View,
-    options: Any,
-    settings: Settings,
-    files: Mapping[File, Path | None],
-    *,
-    check: bool,
+    offer: StudyOffer, options: Any, settings: StudySettings, shown: _Shown, *, check: bool
 ) -> None:
     from bricks.studies.study import ask
-    from bricks.units.facts import json_of
 
-    for file, path in files.items():
-        if file.page and path is not None:
-            check_page(path)
+    shown.check_pages()
     if offer.needs_cache(options):
-        refuse_missing(settings.cache)
-    models = [options.model] if offer.of_models else None
-    with _opened(settings) if models is None else _with_models(settings, models) as workspace:
+        refuse_missing(settings.general.cache)
+    models = [options.model] if offer.of_models else []
+    with open_workspace(settings.common(models)) as workspace:
         study = offer.load()(options, workspace, remark)
         warn_of_crowding(study.target, 1)
         result = ask(study, measure=not settings.no_measure, check=check)
-    errors = [error for file, path in files.items() if (error := _written(file, path, result))]
-    if settings.json:
-        places = {file.fact: None if at is None else str(at) for file, at in files.items()}
-        print_json(json_of(result) | places)
-    else:
-        show(*view.parts(result))
-        written = [f"{at}: {file.told}" for file, at in files.items() if at is not None]
-        show(*(["", *written] if written else []))
+    errors = shown.write(result)
+    shown.print(result, json=settings.general.json)
     finish([*result.errors, *errors])
 
 
-@contextmanager
-def _opened(settings: Settings) -> Iterator[Workspace]:
-    from bricks.measure.conditions import Conditions
-    from bricks.measure.rounds import StopRule
-    from bricks.session.options import Options
-    from bricks.session.workspace import Workspace
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """An answer as it is shown; ``files`` have the paths that were given, None for no file."""
 
-    rule = StopRule(precision=settings.precision)
-    options = Options(
-        runtime=settings.runtime, threads=settings.threads, seed=settings.seed,
-        conditions=Conditions(rule=rule, timeout_s=settings.timeout),
-    )  # fmt: skip
-    with (
-        terminal_progress() as progress,
-        Workspace.open(settings.cache, options, progress=progress) as opened,
-    ):
-        yield opened
-        warn_of(opened.published)
+    view: View
+    files: Mapping[File, Path | None]
 
+    def check_pages(self) -> None:
+        """Refuse ahead of the work a page that could not be written after it."""
+        for file, path in self.files.items():
+            if file.page and path is not None:
+                check_page(path)
 
-@contextmanager
-def _with_models(settings: Settings, models: list[str]) -> Iterator[Workspace]:
-    """As commands about ``models`` open it: the runtime is one that runs them."""
-    given = {field.name: getattr(settings, field.name) for field in fields(Settings)}
-    del given["no_measure"]
-    with open_workspace(Measuring(models=models, **given)) as opened:
-        yield opened
+    def write(self, result: Any) -> list[str]:
+        """Write all files; a line for each that could not be written."""
+        errors = (_written(file, path, result) for file, path in self.files.items())
+        return [error for error in errors if error is not None]
+
+    def print(self, result: Any, *, json: bool) -> None:
+        """Print the answer and where its files are."""
+        from bricks.units.facts import json_of
+
+        if json:
+            paths = {file.fact: None if at is None else str(at) for file, at in self.files.items()}
+            print_json(json_of(result) | paths)
+            return
+        show(*self.view.parts(result))
+        written = [f"{at}: {file.told}" for file, at in self.files.items() if at is not None]
+        show(*(["", *written] if written else []))
 
 
 def _written(file: File, path: Path | None, result: Any) -> str | None:
@@ -211,93 +193,8 @@ def _written(file: File, path: Path | None, result: Any) -> str | None:
     return None
 
 
-def _shared(offer: StudyOffer) -> Iterator[inspect.Parameter]:
-    if offer.checks:
-        yield _parameter("check", Check, False)
-    hints = get_type_hints(Settings, include_extras=True)
-    defaults = {field.name: field.default for field in fields(Settings)}
-    for name in _settings(offer):
-        default = offer.runtime if name == "runtime" else defaults[name]
-        yield _parameter(name, hints[name], default)
-
-
-def _settings(offer: StudyOffer) -> list[str]:
-    without = offer.without if offer.of_models else offer.without | _OF_MODELS
-    return [field.name for field in fields(Settings) if field.name not in without]
-
-
 def _of_file(file: File) -> inspect.Parameter:
     described = typer.Option(metavar=file.metavar, help=file.help, show_default=False)
-    return _parameter(file.name, Annotated[Path | None, described], None)
-
-
-def _own(options: type) -> Iterator[inspect.Parameter]:
-    """A parameter for each field that is described, groups of fields one by one."""
-    for field in fields(options):
-        if (group := _group(field)) is not None:
-            yield from _own(group)
-        elif (described := option_of(field)) is not None:
-            yield _of_field(field, _kind(options, field), described)
-
-
-def _group(field: Field[Any]) -> type | None:
-    """The dataclass of a field that is a group of options."""
-    made: Any = field.default_factory
-    return made if isinstance(made, type) and is_dataclass(made) else None
-
-
-def _kind(options: type, field: Field[Any]) -> Any:
-    """The type of a field; others may have types that only type checkers import."""
-    alone = {"__annotations__": {field.name: field.type}, "__module__": options.__module__}
-    return get_type_hints(type("Alone", (), alone))[field.name]
-
-
-def _of_field(field: Field[Any], kind: Any, described: Option) -> inspect.Parameter:
-    default = inspect.Parameter.empty if field.default is MISSING else field.default
-    if field.default_factory is not MISSING:
-        default = field.default_factory()
-    if described.read is not None or described.written is not str:
-        # A command has what is written, the library what that means.
-        kind = described.written if default is not None else described.written | None
-        if default is not None and isinstance(described.shown, str):
-            default = described.shown
-    shown = described.shown if described.read is None or default is None else True
-    return _parameter(field.name, Annotated[kind, _typer_option(described, shown)], default)
-
-
-def _typer_option(of: Option, shown: str | bool) -> Any:
-    told: dict[str, Any] = {
-        "metavar": of.metavar, "help": of.help, "min": of.least, "max": of.most,
-        "show_default": shown, "autocompletion": _completer(of),
-        "rich_help_panel": of.group,
-    }  # fmt: skip
-    make: Any = typer.Argument if of.argument else typer.Option
-    return make(*([] if of.flag is None else [of.flag]), **told)
-
-
-def _completer(of: Option) -> Any:
-    if isinstance(of.values, str):
-        return getattr(completion, of.values)
-    return None if of.values is None else completion.values(of.values)
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    annotation = Annotated[Path | None, described]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, keyword, default=default, annotation=annotation)
-
-
-def _made(options: type, words: Mapping[str, Any]) -> Any:
-    """The options that were written, each read into what it means."""
-    found: dict[str, Any] = {}
-    for field in fields(options):
-        if (group := _group(field)) is not None:
-            found[field.name] = _made(group, words)
-        elif (described := option_of(field)) is not None:
-            found[field.name] = _read(field.name, described, words[field.name])
-    return options(**found)
-
-
-def _read(name: str, described: Option, word: Any) -> Any:
-    if described.read is None or word is None:
-        return word
-    return described.read(described.flag or f"--{name.replace('_', '-')}", word)
+    return inspect.Parameter(file.name, keyword, default=None, annotation=annotation)

@@ -5,36 +5,61 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bricks.cli import completion
-from bricks.cli.known import known, warn_of
-from bricks.cli.options import Cache, Json
+from bricks.cli.command import command
+from bricks.cli.known import existing_store, known, warn_of
+from bricks.cli.options import CacheOptions
 from bricks.cli.output import print_json, show
-from bricks.errors import StoreError, UsageError
+from bricks.errors import UsageError
 from bricks.session.targets import systems_called
+from bricks.studies.options import argument, option
 
 if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
     from bricks.system import System, Target
 
-SystemName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        autocompletion=completion.systems,
-        help="A known system ('bricks systems') in place of this host.",
-    ),
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedSystems:
+    """Two systems by name or key; without the second, this host."""
+
+    one: str = argument("A known system.", metavar="NAME", values="systems")
+    other: str | None = argument(
+        "Another one; else this host.", default=None, metavar="[OTHER]", values="systems"
+    )
 
 
-app = typer.Typer(invoke_without_command=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemDescription:
+    """A system by name or key, its new name, and the price of an hour in any currency."""
+
+    system: str = argument("A known system.", metavar="NAME", values="systems")
+    name: str | None = option("What to call it from now on.", default=None, metavar="NEW")
+    price: float | None = option(
+        "What an hour of it costs, in your currency.", default=None, least=0, metavar="PRICE"
+    )
+
+    def __post_init__(self) -> None:
+        """Raise :class:`UsageError` for a name or price that cannot be, or neither of them."""
+        name, price = self.name, self.price
+        if name is None and price is None:
+            raise UsageError("nothing is to be set: give --name, --price or both")
+        if name is not None and (not name.strip() or not name.isprintable()):
+            raise UsageError(f"{name!r} is no name: give one of printable characters")
+        if price is not None and not math.isfinite(price):
+            raise UsageError(f"the price {price} cannot be paid: give a number")
+
+
+app = typer.Typer(add_completion=False, invoke_without_command=True)
 
 
 @app.callback()
-def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") -> None:
+@command
+def systems(context: typer.Context, output: CacheOptions) -> None:
     """List the systems in the cache and the published ones, and say which one this host is.
 
     Example: bricks systems --json
@@ -49,8 +74,8 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
     published.check()  # a damaged file is told of here, before somebody relies on it
     with ExitStack() as opened:
         own = []
-        if Store.exists(cache):  # asking about a missing cache must not create it
-            own = [opened.enter_context(Store.open(cache))]
+        if Store.exists(output.cache):  # asking about a missing cache must not create it
+            own = [opened.enter_context(Store.open(output.cache))]
             here = own[0].systems.named(here)
         everything = Union(*own, published)
         every, targets = everything.systems.all(), everything.systems.targets()
@@ -75,7 +100,7 @@ def systems(context: typer.Context, json: Json = False, cache: Cache = "cache") 
         for system in every
     ]
     warn_of(published)
-    if json:
+    if output.json:
         print_json({"this_host": here.to_json(), "systems": rows})
         return
     from bricks.report.tables import facts_table
@@ -105,22 +130,8 @@ def _published(published: Iterable[System], row: Mapping[str, Any]) -> str:
 
 
 @app.command()
-def diff(
-    one: Annotated[
-        str,
-        typer.Argument(metavar="NAME", autocompletion=completion.systems, help="A known system."),
-    ],
-    other: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[OTHER]",
-            autocompletion=completion.systems,
-            help="Another one; else this host.",
-        ),
-    ] = None,
-    json: Json = False,
-    cache: Cache = "cache",
-) -> None:
+@command
+def diff(asked: ComparedSystems, output: CacheOptions) -> None:
     """Tell the facts that differ between two systems.
 
     Those of the identity make them two; the others may explain a difference.
@@ -128,19 +139,19 @@ def diff(
     """
     from bricks.system import fingerprint
 
-    with known(cache) as source:
+    with known(output.cache) as source:
         every = source.systems.all()
-    first = _called(every, one)
-    second = fingerprint() if other is None else _called(every, other)
+    first = _called(every, asked.one)
+    second = fingerprint() if asked.other is None else _called(every, asked.other)
     found = first.differences(second)
-    if json:
+    if output.json:
         print_json({"one": first.to_json(), "other": second.to_json(), "differences": found})
         return
     from bricks.report.tables import differences_table
 
     names = [first.name, second.name]
     if first.name == second.name:
-        names = [first.key, second.key if other else "this host"]
+        names = [first.key, second.key if asked.other else "this host"]
     if first.key == second.key:
         show(f"{names[0]} and {names[1]} are one system: measurements of both count for it.")
     else:
@@ -153,40 +164,17 @@ def diff(
 
 
 @app.command("set")
-def set_(
-    system: Annotated[
-        str,
-        typer.Argument(metavar="NAME", autocompletion=completion.systems, help="A known system."),
-    ],
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NEW", help="What to call it from now on.")
-    ] = None,
-    price: Annotated[
-        float | None,
-        typer.Option(metavar="PRICE", min=0, help="What an hour of it costs, in your currency."),
-    ] = None,
-    json: Json = False,
-    cache: Cache = "cache",
-) -> None:
+@command
+def set_(asked: SystemDescription, output: CacheOptions) -> None:
     """Give a system a name, and the price of an hour. Both stay, whatever is measured on it.
 
     Example: bricks systems set intel-xeon-6-167-2c --name c7i.large --price 0.089
     """
-    from bricks.store import Store
-
-    if name is None and price is None:
-        raise UsageError("nothing is to be set: give --name, --price or both")
-    if name is not None and (not name.strip() or not name.isprintable()):
-        raise UsageError(f"{name!r} is no name: give one of printable characters")
-    if price is not None and not math.isfinite(price):
-        raise UsageError(f"the price {price} cannot be paid: give a number")
-    if not Store.exists(cache):
-        raise StoreError(f"there is no cache in {cache}: give another --cache")
-    with Store.open(cache, make=False) as store:
-        key = _called(store.systems.all(), system).key
-        store.systems.describe(key, name=name, price_per_hour=price)
+    with existing_store(output.cache) as store:
+        key = _called(store.systems.all(), asked.system).key
+        store.systems.describe(key, name=asked.name, price_per_hour=asked.price)
         now = _called(store.systems.all(), key)
-    if json:
+    if output.json:
         print_json(now.to_json())
     else:
         costs = "" if now.price_per_hour is None else f", {now.price_per_hour:g} an hour"

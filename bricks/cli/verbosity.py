@@ -10,12 +10,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from bricks.errors import one_line
+from bricks.studies.options import option
 
 if TYPE_CHECKING:
     import logging
@@ -51,8 +53,8 @@ def usual() -> Iterator[None]:
         _forget()
 
 
-def _choose(wanted: Verbosity) -> Callable[[bool], bool]:
-    """The callback of the option for this verbosity."""
+def _choosing(wanted: Verbosity) -> Callable[[bool], bool]:
+    """The callback of the flag that chooses the verbosity ``wanted``."""
 
     def choose(asked: bool) -> bool:
         global _chosen
@@ -67,24 +69,18 @@ def _choose(wanted: Verbosity) -> Callable[[bool], bool]:
     return choose
 
 
-Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet",
-        "-q",
-        callback=_choose(Verbosity.QUIET),
-        help="Print results and errors alone: no progress, no remarks.",
-    ),
-]
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose",
-        "-v",
-        callback=_choose(Verbosity.VERBOSE),
-        help="Say on standard error what is being done.",
-    ),
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbosityOptions:
+    """How much is printed besides results; parsing sets the verbosity of the process."""
+
+    quiet: bool = option(
+        "Print results and errors alone: no progress, no remarks.",
+        default=False, short="-q", check=_choosing(Verbosity.QUIET),
+    )  # fmt: skip
+    verbose: bool = option(
+        "Say on standard error what is being done.",
+        default=False, short="-v", check=_choosing(Verbosity.VERBOSE),
+    )  # fmt: skip
 
 
 def _listen() -> None:

@@ -2,65 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
 
-import typer
-
-from bricks.cli import completion
-from bricks.cli.choices import GRANULARITIES
-from bricks.cli.options import Cache, Threads
+from bricks.cli.choices import GRANULARITIES, KEPT
+from bricks.cli.command import command
+from bricks.cli.options import CacheLocation, threads_option
 from bricks.cli.output import remark
 from bricks.errors import UsageError
-from bricks.session.defaults import CACHE, GRANULARITY, RUNTIME
+from bricks.session.defaults import GRANULARITY, RUNTIME
+from bricks.studies.options import option
 
-KEEPS = ("plan", "model", "nothing")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebOptions:
+    """The address that is listened on, and what is kept and measured of uploaded models."""
+
+    host: str = option("The address to listen on.", default="127.0.0.1", metavar="ADDRESS")
+    port: int = option(
+        "The port; 0 takes a free one.", default=8080, least=0, most=65535, metavar="N"
+    )
+    keep: str = option(
+        "What of an upload is kept: its plan, also the model without weights, or nothing.",
+        default="plan", metavar="|".join(KEPT), values=KEPT,
+    )  # fmt: skip
+    measure: bool = option("Measure bricks that this host lacks, of every model.", default=False)
+
+    def __post_init__(self) -> None:
+        """Raise :class:`UsageError` for an unknown value of ``keep``."""
+        if self.keep not in KEPT:
+            raise UsageError(f"--keep {self.keep!r} is not known: give one of {', '.join(KEPT)}")
 
 
-def web(
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The address to listen on.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 takes a free one.")
-    ] = 8080,
-    keep: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(KEEPS),
-            autocompletion=completion.values(KEEPS),
-            help="What of an upload is kept: its plan, also the model without weights, or nothing.",
-        ),
-    ] = "plan",
-    measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Measure bricks that this host lacks, of every model."),
-    ] = False,
-    runtime: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            autocompletion=completion.runtimes,
-            help="What decomposes uploaded models.",
-        ),
-    ] = RUNTIME,
-    granularity: Annotated[
-        str,
-        typer.Option(
-            metavar="executed|N|N+1",
-            autocompletion=completion.values(GRANULARITIES),
-            help="The bricks that models are cut into.",
-        ),
-    ] = GRANULARITY,
-    threads: Threads = None,
-    cache: Cache = CACHE,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecomposingOptions:
+    """The runtime that decomposes uploaded models, its threads, and the cache of plans."""
+
+    runtime: str = option(
+        "What decomposes uploaded models.", default=RUNTIME, metavar="NAME", values="runtimes"
+    )
+    granularity: str = option(
+        "The bricks that models are cut into.",
+        default=GRANULARITY, metavar="executed|N|N+1", values=GRANULARITIES,
+    )  # fmt: skip
+    threads: int | None = threads_option()
+
+
+@command
+def web(server: WebOptions, models: DecomposingOptions, store: CacheLocation) -> None:
     """Serve pages that tell what a model takes on every known system, until interrupted.
 
     Models are uploaded without their weights, or chosen from the zoo. Nothing is measured unless
     --measure says so. Example: bricks web --port 8080
     """
-    if keep not in KEEPS:
-        raise UsageError(f"--keep {keep!r} is not known: give one of {', '.join(KEEPS)}")
     try:
         import uvicorn  # noqa: F401  # only checks that they are installed
         from starlette.applications import Starlette  # noqa: F401
@@ -76,12 +69,17 @@ def web(
     from bricks.web.server import bound, serve
 
     check_renderer()
-    options = Options(runtime=runtime, granularity=granularity, threads=threads)
-    with Workspace.open(cache, options):
+    options = Options(
+        runtime=models.runtime, granularity=models.granularity, threads=models.threads
+    )
+    with Workspace.open(store.cache, options):
         pass  # a cache or an option that cannot be used is said before anybody connects
-    app = application(cache, options, host=host, keep=Keep(keep), measure=measure)
-    listening = bound(host, port)
+    app = application(
+        store.cache, options,
+        host=server.host, keep=Keep(server.keep), measure=server.measure,
+    )  # fmt: skip
+    listening = bound(server.host, server.port)
     with listening:
-        there = listening.getsockname()
-        shown = f"[{there[0]}]" if ":" in there[0] else there[0]
-        serve(app, listening, lambda: remark(f"listening on http://{shown}:{there[1]}"))
+        address, port = listening.getsockname()[:2]
+        shown = f"[{address}]" if ":" in address else address
+        serve(app, listening, lambda: remark(f"listening on http://{shown}:{port}"))

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
 
-import typer
-
+from bricks.cli.command import command
 from bricks.cli.output import remark
+from bricks.studies.options import argument, option
 
 
-def worker(
-    scheduler: Annotated[
-        str, typer.Argument(metavar="tcp://HOST:PORT", help="The scheduler that gives out work.")
-    ],
-    name: Annotated[
-        str | None,
-        typer.Option(show_default="its address", help="What this host is called there."),
-    ] = None,
-    wait: Annotated[
-        float,
-        typer.Option(min=1.0, metavar="SECONDS", help="How long to wait for the scheduler."),
-    ] = 30.0,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """The scheduler that this host joins, its name there, and the seconds to wait for it."""
+
+    scheduler: str = argument("The scheduler that gives out work.", metavar="tcp://HOST:PORT")
+    name: str | None = option("What this host is called there.", default=None, shown="its address")
+    wait_s: float = option(
+        "How long to wait for the scheduler.",
+        default=30.0, flag="--wait", least=1.0, metavar="SECONDS",
+    )  # fmt: skip
+
+
+@command
+def worker(options: WorkerOptions) -> None:
     """Measure on this host what 'bricks measure --scheduler' asks for, until interrupted.
 
     Any program that can connect to the scheduler can run code on this host. Use it on networks
@@ -31,11 +32,12 @@ def worker(
     """
     from bricks.fleet.worker import serve
 
+    scheduler = options.scheduler
     try:
         serve(
             scheduler,
-            name=name,
-            timeout_s=wait,
+            name=options.name,
+            timeout_s=options.wait_s,
             joined=lambda address: remark(f"{address} has joined {scheduler}: Ctrl-C ends it"),
         )
     except KeyboardInterrupt:  # how a worker is meant to end

@@ -22,7 +22,9 @@ class Option:
     value of the flag and of what was ``written``, a text or number, and raises
     :class:`~bricks.errors.UsageError`; ``shown`` is how the default is written. ``values`` are
     those that can be completed, with a description of each, or the name of the list that has them.
-    ``group`` is the title that it stands under.
+    ``group`` is the title that it stands under, ``short`` a flag of one letter, and ``variable``
+    the environment variable that replaces its default. ``check`` is called with its value, which it
+    returns or refuses.
     """
 
     help: str
@@ -36,6 +38,9 @@ class Option:
     shown: str | bool = True
     values: Mapping[str, str] | str | None = None
     group: str | None = None
+    short: str | None = None
+    variable: str | None = None
+    check: Callable[[Any], Any] | None = None
 
 
 def argument(help: str, *, default: Any = MISSING, **described: Any) -> Any:
@@ -43,7 +48,7 @@ def argument(help: str, *, default: Any = MISSING, **described: Any) -> Any:
     return field(default=default, metadata={_KEY: Option(help, argument=True, **described)})
 
 
-def option(help: str, *, default: Any, **described: Any) -> Any:
+def option(help: str, *, default: Any = MISSING, **described: Any) -> Any:
     """A field that a command takes as an option; the rest as in :class:`Option`."""
     return field(default=default, metadata={_KEY: Option(help, **described)})
 
@@ -61,6 +66,22 @@ def batch_option() -> Any:
     return option(
         "Size of the first dimension of the models' inputs.",
         default=None, least=1, most=LARGEST_DIM, metavar="N", group="Models",
+    )  # fmt: skip
+
+
+def shape_option() -> Any:
+    """The field of the shapes of inputs as texts; None: the model's own."""
+    return option(
+        "The shape of an input, ? for sizes that stay; may be repeated.",
+        default=None, metavar="NAME=1x3x224x224", group="Models",
+    )  # fmt: skip
+
+
+def value_option() -> Any:
+    """The field of the values of inputs as texts; None: synthetic ones."""
+    return option(
+        "What an input holds, where what is made up is not meant; may be repeated.",
+        default=None, metavar="NAME=2,3|NAME=@FILE.npy", group="Models",
     )  # fmt: skip
 
 

@@ -6,15 +6,15 @@ from subprocess import run
 from typing import Any
 
 import pytest
-import typer
 from commands import COMMAND, Here
 from terminals import plain, shown_here
 from tiers import slow_but
 
 from bricks.backends import describe
 from bricks.cli import choices as values
-from bricks.cli.help import FIRST_STEPS, PANELS, page_of
-from bricks.cli.main import app
+from bricks.cli.commands import ENTRIES, SECTIONS
+from bricks.cli.help import FIRST_STEPS, page_of
+from bricks.cli.main import root_command
 from bricks.decompose.granularity import Granularity
 from bricks.predict.effort import EFFORTS
 from bricks.studies.numerics.named import LISTS
@@ -27,7 +27,7 @@ def below(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
         yield from below(each, (*words, name))
 
 
-ROOT: Any = typer.main.get_command(app)
+ROOT: Any = root_command()
 COMMANDS = dict(below(ROOT))
 SINGLE = {words: each for words, each in COMMANDS.items() if not hasattr(each, "commands")}
 
@@ -103,9 +103,10 @@ def test_what_a_command_does_is_told_in_whole_sentences() -> None:
         assert told.startswith(" ".join(paragraphs)), words
 
 
-def test_every_command_stands_in_one_panel() -> None:
-    placed = [name for names in PANELS.values() for name in names]
-    assert sorted(placed) == sorted(ROOT.commands), "bricks/cli/help.py: give it a place in PANELS"
+def test_the_list_of_commands_shows_the_first_sentence_of_each() -> None:
+    assert sorted(ENTRIES) == sorted(ROOT.commands)
+    for name, entry in ENTRIES.items():
+        assert entry.summary == page((name,)).paragraphs[0], name
 
 
 def test_options_of_many_commands_are_in_groups() -> None:
@@ -139,7 +140,7 @@ def test_bricks_alone_says_what_to_do_first(here: Here) -> None:
     for line, what in FIRST_STEPS:
         assert line in done.err
         assert " ".join(what.split()[:3]) in done.err
-    positions = [done.err.index(f"\n{title}\n") for title in ("First steps", *PANELS, "Options")]
+    positions = [done.err.index(f"\n{title}\n") for title in ("First steps", *SECTIONS, "Options")]
     assert positions == sorted(positions)
     assert here.plain("--help").out == done.err
 

@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from commands import ROOT, Here, bricks, chain
 from factories import conv_net, mlp, save
 from rough import ROUGH
 from store_examples import make_target
 
 from bricks import Bench
-from bricks.cli.main import app
+from bricks.cli.main import root_command
 from bricks.store import Store
 from bricks.system import fingerprint
 
@@ -271,7 +270,7 @@ def test_no_command_is_without_a_contract() -> None:
         "diff", "zoo similarity", "zoo coverage",  # these in files of their own
     }  # fmt: skip
     known = {*here, *ELSEWHERE, *FACTS} - {"systems"}  # a group that is a command too
-    assert set(names(typer.main.get_command(app))) == known
+    assert set(names(root_command())) == known
     for name, place in ELSEWHERE.items():
         assert name.split()[-1] in (ROOT / "tests" / place).read_text(encoding="utf-8")
 

@@ -5,11 +5,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import typer
 from pages import DOCS, script
 
 from bricks.cli.help import page_of
-from bricks.cli.main import app
+from bricks.cli.main import root_command
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +77,7 @@ def test_every_option_of_a_command_is_in_its_section_or_in_a_shared_group_that_i
 ) -> None:
     page = sections(written)
     paths = set()
-    for path, options in helps(typer.main.get_command(app), None, "bricks"):
+    for path, options in helps(root_command(), None, "bricks"):
         found = options_in(page[path]) + options_named(page[path], page)
         assert sorted(found) == sorted(options), path
         paths.add(path)

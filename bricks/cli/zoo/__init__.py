@@ -9,7 +9,11 @@ from bricks.cli.zoo.coverage import coverage
 from bricks.cli.zoo.list import list_models
 from bricks.cli.zoo.similarity import similarity
 
-app = typer.Typer(no_args_is_help=True, help="The models that ship with bricks, and their recipes.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="The models that ship with bricks, and their recipes.",
+)
 app.command("list")(list_models)
 app.command("build")(build)
 app.command()(similarity)

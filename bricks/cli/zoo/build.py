@@ -3,56 +3,49 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bricks.cli import completion
-from bricks.cli.options import Json
+from bricks.cli.command import command
+from bricks.cli.options import OutputOptions
 from bricks.cli.output import finish, print_json, remark, show
 from bricks.errors import BricksError, UsageError
+from bricks.studies.options import argument, option
 from bricks.zoo import DECODER, DECODERS, ZooEntry, decoders, entries, entry, put, zoo_folder
 
 if TYPE_CHECKING:
     from bricks.zoo.recipes import Built
 
-Names = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="NAME…",
-        autocompletion=completion.zoo_models,
-        help="Models of the zoo; see zoo list.",
-    ),
-]
-All = Annotated[bool, typer.Option("--all", help="All models of the zoo.")]
-Recipe = Annotated[
-    str | None,
-    typer.Option(
-        metavar="RECIPE",
-        autocompletion=completion.zoo_recipes,
-        help="All models of this recipe, new ones among them.",
-    ),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        file_okay=False,
-        show_default="the zoo itself",
-        help="Where files go.",
-    ),
-]
+
+def _no_file(path: Path | None) -> Path | None:
+    if path is not None and path.is_file():
+        raise typer.BadParameter(f"Directory '{path}' is a file.")
+    return path
 
 
-def build(
-    names: Names = None,
-    every: All = False,
-    recipe: Recipe = None,
-    out: Out = None,
-    json: Json = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """The models or the recipe that are built, and the folder of their files."""
+
+    names: list[str] | None = argument(
+        "Models of the zoo; see zoo list.", default=None, metavar="NAME…", values="zoo_models"
+    )
+    every: bool = option("All models of the zoo.", default=False, flag="--all")
+    recipe: str | None = option(
+        "All models of this recipe, new ones among them.",
+        default=None, metavar="RECIPE", values="zoo_recipes",
+    )  # fmt: skip
+    out: Path | None = option(
+        "Where files go.", default=None, metavar="FOLDER", shown="the zoo itself", check=_no_file
+    )
+
+
+@command
+def build(asked: BuildOptions, output: OutputOptions) -> None:
     """Build models of the zoo from their recipes, and compare them with the manifest.
 
     Frameworks are installed in environments of their own, which takes minutes the first time.
@@ -61,7 +54,8 @@ def build(
     Example: bricks zoo build alexnet --out /tmp/zoo
     """
     known = {found.name: found for found in (*entries(), *decoders())}
-    chosen = [*known.values()] if every else [entry(name) for name in dict.fromkeys(names or ())]
+    recipe, names = asked.recipe, dict.fromkeys(asked.names or ())
+    chosen = [*known.values()] if asked.every else [entry(name) for name in names]
     for model in chosen:
         if model.code is not None:
             raise UsageError(
@@ -73,9 +67,9 @@ def build(
     wanted: dict[str, list[str]] = {} if recipe is None else {recipe: []}
     for model in chosen:
         wanted.setdefault(model.recipe, []).append(model.name)
-    rows = [row for r, some in wanted.items() for row in _rows(r, some, known, out)]
-    if json:
-        print_json({"models": rows, "out": str(out or zoo_folder())})
+    rows = [row for r, some in wanted.items() for row in _rows(r, some, known, asked.out)]
+    if output.json:
+        print_json({"models": rows, "out": str(asked.out or zoo_folder())})
     else:
         for row in rows:
             if row["error"] is None:

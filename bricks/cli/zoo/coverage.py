@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import (
-    Surveying,
-    open_workspace,
-    read_all,
-    takes_options,
-)
+from bricks.cli.command import command
+from bricks.cli.options import SurveyOptions, SystemOptions
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.systems import SystemName
+from bricks.cli.reading import read_all
+from bricks.cli.workspaces import open_workspace
 from bricks.cli.zoo.plans import plans_of
 from bricks.session.targets import target_called
 from bricks.sources import Unread
@@ -22,11 +19,8 @@ if TYPE_CHECKING:
     from bricks.units.interval import Interval
 
 
-@takes_options
-def coverage(
-    options: Surveying,
-    system: SystemName = None,
-) -> None:
+@command
+def coverage(options: SurveyOptions, asked: SystemOptions) -> None:
     """Tell which models are covered by what is measured, and what measuring the others would take.
 
     Nothing is measured. A brick that several models lack adds its cost to the first of them.
@@ -35,7 +29,9 @@ def coverage(
     from bricks.analysis.cache_coverage import coverage as coverage_of
 
     with open_workspace(options) as workspace:
-        target = workspace.target if system is None else target_called(workspace, system)
+        target = workspace.target
+        if asked.system is not None:
+            target = target_called(workspace, asked.system)
         plans = plans_of(workspace, read_all(options), target)
         found = coverage_of(
             workspace, [p for p in plans if not isinstance(p, Unread)], target=target
@@ -52,12 +48,12 @@ def coverage(
     facts = {
         "system": target.system.to_json(),
         "runtime": target.runtime.to_json(),
-        "granularity": options.granularity,
+        "granularity": options.runtime.granularity,
         "models": rows,
         "union": together,
         "cost_model": cost_model,
     }
-    if options.json:
+    if options.general.json:
         print_json(facts)
     elif found.models:
         from bricks.report.tables import coverage_table

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import dataclass
 
-import typer
-
-from bricks.cli import completion
-from bricks.cli.options import Json
+from bricks.cli.command import command
+from bricks.cli.options import OutputOptions
 from bricks.cli.output import print_json, show
 from bricks.errors import UsageError, suggestion
+from bricks.studies.options import option
 from bricks.zoo import ZooEntry, decoders, entries, programs
 
-Task = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TASK",
-        help="Only models for this, such as 'text'.",
-    ),
-]
-Framework = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        autocompletion=completion.zoo_frameworks,
-        help="Only models exported from this, such as mxnet.",
-    ),
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooFilter:
+    """The task and the framework of the models that are listed; None: all."""
+
+    task: str | None = option("Only models for this, such as 'text'.", default=None, metavar="TASK")
+    framework: str | None = option(
+        "Only models exported from this, such as mxnet.",
+        default=None, metavar="NAME", values="zoo_frameworks",
+    )  # fmt: skip
 
 
-def list_models(json: Json = False, task: Task = None, framework: Framework = None) -> None:
+@command
+def list_models(output: OutputOptions, only: ZooFilter) -> None:
     """List the models of the zoo: every command takes their names.
 
     Example: bricks zoo list --task "object detection"
     """
     found = sorted([*entries(), *programs(), *decoders()], key=lambda entry: entry.name)
+    task, framework = only.task, only.framework
     if task is not None:
         _check("--task", task, [entry.task for entry in found])
         found = [entry for entry in found if entry.task == task]
@@ -43,7 +39,7 @@ def list_models(json: Json = False, task: Task = None, framework: Framework = No
         _check("--framework", framework, [entry.framework for entry in found])
         found = [entry for entry in found if entry.framework == framework]
     rows = [{**entry.to_json(), "kind": entry.kind, "code": entry.code} for entry in found]
-    if json:
+    if output.json:
         print_json({"models": rows})
         return
     from bricks.report.zoo import zoo_table

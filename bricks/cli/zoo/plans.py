@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bricks.cli.options import decomposed
+from bricks.cli.reading import decomposed
 from bricks.errors import BricksError
 from bricks.sources import Unread
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from bricks.cli.options import (
-    Surveying,
-    open_workspace,
-    read_all,
-    takes_options,
-)
+from bricks.cli.command import command
+from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, show
+from bricks.cli.reading import read_all
+from bricks.cli.workspaces import open_workspace
 from bricks.cli.zoo.plans import plans_of
 from bricks.sources import Unread
+from bricks.studies.options import option
 from bricks.zoo import entries
 
 if TYPE_CHECKING:
@@ -26,23 +24,25 @@ if TYPE_CHECKING:
 # A grid of more models is wider than a terminal.
 _WIDEST_GRID = 12
 
-Picture = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="PICTURE.svg|.png", help="Draw the grid into this file."),
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureOptions:
+    """The file of the picture; None: it is not drawn."""
+
+    out: Path | None = option(
+        "Draw the grid into this file.", default=None, metavar="PICTURE.svg|.png"
+    )
 
 
-@takes_options
-def similarity(
-    options: Surveying,
-    out: Picture = None,
-) -> None:
+@command
+def similarity(options: SurveyOptions, picture: PictureOptions) -> None:
     """Compare the sets of bricks of every two models: bricks in both, of the bricks in either.
 
     Example: bricks zoo similarity --out similarity.svg
     """
     from bricks.analysis.similarity import similarity as similarity_of
 
+    out = picture.out
     if out is not None:
         from bricks.report.heatmap import check_picture
 
@@ -57,12 +57,12 @@ def similarity(
 
         title = (
             f"Bricks that {len(found.models)} models share"
-            f" ({runtime.backend} {runtime.version}, granularity {options.granularity})"
+            f" ({runtime.backend} {runtime.version}, granularity {options.runtime.granularity})"
         )
         draw_similarity(found, out, title=title, kinds=_tasks(models))
     rows = _rows(found)
     errors = [plan for plan in plans if isinstance(plan, Unread)]
-    if options.json:
+    if options.general.json:
         position = iter(rows)
         facts = [
             {**_nothing(plan.name), "error": plan.error}
@@ -73,7 +73,7 @@ def similarity(
         print_json(
             {
                 "runtime": runtime.to_json(),
-                "granularity": options.granularity,
+                "granularity": options.runtime.granularity,
                 "models": facts,
                 "grid": {"models": list(found.models), "similarity": [list(r) for r in found.grid]},
             }

@@ -30,4 +30,3 @@ OFFER = StudyOffer(
     load=_study,
     of_models=True,
 )
-OFFERS = (OFFER,)

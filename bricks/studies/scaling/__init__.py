@@ -43,4 +43,3 @@ OFFER = StudyOffer(
     threads=_threads,
     needs_cache=_needs_cache,
 )
-OFFERS = (OFFER,)

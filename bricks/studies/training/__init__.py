@@ -36,4 +36,3 @@ OFFER = StudyOffer(
     runtime=PROGRAMS_RUNTIME,
     without=frozenset({"no_measure", "seed"}),
 )
-OFFERS = (OFFER,)

@@ -1,0 +1,186 @@
+"""Commands from functions whose parameters are dataclasses of options.
+
+The only module that turns a field of options into a parameter of Typer. Must not know any command.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from bricks.cli import completion
+from bricks.studies.options import Option, option_of
+
+
+@dataclass(frozen=True, slots=True)
+class TypedOption:
+    """An option of a dataclass instance: its ``name`` without dashes, its value and default."""
+
+    name: str
+    value: Any
+    default: Any
+
+    @property
+    def words(self) -> list[str]:
+        """The option as a person types it; none if its value is the default."""
+        if self.value is None or self.value == self.default:
+            return []
+        flag = f"--{self.name}"
+        if isinstance(self.value, bool):
+            return [flag]
+        values = self.value if isinstance(self.value, list) else [self.value]
+        return [word for value in values for word in (flag, str(value))]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Let Typer see the fields of the dataclasses that ``function`` takes, one by one.
+
+    A parameter that is no dataclass, such as Typer's context, is passed on unchanged.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if is_dataclass(kind := hints[parameter.name]):
+            parameters += parameters_of(kind)
+        else:
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(parameter.replace(kind=keyword, annotation=kind))
+
+    def called(**values: Any) -> None:
+        function(
+            **{
+                name: made(hints[name], values) if is_dataclass(hints[name]) else values[name]
+                for name in inspect.signature(function).parameters
+            }
+        )
+
+    return with_signature(called, function.__name__, function.__doc__, parameters)
+
+
+def with_signature(
+    called: Callable[..., None],
+    name: str,
+    doc: str | None,
+    parameters: Collection[inspect.Parameter],
+) -> Callable[..., None]:
+    """``called`` with the name, help text and parameters that Typer reads."""
+    called.__name__, called.__doc__ = name, doc
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    called.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]  # read by inspect
+    return called
+
+
+def parameters_of(
+    options: Any, *, without: Collection[str] = (), defaults: Mapping[str, Any] | None = None
+) -> Iterator[inspect.Parameter]:
+    """A parameter for each option of the dataclass ``options``, groups of options one by one.
+
+    Options whose names are in ``without`` are left out; ``defaults`` replace those of the fields.
+    """
+    for field in fields(options):
+        if (group := _group(options, field)) is not None:
+            yield from parameters_of(group, without=without, defaults=defaults)
+        elif (described := option_of(field)) is not None:
+            name = _name(field, described)
+            if name not in without:
+                default = (defaults or {}).get(name, _default(field))
+                yield _parameter(name, _kind(options, field), described, default)
+
+
+def made(options: Any, values: Mapping[str, Any]) -> Any:
+    """An instance of the dataclass ``options``, its fields read from the ``values`` of parameters.
+
+    Fields without a value keep their default.
+    """
+    found: dict[str, Any] = {}
+    for field in fields(options):
+        if (group := _group(options, field)) is not None:
+            found[field.name] = made(group, values)
+        elif (described := option_of(field)) is not None:
+            name = _name(field, described)
+            if name in values:
+                found[field.name] = _read(name, described, values[name])
+    return options(**found)
+
+
+def typed_options(options: Any) -> Iterator[TypedOption]:
+    """Every option of an instance of a dataclass of options; arguments are left out."""
+    for field in fields(options):
+        value, described = getattr(options, field.name), option_of(field)
+        if described is not None and not described.argument:
+            name = _name(field, described).replace("_", "-")
+            yield TypedOption(name, value, _default(field))
+        elif described is None and is_dataclass(value):
+            yield from typed_options(value)
+
+
+def _group(options: Any, field: Field[Any]) -> Any:
+    """The dataclass of a field that is a group of options; None for any other field."""
+    if option_of(field) is not None:
+        return None
+    factory: Any = field.default_factory
+    if factory is not MISSING:
+        return factory if is_dataclass(factory) else None
+    kind = _kind(options, field) if field.default is MISSING else None
+    return kind if is_dataclass(kind) else None
+
+
+def _kind(options: Any, field: Field[Any]) -> Any:
+    """The type of a field; others may have types that only type checkers import."""
+    owner = next(of for of in options.__mro__ if field.name in vars(of).get("__annotations__", ()))
+    single = {"__annotations__": {field.name: field.type}, "__module__": owner.__module__}
+    return get_type_hints(type("Single", (), single))[field.name]
+
+
+def _name(field: Field[Any], described: Option) -> str:
+    """The name of an option's parameter: that of its flag."""
+    flag = described.flag or field.name
+    return flag.removeprefix("--").replace("-", "_")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _default(field: Field[Any]) -> Any:
+    return inspect.Parameter.empty if field.default is MISSING else field.default
+
+
+def _read(name: str, described: Option, value: Any) -> Any:
+    if described.read is None or value is None:
+        return value
+    return described.read(_flag(name), value)
+
+
+def _parameter(name: str, kind: Any, described: Option, default: Any) -> inspect.Parameter:
+    if described.read is not None or described.written is not str:
+        # A command has what is written, the library what that means.
+        kind = described.written if default is not None else described.written | None
+        if default is not None and isinstance(described.shown, str):
+            default = described.shown
+    shown = described.shown if described.read is None or default is None else True
+    annotation = Annotated[kind, _typer_parameter(name, described, shown)]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=annotation)
+
+
+def _typer_parameter(name: str, of: Option, shown: str | bool) -> Any:
+    described: dict[str, Any] = {
+        "metavar": of.metavar, "help": of.help, "min": of.least, "max": of.most,
+        "show_default": shown, "autocompletion": _completer(of), "rich_help_panel": of.group,
+        "envvar": of.variable, "callback": of.check,
+    }  # fmt: skip
+    if of.argument:
+        return typer.Argument(**described)
+    flags = [_flag(name), *([] if of.short is None else [of.short])]
+    return typer.Option(*flags, **described)
+
+
+def _completer(of: Option) -> Any:
+    if isinstance(of.values, str):
+        return getattr(completion, of.values)
+    return None if of.values is None else completion.values(of.values)

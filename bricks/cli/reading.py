@@ -1,0 +1,141 @@
+"""The models that a command line names: read, and decomposed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bricks import sources
+from bricks.cli.options import CommonOptions, ModelOptions, SurveyOptions
+from bricks.cli.typed import with_options
+from bricks.cli.warnings import warn_of_empty_inputs
+from bricks.cli.workspaces import runtime_of
+from bricks.errors import ModelError, OpenDimensions, UsageError
+from bricks.sources import Opened, PrivateBricks, ReadOptions, Unread
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+
+
+def read_all(
+    options: CommonOptions,
+    private_bricks: list[Brick] | None = None,
+    words: dict[str, str] | None = None,
+) -> list[Model | Unread]:
+    """The requested models, in order; one that cannot be read doesn't stop the others.
+
+    A path may be a private suite, which contains no models: its bricks are added to
+    ``private_bricks``, or rejected if there is no such list. ``words`` receives for each model, by
+    its digest, the word that names it on a command line, or the suite that has it.
+    """
+    models: list[Model | Unread] = []
+    read_options = _read_options(options)
+    for reference in _references(options):
+        for opened in sources.open(reference, read_options):
+            found = opened.found
+            if isinstance(found, PrivateBricks):
+                if private_bricks is None:
+                    raise sources.refusal(found)
+                private_bricks += found.bricks
+            elif isinstance(found, Unread):
+                models.append(_with_command(found, reference, opened.word, options))
+            else:
+                models.append(found)
+                _note(opened, found, words, read_options)
+    return models
+
+
+def _read_options(options: CommonOptions) -> ReadOptions:
+    """How the models are to be read."""
+    from bricks.system import physical_cores
+
+    return ReadOptions(
+        batch=options.models.batch,
+        shapes=shapes_of(options.models),
+        values=values_of(options.models),
+        granularity=options.runtime.granularity,
+        runtime=runtime_of(options),
+        threads=options.runtime.threads or physical_cores(),
+        seed=options.models.seed,
+    )
+
+
+def shapes_of(options: ModelOptions) -> dict[str, tuple[int | None, ...]]:
+    """The shapes of ``--shape``, by the name of the input; None for a size that stays."""
+    from bricks.graph.sizes import parse_shape
+
+    shapes: dict[str, tuple[int | None, ...]] = {}
+    for text in options.shape or []:
+        name, shape = parse_shape(text)
+        if name in shapes:
+            raise UsageError(f"--shape gives input {name!r} twice")
+        shapes[name] = shape
+    return shapes
+
+
+def values_of(options: ModelOptions) -> dict[str, Any]:
+    """The values of ``--inputs`` and ``--value``, by the name of the input: arrays or texts."""
+    from bricks.graph.input_values import parse_value, read_arrays
+
+    values: dict[str, Any] = {}
+    if options.inputs is not None:
+        values.update(read_arrays(options.inputs))
+    for text in options.value or []:
+        name, value = parse_value(text)
+        if name in values:
+            raise UsageError(f"input {name!r} is given twice: leave one --value or --inputs out")
+        values[name] = value
+    return values
+
+
+def _references(options: CommonOptions) -> Sequence[str]:
+    """The words that name models; for a survey without any, the names of the zoo."""
+    if isinstance(options, SurveyOptions) and not options.models.words:
+        return [entry.name for entry in sources.zoo_of(options.runtime.name)]
+    return options.models.words
+
+
+def _note(
+    opened: Opened, model: Model, words: dict[str, str] | None, read_options: ReadOptions
+) -> None:
+    """Note the word of a model, and warn of empty inputs unless their shapes were given."""
+    if opened.adjustable and not read_options.shapes and not read_options.values:
+        warn_of_empty_inputs(model)
+    if words is not None:
+        words[model.digest] = opened.word
+
+
+def _with_command(unread: Unread, reference: str, word: str, options: CommonOptions) -> Unread:
+    """The same error, with a command that sets the open dimensions if they are the cause.
+
+    ``word`` names the model itself; ``reference`` may be its folder, whose other files are not
+    meant.
+    """
+    error, path = unread.cause, str(Path(word))
+    if not isinstance(error, OpenDimensions):
+        return unread
+    others = set(options.models.words) - {path}
+    command = with_options(error.options, others) if error.options else None
+    if command is None:
+        return unread
+    if reference in others:
+        command = command.replace(" --", f" {shlex.quote(path)} --", 1)
+    return replace(unread, cause=ModelError(f"{error.problem}: try {command}, or other sizes"))
+
+
+def decomposed(workspace: Workspace, models: Sequence[Model | Unread]) -> Sequence[Model | Unread]:
+    """``models``, after decomposing those for which ``workspace`` has no plan yet.
+
+    Many models are decomposed in parallel; a later request for one that failed raises its error.
+    """
+    readable = [model for model in models if not isinstance(model, Unread)]
+    if len(readable) > 1:
+        from bricks.session.batch import decompose_all
+
+        decompose_all(workspace, readable)
+    return models

@@ -1,0 +1,88 @@
+"""A workspace as the options of a command describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bricks.cli import clock
+from bricks.cli.known import warn_of
+from bricks.cli.options import CommonOptions
+from bricks.cli.progress import terminal_progress
+from bricks.cli.rules import load_rule
+from bricks.session.defaults import PROGRAMS_RUNTIME, RUNTIME
+
+if TYPE_CHECKING:
+    from bricks.session.options import Options
+    from bricks.session.workspace import Workspace
+
+
+@contextmanager
+def open_workspace(options: CommonOptions) -> Iterator[Workspace]:
+    """A workspace with these options, its progress shown on a terminal."""
+    with opened_workspace(options.general.cache, workspace_options(options)) as workspace:
+        yield workspace
+
+
+@contextmanager
+def opened_workspace(cache: str, options: Options) -> Iterator[Workspace]:
+    """A workspace on ``cache`` with the library's ``options``, its progress on a terminal."""
+    from bricks.session.workspace import Workspace
+
+    with (
+        terminal_progress() as progress,
+        Workspace.open(cache, options, progress=progress) as workspace,
+    ):
+        yield workspace
+        warn_of(workspace.published)
+
+
+def workspace_options(options: CommonOptions) -> Options:
+    """The library's options of a workspace, from those of a command."""
+    from bricks.session.options import Options
+
+    return Options(
+        runtime=runtime_of(options),
+        granularity=options.runtime.granularity,
+        optimization=options.runtime.optimization,
+        threads=options.runtime.threads,
+        seed=options.models.seed,
+        **_measuring(options),
+        **_parallel(options),
+    )
+
+
+def _measuring(options: CommonOptions) -> dict[str, Any]:
+    from bricks.measure.conditions import Conditions
+    from bricks.measure.rounds import StopRule
+
+    measuring = options.measuring
+    if measuring is None:
+        return {}
+    conditions = Conditions(
+        rule=StopRule(precision=measuring.precision),
+        timeout_s=measuring.timeout_s,
+        budget_s=measuring.budget_s,
+        budget_began_s=clock.began_s(),
+        again=measuring.again,
+    )
+    return {"conditions": conditions, "retry": measuring.retry, "effort": measuring.effort}
+
+
+def _parallel(options: CommonOptions) -> dict[str, Any]:
+    parallel = options.parallel
+    if parallel is None:
+        return {}
+    if parallel.overlap_rule is None:
+        return {"workers": parallel.workers}
+    return {"workers": parallel.workers, "may_overlap": load_rule(parallel.overlap_rule)}
+
+
+def runtime_of(options: CommonOptions) -> str:
+    """The runtime that is named, or the one that runs programs where only such are given."""
+    from bricks.sources import is_program
+
+    words, name = options.models.words, options.runtime.name
+    only_programs = bool(words) and all(map(is_program, words))
+    return PROGRAMS_RUNTIME if only_programs and name == RUNTIME else name
