@@ -126,7 +126,7 @@ def _predicted(result: GenerationResult) -> Facts:
             result.memory.weight_bytes, result.memory.cache_bytes, result.memory.peak_bytes,
         ],
         "measured_share": min(
-            1 - step.provenance.predicted_share for step in (result.prompt, *result.shown)
+            1 - step.run.provenance.predicted_share for step in (result.prompt, *result.shown)
         ),
     }  # fmt: skip
 

@@ -350,8 +350,8 @@ def _row(bench: Bench, name: str, target: Target, largest: int) -> Row:
                                            best.throughput.high)],
         "max_qps": [_short(e) for e in (online.max_qps.value, online.max_qps.low,
                                         online.max_qps.high)],
-        "curve": [[b.size, _short(b.throughput.value), round(1 - b.provenance.predicted_share, 2)]
-                  for b in times.batches],
+        "curve": [[b.size, _short(b.throughput.value),
+                   round(1 - b.run.provenance.predicted_share, 2)] for b in times.batches],
         "error": problem or None,
     }  # fmt: skip
 

@@ -5,7 +5,7 @@ Plain data, here so that reports need not import the calculation. Must not know 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from bricks.compose.uncertainty import Uncertainty
 from bricks.units.interval import Interval
@@ -49,6 +49,11 @@ class Provenance:
 
 
 MEASURED = Provenance()
+
+
+def provenance_facts(path: str) -> tuple[tuple[str, str], ...]:
+    """Entries of ``FACTS``: the three shares of the :class:`Provenance` at ``path``."""
+    return tuple((f"{path}.{field.name}", field.name) for field in fields(Provenance))
 
 
 @dataclass(frozen=True, slots=True)

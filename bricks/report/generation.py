@@ -18,7 +18,7 @@ from bricks.studies.generation.result import (
     GenerationMemory,
     GenerationResult,
 )
-from bricks.studies.generation.steps import Step
+from bricks.studies.generation.steps import DecoderStep
 from bricks.units.interval import Interval
 
 
@@ -95,7 +95,7 @@ class _ShownStep:
     """A step with its name, and the seconds that it really took."""
 
     name: str
-    step: Step
+    step: DecoderStep
     real_s: float | None = None
 
 
@@ -104,15 +104,15 @@ _STEPS: Sequence[Column[_ShownStep]] = (
     Column("texts", lambda row: str(row.step.batch)),
     Column("new tokens", lambda row: str(row.step.tokens)),
     Column("in the cache", lambda row: str(row.step.past)),
-    Column("latency", lambda row: seconds(row.step.latency_s.value)),
-    Column("interval", lambda row: ends(row.step.latency_s, seconds)),
-    Column("measured", lambda row: provenance_text(row.step.provenance)),
+    Column("latency", lambda row: seconds(row.step.run.latency_s.value)),
+    Column("interval", lambda row: ends(row.step.run.latency_s, seconds)),
+    Column("measured", lambda row: provenance_text(row.step.run.provenance)),
 )
 _REAL_STEPS: Sequence[Column[_ShownStep]] = (
     Column("generated", lambda row: seconds(row.real_s)),
     Column(
         "ratio",
-        lambda row: number(row.step.latency_s.value / row.real_s, 3) if row.real_s else "–",
+        lambda row: number(row.step.run.latency_s.value / row.real_s, 3) if row.real_s else "–",
     ),
 )
 

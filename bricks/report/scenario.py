@@ -134,10 +134,10 @@ def _rows(result: ScenarioResult) -> Iterator[_Shown]:
 
 _BATCHES: Sequence[Column[BatchLatency]] = (
     Column("batch", lambda row: str(row.size)),
-    Column("latency", lambda row: seconds(row.latency_s.value)),
-    Column("interval", lambda row: ends(row.latency_s, seconds)),
+    Column("latency", lambda row: seconds(row.run.latency_s.value)),
+    Column("interval", lambda row: ends(row.run.latency_s, seconds)),
     Column("samples/s", lambda row: f"{row.throughput.value:.4g}"),
-    Column("measured", lambda row: provenance_text(row.provenance)),
+    Column("measured", lambda row: provenance_text(row.run.provenance)),
 )
 
 

@@ -76,6 +76,15 @@ class Checked:
         return self.predicted.low <= self.observed <= self.predicted.high
 
 
+def target_asked(workspace: Workspace, system: str | None, target: Target | None = None) -> Target:
+    """``target``, or that of the known ``system``; without either, the target of ``workspace``."""
+    from bricks.session.targets import target_called
+
+    if target is not None or system is None:
+        return target or workspace.target
+    return target_called(workspace, system)
+
+
 class Study(ABC, Generic[Options, Prediction, Observation, Result_co]):
     """A question that is asked with ``options`` of what ``workspace`` has and can measure.
 

@@ -1,20 +1,25 @@
-"""The latency of single runs of a model: estimate, and how runs differ from their median.
+"""The latency of single runs of a model: an estimated median, and how runs differ from it.
 
 Must not know what a run is part of.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from bricks.compose.basis import Basis
-from bricks.compose.estimate import IncompleteEstimate, Provenance
+from bricks.compose.estimate import MEASURED, IncompleteEstimate, Provenance
 from bricks.compose.queueing.spread import run_factors
 from bricks.compose.recompose import recompose
 from bricks.errors import ModelError
 from bricks.units.interval import Interval
+
+# Random indices that are drawn once and reused cyclically.
+_INDICES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,37 @@ class RunLatency:
 
     latency_s: Interval
     factors: np.ndarray = field(repr=False)
-    provenance: Provenance
+    provenance: Provenance = MEASURED
+
+    @property
+    def mean_s(self) -> Interval:
+        """The mean of single runs, in seconds."""
+        return self.latency_s.scaled(float(self.factors.mean()))
+
+
+class RunSampler:
+    """Samples single runs by their number, from the ``runs`` of the next larger size.
+
+    ``runs`` are by ascending size. Samplers with the same ``seed`` give runs of the same number
+    the same noise, so that simulations of other rates and other latencies can be compared.
+    """
+
+    __slots__ = ("_factors", "_indices", "_sizes")
+
+    def __init__(self, runs: Mapping[int, RunLatency], seed: int) -> None:
+        self._sizes = list(runs)
+        self._factors: list[list[float]] = [run.factors.tolist() for run in runs.values()]
+        draws = len(self._factors[0])
+        rng = np.random.default_rng(seed)
+        self._indices: list[int] = rng.integers(0, draws, _INDICES).tolist()
+
+    def place(self, size: int) -> int:
+        """The position of the runs that :meth:`factor` samples for a run of ``size``."""
+        return bisect_left(self._sizes, size)
+
+    def factor(self, place: int, number: int) -> float:
+        """The latency of the ``number``-th run, relative to the median."""
+        return self._factors[place][self._indices[number % _INDICES]]
 
 
 def run_latency(basis: Basis, which: str, *, seed: int) -> RunLatency:

@@ -13,17 +13,16 @@ import numpy as np
 from bricks.compose.queueing.arrivals import poisson_s
 from bricks.compose.queueing.continuous import ContinuousPolicy, TextLengths
 from bricks.compose.queueing.metrics import figure, percentiles, rate, steady
+from bricks.compose.queueing.run import RunSampler
 from bricks.compose.queueing.simulation import Served, simulate
 from bricks.studies.generation.result import PERCENTILES, GenerationLoad
-from bricks.studies.generation.steps import Step, StepTimes
+from bricks.studies.generation.steps import StepTimes
 from bricks.studies.generation.texts import Generation
 from bricks.units.cases import ENDS, Cases, End, interval_of
 from bricks.units.interval import Interval
 
 # Requests that are simulated at a rate, and of a server that always has some waiting.
 _REQUESTS, _SATURATED = 4000, 40
-# Random numbers that are drawn once and used again and again.
-_DRAWS = 1 << 16
 
 
 def load_of(times: StepTimes, generation: Generation, seed: int) -> GenerationLoad:
@@ -95,25 +94,19 @@ class _Server:
 
     def serve(self, arrivals_s: Sequence[float], end: End) -> Served:
         """Requests that arrive at ``arrivals_s``, with latencies at an ``end``."""
-        asked, prompt, between_s = self.generation, self.times.prompts[1], self.generation.step_s
-        first = asked.prompt_tokens
-        table = {size: [*map(end, row)] for size, row in self.table.items()}
-        noise = np.random.default_rng(self.seed).integers(0, len(prompt.factors), _DRAWS)
-        prompts_s = (end(prompt.latency_s) * prompt.factors[noise] + between_s).tolist()
-        factors = {size: steps[-1].factors[noise].tolist() for size, steps in self._known}
-        nearest = {size: min(known for known in factors if known >= size) for size in table}
+        generation, prompt = self.generation, self.times.prompts[1].run
+        first, between_s = generation.prompt_tokens, generation.step_s
+        table_s = {size: [*map(end, row)] for size, row in self.table.items()}
+        longest = {size: steps[-1].run for size, steps in self.times.steps.items() if steps}
+        runs = RunSampler({0: prompt, **longest}, self.seed)
+        places = {size: runs.place(size) for size in table_s}
 
         def prompt_s(number: int) -> float:
-            taken_s: float = prompts_s[number % _DRAWS]
-            return taken_s
+            return end(prompt.latency_s) * runs.factor(0, number) + between_s
 
         def step_s(size: int, past: int, number: int) -> float:
-            factor: float = factors[nearest[size]][number % _DRAWS]
-            return table[size][past - first] * factor + between_s
+            factor = runs.factor(places[size], number)
+            return table_s[size][past - first] * factor + between_s
 
-        lengths = TextLengths(first, asked.new_tokens)
-        return simulate(arrivals_s, [ContinuousPolicy(lengths, asked.batch, prompt_s, step_s)])
-
-    @property
-    def _known(self) -> list[tuple[int, Sequence[Step]]]:
-        return [(size, steps) for size, steps in self.times.steps.items() if steps]
+        lengths = TextLengths(first, generation.new_tokens)
+        return simulate(arrivals_s, [ContinuousPolicy(lengths, generation.batch, prompt_s, step_s)])

@@ -5,14 +5,14 @@ Must not know how times are estimated.
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
 from bricks.compose.queueing.metrics import rate
 from bricks.studies.generation.result import GenerationMemory, GenerationResult
 from bricks.studies.generation.steps import StepTimes
 from bricks.studies.generation.texts import Generation
 from bricks.system import Target
-from bricks.units.interval import Interval, common_sum
+from bricks.units.interval import common_sum
 
 
 def generated(
@@ -27,11 +27,11 @@ def generated(
     prompt, steps = times.prompts[size], times.steps[size]
     further = generation.new_tokens - 1
     pasts = range(generation.prompt_tokens, generation.prompt_tokens + further)
-    ttft_s = _mean_run(prompt.latency_s, prompt.factors, generation.step_s)
+    ttft_s = prompt.run.mean_s.shifted(generation.step_s)
     tpot_s, total_s = None, ttft_s
     if further:
         median_s = common_sum(times.at(size, past) for past in pasts).scaled(1 / further)
-        tpot_s = _mean_run(median_s, steps[-1].factors, generation.step_s)
+        tpot_s = replace(steps[-1].run, latency_s=median_s).mean_s.shifted(generation.step_s)
         total_s = common_sum((ttft_s, tpot_s.scaled(further)))
     tokens = size * generation.new_tokens
     return GenerationResult(
@@ -47,8 +47,3 @@ def generated(
         times=times,
         memory=memory,
     )
-
-
-def _mean_run(median_s: Interval, factors: np.ndarray, between_s: float) -> Interval:
-    """The mean of runs with these medians, and what is between two of them."""
-    return median_s.scaled(float(factors.mean())).shifted(between_s)

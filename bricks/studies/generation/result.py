@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bricks.studies.generation.steps import Step, StepTimes
+from bricks.studies.generation.steps import DecoderStep, StepTimes
 from bricks.studies.generation.texts import Generation
 from bricks.system import Target
 from bricks.units.facts import with_ends
@@ -100,8 +100,8 @@ class GenerationResult:
     tpot_s: Interval | None
     total_s: Interval
     tokens_per_s: Interval
-    prompt: Step
-    shown: Sequence[Step]
+    prompt: DecoderStep
+    shown: Sequence[DecoderStep]
     times: StepTimes
     memory: GenerationMemory
     load: GenerationLoad | None = None

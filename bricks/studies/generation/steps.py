@@ -7,14 +7,16 @@ little. Must not know how estimates are made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from bricks.compose.estimate import MEASURED, Provenance
+from bricks.compose.estimate import provenance_facts
+from bricks.compose.queueing.run import RunLatency
 from bricks.units.curve import Curve
+from bricks.units.facts import with_ends
 from bricks.units.interval import Interval
 
 # Lengths at which steps are estimated, when there are as many.
@@ -27,25 +29,18 @@ def lengths_between(first: int, last: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A step of ``batch`` sequences, each of ``tokens`` new tokens after ``past`` others.
-
-    ``factors`` are single runs relative to their median, of the shape ``(draws,)``.
-    """
+class DecoderStep:
+    """A run of a decoder on ``batch`` sequences, each of ``tokens`` new tokens after ``past``."""
 
     FACTS: ClassVar = (
-        "batch", "tokens", ("past", "past_tokens"), "latency_s",
-        ("provenance.measured_share", "measured_share"),
-        ("provenance.published_share", "published_share"),
-        ("provenance.predicted_share", "predicted_share"),
+        "batch", "tokens", ("past", "past_tokens"), with_ends("run.latency_s", "latency_s"),
+        *provenance_facts("run.provenance"),
     )  # fmt: skip
 
     batch: int
     tokens: int
     past: int
-    latency_s: Interval
-    factors: np.ndarray = field(repr=False)
-    provenance: Provenance = MEASURED
+    run: RunLatency
 
 
 @dataclass(frozen=True)  # without slots: the curves are kept
@@ -55,8 +50,8 @@ class StepTimes:
     ``steps`` have the same ascending lengths for each batch.
     """
 
-    prompts: Mapping[int, Step]
-    steps: Mapping[int, Sequence[Step]]
+    prompts: Mapping[int, DecoderStep]
+    steps: Mapping[int, Sequence[DecoderStep]]
 
     def at(self, batch: int, past: float) -> Interval:
         """A step of one token of each of ``batch`` sequences, which is among those estimated.
@@ -78,7 +73,7 @@ class StepTimes:
     def _curves(self) -> Mapping[int, Curve]:
         """By the batch, seconds by the length of the cache."""
         return {
-            batch: Curve.through((step.past, step.latency_s) for step in steps)
+            batch: Curve.through((step.past, step.run.latency_s) for step in steps)
             for batch, steps in self.steps.items()
             if steps
         }

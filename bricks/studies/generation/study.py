@@ -16,7 +16,6 @@ from bricks.compose.queueing.run import run_latency
 from bricks.graph.model import Model
 from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import basis
-from bricks.session.targets import target_called
 from bricks.session.workspace import Workspace
 from bricks.studies.generation.check import GeneratedText
 from bricks.studies.generation.decoders import Steps, steps_of
@@ -24,9 +23,9 @@ from bricks.studies.generation.load import load_of
 from bricks.studies.generation.options import GenerationOptions
 from bricks.studies.generation.outcome import generated
 from bricks.studies.generation.result import GenerationMemory, GenerationResult
-from bricks.studies.generation.steps import Step, StepTimes, lengths_between
+from bricks.studies.generation.steps import DecoderStep, StepTimes, lengths_between
 from bricks.studies.generation.texts import Generation
-from bricks.studies.study import Needs, Study, ask
+from bricks.studies.study import Needs, Study, ask, target_asked
 from bricks.system import Target
 
 # Texts, tokens of each, and tokens that came before.
@@ -57,16 +56,9 @@ class GenerationStudy(
     _told: Generation | None = None
 
     @cached_property
-    def _target(self) -> Target:
-        given, system = self.options.target, self.options.system
-        if given is not None or system is None:
-            return given or self.workspace.target
-        return target_called(self.workspace, system)
-
-    @property
     def target(self) -> Target:
         """The system that is asked about."""
-        return self._target
+        return target_asked(self.workspace, self.options.system, self.options.target)
 
     @property
     def observes(self) -> bool:
@@ -139,13 +131,13 @@ class GenerationStudy(
         wanted += [(size, 1, past) for size in sizes for past in lengths]
         return {key: self._decoder.read(self.workspace, *key) for key in wanted}
 
-    def _step(self, key: StepKey, model: Model) -> Step:
+    def _step(self, key: StepKey, model: Model) -> DecoderStep:
         batch, tokens, past = key
         known = basis(self.workspace, model, measure=False, target=self.target)
         where = f"{batch} x {tokens} tokens after {past} on {self.target.system.name}"
         which = f"{model.name} in a step of {where}"
         run = run_latency(known, which, seed=self.workspace.options.seed)
-        return Step(batch, tokens, past, run.latency_s, run.factors, run.provenance)
+        return DecoderStep(batch, tokens, past, run)
 
     def _memory(self) -> GenerationMemory:
         asked, largest = self._generation, [*self._models.values()][-1]

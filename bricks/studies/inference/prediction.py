@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, PhaseShare, Share
+from bricks.compose.estimate import (
+    Estimate,
+    Gap,
+    IncompleteEstimate,
+    PhaseShare,
+    Share,
+    provenance_facts,
+)
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.system import Target
 from bricks.units.interval import Interval
@@ -32,11 +39,9 @@ class PredictedModel:
         "model", ("estimate.latency_s", "estimate_s", "low_s", "high_s"),
         *(
             (f"estimate.{name}", name)
-            for name in (
-                "critical_path_s", "call_overhead_s",
-                "other_state_share", "measured_share", "published_share", "predicted_share",
-            )
+            for name in ("critical_path_s", "call_overhead_s", "other_state_share")
         ),
+        *provenance_facts("estimate.provenance"),
         ("memory.peak_bytes", "peak_bytes"), ("memory_parts", "memory"), ("gaps", "missing"),
         ("shares", "bricks"), "phases", ("reason", "error"),
         ("estimate.uncertainty", "uncertainty"), "advice",

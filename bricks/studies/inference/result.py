@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import ClassVar
 
-from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.estimate import Estimate, IncompleteEstimate, provenance_facts
 from bricks.compose.parts import Results
 from bricks.decompose.plan import Plan
 from bricks.samples.measurement import Measurement, round_spread
@@ -30,9 +30,7 @@ class ModelComparison:
         "model", ("plan.kind", "kind"), ("plan.nodes", "nodes"), "bricks", "new_bricks",
         ("measured_s", "measured_latency_s", "measured_low_s", "measured_high_s"),
         ("estimate.latency_s", "estimate_s", "low_s", "high_s"), "ratio", "coverage",
-        ("estimate.measured_share", "measured_share"),
-        ("estimate.published_share", "published_share"),
-        ("estimate.predicted_share", "predicted_share"),
+        *provenance_facts("estimate.provenance"),
         ("estimate.uncertainty", "uncertainty"), "advice", "error",
     )  # fmt: skip
 

@@ -18,7 +18,6 @@ from bricks.session import local_networks
 from bricks.session.defaults import PROGRAMS_RUNTIME
 from bricks.session.known_networks import network_called
 from bricks.session.networks import CHECKED_SIZES, WantedNetwork
-from bricks.session.targets import target_called
 from bricks.session.workspace import Workspace
 from bricks.studies.scaling.check import real_step
 from bricks.studies.scaling.copies import copy_bricks, ddp_bricks
@@ -39,7 +38,7 @@ from bricks.studies.scaling.steps import (
     rank_steps,
 )
 from bricks.studies.scaling.strategies import Strategy
-from bricks.studies.study import Needs, Study, ask
+from bricks.studies.study import Needs, Study, ask, target_asked
 from bricks.system import Target
 
 # Beyond this, only the numbers of ranks that are asked for are looked at.
@@ -73,8 +72,7 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
     @cached_property
     def target(self) -> Target:
         """The host and runtime of each rank."""
-        name = self.options.system
-        return self.workspace.target if name is None else target_called(self.workspace, name)
+        return target_asked(self.workspace, self.options.system)
 
     @property
     def observes(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from bricks.compose.estimate import Provenance
+from bricks.compose.estimate import Provenance, provenance_facts
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.errors import BricksError
 from bricks.session.workspace import Workspace
@@ -38,10 +38,7 @@ class ServingAdvice:
         ("result.serving.instances", "instances"), ("result.serving.max_batch", "max_batch"),
         "hosts", "keeps", with_ends("result.latencies.counted_s", "counted_s"),
         with_ends("result.max_qps", "max_qps"), ("result.utilisation.value", "utilisation"),
-        ("provenance.measured_share", "measured_share"),
-        ("provenance.published_share", "published_share"),
-        ("provenance.predicted_share", "predicted_share"), "cost_per_hour", "cost_per_million",
-        "error",
+        *provenance_facts("provenance"), "cost_per_hour", "cost_per_million", "error",
     )  # fmt: skip
 
     model: str
@@ -60,7 +57,7 @@ class ServingAdvice:
         """That of the least known batch: with the largest predicted share, then that of others."""
         if self.result is None:
             return None
-        known = (batch.provenance for batch in self.result.times.batches)
+        known = (batch.run.provenance for batch in self.result.times.batches)
         return max(known, key=lambda each: (each.predicted_share, each.published_share))
 
     @property

@@ -53,8 +53,7 @@ def known_times(
 def _batch(workspace: Workspace, size: int, model: Model, target: Target) -> BatchLatency:
     known = basis(workspace, model, measure=False, target=target)
     which = f"{model.name} with a batch of {size} on {target.system.name}"
-    run = run_latency(known, which, seed=workspace.options.seed)
-    return BatchLatency(size, run.latency_s, run.factors, run.provenance)
+    return BatchLatency(size, run_latency(known, which, seed=workspace.options.seed))
 
 
 def refuse_crowding(target: Target, serving: Serving) -> None:

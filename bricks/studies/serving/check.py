@@ -21,9 +21,8 @@ from bricks.measure.served import (
 )
 from bricks.session.workspace import Workspace
 from bricks.studies.serving.batches import read_sizes
-from bricks.studies.serving.checkable import queries_for
 from bricks.studies.serving.figures import Figures, expected_figures, means, real_figures
-from bricks.studies.serving.options import ScenarioOptions
+from bricks.studies.serving.options import ScenarioOptions, queries_for
 from bricks.studies.serving.outcome import expected, keeps_bound, scenario_of
 from bricks.studies.serving.result import CheckedScenario, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind

@@ -43,13 +43,13 @@ def in_server(
     and whoever asks; runs that take long hardly notice, and stay as they are. The result is not
     stored.
     """
-    short = [batch for batch in times.batches if batch.latency_s.value <= _LONG_RUN_S]
+    short = [batch for batch in times.batches if batch.run.latency_s.value <= _LONG_RUN_S]
     if not backends.describe(workspace.runtime.backend).timed:
         short = []
     waking, found = None, {}
     for done, batch in enumerate(short):
         workspace.progress("measuring bricks in a server", done / len(short))
-        most_qps = _UTILISATION / batch.latency_s.value
+        most_qps = _UTILISATION / batch.run.latency_s.value
         rate_qps = min(max(qps or most_qps, _RARE_QPS), most_qps)
         runs = _served_runs(workspace, models[batch.size], rate_qps)
         found[batch.size] = state = fitted_state(runs, waking)

@@ -7,62 +7,60 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from bricks.compose.estimate import MEASURED, Provenance
+from bricks.compose.estimate import provenance_facts
 from bricks.compose.queueing.batching import BatchSeconds
 from bricks.compose.queueing.idle import AWAKE, ServerState, Waking
 from bricks.compose.queueing.metrics import rate
+from bricks.compose.queueing.run import RunLatency, RunSampler
 from bricks.studies.serving.scenario import Serving
 from bricks.units.cases import End, value_of
 from bricks.units.curve import Curve
+from bricks.units.facts import with_ends
 from bricks.units.interval import Interval
 
-# Random numbers that are drawn once and used again and again.
+# Costs of batches that are drawn once and reused cyclically.
 _DRAWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLatency:
-    """A batch of ``size`` samples: its latency, and single runs relative to their median.
+    """The latency of a batch of ``size`` samples.
 
-    ``factors`` has the shape ``(draws,)``. A batch takes ``asleep_share`` of its latency longer on
-    a processor that sleeps; None: that was not measured.
+    A batch takes ``asleep_share`` of its latency longer on an idle processor; None: that was not
+    measured.
     """
 
     FACTS: ClassVar = (
-        ("size", "batch"), "latency_s", "throughput",
-        ("provenance.measured_share", "measured_share"),
-        ("provenance.published_share", "published_share"),
-        ("provenance.predicted_share", "predicted_share"), "asleep_share",
+        ("size", "batch"), with_ends("run.latency_s", "latency_s"), "throughput",
+        *provenance_facts("run.provenance"), "asleep_share",
     )  # fmt: skip
 
     size: int
-    latency_s: Interval
-    factors: np.ndarray = field(repr=False)
-    provenance: Provenance = MEASURED
+    run: RunLatency
     asleep_share: float | None = None
 
     def in_state(self, state: ServerState | None) -> BatchLatency:
         """The same batch as a server has it; None: in a server it takes as long."""
         if state is None:
             return replace(self, asleep_share=0.0)
-        return replace(
-            self,
-            latency_s=self.latency_s.scaled(state.factor),
-            factors=np.random.default_rng(0).choice(state.spread, len(self.factors)),
-            asleep_share=state.asleep_share,
+        draws = len(self.run.factors)
+        run = replace(
+            self.run,
+            latency_s=self.run.latency_s.scaled(state.factor),
+            factors=np.random.default_rng(0).choice(state.spread, draws),
         )
+        return BatchLatency(self.size, run, state.asleep_share)
 
     @property
     def throughput(self) -> Interval:
         """Samples a second of one instance that runs such batches one after another."""
-        mean = float(self.factors.mean())
-        return self.latency_s.map(lambda s: rate(self.size, mean * s))
+        return self.run.mean_s.map(lambda seconds: rate(self.size, seconds))
 
 
 @dataclass(frozen=True)  # without slots: what follows is kept
@@ -78,7 +76,7 @@ class ServiceTimes:
     @cached_property
     def curve(self) -> Curve:
         """Seconds of a batch by its size."""
-        return Curve.through((batch.size, batch.latency_s) for batch in self.batches)
+        return Curve.through((batch.size, batch.run.latency_s) for batch in self.batches)
 
     @property
     def interpolation_error(self) -> float:
@@ -95,30 +93,24 @@ class ServiceTimes:
         The same ``seed`` gives batches of the same number the same noise, so that ends and rates
         are compared with each other.
         """
+        runs = RunSampler({batch.size: batch.run for batch in self.batches}, seed)
         sizes = range(1, serving.max_batch + 1)
-        middles = [0.0, *(end(self.latency(size)) for size in sizes)]
+        medians_s = [0.0, *(end(self.latency(size)) for size in sizes)]
         own_s: list[float] = serving.own_batches_s(_DRAWS).tolist()
-        costs = [0.0, *(size * serving.request_s for size in sizes)]
-        at = [0, *map(self._place, sizes)]
-        factors: list[list[float]] = [batch.factors.tolist() for batch in self.batches]
+        requests_s = [0.0, *(size * serving.request_s for size in sizes)]
+        places = [0, *map(runs.place, sizes)]
         asleep = [batch.asleep_share or 0.0 for batch in self.batches]
-        noise = np.random.default_rng(seed).integers(0, len(factors[0]), _DRAWS).tolist()
-        mask = _DRAWS - 1
 
         def batch_s(size: int, number: int, sleep: float) -> float:
-            place = at[size]
-            factor: float = factors[place][noise[number & mask]] * (1 + asleep[place] * sleep)
-            return middles[size] * factor + costs[size] + own_s[number & mask]
+            place = places[size]
+            factor = runs.factor(place, number) * (1 + asleep[place] * sleep)
+            return medians_s[size] * factor + requests_s[size] + own_s[number % _DRAWS]
 
         return batch_s
 
     def capacity_qps(self, serving: Serving, end: End = value_of) -> float:
         """The most samples a second that ``serving`` can serve: all batches are full then."""
         size = serving.max_batch
-        factors = self.batches[self._place(size)].factors
-        run_s = end(self.latency(size)) * float(factors.mean())
+        larger = self.batches[bisect_left(self.curve.sizes, size)]
+        run_s = end(self.latency(size)) * float(larger.run.factors.mean())
         return serving.instances * size / (run_s + serving.batch_s + size * serving.request_s)
-
-    def _place(self, size: int) -> int:
-        """The first batch of at least this size."""
-        return bisect_left(self.curve.sizes, size)

@@ -11,7 +11,6 @@ from functools import cached_property
 
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.graph.model import Model
-from bricks.session.targets import target_called
 from bricks.session.workspace import Workspace
 from bricks.studies.serving.batches import read_sizes, refuse_crowding, service_times
 from bricks.studies.serving.check import ServedScenario
@@ -21,7 +20,7 @@ from bricks.studies.serving.outcome import scenario_of
 from bricks.studies.serving.result import ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind
 from bricks.studies.serving.service import ServiceTimes
-from bricks.studies.study import Needs, Study, ask
+from bricks.studies.study import Needs, Study, ask, target_asked
 from bricks.system import Target
 
 
@@ -47,16 +46,9 @@ class ServingStudy(Study[ScenarioOptions, ScenarioResult, ScenarioResult, Scenar
     _measured: ServiceTimes | None = None
 
     @cached_property
-    def _target(self) -> Target:
-        given, system = self.options.target, self.options.system
-        if given is not None or system is None:
-            return given or self.workspace.target
-        return target_called(self.workspace, system)
-
-    @property
     def target(self) -> Target:
         """The system that is asked about."""
-        return self._target
+        return target_asked(self.workspace, self.options.system, self.options.target)
 
     @property
     def observes(self) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bricks.compose.queueing.idle import AWAKE, ServedRuns, ServerState, Waking, fitted_state
+from bricks.compose.queueing.run import RunLatency
 from bricks.studies.serving.queueing import serve
 from bricks.studies.serving.scenario import Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes
@@ -61,9 +62,9 @@ def test_what_a_server_takes_longer_without_pauses_is_a_factor() -> None:
 
 def test_a_batch_in_a_server_varies_as_runs_there_do() -> None:
     state = ServerState(AWAKE, 1.1, 0.2, np.asarray([1.0, 2.0]))
-    batch = BatchLatency(1, Interval(0.01, 0.008, 0.012), np.ones(400)).in_state(state)
-    assert batch.latency_s == Interval(*(pytest.approx(end) for end in (0.011, 0.0088, 0.0132)))
-    assert set(batch.factors) == {1.0, 2.0}
+    batch = BatchLatency(1, RunLatency(Interval(0.01, 0.008, 0.012), np.ones(400))).in_state(state)
+    assert batch.run.latency_s == Interval(*(pytest.approx(end) for end in (0.011, 0.0088, 0.0132)))
+    assert set(batch.run.factors) == {1.0, 2.0}
     assert batch.asleep_share == 0.2
     assert batch.in_state(None).asleep_share == 0.0
 
@@ -98,7 +99,7 @@ def test_a_sample_after_a_pause_takes_longer_and_the_next_less() -> None:
 
 def test_each_query_is_on_the_way_for_one_of_the_times_that_were_measured() -> None:
     serving = Serving(batch_s=0.002, transport_s=0.001, transports_s=[0.003, 0.005])
-    times = ServiceTimes([BatchLatency(1, Interval(0.01, 0.01, 0.01), np.ones(9))])
+    times = ServiceTimes([BatchLatency(1, RunLatency(Interval.exact(0.01), np.ones(9)))])
     sample = times.sampler(serving, value_of, seed=0)
     found = serve([float(number) for number in range(50)], serving, sample)
     assert {round(s, 6) for s in found.latencies_s} == {0.015, 0.017}
@@ -106,7 +107,7 @@ def test_each_query_is_on_the_way_for_one_of_the_times_that_were_measured() -> N
 
 
 def test_each_batch_costs_one_of_the_times_that_were_measured() -> None:
-    times = ServiceTimes([BatchLatency(1, Interval(0.01, 0.01, 0.01), np.ones(9))])
+    times = ServiceTimes([BatchLatency(1, RunLatency(Interval.exact(0.01), np.ones(9)))])
     serving = Serving(batch_s=0.002, batches_s=[0.001, 0.004])
     sample = times.sampler(serving, value_of, seed=0)
     found = serve([float(number) for number in range(50)], serving, sample)

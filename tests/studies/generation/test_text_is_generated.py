@@ -31,11 +31,12 @@ from bricks.compose.queueing.continuous import (
     StepSeconds,
     TextLengths,
 )
+from bricks.compose.queueing.run import RunLatency
 from bricks.compose.queueing.simulation import Served, simulate
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.studies.generation.decoders import steps_of
 from bricks.studies.generation.options import GenerationOptions
-from bricks.studies.generation.steps import Step, StepTimes, lengths_between
+from bricks.studies.generation.steps import DecoderStep, StepTimes, lengths_between
 from bricks.units.interval import Interval
 from bricks.zoo import decoders, entry, zoo_folder
 
@@ -69,8 +70,9 @@ def small(request: pytest.FixtureRequest, recipe: Any, tmp_path_factory: Any) ->
     return path
 
 
-def step(past: int, seconds: float, batch: int = 1, tokens: int = 1) -> Step:
-    return Step(batch, tokens, past, Interval(seconds, 0.9 * seconds, 1.1 * seconds), np.ones(8))
+def step(past: int, seconds: float, batch: int = 1, tokens: int = 1) -> DecoderStep:
+    run = RunLatency(Interval(seconds, 0.9 * seconds, 1.1 * seconds), np.ones(8))
+    return DecoderStep(batch, tokens, past, run)
 
 
 @given(st.integers(1, 4000), st.integers(0, 4000))
@@ -95,7 +97,7 @@ def test_a_length_that_is_off_its_neighbours_widens_the_interval_between() -> No
     for past in (50, 150):
         assert bent.at(1, past).high / bent.at(1, past).value == pytest.approx(1.1 * 1.2)
         assert straight.at(1, past).high / straight.at(1, past).value == pytest.approx(1.1)
-    assert bent.at(1, 100) == bent.steps[1][1].latency_s
+    assert bent.at(1, 100) == bent.steps[1][1].run.latency_s
 
 
 def generate(
@@ -247,7 +249,7 @@ def test_text_is_really_generated_beside_what_is_predicted(small: Path, tmp_path
     assert sorted(checked.steps_s) == [8, 9, 10, 11, 12]
     assert all(taken > 0 for taken in (*checked.steps_s.values(), checked.step_s, checked.ttft_s))
     assert result.generation.step_s > 0
-    assert result.prompt.provenance.measured_share == 1.0
+    assert result.prompt.run.provenance.measured_share == 1.0
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from refusals import refused
 
 from bricks.compose.queueing.arrivals import poisson_s
 from bricks.compose.queueing.batching import batch_sizes
+from bricks.compose.queueing.run import RunLatency
 from bricks.errors import UsageError
 from bricks.studies.serving.outcome import best_batch, scenario_of
 from bricks.studies.serving.queueing import serve, serve_in_turn
@@ -158,7 +159,7 @@ def times(*latencies: tuple[int, float], width: float = 0.1, spread: float = 0.0
     factors = np.exp(spread * rng.standard_normal(4096))
     return ServiceTimes(
         [
-            BatchLatency(size, Interval(s, s * (1 - width), s * (1 + width)), factors)
+            BatchLatency(size, RunLatency(Interval(s, s * (1 - width), s * (1 + width)), factors))
             for size, s in latencies
         ]
     )
