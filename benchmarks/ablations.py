@@ -41,7 +41,7 @@ from bricks.backends.onnx_instruments.models import (
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.decompose.plan import Decomposition
 from bricks.graph.view import parse_model
-from bricks.measure.walk import Step, Walk, grounded, without_region
+from bricks.measure.walk import Walk, WalkStep, without_feedback, without_region
 from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.samples.call_overhead import LONG, SHORT, call_overhead_s
 from bricks.samples.machine_state import same_state
@@ -103,7 +103,7 @@ class Bed:
         options: dict[str, Any] = {"max_eviction_bytes": self.max_eviction_bytes, **changes}
         return walk_of(self.found, set(self.found.plan.keys), WalkOptions(**options))
 
-    def ways(self) -> dict[str, tuple[list[Step], Sample]]:
+    def ways(self) -> dict[str, tuple[list[WalkStep], Sample]]:
         """The steps of each way, and a function that samples them once."""
         as_it_is = self.walk()
         shared = replace(
@@ -114,21 +114,21 @@ class Bed:
         every = len(self.found.plan.occurrences)
         return {
             AS_IT_IS: self._in_order(as_it_is),
-            "one place": self._in_order(self.walk(places=1)),
-            "five places": self._in_order(self.walk(places=5)),
+            "one place": self._in_order(self.walk(occurrences=1)),
+            "five places": self._in_order(self.walk(occurrences=5)),
             "weights shared": self._in_order(shared),
             "no ballast": self._in_order(replace(as_it_is, max_eviction_bytes=0)),
             "neither": self._in_order(replace(shared, max_eviction_bytes=0)),
-            "no lead-in": self._in_order(self.walk(lead_in=0)),
-            "five lead in": self._in_order(self.walk(lead_in=5)),
+            "no lead-in": self._in_order(self.walk(prefix_length=0)),
+            "five lead in": self._in_order(self.walk(prefix_length=5)),
             "own buffers": self._in_order(without_region(as_it_is)),
             "own buffers, in a loop": self._looped(without_region(as_it_is)),
             "in a loop": self._looped(as_it_is),
-            "a session each": self._in_order(self.walk(places=every), own=True),
+            "a session each": self._in_order(self.walk(occurrences=every), own=True),
         }
 
     def estimate_s(
-        self, steps: Sequence[Step], columns: Sequence[Sequence[float]], less_s: float
+        self, steps: Sequence[WalkStep], columns: Sequence[Sequence[float]], less_s: float
     ) -> float:
         """The sum over all occurrences of each brick's mean over its places, less a call."""
         weights: dict[str, float] = {}
@@ -142,22 +142,22 @@ class Bed:
             for key, total in timed.items()
         )
 
-    def _load(self, walk: Walk, step: Step, own: bool) -> BindableModel:
-        name = step.place if own else step.load
+    def _load(self, walk: Walk, step: WalkStep, own: bool) -> BindableModel:
+        name = step.name if own else step.load
         if name not in self.loads:
             load = next(load for load in walk.loads if load.key == step.key)
             model = parse_model(load.model)
             self.loads[name] = self.backend.load(model, key=load.key, optimize=False)
         return self.loads[name]
 
-    def _bound(self, walk: Walk, steps: Sequence[Step], own: bool) -> list[BoundModel]:
+    def _bound(self, walk: Walk, steps: Sequence[WalkStep], own: bool) -> list[BoundModel]:
         return [
             self._load(walk, step, own).bind(Binding(step.inputs, step.outputs), self.region)
             for step in steps
         ]
 
-    def _in_order(self, walk: Walk, *, own: bool = False) -> tuple[list[Step], Sample]:
-        steps = grounded(walk.steps)
+    def _in_order(self, walk: Walk, *, own: bool = False) -> tuple[list[WalkStep], Sample]:
+        steps = without_feedback(walk.steps)
         bound = self._bound(walk, steps, own)
         size_bytes = 0 if own else walk.eviction_bytes(steps)
         if size_bytes and size_bytes not in self.ballasts:
@@ -170,8 +170,8 @@ class Bed:
 
         return steps, sample
 
-    def _looped(self, walk: Walk) -> tuple[list[Step], Sample]:
-        steps = [step for step in grounded(walk.steps) if step.timed]
+    def _looped(self, walk: Walk) -> tuple[list[WalkStep], Sample]:
+        steps = [step for step in without_feedback(walk.steps) if step.timed]
         bound = self._bound(walk, steps, own=False)
 
         def again(one: BoundModel) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bricks import Bench, Measurement, Store
 from bricks.measure.campaign_result import CampaignResult
-from bricks.measure.jobs import Job
+from bricks.measure.jobs import ModelJob
 from bricks.measure.progress import Progress
 from bricks.predict.effort import EFFORTS
 from bricks.session.adaptive import AdaptiveMeasurement
@@ -24,7 +24,7 @@ from bricks.zoo import entries
 def chosen_by(bench: Bench, effort: str, results: Mapping[str, Measurement]) -> frozenset[str]:
     """The bricks of the zoo that an effort would measure, if ``results`` were what it found."""
     models = [bench.read(entry.name) for entry in entries()]
-    jobs = [Job(model, bench.decompose(model), whole=False) for model in models]
+    jobs = [ModelJob(model, bench.decompose(model), whole=False) for model in models]
     target, owner = bench.target, Owner.current()
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
         store.systems.save_target(target)
@@ -32,7 +32,9 @@ def chosen_by(bench: Bench, effort: str, results: Mapping[str, Measurement]) -> 
             store.plans.save(job.decomposition, target.key)
         latencies = Latencies(store, target.key, "executed")
 
-        def run(jobs: Sequence[Job], _left_s: float | None, _progress: Progress) -> CampaignResult:
+        def run(
+            jobs: Sequence[ModelJob], _left_s: float | None, _progress: Progress
+        ) -> CampaignResult:
             wanted = {key for job in jobs for key in job.bricks} & results.keys()
             new = sorted(wanted - store.measurements.results(target.key, sorted(wanted)).keys())
             _copy({key: results[key] for key in new}, store, target, owner)

@@ -29,13 +29,13 @@ from bricks.compose.parts import state_of
 from bricks.compose.recompose import recompose
 from bricks.compose.schedule import Construction
 from bricks.decompose.streams import streams_of, whole_key
-from bricks.measure.importance import Importance, Needs
+from bricks.measure.importance import Importance, ModelNeeds
 from bricks.measure.overhead_walk import probe_walk
-from bricks.measure.rounds import Goal
+from bricks.measure.rounds import SamplingGoal
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.turns import ChargedRound, in_turn
-from bricks.measure.walk import along, single
+from bricks.measure.walk import single_step, with_streams
 from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.measure.walk_sampling import WalkSampling
 from bricks.report.tables import number, percent, seconds
@@ -122,8 +122,8 @@ def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule
     key = whole_key(plan, streams, workers)
     ends: dict[str, Any] = {"inputs": len(plan.inputs), "outputs": len(plan.outputs)}
     walks = {
-        SEQUENCE: single(plan.digest, model.skeleton, **ends),
-        STREAMS: along(single(key, model.skeleton, **ends), streams),
+        SEQUENCE: single_step(plan.digest, model.skeleton, **ends),
+        STREAMS: with_streams(single_step(key, model.skeleton, **ends), streams),
         BRICKS: walk_of(found, set(plan.keys), WalkOptions(max_eviction_bytes=64 << 20)),
         CALLS: probe_walk(list(PROBES.values())),
     }
@@ -135,8 +135,8 @@ def compared(bench: Bench, supervisor: Supervisor, name: str, workers: int, rule
 
     sampler = Sampler(supervisor, walks)
     sampler.prepare()
-    shares = Importance({plan.digest: Needs(plan.counts, dict.fromkeys(plan.counts, 1.0))}, {})
-    goals = {BRICKS: Goal(shares=shares)}
+    shares = Importance({plan.digest: ModelNeeds(plan.counts, dict.fromkeys(plan.counts, 1.0))}, {})
+    goals = {BRICKS: SamplingGoal(shares=shares)}
     in_turn(WalkSampling(sampler, rule, goals), keep)
     if sampler.blame.failures:
         raise SystemExit(f"{name}: {next(iter(sampler.blame.failures.values()))}")

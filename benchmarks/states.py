@@ -7,7 +7,7 @@ that has two, see docs/measuring.md). Bricks that were measured in both are corr
 the other, and compared with what was measured there. Constants were chosen on the first half of the
 families, every second one in alphabetical order; tables are of the other half, which was seen while
 the model was built, so that its figures are somewhat optimistic. Where the cache lacks the panel
-(`measure/state_panel.py`), a few dozens of the first half's bricks, over kernels and sizes, stand
+(`measure/probe_set.py`), a few dozens of the first half's bricks, over kernels and sizes, stand
 for it.
 
 Models of which at least half was measured in a state that they were not run in are recomposed from
@@ -33,7 +33,7 @@ from bricks.compose.estimate import Estimate
 from bricks.compose.parts import state_of
 from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Plan
-from bricks.measure.state_panel import panel_keys
+from bricks.measure.probe_set import probe_set_keys
 from bricks.predict.features import extract_features
 from bricks.report.tables import number, percent
 from bricks.samples.call_overhead import PROBES
@@ -118,13 +118,13 @@ def read(bench: Bench) -> Data:
         half[name] = half_of[families[name]]
     keys = sorted({key for plan in plans.values() for key in plan.keys})
     digests = [plan.digest for plan in plans.values()]
-    wanted = [*keys, *panel_keys(), *PROBES.values(), *digests]
+    wanted = [*keys, *probe_set_keys(), *PROBES.values(), *digests]
     found = bench.store.measurements.results(bench.target.key, wanted)
     results = {key: m for key, m in found.items() if isinstance(m, Measurement)}
     met = states(r.state_s for m in results.values() for r in m.quiet_rounds)
     if len(met) < 2 or met[0] is None or met[1] is None:
         raise SystemExit("all rounds of this cache were taken in one state of the machine")
-    bricks = bench.store.plans.load_bricks([*keys, *panel_keys()])
+    bricks = bench.store.plans.load_bricks([*keys, *probe_set_keys()])
     facts = {key: extract_features(brick).size_facts for key, brick in bricks.items()}
     fast_s, slow_s = sorted(met[:2])  # type: ignore[type-var]
     return Data(plans, results, facts, half, fast_s, slow_s)  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ def read(bench: Bench) -> Data:
 
 def panel_of(data: Data) -> list[str]:
     """The panel, if the cache has all of it in both states; else bricks that stand for it."""
-    known = [key for key in panel_keys() if data.only(key, data.fast_s) is not None]
+    known = [key for key in probe_set_keys() if data.only(key, data.fast_s) is not None]
     if all(data.only(key, data.slow_s) is not None for key in known) and len(known) == _PANEL:
         return known
     return stand_in(data, data.in_both(0))

@@ -16,7 +16,7 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition
 from bricks.fleet.report import TargetReport
 from bricks.graph.model import Model
-from bricks.measure.jobs import Job, batches, needs_of, spread_out
+from bricks.measure.jobs import ModelJob, batches, needs_of, spread_out
 from bricks.samples.measurement import Failure
 from bricks.session.options import Options, effort_of
 from bricks.store import Store
@@ -137,14 +137,16 @@ def work_queue(
     return WorkQueue(target, frozenset(keys), errors, deque(waiting), divided)
 
 
-def _jobs(store: Store, models: Sequence[Model], options: Options, target: Target) -> list[Job]:
+def _jobs(
+    store: Store, models: Sequence[Model], options: Options, target: Target
+) -> list[ModelJob]:
     """The bricks of each model whose plan for ``target`` is in ``store``."""
     granularity = str(Granularity.parse(options.granularity))
-    jobs: list[Job] = []
+    jobs: list[ModelJob] = []
     for model in models:
         known = store.plans.load(model.digest, granularity, target.key, name=model.name)
         if known is not None:
             plan, wall_s = known
             bricks = store.plans.load_bricks(plan.keys)
-            jobs.append(Job(model, Decomposition(plan, bricks, wall_s), whole=False))
+            jobs.append(ModelJob(model, Decomposition(plan, bricks, wall_s), whole=False))
     return jobs

@@ -37,7 +37,7 @@ def start(request: str, backend: str, address: str) -> dict[str, Any]:
     settings, version = collectives_settings(backend)
     end(request)
     _supervisors[request] = Supervisor(settings)
-    _supervisors[request].awaken()
+    _supervisors[request].start()
     return {
         "package": __version__,
         "version": version,

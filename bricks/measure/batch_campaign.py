@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from bricks.measure.conditions import Conditions
 from bricks.measure.deadline import Deadline
-from bricks.measure.importance import Importance, Needs
+from bricks.measure.importance import Importance, ModelNeeds
 from bricks.measure.jobs import Batch
 from bricks.measure.remeasuring import open_shares, stale, state_of, unsure
-from bricks.measure.rounds import Goal
-from bricks.measure.task import WHOLE, Task, walks_of
-from bricks.measure.walk_tasks import WalkTasks
+from bricks.measure.rounds import SamplingGoal
+from bricks.measure.sampling_task import WHOLE, SamplingTask, walks_of
+from bricks.measure.task_sampler import TaskSampler
 from bricks.samples.measurement import ENOUGH, Failure, Measurement
 from bricks.store import Claim, Store
 
@@ -37,8 +37,8 @@ class CampaignParts:
     target_key: str
     conditions: Conditions
     deadline: Deadline
-    needs: Mapping[str, Needs]
-    tasks: WalkTasks
+    needs: Mapping[str, ModelNeeds]
+    tasks: TaskSampler
 
     def results(self, keys: Sequence[str]) -> Results:
         """What the store knows of ``keys``."""
@@ -131,7 +131,7 @@ class BatchCampaign:
         goals = dict.fromkeys(walks, goal)
         rule = parts.conditions.rule
         done = parts.tasks.sample(
-            Task(batch.name, walks, claims, rule, parts.deadline, goals, self._span)
+            SamplingTask(batch.name, walks, claims, rule, parts.deadline, goals, self._span)
         )
         measured = parts.tasks.tally.measured
         for job, mine in assigned:
@@ -147,17 +147,17 @@ class BatchCampaign:
         *,
         whole: bool,
         more: bool,
-    ) -> Goal:
+    ) -> SamplingGoal:
         before = {claim.key: claim.rounds for claim in claims}
         if more:
             before |= {key: m.rounds for key, m in known.items() if key in again}
-            return Goal(before, None, self._parts.conditions.rule.min_rounds)
+            return SamplingGoal(before, None, self._parts.conditions.rule.min_rounds)
         # So many that a brick which was known in another state is known in this one.
         least = ENOUGH if again else 1
         if whole:  # bricks are sampled as often as the model: so all meet the same drift
-            return Goal(before, None, least)
+            return SamplingGoal(before, None, least)
         known_s = {key: m.latency_s() for key, m in known.items() if key not in again}
-        return Goal(before, Importance(self._parts.needs, known_s), least)
+        return SamplingGoal(before, Importance(self._parts.needs, known_s), least)
 
 
 def _measured(results: Results) -> dict[str, Measurement]:

@@ -17,16 +17,16 @@ from bricks.measure.batch_campaign import BatchCampaign, CampaignParts
 from bricks.measure.campaign_result import CampaignResult, Tally
 from bricks.measure.conditions import Conditions
 from bricks.measure.deadline import Deadline
-from bricks.measure.jobs import Batch, Job, batches, needs_of, spread_out
+from bricks.measure.jobs import Batch, ModelJob, batches, needs_of, spread_out
 from bricks.measure.loop import Loop
 from bricks.measure.machine_states import MachineStates
 from bricks.measure.overhead_walk import probe_walk
-from bricks.measure.panel_campaign import measure_panel
+from bricks.measure.probe_set_campaign import measure_probe_set
 from bricks.measure.progress import Progress
+from bricks.measure.sampling_task import OVERHEAD, SamplingTask, probes_for
 from bricks.measure.supervisor import Supervisor
-from bricks.measure.task import OVERHEAD, Task, probes_for
+from bricks.measure.task_sampler import TaskSampler
 from bricks.measure.timing_lock import WAITING, timing_lock
-from bricks.measure.walk_tasks import WalkTasks
 from bricks.samples.measurement import Measurement
 from bricks.store import Store
 from bricks.system import ForeignLoad
@@ -51,12 +51,12 @@ class Campaign:
         self._progress = progress
         self._loop = Loop(store, target_key)
         self._tally = Tally()
-        self._tasks = WalkTasks(
+        self._tasks = TaskSampler(
             supervisor, self._loop, self._tally, MachineStates(store, target_key), progress,
             conditions.timeout_s,
         )  # fmt: skip
 
-    def run(self, jobs: Sequence[Job]) -> CampaignResult:
+    def run(self, jobs: Sequence[ModelJob]) -> CampaignResult:
         """Measure what the store has no results of for ``jobs``, many models at once."""
         wanted = [*probes_for(jobs), *(key for job in jobs for key in job.keys)]
         missing = self._loop.missing(wanted)
@@ -72,7 +72,7 @@ class Campaign:
         results = self._store.measurements.results(self._target, keys)
         return {key for key, result in results.items() if isinstance(result, Measurement)}
 
-    def _run_exclusively(self, jobs: Sequence[Job], missing: Collection[str]) -> float | None:
+    def _run_exclusively(self, jobs: Sequence[ModelJob], missing: Collection[str]) -> float | None:
         """Measure while no other process times; how many cores others kept busy, if known."""
         exclusive = self._conditions.exclusive
         with timing_lock(lambda: self._progress(WAITING, 0.0)) if exclusive else nullcontext():
@@ -80,7 +80,7 @@ class Campaign:
             self._run(jobs, missing)
             return load.cores() if exclusive else None
 
-    def _run(self, jobs: Sequence[Job], missing: Collection[str]) -> None:
+    def _run(self, jobs: Sequence[ModelJob], missing: Collection[str]) -> None:
         parts = CampaignParts(
             self._store, self._target, self._conditions,
             Deadline.after(self._conditions.budget_s), needs_of(jobs), self._tasks,
@@ -104,15 +104,15 @@ class Campaign:
         for claims in self._tasks.claims(OVERHEAD, keys, deadline, 0.0, patient=True):
             with self._loop.holding(claims):
                 walks = {OVERHEAD: probe_walk([claim.key for claim in claims])}
-                self._tasks.sample(Task(OVERHEAD, walks, claims, rule, deadline))
+                self._tasks.sample(SamplingTask(OVERHEAD, walks, claims, rule, deadline))
 
 
 def _complete(
     parts: CampaignParts, campaign: BatchCampaign, share: float, *, patient: bool
 ) -> bool:
-    """Measure a batch, and the panel in the machine state then; whether some was left to others."""
+    """Measure a batch, then the probe set; whether keys were left to other processes."""
     left = campaign.complete(patient=patient)
-    measure_panel(parts, share)
+    measure_probe_set(parts, share)
     return left
 
 

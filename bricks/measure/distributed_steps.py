@@ -21,7 +21,7 @@ from bricks.backends.programs import SeededProgram
 from bricks.errors import WorkerError
 from bricks.graph.form import ModelForm
 from bricks.measure.protocol.ranks import BeginSteps, TimeSteps
-from bricks.measure.ranks import LocalRanks, RankPlace
+from bricks.measure.ranks import LocalRanks, RankLocation
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerSettings
 from bricks.measure.timing_lock import WAITING, timing_lock
@@ -68,7 +68,7 @@ class DistributedSteps:
 
 def measure_steps(
     program: Mapping[str, Any],
-    places: Sequence[RankPlace],
+    places: Sequence[RankLocation],
     *,
     bucket_cap_mb: float | None = None,
     accumulation: int = 1,
@@ -103,7 +103,7 @@ def measure_steps(
 
 
 @contextmanager
-def _joined(offer: Offer, places: Sequence[RankPlace]) -> Iterator[LocalRanks]:
+def _joined(offer: Offer, places: Sequence[RankLocation]) -> Iterator[LocalRanks]:
     """Ranks that torchrun has started, and that have met."""
     for attempt in range(_PORT_TRIES):
         ranks = _launched(offer, places)
@@ -120,7 +120,7 @@ def _joined(offer: Offer, places: Sequence[RankPlace]) -> Iterator[LocalRanks]:
             return
 
 
-def _launched(offer: Offer, places: Sequence[RankPlace]) -> LocalRanks:
+def _launched(offer: Offer, places: Sequence[RankLocation]) -> LocalRanks:
     """Ranks that torchrun starts: for each place one, as if it were a host of its own."""
     port = _free_port(places[0])
     launchers = [
@@ -133,7 +133,7 @@ def _launched(offer: Offer, places: Sequence[RankPlace]) -> LocalRanks:
     return LocalRanks(WorkerSettings(offer.name, 1, 0), places, launchers=launchers)
 
 
-def _free_port(place: RankPlace) -> int:
+def _free_port(place: RankLocation) -> int:
     """A port that nobody has: of this host, or any one in a namespace of the rank's own."""
     if place.prefix:
         return random.randint(*_PORTS)

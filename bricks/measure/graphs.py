@@ -23,7 +23,7 @@ from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_s
 from bricks.measure.failure_explanation import explain_failure, given_inputs
-from bricks.measure.jobs import Job
+from bricks.measure.jobs import ModelJob
 from bricks.measure.protocol.evaluation import EvaluateModel, VerifyModel, WriteReference
 from bricks.measure.protocol.graphs import ReadExecuted, ReadSource, ReadValues, TypedGraph
 from bricks.measure.protocol.request import Answer, Request
@@ -97,7 +97,7 @@ class Graphs:
                 text = f"{text[: _MAX_REASON - 1]}…"
             raise WorkerError(f"{of.name}: {text}{remedy}") from error
 
-    def profile(self, job: Job) -> Profile:
+    def profile(self, job: ModelJob) -> Profile:
         """The runtime's own profile of a run of the job's whole model."""
         model = replace(job.model, skeleton=_named(job.model.skeleton))
         run = self.ask(model, ProfileModel(job.whole_key, model.skeleton, job.node_streams))

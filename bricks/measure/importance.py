@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class ModelNeeds:
     """The bricks of a model: how often each one's latency counts, and the work in each, by key."""
 
     counts: Mapping[str, int]
@@ -25,7 +25,7 @@ class Importance:
     ``known_s`` holds latencies that were measured before, in seconds by key.
     """
 
-    def __init__(self, needs: Mapping[str, Needs], known_s: Mapping[str, float]) -> None:
+    def __init__(self, needs: Mapping[str, ModelNeeds], known_s: Mapping[str, float]) -> None:
         self._needs = needs
         self._known_s = known_s
 
@@ -44,7 +44,7 @@ class Importance:
         return shares
 
 
-def _extrapolated_s(need: Needs, known_s: Mapping[str, float]) -> float:
+def _extrapolated_s(need: ModelNeeds, known_s: Mapping[str, float]) -> float:
     """A model's latency, if its other bricks are as fast for their work as the known ones."""
     measured_s = work = all_work = 0.0
     for key, count in need.counts.items():

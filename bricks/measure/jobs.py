@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from bricks.decompose.plan import Decomposition, work_of
 from bricks.decompose.streams import whole_key
 from bricks.graph.model import Model
-from bricks.measure.importance import Needs
-from bricks.measure.timed_places import places_of
+from bricks.measure.importance import ModelNeeds
+from bricks.measure.timed_occurrences import timed_count
 
 # The bricks in a batch at most, and the bytes of their weights. One model's bricks are never
 # divided between batches.
@@ -25,7 +25,7 @@ _EXTRA_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ModelJob:
     """A model to measure: its bricks, and with ``whole`` the model itself.
 
     ``chosen`` holds the keys of the bricks to measure; None: all. The model is run along
@@ -67,7 +67,7 @@ class Job:
 class Batch:
     """Jobs whose bricks are loaded together; one alone, where the model itself is run too."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[ModelJob, ...]
 
     @property
     def name(self) -> str:
@@ -81,15 +81,15 @@ class Batch:
         return list(dict.fromkeys(key for job in self.jobs for key in job.keys))
 
     def assigned(
-        self, wanted: Collection[str], needs: Mapping[str, Needs]
-    ) -> list[tuple[Job, set[str]]]:
+        self, wanted: Collection[str], needs: Mapping[str, ModelNeeds]
+    ) -> list[tuple[ModelJob, set[str]]]:
         """For each job that has any, those of the bricks ``wanted`` that are measured in it."""
         found = zip(self.jobs, assigned(self.jobs, wanted, needs), strict=True)
         return [(job, mine) for job, mine in found if mine]
 
 
 def assigned(
-    jobs: Sequence[Job], wanted: Collection[str], needs: Mapping[str, Needs]
+    jobs: Sequence[ModelJob], wanted: Collection[str], needs: Mapping[str, ModelNeeds]
 ) -> list[set[str]]:
     """The bricks of those ``wanted`` to measure in the model of each job.
 
@@ -113,8 +113,8 @@ def assigned(
 
 
 def spread_out(
-    jobs: Sequence[Job], missing: Collection[str], needs: Mapping[str, Needs]
-) -> list[Job]:
+    jobs: Sequence[ModelJob], missing: Collection[str], needs: Mapping[str, ModelNeeds]
+) -> list[ModelJob]:
     """``jobs``, each with only the ``missing`` bricks that are to be measured in its model.
 
     Where a whole model is run too, they are unchanged: its bricks are measured beside it.
@@ -127,13 +127,13 @@ def spread_out(
 
 
 def batches(
-    jobs: Sequence[Job],
+    jobs: Sequence[ModelJob],
     missing: Collection[str],
     max_bricks: int = MAX_BRICKS,
     max_weight_bytes: int = MAX_WEIGHT_BYTES,
 ) -> Iterator[Batch]:
     """Batches of the ``jobs`` that have ``missing`` keys, in order."""
-    together: list[Job] = []
+    together: list[ModelJob] = []
     seen: set[str] = set()
     count = weight_bytes = 0
     for job in jobs:
@@ -155,18 +155,19 @@ def batches(
         yield Batch(tuple(together))
 
 
-def _weight_bytes(job: Job, keys: Collection[str]) -> int:
+def _weight_bytes(job: ModelJob, keys: Collection[str]) -> int:
     """Bytes of the weights that are loaded for ``keys``.
 
     Weights are loaded for each place that is timed, and once more for all lead-in places.
     """
     bricks, counts = job.decomposition.bricks, job.decomposition.plan.counts
     return sum(
-        bricks[k].numeric_weight_bytes * min(places_of(bricks[k]) + 1, abs(counts[k])) for k in keys
+        bricks[k].numeric_weight_bytes * min(timed_count(bricks[k]) + 1, abs(counts[k]))
+        for k in keys
     )
 
 
-def memory_bytes(jobs: Sequence[Job], max_weight_bytes: int = MAX_WEIGHT_BYTES) -> int:
+def memory_bytes(jobs: Sequence[ModelJob], max_weight_bytes: int = MAX_WEIGHT_BYTES) -> int:
     """The memory in bytes that measuring ``jobs`` may take, in batches of ``max_weight_bytes``.
 
     The worker holds weights as they are, and packed; while one is packed, it exists twice more.
@@ -177,11 +178,12 @@ def memory_bytes(jobs: Sequence[Job], max_weight_bytes: int = MAX_WEIGHT_BYTES) 
     return 2 * max(heaviest, min(together, max_weight_bytes)) + _EXTRA_BYTES
 
 
-def needs_of(jobs: Sequence[Job]) -> dict[str, Needs]:
+def needs_of(jobs: Sequence[ModelJob]) -> dict[str, ModelNeeds]:
     """The needs of each model, by its digest."""
     bricks = {key: brick for job in jobs for key, brick in job.decomposition.bricks.items()}
     works = {key: 1.0 + work_of(brick) for key, brick in bricks.items()}
     counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
     return {
-        digest: Needs(mine, {key: works[key] for key in mine}) for digest, mine in counts.items()
+        digest: ModelNeeds(mine, {key: works[key] for key in mine})
+        for digest, mine in counts.items()
     }

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from bricks.errors import WorkerError
-from bricks.measure.blame import Blame
+from bricks.measure.failed_keys import FailedKeys
 from bricks.measure.preparation_times import PreparationTimes
 from bricks.measure.protocol.loading import BindPiece, LoadPiece, LoadPieces, MakeRegion, UnloadAll
 from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied
-from bricks.measure.walk import Load, Step, Walk, grounded, without_region
+from bricks.measure.walk import Load, Walk, WalkStep, without_feedback, without_region
 
 
 class WorkerLost(WorkerDied):
@@ -39,7 +39,7 @@ class LoadedWalks:
     ) -> None:
         keys = {load.key for walk in walks.values() for load in walk.loads}
         # Memory of earlier loads may still be held, unless the worker is fresh.
-        self.blame = Blame(shared=len(keys) > 1 or not supervisor.fresh)
+        self.blame = FailedKeys(shared=len(keys) > 1 or not supervisor.fresh)
         self.times = PreparationTimes(walks)
         self.walks = walks
         self._supervisor = supervisor
@@ -48,12 +48,14 @@ class LoadedWalks:
         self._region_bytes = max((w.region_bytes for w in walks.values()), default=0)
         self._to_load = len({load.name for walk in walks.values() for load in walk.loads})
         self._at_once = self._to_load > 1  # whether everything may be loaded at once
-        self._bound: dict[str, Step] = {}
+        self._bound: dict[str, WalkStep] = {}
         self._starts = 0  # the worker in which everything is loaded, by its number
 
-    def steps(self, name: str) -> list[Step]:
+    def steps(self, name: str) -> list[WalkStep]:
         """The steps of a walk that have not failed."""
-        return grounded(step for step in self.walks[name].steps if self.blame.runs(step.key))
+        return without_feedback(
+            step for step in self.walks[name].steps if self.blame.runs(step.key)
+        )
 
     def set_up(self) -> None:
         """Load and bind everything that has not failed, in a worker that lives through it."""
@@ -143,15 +145,15 @@ class LoadedWalks:
     def bind_all(self, name: str) -> bool:
         """Bind the steps that are not where they should be; whether the worker still lives."""
         # Where a step fails, those that would have overwritten its result get other places.
-        while missing := [s for s in self.steps(name) if self._bound.get(s.place) != s]:
+        while missing := [s for s in self.steps(name) if self._bound.get(s.name) != s]:
             for step in missing:
                 if self.blame.runs(step.key) and not self._bind(step):
                     return False
-                self._bound[step.place] = step
+                self._bound[step.name] = step
         return True
 
-    def _bind(self, step: Step) -> bool:
-        bind = BindPiece(step.place, step.load, step.inputs, step.outputs, step.repeated)
+    def _bind(self, step: WalkStep) -> bool:
+        bind = BindPiece(step.name, step.load, step.inputs, step.outputs, step.repeated)
         return self._try(step.key, bind)
 
     def _try(self, key: str, request: Request[None]) -> bool:

@@ -94,7 +94,7 @@ class Loop:
         sampling ends, or with ``at_once`` after the turn in which they are known well enough: that
         takes a transaction, which disturbs what is timed next unless it takes long.
         """
-        held = _Held(self._store, self._target, self.owner, {claim.key for claim in claims})
+        held = _OwnedClaims(self._store, self._target, self.owner, {claim.key for claim in claims})
         buffer = RoundBuffer(held.keep)
 
         def complete() -> None:
@@ -117,7 +117,7 @@ class Loop:
             self._store.claims.renew(self._target, self.owner)
 
 
-class _Held:
+class _OwnedClaims:
     """Claims that are being completed: those of an owner, to ``claimed`` keys of a target."""
 
     def __init__(self, store: Store, target_key: str, owner: Owner, claimed: Set[str]) -> None:

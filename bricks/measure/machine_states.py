@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bricks.decompose.plan import Brick
-from bricks.measure.state_panel import panel_keys
+from bricks.measure.probe_set import probe_set_keys
 from bricks.samples.machine_state import SAME_STATE_FACTOR, same_state
 from bricks.samples.measurement import Measurement, Round
 from bricks.samples.state_model import MAX_LEARNED, SizeFacts, StateModel
@@ -25,7 +25,7 @@ class MachineStates:
         self._store, self._target = store, target_key
         self._counts: dict[float, int] | None = None  # of rounds by reference, on this target
         self._now_s: float | None = None  # of the last steady round
-        self._panel_s: list[float] = []  # those in which the panel is known
+        self._probed_s: list[float] = []  # states in which the probe set is known
         self._model: StateModel | None = None
 
     def note(self, rounds: Sequence[Round]) -> None:
@@ -37,20 +37,20 @@ class MachineStates:
         if self._counts is not None:
             self._counts[state_s] = self._counts.get(state_s, 0) + len(steady)
 
-    def wanting_panel(self) -> float | None:
-        """The present state, the first time that it is met on a machine of several; else None.
+    def state_without_probes(self) -> float | None:
+        """The present state at its first encounter on a machine of several states; else None.
 
-        Not on a machine of one state: the first state's panel is measured when it comes back. So
-        most machines never measure one, and those of two states within minutes.
+        On a machine of one state it is None: the first state is returned when it comes back. So
+        most machines never measure the probe set, and those of two states within minutes.
         """
         state_s = self._now_s
-        if state_s is None or any(same_state(state_s, each) for each in self._panel_s):
+        if state_s is None or any(same_state(state_s, known_s) for known_s in self._probed_s):
             return None
         if self._counts is None:
             self._counts = self._store.measurements.reference_counts(self._target)
         if not several_states(self._counts, state_s):
             return None
-        self._panel_s.append(state_s)
+        self._probed_s.append(state_s)
         return state_s
 
     def model(self, bricks: Mapping[str, Brick]) -> StateModel:
@@ -73,7 +73,7 @@ def several_states(counts: Mapping[float, int], state_s: float) -> bool:
 def learn_states(store: Reading, target_key: str) -> StateModel:
     """How latencies change on a target: from all bricks that were measured in several states."""
     found = set(store.measurements.keys_in_states(target_key, SAME_STATE_FACTOR))
-    first = [key for key in panel_keys() if key in found] if found else []
+    first = [key for key in probe_set_keys() if key in found] if found else []
     # Keys are digests: the first of them are a random sample.
     others = sorted(key for key in found.difference(first) if key.startswith("b1-"))
     keys = [*first, *others][:MAX_LEARNED]

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bricks.errors import WorkerError, first_line
-from bricks.measure.ranks import RankPlace, cores_of
+from bricks.measure.ranks import RankLocation, cores_of
 from bricks.store import Owner, alive
 
 # Where ``ip netns`` keeps names.
@@ -51,7 +51,7 @@ def refuse_without_namespaces() -> None:
 
 
 @contextmanager
-def namespaces(ranks: int, rate_bps: int | None) -> Iterator[list[RankPlace]]:
+def namespaces(ranks: int, rate_bps: int | None) -> Iterator[list[RankLocation]]:
     """A place for each rank in a namespace of its own, which exists meanwhile.
 
     ``rate_bps`` is the rate in bits a second at which each can send; None: as fast as the host is.
@@ -68,7 +68,7 @@ def namespaces(ranks: int, rate_bps: int | None) -> Iterator[list[RankPlace]]:
         for rank, name in enumerate(names):
             _make(name, rank, switch, rate_bps)
         yield [
-            RankPlace(f"{_SUBNET}.{rank + 1}", _INTERFACE, cores, ("ip", "netns", "exec", name))
+            RankLocation(f"{_SUBNET}.{rank + 1}", _INTERFACE, cores, ("ip", "netns", "exec", name))
             for rank, (name, cores) in enumerate(zip(names, cores_of(ranks), strict=True))
         ]
     finally:

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from bricks.backends.onnx_instruments.models import chain
-from bricks.measure.walk import Load, Step, Walk
+from bricks.measure.walk import Load, Walk, WalkStep
 from bricks.samples.call_overhead import PHASE_PROBES, PROBES
 
 # A probe takes microseconds: several runs make one pass long enough to settle.
@@ -38,12 +38,12 @@ def probe_walk(keys: list[str]) -> Walk:
         # Optimised, the chain would collapse into one node.
         loads.append(Load(key, chain(length).SerializeToString(), optimize=False))
         for i in range(_REPEATS):
-            steps.append(Step(f"{key}/{i}", key, (None,), (None,), timed=i == _REPEATS - 1))
+            steps.append(WalkStep(f"{key}/{i}", key, (None,), (None,), timed=i == _REPEATS - 1))
     for phase, parts in PHASE_PROBES.items():
         for part, pair in parts.items():
             for kind, key in zip(("step", "calls"), pair, strict=True):
                 if key in keys:
                     proto = step_probe(phase, part, kind)
                     loads.append(Load(key, proto.SerializeToString(), optimize=False))
-                    steps.append(Step(key, key, (), (None,), timed=True))
+                    steps.append(WalkStep(key, key, (), (None,), timed=True))
     return Walk(tuple(loads), tuple(steps))

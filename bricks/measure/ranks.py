@@ -29,7 +29,7 @@ _GRACE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class RankPlace:
+class RankLocation:
     """Where a rank runs: on which ``cores``, at which address of which interface.
 
     ``prefix`` is a command that runs the worker's there, such as in a network namespace.
@@ -62,9 +62,9 @@ def cores_of(ranks: int) -> list[tuple[int, ...]]:
     return [(cores[rank % len(cores)],) for rank in range(ranks)]
 
 
-def loopback(ranks: int) -> list[RankPlace]:
+def loopback(ranks: int) -> list[RankLocation]:
     """Places for ranks that talk over this host's loopback interface."""
-    return [RankPlace("127.0.0.1", "lo", cores) for cores in cores_of(ranks)]
+    return [RankLocation("127.0.0.1", "lo", cores) for cores in cores_of(ranks)]
 
 
 class LocalRanks(Closing):
@@ -77,7 +77,7 @@ class LocalRanks(Closing):
     def __init__(
         self,
         settings: WorkerSettings,
-        places: Sequence[RankPlace],
+        places: Sequence[RankLocation],
         *,
         launchers: Sequence[Sequence[str]] = (),
     ) -> None:
@@ -92,7 +92,7 @@ class LocalRanks(Closing):
         self._pool = ThreadPoolExecutor(self.count)
         self._joined = False
         for worker in self._workers:
-            worker.awaken()
+            worker.start()
 
     def close(self) -> None:
         """End all ranks."""
@@ -105,7 +105,7 @@ class LocalRanks(Closing):
         if self._joined:
             self._end()
         for worker in self._workers:
-            worker.awaken()
+            worker.start()
         self._joined = True
         first, port = self._places[0], 0
         if not self._launched:

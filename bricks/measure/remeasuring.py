@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
 
-from bricks.measure.importance import Importance, Needs
-from bricks.measure.jobs import Batch, Job
+from bricks.measure.importance import Importance, ModelNeeds
+from bricks.measure.jobs import Batch, ModelJob
 from bricks.samples.measurement import UNSURE_SHARE, Measurement, common_state, round_spread
 from bricks.samples.state_correction import StateCorrection
 from bricks.samples.state_model import StateModel
@@ -50,7 +50,7 @@ def stale(
     batch: Batch,
     known: Mapping[str, Measurement],
     open_by: Mapping[str, float],
-    needs: Mapping[str, Needs],
+    needs: Mapping[str, ModelNeeds],
     max_share: float,
 ) -> set[str]:
     """Bricks known in another state, of which too much is left open: see :func:`open_shares`.
@@ -63,7 +63,9 @@ def stale(
     return found.union(*(_too_many(job, known, others) for job in batch.jobs))
 
 
-def _too_many(job: Job, known: Mapping[str, Measurement], open_by: Mapping[str, float]) -> set[str]:
+def _too_many(
+    job: ModelJob, known: Mapping[str, Measurement], open_by: Mapping[str, float]
+) -> set[str]:
     """Bricks of another state, each of little weight, that leave too much of a model open.
 
     All but those that may be wrong in common, the least uncertain ones.

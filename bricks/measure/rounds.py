@@ -83,7 +83,7 @@ class StopRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class SamplingGoal:
     """The purpose of a walk's samples, which decides how many are needed.
 
     ``before`` holds the rounds of each key that were kept from an interrupted run. ``shares`` gives
@@ -97,4 +97,4 @@ class Goal:
 
 
 # A goal of walks whose keys are whole latencies, none of them sampled before.
-WHOLE_LATENCIES = Goal()
+WHOLE_LATENCIES = SamplingGoal()

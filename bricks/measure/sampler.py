@@ -15,7 +15,7 @@ from bricks.measure.defaults import TIMEOUT_S
 from bricks.measure.loaded_walks import LoadedWalks
 from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied
-from bricks.measure.walk import Step, Walk, grounded, narrowed
+from bricks.measure.walk import Walk, WalkStep, steps_for, without_feedback
 from bricks.measure.walk_samples import WalkSamples, by_key
 
 # A worker that serves and says nothing for so long hangs.
@@ -63,7 +63,7 @@ class Sampler:
         """Names of the walks."""
         return list(self._loaded.walks)
 
-    def steps(self, name: str) -> list[Step]:
+    def steps(self, name: str) -> list[WalkStep]:
         """The steps of a walk that have not failed."""
         return self._loaded.steps(name)
 
@@ -92,11 +92,13 @@ class Sampler:
                     text = f"the worker broke off {broken} times, and no brick is to blame: {error}"
                     raise WorkerError(text) from error
 
-    def _steps_of(self, name: str, keys: Collection[str] | None) -> list[Step]:
+    def _steps_of(self, name: str, keys: Collection[str] | None) -> list[WalkStep]:
         steps = self.steps(name)
-        return steps if keys is None else grounded(narrowed(steps, keys))
+        return steps if keys is None else without_feedback(steps_for(steps, keys))
 
-    def _walked(self, name: str, steps: Sequence[Step], passes: int, *, whole: bool) -> WalkSamples:
+    def _walked(
+        self, name: str, steps: Sequence[WalkStep], passes: int, *, whole: bool
+    ) -> WalkSamples:
         """Run ``steps``, which may be the ``whole`` walk: then its time is noted."""
         started = time.perf_counter()
         request = self._request(name, steps, passes)
@@ -147,7 +149,7 @@ class Sampler:
 
     def _rehearsed(self, name: str, passes: int) -> tuple[WorkerError, str | None] | None:
         """The error that ended a rehearsal, and the key of the step that was announced, if any."""
-        steps, at = list[Step](), -1
+        steps, at = list[WalkStep](), -1
 
         def on_step(number: int) -> None:
             nonlocal at
@@ -169,7 +171,7 @@ class Sampler:
     def _request(
         self,
         name: str,
-        steps: Sequence[Step],
+        steps: Sequence[WalkStep],
         passes: int,
         *,
         announce: bool = False,
@@ -177,11 +179,11 @@ class Sampler:
     ) -> RunWalk:
         walk = self._loaded.walks[name]
         return RunWalk(
-            tuple((step.place, step.timed) for step in steps),
+            tuple((step.name, step.timed) for step in steps),
             passes,
             announce,
             eviction_bytes=walk.eviction_bytes(steps),
             region_bytes=walk.region_bytes,
-            memory=tuple(map(tuple, walk.memory_events(steps))),
+            memory=tuple(map(tuple, walk.allocation_events(steps))),
             served_at=served_at,
         )

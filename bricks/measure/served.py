@@ -106,7 +106,7 @@ class ServedModel(Closing):
         request = Serve(
             path, batching.max_batch, batching.timeout_s, batching.instances, tuple(stand_in_s)
         )
-        batches, found = driven(
+        batches, found = drive(
             queries,
             path,
             lambda ready: self._worker.ask(request, timeout_s=_SILENT_S, on_step=ready),
@@ -151,7 +151,7 @@ class ServedWalk:
         with tempfile.TemporaryDirectory(prefix="bricks-served-") as folder:
             path = str(Path(folder) / "socket")
             queries = Queries(POISSON, count, qps, seed=seed)
-            (taken, idle_s), _ = driven(
+            (taken, idle_s), _ = drive(
                 queries, path, lambda ready: self._sampler.served(_WALK, path, ready)
             )
         return idle_s, _host_s(taken)
@@ -165,7 +165,7 @@ def _host_s(taken: WalkSamples) -> Samples:
     return {key: [sample.host_s for sample in of] for key, of in taken.samples.items()}
 
 
-def driven(
+def drive(
     queries: Queries, path: str, serve: Callable[[Callable[[int], None]], Answer]
 ) -> tuple[Answer, dict[str, Any]]:
     """What ``serve`` returns and what the load generator found that asked at ``path`` meanwhile.

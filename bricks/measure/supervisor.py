@@ -105,7 +105,7 @@ class Supervisor(Closing):
         """
         if self._begun is not None and not self.alive:
             self.reset()  # it ended while nobody asked
-        return self._awakened().ask(request, timeout_s, on_step)
+        return self._started().ask(request, timeout_s, on_step)
 
     def ask_afresh(self, request: Request[Answer], *, timeout_s: float) -> Answer:
         """As :meth:`ask`, for requests that any worker can answer: sent again if it is killed."""
@@ -147,11 +147,11 @@ class Supervisor(Closing):
         self._closed = True
         self.reset()
 
-    def awaken(self) -> None:
+    def start(self) -> None:
         """Start the worker if there is none, and do not wait for it: importing takes a while."""
-        self._awakened()
+        self._started()
 
-    def _awakened(self) -> Conversation:
+    def _started(self) -> Conversation:
         if self._closed:  # maybe by another thread
             raise WorkerError("the worker was ended")
         begun = self._begun

@@ -17,7 +17,7 @@ from bricks.samples.measurement import Round
 ChargedRound = tuple[Round, float]
 
 
-class Pieces(Protocol):
+class SampledPieces(Protocol):
     """Pieces that one request samples together: those of a walk, or of a collective.
 
     Each has a key, under which its rounds are kept.
@@ -51,7 +51,7 @@ class Pieces(Protocol):
         """Take a round of each key that is not known well enough; none where nothing runs."""
 
 
-Sampled = TypeVar("Sampled", bound=Pieces)
+Sampled = TypeVar("Sampled", bound=SampledPieces)
 
 
 class PieceSampling(Protocol[Sampled]):

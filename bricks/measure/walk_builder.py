@@ -22,17 +22,22 @@ from bricks.measure.cache_load import (
     session_bytes,
 )
 from bricks.measure.own_buffers import own_ports
-from bricks.measure.timed_places import LONG_PLACES, PLACES, places_of, timed_positions
-from bricks.measure.walk import Load, Step, Walk
+from bricks.measure.timed_occurrences import (
+    LONG_TIMED_COUNT,
+    TIMED_COUNT,
+    timed_count,
+    timed_positions,
+)
+from bricks.measure.walk import Load, Walk, WalkStep
 
-# Occurrences that are run before each timed one. See docs/measuring.md for what they do.
-LEAD_IN = 2
-# A lead-in has at most so many times as many occurrences if some of them do next to nothing.
+# Occurrences in the warm-up prefix of each timed one; docs/measuring.md says why.
+PREFIX_LENGTH = 2
+# A prefix has at most this many times as many occurrences if some of them do next to nothing.
 _MAX_IDLE = 6
-# Bricks with more bytes of weights are not in a lead-in: loading those costs more than the lead-in
-# is worth. The eviction read stands for them. A long brick begins its lead-in: it evicts from the
-# caches what was in them before.
-_MAX_LEAD_IN_BYTES = 1 << 24
+# Bricks with more bytes of weights are not in a prefix: loading these weights costs more than the
+# prefix is worth. The eviction read stands for them. A long brick begins its prefix, since it
+# evicts whatever the caches held before.
+_MAX_PREFIX_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +45,16 @@ class WalkOptions:
     """How a walk is built.
 
     Models are loaded with the runtime's optimisations if ``optimize``. Bricks to ``avoid`` are
-    known not to run. ``lead_in`` occurrences run before each timed one. A brick is timed at so many
-    ``places``, a long one at ``long_places``. At most ``max_eviction_bytes`` are read in place of
-    weights that the walk leaves out.
+    known not to run. ``prefix_length`` occurrences run before each timed one. A brick is timed at
+    this many ``occurrences``, a long one at ``long_occurrences``. At most ``max_eviction_bytes``
+    are read in place of weights that the walk leaves out.
     """
 
     optimize: bool = False
     avoid: Collection[str] = ()
-    lead_in: int = LEAD_IN
-    places: int = PLACES
-    long_places: int = LONG_PLACES
+    prefix_length: int = PREFIX_LENGTH
+    occurrences: int = TIMED_COUNT
+    long_occurrences: int = LONG_TIMED_COUNT
     max_eviction_bytes: int = 0
 
 
@@ -62,8 +67,8 @@ def walk_of(
     """The walk that times the ``wanted`` bricks.
 
     A value that a step overwrites is made anew in each pass: the walk includes its producer. The
-    lead-in leaves out bricks with very large weights, and those before a long brick. The calls of a
-    recorded program allocate their results, and hand them on in slots.
+    warm-up prefix leaves out bricks with very large weights, and occurrences before a long brick.
+    Calls of a recorded program allocate their results, and pass them on by tensor handle.
     """
     chosen = _Steps(decomposition, wanted, options)
     steps = tuple(chosen)
@@ -85,7 +90,7 @@ def walk_of(
 
 
 class _Steps:
-    """The steps of a walk in order: occurrences that are timed, and those that these need."""
+    """The steps of a walk in order: timed occurrences, their prefixes, and producers of values."""
 
     def __init__(
         self, decomposition: Decomposition, wanted: Collection[str], options: WalkOptions
@@ -95,49 +100,49 @@ class _Steps:
         self.layout: Layout = self._plan.memory.layout(self._plan)
         self._timed = self._chosen(wanted, options)
         self._overwritten = _overwritten(self._plan)
-        leading = _leading(decomposition, self._timed, options.lead_in)
-        self._needed = self._with_producers({*self._timed, *leading})
+        prefixes = _prefixes(decomposition, self._timed, options.prefix_length)
+        self._needed = self._with_producers({*self._timed, *prefixes})
         self._copies = _copies(decomposition, self._timed, self._needed)
         keys = {self._plan.occurrences[i].brick for i in self._needed}
         self._own_ports = {key: own_ports(self._bricks[key]) for key in keys}
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Iterator[WalkStep]:
         for i in sorted(self._needed):
             if i in self._timed or self._plan.occurrences[i].brick not in self._avoid:
                 yield self._step(i)
 
     def _chosen(self, wanted: Collection[str], options: WalkOptions) -> Mapping[int, float]:
-        """The occurrences that are timed, and how many others each stands for."""
-        most = {
-            key: places_of(self._bricks[key], options.places, options.long_places)
+        """Positions of the timed occurrences, and how many occurrences each stands for."""
+        counts = {
+            key: timed_count(self._bricks[key], options.occurrences, options.long_occurrences)
             for key in self._plan.counts
             if key in wanted
         }
-        heavy = {key for key in most if is_heavy(self._bricks[key])}
-        return timed_positions(self._plan, most, heavy)
+        heavy = {key for key in counts if is_heavy(self._bricks[key])}
+        return timed_positions(self._plan, counts, heavy)
 
     def _with_producers(self, positions: set[int]) -> set[int]:
-        """``positions``, and those of all that makes what they overwrite."""
+        """``positions``, and the positions of all producers of values that they overwrite."""
         needed = set(positions)
         for i in positions:
             while (i := self._overwritten.get(i, -1)) >= 0:
                 needed.add(i)
         return needed
 
-    def _step(self, i: int) -> Step:
+    def _step(self, i: int) -> WalkStep:
         occurrence = self._plan.occurrences[i]
         brick, own = self._bricks[occurrence.brick], self._own_ports[occurrence.brick]
         offsets, source = self.layout.offsets, self._overwritten.get(i)
         timed = i in self._timed
-        return Step(
-            place=self._place(i),
+        return WalkStep(
+            name=self._name(i),
             key=occurrence.brick,
             inputs=tuple(
                 None if port in own else offsets[v] for port, v in enumerate(occurrence.inputs)
             ),
             outputs=tuple(offsets[v] for v in occurrence.outputs),
             timed=timed,
-            after=None if source is None else self._place(source),
+            overwritten=None if source is None else self._name(source),
             position=i,
             weight=self._timed.get(i, 1.0),
             copy=self._copies.get((occurrence.brick, session_of(occurrence, i)), 0),
@@ -147,21 +152,23 @@ class _Steps:
             repeated=self._plan.memory.repeatable and timed and is_light(brick),
         )
 
-    def _place(self, i: int) -> str:
+    def _name(self, i: int) -> str:
         return f"{self._plan.digest}/{i}"
 
 
-def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int) -> Iterator[int]:
-    """The occurrences of the lead-ins, before those that are ``timed``."""
-    of, bricks = decomposition.plan.occurrences, decomposition.bricks
+def _prefixes(
+    decomposition: Decomposition, timed: Collection[int], prefix_length: int
+) -> Iterator[int]:
+    """Positions in the warm-up prefixes of the ``timed`` occurrences."""
+    occurrences, bricks = decomposition.plan.occurrences, decomposition.bricks
     idle = _idle(decomposition)
     for i in timed:
-        left = lead_in
-        for j in range(i - 1, max(-1, i - 1 - _MAX_IDLE * lead_in), -1):
+        left = prefix_length
+        for j in range(i - 1, max(-1, i - 1 - _MAX_IDLE * prefix_length), -1):
             if left <= 0:
                 break
-            brick = bricks[of[j].brick]
-            if brick.numeric_weight_bytes <= _MAX_LEAD_IN_BYTES:
+            brick = bricks[occurrences[j].brick]
+            if brick.numeric_weight_bytes <= _MAX_PREFIX_BYTES:
                 yield j
             if is_long(brick):
                 break
@@ -169,7 +176,7 @@ def _leading(decomposition: Decomposition, timed: Collection[int], lead_in: int)
 
 
 def _idle(decomposition: Decomposition) -> frozenset[int]:
-    """The occurrences that do next to nothing, which no lead-in counts."""
+    """Positions of occurrences that do next to nothing, which no prefix counts."""
     plan, bricks = decomposition.plan, decomposition.bricks
     return plan.memory.idle(
         plan,
@@ -181,16 +188,16 @@ def _idle(decomposition: Decomposition) -> frozenset[int]:
 def _copies(
     decomposition: Decomposition, timed: Collection[int], needed: Collection[int]
 ) -> dict[tuple[str, tuple[int, ...] | int], int]:
-    """The copy that runs at a place, by brick and weights (the place, where they aren't known).
+    """The copy that runs an occurrence, by brick and weights (or position, if these are unknown).
 
     There is a copy for each set of weights that a brick has where it is timed, unless they are
-    small. One more copy serves all other places: they would keep the weights of a timed one warm.
+    small. One more copy serves all other occurrences: they would keep a timed one's weights warm.
     """
     copies: dict[tuple[str, tuple[int, ...] | int], int] = {}
     counts: Counter[str] = Counter()
     untimed = set(needed).difference(timed)
-    for places, own in ((timed, 1), (untimed, 0)):
-        for i in sorted(places):
+    for positions, own in ((timed, 1), (untimed, 0)):
+        for i in sorted(positions):
             occurrence = decomposition.plan.occurrences[i]
             name = (occurrence.brick, session_of(occurrence, i))
             brick = decomposition.bricks[occurrence.brick]
@@ -201,17 +208,17 @@ def _copies(
 
 
 def session_of(occurrence: Occurrence, position: int) -> tuple[int, ...] | int:
-    """What a session of its own is for: weights; or the place, where weights do not tell.
+    """The key of the session that runs an occurrence: its weights, or else its ``position``.
 
-    Of a stretch of nodes, the runtime keeps more than weights.
+    For a stretch of nodes the runtime keeps more than weights, so each has a session of its own.
     """
     return position if occurrence.nodes >= SHORTEST else occurrence.weights or position
 
 
 def _overwritten(plan: Plan) -> dict[int, int]:
-    """The occurrence whose result an occurrence overwrites, by that which works in place.
+    """The position of the producer whose result an occurrence overwrites, by its own position.
 
-    It is -1 where that result is an input of the model, which no runtime overwrites.
+    It is -1 where the result is an input of the model, which no runtime overwrites.
     """
     producer = {v: i for i, o in enumerate(plan.occurrences) for v in o.made}
     return {

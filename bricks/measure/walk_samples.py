@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 from bricks.measure.protocol.walking import UNKNOWN_CONDITIONS, WalkConditions
-from bricks.measure.walk import Step
+from bricks.measure.walk import WalkStep
 from bricks.samples.measurement import Round
 from bricks.units.sample import Sample, weighted_mean
 
@@ -28,7 +28,7 @@ class WalkSamples:
 
 
 def by_key(
-    steps: Sequence[Step], columns: Sequence[Sequence[Sample]]
+    steps: Sequence[WalkStep], columns: Sequence[Sequence[Sample]]
 ) -> dict[str, tuple[Sample, ...]]:
     """Samples by key: for each pass, the mean over the occurrences that the steps stand for.
 

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from bricks.measure.rounds import WHOLE_LATENCIES, Goal, StopRule
+from bricks.measure.rounds import WHOLE_LATENCIES, SamplingGoal, StopRule
 from bricks.measure.sampler import Sampler
 from bricks.measure.turns import ChargedRound
 from bricks.measure.walk_samples import WalkSamples
@@ -28,7 +28,7 @@ class WalkSampling:
         self,
         sampler: Sampler,
         rule: StopRule,
-        goals: Mapping[str, Goal],
+        goals: Mapping[str, SamplingGoal],
         *,
         on_round: Callable[[Mapping[str, Round]], None] = lambda rounds: None,
         on_turn: Callable[[float], None] = lambda share: None,
@@ -67,7 +67,7 @@ class WalkPieces:
         sampler: Sampler,
         name: str,
         rule: StopRule,
-        goal: Goal = WHOLE_LATENCIES,
+        goal: SamplingGoal = WHOLE_LATENCIES,
         preparation_s: dict[str, float] | None = None,
     ) -> None:
         self.rounds = 0

@@ -19,7 +19,7 @@ import numpy as np
 from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.conditions import LEAST_S
 from bricks.measure.importance import Importance
-from bricks.measure.jobs import Job, needs_of
+from bricks.measure.jobs import ModelJob, needs_of
 from bricks.measure.progress import Progress
 from bricks.predict.effort import Effort
 from bricks.samples.sampling import combined
@@ -56,7 +56,7 @@ _LAST, _ONE_OF_SEVERAL = 0.9, 0.3
 _WELL = 0.001
 
 # Runs a campaign over jobs, which may take this many seconds.
-Run = Callable[[Sequence[Job], float | None, Progress], CampaignResult]
+Run = Callable[[Sequence[ModelJob], float | None, Progress], CampaignResult]
 
 
 class AdaptiveMeasurement:
@@ -64,7 +64,7 @@ class AdaptiveMeasurement:
 
     def __init__(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[ModelJob],
         latencies: Latencies,
         effort: Effort,
         budget_s: float | None,
@@ -198,12 +198,12 @@ class AdaptiveMeasurement:
         return show
 
 
-def probes(jobs: Sequence[Job], latencies: Latencies, most: int) -> list[str]:
+def probes(jobs: Sequence[ModelJob], latencies: Latencies, most: int) -> list[str]:
     """The ``most`` bricks of ``jobs`` that tell most about a target, given other targets."""
     return _planner(jobs, latencies, latencies.beliefs(_keys(jobs))).choose(_WELL, most=most)
 
 
-def deviation(jobs: Sequence[Job], latencies: Latencies) -> float | None:
+def deviation(jobs: Sequence[ModelJob], latencies: Latencies) -> float | None:
     """The median of the relative standard deviations of the models' estimates; None without any."""
     if latencies.model().missing_count or not jobs:
         return None
@@ -211,7 +211,9 @@ def deviation(jobs: Sequence[Job], latencies: Latencies) -> float | None:
     return median([float(d) for d in planner.deviations()])
 
 
-def _usual_s(jobs: Sequence[Job], latencies: Latencies, keys: Collection[str]) -> dict[str, float]:
+def _usual_s(
+    jobs: Sequence[ModelJob], latencies: Latencies, keys: Collection[str]
+) -> dict[str, float]:
     """About how many seconds measuring each of ``keys`` takes on an unknown machine."""
     if not keys:
         return {}
@@ -224,11 +226,13 @@ def _usual_s(jobs: Sequence[Job], latencies: Latencies, keys: Collection[str]) -
     return dict(zip(features, usual_s(*np.array(rows).T).tolist(), strict=True))
 
 
-def _keys(jobs: Sequence[Job]) -> set[str]:
+def _keys(jobs: Sequence[ModelJob]) -> set[str]:
     return {key for job in jobs for key in job.decomposition.plan.keys}
 
 
-def _planner(jobs: Sequence[Job], latencies: Latencies, beliefs: Mapping[str, Belief]) -> Planner:
+def _planner(
+    jobs: Sequence[ModelJob], latencies: Latencies, beliefs: Mapping[str, Belief]
+) -> Planner:
     """A planner that starts from the current beliefs."""
     # Imported here, since its libraries take a second to import.
     from bricks.predict.planner import Planner

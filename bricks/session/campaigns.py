@@ -13,7 +13,7 @@ from dataclasses import replace
 from bricks.measure.campaign import Campaign
 from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.conditions import LEAST_S, Conditions
-from bricks.measure.jobs import Job
+from bricks.measure.jobs import ModelJob
 from bricks.measure.progress import Progress
 from bricks.measure.rounds import StopRule
 from bricks.samples.call_overhead import ALL_PROBES
@@ -34,7 +34,7 @@ class Campaigns:
         self._plans = plans
         self._estimators = estimators
 
-    def measure(self, jobs: Sequence[Job]) -> CampaignResult:
+    def measure(self, jobs: Sequence[ModelJob]) -> CampaignResult:
         """Measure for ``jobs`` all missing bricks, or as many as the effort needs."""
         budget_s, effort = self.budget_s(), self._resources.setup.effort
         whole = any(job.whole for job in jobs)
@@ -48,10 +48,10 @@ class Campaigns:
         progress = self._resources.progress
         adaptive = AdaptiveMeasurement(jobs, latencies, effort, budget_s, progress)
         if adaptive.untried:
-            self._resources.supervisor.awaken()  # while the first stage is planned
+            self._resources.supervisor.start()  # while the first stage is planned
         return adaptive.run(self.measure_all)
 
-    def _missing(self, jobs: Sequence[Job]) -> set[str]:
+    def _missing(self, jobs: Sequence[ModelJob]) -> set[str]:
         """The bricks of ``jobs`` among which an effort or a budget has to choose."""
         bricks = {key for job in jobs for key in job.bricks}
         store, target = self._resources.store, self._resources.target
@@ -67,7 +67,7 @@ class Campaigns:
 
     def measure_all(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[ModelJob],
         budget_s: float | None,
         progress: Progress | None = None,
         *,
@@ -86,7 +86,7 @@ class Campaigns:
         self._estimators.note_measured(result.remeasured)
         return result
 
-    def _forget_failures(self, jobs: Sequence[Job]) -> None:
+    def _forget_failures(self, jobs: Sequence[ModelJob]) -> None:
         keys = {key for job in jobs for key in job.keys}
         target = self._resources.target
         self._resources.store.measurements.forget_failures(

@@ -11,25 +11,27 @@ from bricks.decompose.context import around_bytes
 from bricks.decompose.plan import Brick, Decomposition, by_itself
 from bricks.decompose.streams import streams_of
 from bricks.graph.model import Model
-from bricks.measure.jobs import Job
+from bricks.measure.jobs import ModelJob
 from bricks.session.workspace import Workspace
 
 
-def bricks_job(workspace: Workspace, model: Model, *, chosen: frozenset[str] | None = None) -> Job:
+def bricks_job(
+    workspace: Workspace, model: Model, *, chosen: frozenset[str] | None = None
+) -> ModelJob:
     """The job that measures the bricks of ``model``; only those ``chosen``, unless None."""
-    return Job(model, workspace.plans.decompose(model), whole=False, chosen=chosen)
+    return ModelJob(model, workspace.plans.decompose(model), whole=False, chosen=chosen)
 
 
-def whole_job(workspace: Workspace, model: Model) -> Job:
+def whole_job(workspace: Workspace, model: Model) -> ModelJob:
     """The job that measures ``model`` and its bricks."""
     decomposition, workers = workspace.plans.decompose(model), workspace.options.workers
     streams: tuple[int, ...] = ()
     if workers > 1:
         streams = streams_of(decomposition.plan, decomposition.bricks, workers)
-    return Job(model, decomposition, whole=True, streams=streams, workers=workers)
+    return ModelJob(model, decomposition, whole=True, streams=streams, workers=workers)
 
 
-def isolated_job(workspace: Workspace, brick: Brick | Decomposition) -> Job:
+def isolated_job(workspace: Workspace, brick: Brick | Decomposition) -> ModelJob:
     """The job that measures a brick by itself, decomposed so already or not."""
     decomposition = brick
     if isinstance(decomposition, Brick):
@@ -37,4 +39,4 @@ def isolated_job(workspace: Workspace, brick: Brick | Decomposition) -> Job:
         decomposition = by_itself(decomposition, cut, around_bytes=around_bytes(decomposition))
     (key,) = decomposition.bricks
     nothing = Model(key, Path(), b"", (), decomposition.plan.digest)
-    return Job(nothing, decomposition, whole=False)
+    return ModelJob(nothing, decomposition, whole=False)

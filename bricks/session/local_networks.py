@@ -14,7 +14,7 @@ from bricks.errors import UsageError
 from bricks.measure.namespaces import namespaces
 from bricks.measure.progress import Progress
 from bricks.measure.protocol.ranks import ReadInterface
-from bricks.measure.ranks import LocalRanks, RankPlace, loopback
+from bricks.measure.ranks import LocalRanks, RankLocation, loopback
 from bricks.network.collective import BESIDE, Aspect, Collective
 from bricks.network.times import MeasuredNetwork
 from bricks.session.known_networks import network_called
@@ -37,7 +37,7 @@ _TIMEOUT_S = 60.0
 @contextmanager
 def local_places(
     ranks: int, bandwidth_bps: float | None, *, shaped: bool
-) -> Iterator[Sequence[RankPlace]]:
+) -> Iterator[Sequence[RankLocation]]:
     """Places for ranks on this host: on loopback, or ``shaped``, in network namespaces.
 
     There, each sends at ``bandwidth_bps`` bits a second; None: as fast as the host can.
@@ -51,7 +51,7 @@ def local_places(
 
 
 @contextmanager
-def places_of(network: MeasuredNetwork, ranks: int) -> Iterator[Sequence[RankPlace]]:
+def places_of(network: MeasuredNetwork, ranks: int) -> Iterator[Sequence[RankLocation]]:
     """Places for ranks on this host that are joined as by ``network``, while it lasts.
 
     Raises :class:`UsageError` for a network between hosts, which cannot be set up on one.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.graph.model import Model
 from bricks.measure.campaign_result import CampaignResult
-from bricks.measure.jobs import Job
+from bricks.measure.jobs import ModelJob
 from bricks.measure.rounds import StopRule
 from bricks.session.jobs import bricks_job, isolated_job, whole_job
 from bricks.session.summaries import Measured
@@ -39,13 +39,15 @@ def measure(
     return replace(found, wall_s=time.perf_counter() - started)
 
 
-def _jobs(workspace: Workspace, models: Iterable[Model], only: Collection[str] | None) -> list[Job]:
+def _jobs(
+    workspace: Workspace, models: Iterable[Model], only: Collection[str] | None
+) -> list[ModelJob]:
     chosen = None if only is None else frozenset(only)
     jobs = [bricks_job(workspace, model, chosen=chosen) for model in models]
     return jobs if chosen is None else [job for job in jobs if job.keys]
 
 
-def _isolated_jobs(workspace: Workspace, bricks: Iterable[Brick | Decomposition]) -> list[Job]:
+def _isolated_jobs(workspace: Workspace, bricks: Iterable[Brick | Decomposition]) -> list[ModelJob]:
     """The jobs of ``bricks``, which the cache has from now on."""
     jobs = [isolated_job(workspace, brick) for brick in bricks]
     workspace.store.plans.save_bricks(
@@ -55,7 +57,10 @@ def _isolated_jobs(workspace: Workspace, bricks: Iterable[Brick | Decomposition]
 
 
 def _summary(
-    workspace: Workspace, jobs: Sequence[Job], others: Sequence[Job], result: CampaignResult
+    workspace: Workspace,
+    jobs: Sequence[ModelJob],
+    others: Sequence[ModelJob],
+    result: CampaignResult,
 ) -> Measured:
     store, target = workspace.store, workspace.target
     keys = {key for job in (*jobs, *others) for key in job.keys}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bricks.graph.model import Model
-from bricks.measure.jobs import Job
+from bricks.measure.jobs import ModelJob
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.adaptive import deviation, probes
 from bricks.session.defaults import PROBE_BRICKS, PROBING_S
@@ -57,7 +57,7 @@ def probe(
 
 def _measured_probes(
     workspace: Workspace,
-    jobs: Sequence[Job],
+    jobs: Sequence[ModelJob],
     latencies: Latencies,
     bricks: int,
     budget_s: float,

@@ -16,7 +16,7 @@ from bricks.closing import Closing
 from bricks.decompose.granularity import Granularity
 from bricks.measure.conditions import Conditions
 from bricks.measure.graphs import Graphs
-from bricks.measure.jobs import Job, memory_bytes
+from bricks.measure.jobs import ModelJob, memory_bytes
 from bricks.measure.progress import Progress
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.timing_lock import WAITING, timing_lock
@@ -99,7 +99,7 @@ class Resources(Closing):
         with timing_lock(on_wait) if self.conditions.exclusive else nullcontext():
             yield
 
-    def memory_for(self, jobs: Sequence[Job]) -> AbstractContextManager[None]:
+    def memory_for(self, jobs: Sequence[ModelJob]) -> AbstractContextManager[None]:
         """The memory limit of the worker for measuring ``jobs``."""
         if self.options.memory_bytes is not None or not self.setup.info.bounded_memory:
             return nullcontext()

@@ -9,14 +9,14 @@ import pytest
 from factories import mlp, save
 
 from bricks import Bench
-from bricks.measure.blame import Blame
 from bricks.measure.conditions import Conditions
-from bricks.measure.importance import Importance, Needs
+from bricks.measure.failed_keys import FailedKeys
+from bricks.measure.importance import Importance, ModelNeeds
 from bricks.measure.preparation_times import PreparationTimes
 from bricks.measure.protocol.walking import WalkConditions
-from bricks.measure.rounds import Goal, StopRule
+from bricks.measure.rounds import SamplingGoal, StopRule
 from bricks.measure.turns import in_turn
-from bricks.measure.walk import Step
+from bricks.measure.walk import WalkStep
 from bricks.measure.walk_samples import WalkSamples
 from bricks.measure.walk_sampling import WalkPieces, WalkSampling
 from bricks.samples.measurement import Measurement, Round
@@ -36,11 +36,11 @@ class Walks:
         self.names = list(names)
         self.order: list[str] = []
         self.rounds: Counter[str] = Counter()
-        self.blame = Blame(shared=False)
+        self.blame = FailedKeys(shared=False)
         self.preparation_s: dict[str, float] = {}
 
-    def steps(self, name: str) -> list[Step]:
-        return [Step(name, name, (), (), timed=True)]
+    def steps(self, name: str) -> list[WalkStep]:
+        return [WalkStep(name, name, (), (), timed=True)]
 
     def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> WalkSamples:
         self.order.append(name)
@@ -57,7 +57,7 @@ class Walks:
         reference_s = 1e-3 if turn < self.turns_at else 2e-3
         return WalkSamples(samples, WalkConditions(reference_s, waited, reference_s))
 
-    def sample(self, rule: StopRule, **goals: Goal) -> Counter[str]:
+    def sample(self, rule: StopRule, **goals: SamplingGoal) -> Counter[str]:
         """How many rounds each walk got."""
         walks: Any = self
         in_turn(WalkSampling(walks, rule, goals), lambda rounds: None)
@@ -66,7 +66,7 @@ class Walks:
 
 def model(**counts: int) -> Importance:
     """Shares of one model with so much of each brick, all of them with equal work."""
-    return Importance({"model": Needs(counts, dict.fromkeys(counts, 1.0))}, {})
+    return Importance({"model": ModelNeeds(counts, dict.fromkeys(counts, 1.0))}, {})
 
 
 def test_each_walk_ends_when_it_is_known() -> None:
@@ -90,26 +90,26 @@ def test_a_walk_of_which_nothing_runs_ends_alone() -> None:
 def test_rounds_of_an_interrupted_run_count(before: int, more: int) -> None:
     rounds = [Round((1.0, 1.0), 1e-3, 0.0, 1e-3)] * before
     walks = Walks("steady")
-    assert walks.sample(StopRule(), steady=Goal({"steady": rounds})) == {"steady": more}
+    assert walks.sample(StopRule(), steady=SamplingGoal({"steady": rounds})) == {"steady": more}
 
 
 def test_a_brick_is_sampled_for_what_it_is_of_its_model() -> None:
     walks = Walks("net-abcd")
-    walks.sample(StopRule(), **{"net-abcd": Goal(shares=model(a=500, b=250, c=245, d=5))})
+    walks.sample(StopRule(), **{"net-abcd": SamplingGoal(shares=model(a=500, b=250, c=245, d=5))})
     assert walks.rounds == {"a": 4, "b": 2, "c": 2, "d": 1}
 
 
 def test_a_brick_that_adds_little_rests_while_others_go_on() -> None:
     walks = Walks("net-abn")
-    walks.sample(StopRule(), **{"net-abn": Goal(shares=model(a=1, b=1, n=9))})
+    walks.sample(StopRule(), **{"net-abn": SamplingGoal(shares=model(a=1, b=1, n=9))})
     assert walks.rounds["n"] == 23  # 27 / 29 of 24
     assert walks.rounds["a"] == walks.rounds["b"] < 8
 
 
 def test_what_counts_is_the_model_that_needs_a_brick_most() -> None:
     needs = {
-        "large": Needs({"a": 1, "b": 99}, {"a": 1.0, "b": 1.0}),
-        "small": Needs({"a": 1}, {"a": 1.0}),
+        "large": ModelNeeds({"a": 1, "b": 99}, {"a": 1.0, "b": 1.0}),
+        "small": ModelNeeds({"a": 1}, {"a": 1.0}),
     }
     assert Importance(needs, {}).of({"a": 2.0, "b": 2.0}) == {"a": 1.0, "b": 0.99}
     del needs["small"]
@@ -118,7 +118,7 @@ def test_what_counts_is_the_model_that_needs_a_brick_most() -> None:
 
 
 def test_what_is_not_measured_yet_is_guessed_from_its_work() -> None:
-    needs = {"net": Needs({"a": 1, "b": 1}, {"a": 1.0, "b": 3.0})}
+    needs = {"net": ModelNeeds({"a": 1, "b": 1}, {"a": 1.0, "b": 3.0})}
     assert Importance(needs, {}).of({"a": 1.0}) == {"a": 0.25}
 
 
@@ -138,7 +138,7 @@ def test_the_shares_of_a_model_need_together_what_it_needs() -> None:
 
 def test_fewer_rounds_are_spread_over_as_much_time() -> None:
     walks = Walks("whole", "net-ab")
-    walks.sample(StopRule(), **{"net-ab": Goal(shares=model(a=1, b=1))})
+    walks.sample(StopRule(), **{"net-ab": SamplingGoal(shares=model(a=1, b=1))})
     assert Counter(walks.order) == {"whole": 8, "net-ab": 4}
     first, last = walks.order.index("net-ab"), len(walks.order) - walks.order[::-1].index("net-ab")
     assert last - first >= 9

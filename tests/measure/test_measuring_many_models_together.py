@@ -8,13 +8,13 @@ import pytest
 from plans import HEAVY, decomposed, plan
 
 from bricks import Bench
-from bricks.measure.jobs import Job, batches, needs_of, spread_out
+from bricks.measure.jobs import ModelJob, batches, needs_of, spread_out
 
 
-def job(name: str, keys: str, *, whole: bool = False, heavy: str = "") -> Job:
+def job(name: str, keys: str, *, whole: bool = False, heavy: str = "") -> ModelJob:
     found = decomposed(plan([(key, [i], [i + 1]) for i, key in enumerate(keys)]), heavy)
     model: Any = SimpleNamespace(name=name, digest=f"m1-{name}")
-    return Job(model, found, whole)
+    return ModelJob(model, found, whole)
 
 
 def names(found: Any) -> list[list[str]]:
@@ -84,7 +84,7 @@ def test_beside_a_model_itself_all_of_its_bricks_are_measured() -> None:
 
 
 def test_needs_are_all_of_a_models_bricks_also_those_that_are_not_measured_now() -> None:
-    one = Job(
+    one = ModelJob(
         job("one", "aab").model, job("one", "aab").decomposition, False, chosen=frozenset("a")
     )
     (needs,) = needs_of([one]).values()

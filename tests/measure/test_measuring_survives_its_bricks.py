@@ -13,7 +13,7 @@ from bricks.measure.protocol.walking import RunWalk, Walked
 from bricks.measure.rounds import StopRule
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import WorkerDied, WorkerKilled
-from bricks.measure.walk import single
+from bricks.measure.walk import single_step
 
 FAULTY = ("Relu", "Sigmoid", "Tanh", "Exp", "Log", "Neg")
 ORDERS = "Sigmoid=crash,Tanh=hang,Exp=memory,Log=error"
@@ -182,14 +182,14 @@ class Choosy(Together):
 def test_what_cannot_be_loaded_at_once_is_loaded_one_by_one() -> None:
     worker: Any = Choosy()
     keys = ["b1-0", "b1-1", "b1-2"]
-    sampler = Sampler(worker, {key: single(key, b"", inputs=1, outputs=1) for key in keys})
+    sampler = Sampler(worker, {key: single_step(key, b"", inputs=1, outputs=1) for key in keys})
     sampler.prepare()
     assert worker.loaded == ["b1-0", "b1-2"]
     assert sampler.blame.failures == {"b1-1": "there is no kernel for it"}
 
 
 def test_bricks_that_only_break_off_together_are_no_failures() -> None:
-    sampler = Sampler(Together(), {"net": single("b1-0", b"", inputs=1, outputs=1)})
+    sampler = Sampler(Together(), {"net": single_step("b1-0", b"", inputs=1, outputs=1)})
     sampler.prepare()
     with refused(WorkerError, "SIGSEGV"):
         sampler.walk("net", 2)
@@ -214,7 +214,7 @@ class Killed(Together):
 
 @pytest.mark.parametrize("kills", [2, 3])
 def test_a_brick_is_blamed_for_kills_from_outside_only_when_they_go_on(kills: int) -> None:
-    sampler = Sampler(Killed(kills), {"net": single("b1-0", b"", inputs=1, outputs=1)})
+    sampler = Sampler(Killed(kills), {"net": single_step("b1-0", b"", inputs=1, outputs=1)})
     sampler.prepare()
     sampler.walk("net", 1)
     assert list(sampler.blame.failures) == (["b1-0"] if kills == 3 else [])

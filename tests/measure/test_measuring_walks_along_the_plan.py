@@ -11,7 +11,7 @@ from plans import HEAVY, decomposed, plan
 from bricks import Bench
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Decomposition
-from bricks.measure.walk import Step, Walk, alone, grounded, narrowed
+from bricks.measure.walk import Walk, WalkStep, isolated, steps_for, without_feedback
 from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.measure.walk_samples import by_key
 from bricks.units.sample import Sample
@@ -25,7 +25,7 @@ def timed(walk: Walk) -> list[tuple[str, int]]:
 
 
 def test_each_brick_is_timed_at_places_all_over_the_model() -> None:
-    found = timed(walk_of(decomposed(LAYERS), "abc", WalkOptions(places=3)))
+    found = timed(walk_of(decomposed(LAYERS), "abc", WalkOptions(occurrences=3)))
     for key in "abc":
         places = [p for k, p in found if k == key]
         assert {LAYERS.occurrences[p].brick for p in places} == {key}
@@ -36,7 +36,7 @@ def test_each_brick_is_timed_at_places_all_over_the_model() -> None:
 def test_places_stand_for_all_occurrences_in_their_situation() -> None:
     # In each of twenty layers, one "a" comes after "b", and four after another "a".
     layers = plan([("baaaaa"[i % 6], [i], [i + 1]) for i in range(120)])
-    walk = walk_of(decomposed(layers), "a", WalkOptions(places=5))
+    walk = walk_of(decomposed(layers), "a", WalkOptions(occurrences=5))
     weight: dict[bool, float] = {True: 0.0, False: 0.0}
     for step in walk.steps:
         if step.timed:
@@ -55,7 +55,7 @@ def test_first_uses_of_weights_are_timed_apart_from_later_ones() -> None:
 
 
 def test_a_brick_that_occurs_less_often_is_timed_wherever_it_occurs() -> None:
-    found = timed(walk_of(decomposed(REPEATED), "abcd", WalkOptions(places=3)))
+    found = timed(walk_of(decomposed(REPEATED), "abcd", WalkOptions(occurrences=3)))
     assert [place for key, place in found if key == "d"] == [5, 9]
     assert [place for key, place in found if key == "a"] == [0, 3, 6]
 
@@ -68,7 +68,7 @@ def test_the_places_are_always_the_same() -> None:
 
 
 def test_a_lonely_brick_is_led_in_by_what_stands_before_it() -> None:
-    walk = walk_of(decomposed(REPEATED), {"d"}, WalkOptions(lead_in=2))
+    walk = walk_of(decomposed(REPEATED), {"d"}, WalkOptions(prefix_length=2))
     assert [(step.key, step.timed) for step in walk.steps] == [
         ("a", False), ("b", False), ("d", True), ("b", False), ("c", False), ("d", True),
     ]  # fmt: skip
@@ -76,7 +76,7 @@ def test_a_lonely_brick_is_led_in_by_what_stands_before_it() -> None:
 
 
 def test_what_is_known_not_to_run_leads_nobody_in() -> None:
-    walk = walk_of(decomposed(REPEATED), {"d"}, WalkOptions(avoid={"a", "c"}, lead_in=2))
+    walk = walk_of(decomposed(REPEATED), {"d"}, WalkOptions(avoid={"a", "c"}, prefix_length=2))
     assert [step.key for step in walk.steps] == ["b", "d", "b", "d"]
 
 
@@ -91,7 +91,7 @@ def test_places_with_weights_of_their_own_have_them_in_the_walk() -> None:
             Occurrence("c", (5,), (6,), weights=(4,)),
         ]
     )
-    walk = walk_of(decomposed(own, heavy="ab"), "abc", WalkOptions(lead_in=0))
+    walk = walk_of(decomposed(own, heavy="ab"), "abc", WalkOptions(prefix_length=0))
     assert [step.load for step in walk.steps] == ["a", "a/1", "b", "b", "c", "c"]
     assert [load.name for load in walk.loads] == ["a", "a/1", "b", "c"]
     assert {load.key for load in walk.loads} == set("abc")
@@ -100,7 +100,7 @@ def test_places_with_weights_of_their_own_have_them_in_the_walk() -> None:
 def test_what_leads_in_does_not_warm_the_weights_of_what_is_timed() -> None:
     keys = "aaabaab"
     own = plan([Occurrence(key, (i,), (i + 1,), weights=(i,)) for i, key in enumerate(keys)])
-    walk = walk_of(decomposed(own, heavy="a"), "ab", WalkOptions(places=1, lead_in=3))
+    walk = walk_of(decomposed(own, heavy="a"), "ab", WalkOptions(occurrences=1, prefix_length=3))
     (measured,) = (step for step in walk.steps if step.timed and step.key == "a")
     others = [step for step in walk.steps if not step.timed and step.key == "a"]
     assert others
@@ -112,11 +112,13 @@ def test_weights_that_a_walk_lacks_are_replaced_by_an_eviction_read() -> None:
     places = [Occurrence("a", (i,), (i + 1,), weights=(i,)) for i in range(8)]
     one = Decomposition(plan(places), decomposed(plan(places), heavy="a").bricks, 0.0)
     assert one.weight_bytes == 8 * HEAVY.size_bytes
-    walk = walk_of(one, "a", WalkOptions(lead_in=0, places=3, max_eviction_bytes=1 << 30))
+    walk = walk_of(
+        one, "a", WalkOptions(prefix_length=0, occurrences=3, max_eviction_bytes=1 << 30)
+    )
     assert walk.eviction_bytes(walk.steps) == 5 * HEAVY.size_bytes
     assert walk.eviction_bytes(walk.steps[:1]) == 7 * HEAVY.size_bytes
     assert replace(walk, max_eviction_bytes=1000).eviction_bytes(walk.steps) == 1000
-    every = walk_of(one, "a", WalkOptions(places=8, max_eviction_bytes=1 << 30))
+    every = walk_of(one, "a", WalkOptions(occurrences=8, max_eviction_bytes=1 << 30))
     assert every.eviction_bytes(every.steps) == 0
 
 
@@ -154,19 +156,19 @@ def test_bytes_that_are_indices_are_not_read_from_the_region(tmp_path: Path) -> 
 
 def test_what_goes_on_being_timed_is_led_in_by_no_more_than_one_long_step() -> None:
     steps = [
-        Step(str(i), key, (), (), timed=True, position=i, long=key == "L")
+        WalkStep(str(i), key, (), (), timed=True, position=i, long=key == "L")
         for i, key in enumerate("abLcLdef")
     ]
-    assert [step.place for step in narrowed(steps, {"f"})] == ["4", "5", "6", "7"]
-    assert [step.place for step in narrowed(steps, {"c"})] == ["2", "3"]
-    assert [step.timed for step in narrowed(steps, {"c"})] == [False, True]
-    assert [step.place for step in narrowed(steps, {"f"}, lead_in=1)] == ["6", "7"]
+    assert [step.name for step in steps_for(steps, {"f"})] == ["4", "5", "6", "7"]
+    assert [step.name for step in steps_for(steps, {"c"})] == ["2", "3"]
+    assert [step.timed for step in steps_for(steps, {"c"})] == [False, True]
+    assert [step.name for step in steps_for(steps, {"f"}, prefix_length=1)] == ["6", "7"]
 
 
 def test_what_is_timed_at_several_places_counts_with_their_mean() -> None:
     weights = (3.0, 1.0, 1.0, 1.0)
     steps = [
-        Step(str(i), key, (), (), timed=key != "x", weight=weight)
+        WalkStep(str(i), key, (), (), timed=key != "x", weight=weight)
         for i, (key, weight) in enumerate(zip("axab", weights, strict=True))
     ]
     seconds = [[1.0, 2.0], [], [3.0, 6.0], [5.0, 7.0]]
@@ -188,26 +190,26 @@ IN_PLACE = plan(
 
 
 def test_what_a_step_overwrites_is_made_in_the_same_walk() -> None:
-    walk = walk_of(decomposed(IN_PLACE), {"e"}, WalkOptions(lead_in=1))
+    walk = walk_of(decomposed(IN_PLACE), {"e"}, WalkOptions(prefix_length=1))
     assert [(step.key, step.timed) for step in walk.steps] == [
         ("a", False), ("b", False), ("d", False), ("e", True),
     ]  # fmt: skip
-    assert grounded(walk.steps) == list(walk.steps)
+    assert without_feedback(walk.steps) == list(walk.steps)
 
 
 @pytest.mark.parametrize("missing", ["a", "b"])
 def test_what_cannot_be_made_is_not_overwritten(missing: str) -> None:
-    walk = walk_of(decomposed(IN_PLACE), {"e"}, WalkOptions(avoid={missing}, lead_in=1))
-    *before, last = grounded(walk.steps)
+    walk = walk_of(decomposed(IN_PLACE), {"e"}, WalkOptions(avoid={missing}, prefix_length=1))
+    *before, last = without_feedback(walk.steps)
     assert missing not in {step.key for step in before}
     for step in before:
-        if step.after is not None:  # also where its source has moved to a buffer of its own
+        if step.overwritten is not None:  # also where its source has moved to a buffer of its own
             assert step.outputs == (None,)
     assert last.outputs != (None,)
 
 
 def test_light_bricks_run_once_before_they_are_timed_and_others_do_not() -> None:
-    walk = walk_of(decomposed(REPEATED, heavy="a"), "ab", WalkOptions(lead_in=1))
+    walk = walk_of(decomposed(REPEATED, heavy="a"), "ab", WalkOptions(prefix_length=1))
     repeated = {(step.key, step.timed): step.repeated for step in walk.steps}
     assert repeated[("b", True)]
     assert not repeated[("a", True)]
@@ -216,6 +218,6 @@ def test_light_bricks_run_once_before_they_are_timed_and_others_do_not() -> None
 
 def test_a_brick_alone_has_nothing_around_it() -> None:
     walk = walk_of(decomposed(IN_PLACE), {"d", "e"})
-    (step,) = alone(walk, "d").steps
+    (step,) = isolated(walk, "d").steps
     assert (step.key, step.inputs, step.outputs, step.timed) == ("d", (None, None), (None,), True)
-    assert [load.key for load in alone(walk, "d").loads] == ["d"]
+    assert [load.key for load in isolated(walk, "d").loads] == ["d"]

@@ -11,7 +11,7 @@ from bricks.decompose.memory import Allocation, Phase
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.decompose.planned import Planned
 from bricks.graph.tensor import TensorType
-from bricks.measure.fresh_memory import EVERY_SLOT, memory_events
+from bricks.measure.allocation_events import EVERY_HANDLE, allocation_events
 from bricks.measure.walk_builder import WalkOptions, walk_of
 
 LARGE = TensorType("FLOAT", (1 << 16,))
@@ -38,17 +38,17 @@ def allocations(of: Plan) -> tuple[Allocation, ...]:
 def test_what_is_left_out_is_allocated_and_freed_in_its_place() -> None:
     made = allocations(program(5))
     assert made[0] == Allocation(1, 0, 1, LARGE.size_bytes)
-    before_third, after = memory_events([2], made, 5)
+    before_third, after = allocation_events([2], made, 5)
     size = LARGE.size_bytes
     # Occurrences 0 and 1 are left out, then the step at 2 makes value 3 itself.
     assert before_third == [(1, size), (2, size), (1, 0)]
-    assert after == [(2, 0), (4, size), (3, 0), (5, size), (4, 0), (EVERY_SLOT, 0)]
+    assert after == [(2, 0), (4, size), (3, 0), (5, size), (4, 0), (EVERY_HANDLE, 0)]
 
 
 def test_views_need_no_memory_but_are_let_go() -> None:
     made = allocations(program(3, views=(1,)))
     assert [each.size_bytes > 0 for each in made] == [True, False, True]
-    (before, after) = memory_events([2], made, 3)
+    (before, after) = allocation_events([2], made, 3)
     assert (2, LARGE.size_bytes) not in before
     assert (2, 0) in after
 
@@ -58,12 +58,12 @@ def test_every_allocation_is_freed_and_nothing_is_freed_before(
     length: int, data: st.DataObject
 ) -> None:
     run = sorted(data.draw(st.sets(st.integers(0, length - 1), min_size=1)))
-    events = memory_events(run, allocations(program(length)), length)
+    events = allocation_events(run, allocations(program(length)), length)
     assert len(events) == len(run) + 1
     held: set[int] = set()
     for number, between in enumerate(events):
         for slot, size_bytes in between:
-            if slot == EVERY_SLOT:
+            if slot == EVERY_HANDLE:
                 held.clear()
             elif size_bytes:
                 assert slot not in held
@@ -81,9 +81,9 @@ def test_values_are_handed_on_in_slots_and_not_in_a_region() -> None:
     walk = walk_of(decomposed(made), ["b1"])
     assert walk.region_bytes == 0
     assert [(step.inputs, step.outputs) for step in walk.steps] == [((0,), (1,)), ((1,), (2,))]
-    assert len(walk.memory_events(walk.steps)) == 3
+    assert len(walk.allocation_events(walk.steps)) == 3
     ordinary = walk_of(decomposed(replace(made, memory=Planned())), ["b1"])
-    assert ordinary.memory_events(ordinary.steps) == []
+    assert ordinary.allocation_events(ordinary.steps) == []
 
 
 def test_calls_that_do_next_to_nothing_do_not_count_as_a_lead_in() -> None:
@@ -94,8 +94,10 @@ def test_calls_that_do_next_to_nothing_do_not_count_as_a_lead_in() -> None:
         bricks[key] = replace(bricks[key], outputs={"v0": LARGE})
     positions = [
         step.position
-        for step in walk_of(Decomposition(made, bricks, 0.0), ["b7"], WalkOptions(lead_in=2)).steps
+        for step in walk_of(
+            Decomposition(made, bricks, 0.0), ["b7"], WalkOptions(prefix_length=2)
+        ).steps
     ]
     assert positions == [1, 2, 3, 4, 5, 6, 7]
-    without = walk_of(Decomposition(made, bricks, 0.0), ["b7"], WalkOptions(lead_in=0))
+    without = walk_of(Decomposition(made, bricks, 0.0), ["b7"], WalkOptions(prefix_length=0))
     assert [step.position for step in without.steps] == [7]

@@ -8,7 +8,7 @@ from typing import Any
 
 from bricks.backends.base import BoundModel, FusedRunner
 from bricks.errors import BackendError
-from bricks.measure.worker.joints import Joints
+from bricks.measure.worker.fused_runs import FusedRuns
 from bricks.units.sample import Sample
 
 
@@ -45,7 +45,7 @@ STEPS = {name: Step() for name in "abcd"}
 
 def test_all_steps_run_at_once() -> None:
     backend: Any = Together()
-    found = Joints().of(backend, STEPS, ["a", "b", "c"], 100)
+    found = FusedRuns().of(backend, STEPS, ["a", "b", "c"], 100)
     assert found is not None and found.eviction_bytes == 100
     assert found.sample(["a", "b", "c"]) == [Sample(0.0), Sample(1.0), Sample(2.0)]
     assert backend.joined_steps == [[STEPS["a"], STEPS["b"], STEPS["c"]]]
@@ -53,7 +53,7 @@ def test_all_steps_run_at_once() -> None:
 
 def test_a_walk_over_fewer_steps_joins_nothing_anew() -> None:
     backend: Any = Together()
-    joints = Joints()
+    joints = FusedRuns()
     joints.of(backend, STEPS, ["a", "b", "c"], 100)
     fewer = joints.of(backend, STEPS, ["b", "c"], 200)
     assert fewer is not None and fewer.sample(["b", "c"]) == [Sample(1.0), Sample(2.0)]
@@ -64,7 +64,7 @@ def test_a_walk_over_fewer_steps_joins_nothing_anew() -> None:
 
 def test_other_steps_are_joined_by_themselves() -> None:
     backend: Any = Together()
-    joints = Joints()
+    joints = FusedRuns()
     joints.of(backend, STEPS, ["a", "b"], 0)
     assert joints.of(backend, STEPS, ["b", "d"], 0) is not None
     assert len(backend.joined_steps) == 2
@@ -72,7 +72,7 @@ def test_other_steps_are_joined_by_themselves() -> None:
 
 def test_what_was_placed_anew_is_joined_anew() -> None:
     backend: Any = Together()
-    joints = Joints()
+    joints = FusedRuns()
     joints.of(backend, STEPS, ["a", "b"], 0)
     joints.forget()
     joints.of(backend, STEPS, ["a", "b"], 0)
@@ -81,7 +81,7 @@ def test_what_was_placed_anew_is_joined_anew() -> None:
 
 def test_what_cannot_be_joined_is_asked_for_once() -> None:
     backend: Any = Together(refuses=True)
-    joints = Joints()
+    joints = FusedRuns()
     assert joints.of(backend, STEPS, ["a", "b"], 0) is None
     assert joints.of(backend, STEPS, ["a", "b"], 0) is None
     assert len(backend.joined_steps) == 1
@@ -94,16 +94,16 @@ def test_a_step_that_cannot_be_joined_runs_apart() -> None:
 
     steps = {**STEPS, "c": Lone(), "d": Lone()}
     backend: Any = Together(alone=(steps["c"],))
-    found = Joints().of(backend, steps, ["a", "b", "c", "d"], 0)
+    found = FusedRuns().of(backend, steps, ["a", "b", "c", "d"], 0)
     assert found is not None and found.apart >= {"c"} and not found.apart & {"a", "b"}
     assert found.sample(["b", "c"]) == [Sample(1.0), Sample(7.0)]
 
 
 def test_steps_of_a_kind_that_is_never_joined_are_not_called_apart() -> None:
     backend: Any = Together(refuses=True)
-    assert Joints().of(backend, STEPS, ["a", "b", "c"], 0) is None
+    assert FusedRuns().of(backend, STEPS, ["a", "b", "c"], 0) is None
 
 
 def test_other_runtimes_run_step_by_step() -> None:
     backend: Any = object()
-    assert Joints().of(backend, STEPS, ["a", "b"], 0) is None
+    assert FusedRuns().of(backend, STEPS, ["a", "b"], 0) is None

@@ -68,7 +68,7 @@ class CountedInstruments(Instruments):
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
-    monkeypatch.setattr("bricks.measure.worker.warmth.time.perf_counter", CLOCK)
+    monkeypatch.setattr("bricks.measure.worker.warm_up.time.perf_counter", CLOCK)
     monkeypatch.setattr(FakeBackend, "load", lambda self, proto, *, key, **_: LOADED[key])
     monkeypatch.setattr(FakeBackend, "instruments", lambda self: CountedInstruments())
     one = Worker(lambda message: None)

@@ -103,13 +103,13 @@ def test_a_backend_that_does_not_start_is_the_same_error_each_time() -> None:
 
 
 def test_a_worker_can_be_awakened_before_it_is_asked(supervisor: Supervisor) -> None:
-    supervisor.awaken()
+    supervisor.start()
     assert (supervisor.starts, supervisor.fresh) == (1, True)
-    supervisor.awaken()
+    supervisor.start()
     assert supervisor.ask(UnloadAll(), timeout_s=30) is None
     assert (supervisor.starts, supervisor.fresh) == (1, False)
     supervisor.reset()
-    supervisor.awaken()
+    supervisor.start()
     supervisor.reset()  # before it was ready: the next one is asked its own questions
     assert supervisor.ask(UnloadAll(), timeout_s=30) is None
     assert supervisor.starts == 3
@@ -117,11 +117,11 @@ def test_a_worker_can_be_awakened_before_it_is_asked(supervisor: Supervisor) -> 
 
 def test_what_keeps_an_awakened_worker_from_starting_is_told_when_it_is_asked() -> None:
     with Supervisor(NONSENSE) as supervisor:
-        supervisor.awaken()
+        supervisor.start()
         with refused(WorkerError, "nonsense"):
             supervisor.ask(UnloadAll(), timeout_s=30)
     with refused(WorkerError) as caught:
-        supervisor.awaken()
+        supervisor.start()
     assert "nonsense" not in str(caught.value)
 
 

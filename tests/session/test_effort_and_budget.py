@@ -13,7 +13,7 @@ from factories import mlp, save
 import bricks
 from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.conditions import Conditions
-from bricks.measure.jobs import Job
+from bricks.measure.jobs import ModelJob
 from bricks.predict.effort import EFFORTS
 from bricks.predict.predictor import MIN
 from bricks.samples.sampling import combined
@@ -205,14 +205,14 @@ def test_a_short_budget_measures_first_what_takes_longest(
     with bricks.Bench(tmp_path / "cache", runtime="fake") as bench:
         read = bench.read(save(mlp(widths=(8, 8, 4000, 8)), tmp_path))
         plan = bench.decompose(read)
-        job = Job(read, plan, whole=False)
+        job = ModelJob(read, plan, whole=False)
         adaptive_one = adaptive.AdaptiveMeasurement(
             [job], bench.workspace.estimators.latencies(), EFFORTS["full"], 1e9, lambda *_: None
         )
         monkeypatch.setattr(adaptive, "PLANNED_S", math.inf)
         monkeypatch.setattr(adaptive, "STAGE", 0.0)  # one at a time
 
-        def run(jobs: Sequence[Job], *_: object) -> CampaignResult:
+        def run(jobs: Sequence[ModelJob], *_: object) -> CampaignResult:
             order.append(jobs[0].chosen or frozenset())
             return CampaignResult({}, (), frozenset(), **combined([]).sampling_fields)
 

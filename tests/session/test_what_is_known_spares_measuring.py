@@ -16,7 +16,7 @@ from store_examples import make_target, measure, open_with_target
 
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.measure.campaign_result import CampaignResult
-from bricks.measure.jobs import Job
+from bricks.measure.jobs import ModelJob
 from bricks.measure.progress import Progress
 from bricks.predict.effort import EFFORTS
 from bricks.predict.features import extract_features
@@ -70,7 +70,7 @@ def measured(store: Store, found: Sequence[Brick], effort: str) -> set[str]:
     model: Any = SimpleNamespace(name="net99", digest=made.plan.digest)
     done = set[str]()
 
-    def run(jobs: Sequence[Job], _left_s: float | None, _progress: Progress) -> CampaignResult:
+    def run(jobs: Sequence[ModelJob], _left_s: float | None, _progress: Progress) -> CampaignResult:
         (job,) = jobs
         known = store.measurements.results(TARGET.key, job.bricks)
         take(store, made, new := set(job.bricks) - known.keys())
@@ -78,7 +78,7 @@ def measured(store: Store, found: Sequence[Brick], effort: str) -> set[str]:
         return CampaignResult({}, (), frozenset())
 
     latencies = Latencies(store, TARGET.key, "executed")
-    job = Job(model, made, whole=False)
+    job = ModelJob(model, made, whole=False)
     adaptive.AdaptiveMeasurement([job], latencies, EFFORTS[effort], None, lambda *_: None).run(run)
     return done
 

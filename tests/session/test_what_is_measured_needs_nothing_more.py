@@ -68,7 +68,7 @@ def refuse(what: str) -> Callable[..., None]:
 def test_no_worker_starts(
     here: Here, cache: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("ask", "ask_afresh", "awaken"):
+    for name in ("ask", "ask_afresh", "start"):
         monkeypatch.setattr(Supervisor, name, refuse("a worker starts"))
     for command, *options in WORDS:
         assert here(command, model, *options, "--threads", 1).status == 0

@@ -28,7 +28,7 @@ from fault_points import PARENT, WORKER, Run, run_until
 from fork_server import ForkServer
 from tiers import slow_but
 
-from bricks.measure.state_panel import panel_keys
+from bricks.measure.probe_set import probe_set_keys
 from bricks.samples.call_overhead import PROBES
 
 FIRST, SECOND = "squeezenet", "resnet18"
@@ -66,12 +66,12 @@ def measuring(turn: Path, *words: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def states_of_bricks(cache: Path) -> list[str]:
-    """Of bricks of models: a machine that changes its state has the panel measured too."""
-    panel = set(panel_keys())
+    """Of bricks of models: a machine that changes its state has the probe set measured too."""
+    probes = set(probe_set_keys())
     return [
         state
         for (_, key), (state, _) in kept(cache).items()
-        if key.startswith("b1-") and key not in panel
+        if key.startswith("b1-") and key not in probes
     ]
 
 

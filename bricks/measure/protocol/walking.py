@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bricks.measure.fresh_memory import Event
+from bricks.measure.allocation_events import AllocationEvent
 from bricks.measure.protocol.request import Request
 from bricks.units.sample import Sample
 
@@ -54,7 +54,7 @@ class RunWalk(Request[Walked]):
     announce: bool
     eviction_bytes: int = 0
     region_bytes: int | None = None
-    memory: tuple[tuple[Event, ...], ...] = ()
+    memory: tuple[tuple[AllocationEvent, ...], ...] = ()
     served_at: str | None = None
 
 

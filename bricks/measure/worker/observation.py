@@ -29,7 +29,7 @@ from bricks.graph.weights import holding
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ObservedValue:
     """A value that ``node`` reads, and what counts of it."""
 
     node: onnx.NodeProto
@@ -64,7 +64,7 @@ def contents_of(
     return Contents(sketches=sketches, iterations=iterations)
 
 
-def _names_of(wanted: Iterable[_Wanted]) -> set[str]:
+def _names_of(wanted: Iterable[_ObservedValue]) -> set[str]:
     """The names of all values that their sketches follow from."""
     names: set[str] = set()
     for each in wanted:
@@ -84,12 +84,12 @@ def _denormal_weights(
     return {n: v for n, v in floats.items() if Sketch.of(v, (DENORMALS,)).denormals}
 
 
-def _all_floats(graph: Graph) -> Iterator[_Wanted]:
+def _all_floats(graph: Graph) -> Iterator[_ObservedValue]:
     """All that nodes read of numbers that others compute: denormals pass from one to the next."""
     for node in graph.nodes:
         for name in node.input:
             if name and name not in graph.initializers and _float(graph, name):
-                yield _Wanted(node, name, frozenset((DENORMALS,)))
+                yield _ObservedValue(node, name, frozenset((DENORMALS,)))
 
 
 def _float(graph: Graph, name: str) -> bool:
@@ -97,22 +97,22 @@ def _float(graph: Graph, name: str) -> bool:
     return isinstance(type_, TensorType) and type_.dtype in ("FLOAT", "DOUBLE")
 
 
-def _wanted(observer: ValueObserver, graph: Graph) -> Iterator[_Wanted]:
+def _wanted(observer: ValueObserver, graph: Graph) -> Iterator[_ObservedValue]:
     for node in graph.nodes:
         first = graph.types.get(node.input[0]) if node.input else None
         known = isinstance(first, TensorType) and first.dtype != "STRING"
         own = observer.branching_on(node.op_type)
         if own and known and first is not None and first.dtype == "FLOAT":
-            yield _Wanted(node, node.input[0], frozenset(own))
+            yield _ObservedValue(node, node.input[0], frozenset(own))
         for name, traits in dependent_inputs(node, first.size_bytes if known and first else None):
             type_ = graph.types.get(name)
             if name not in graph.initializers and _numbers(type_):
-                yield _Wanted(node, name, frozenset(traits))
+                yield _ObservedValue(node, name, frozenset(traits))
 
 
-def _merged(wanted: Iterable[_Wanted]) -> list[_Wanted]:
+def _merged(wanted: Iterable[_ObservedValue]) -> list[_ObservedValue]:
     """One for each value: all that counts of it to any node."""
-    merged: dict[str, _Wanted] = {}
+    merged: dict[str, _ObservedValue] = {}
     for each in wanted:
         before = merged.setdefault(each.name, each)
         merged[each.name] = replace(before, traits=before.traits | each.traits)
@@ -155,7 +155,9 @@ def _constants(graph: Graph, names: set[str]) -> dict[str, np.ndarray]:
     return {t.name: onnx.numpy_helper.to_array(t) for t in held if t.data_location == t.DEFAULT}
 
 
-def _sketch(wanted: _Wanted, graph: Graph, values: Mapping[str, np.ndarray]) -> Sketch | None:
+def _sketch(
+    wanted: _ObservedValue, graph: Graph, values: Mapping[str, np.ndarray]
+) -> Sketch | None:
     if wanted.node.op_type == SUPPRESSION and wanted.name == wanted.node.input[0]:
         return suppression(wanted.node, values)
     if wanted.name not in values:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from bricks.backends.base import BoundModel
 from bricks.backends.programs import Recorder
-from bricks.measure.fresh_memory import Event
+from bricks.measure.allocation_events import AllocationEvent
+from bricks.measure.worker.fused_runs import FusedSteps
 from bricks.measure.worker.handlers import Announce
-from bricks.measure.worker.joints import JointSteps
-from bricks.measure.worker.pieces import BoundPiece
+from bricks.measure.worker.loaded_pieces import BoundPiece
 from bricks.units.sample import Sample
 
 # Runs a step once; what it took.
@@ -40,7 +40,7 @@ def announced(runs: Sequence[StepRun], announce: Announce) -> Pass:
     return one_pass
 
 
-def at_once(joint: JointSteps, names: Sequence[str], steps: Sequence[BoundPiece]) -> Pass:
+def at_once(joint: FusedSteps, names: Sequence[str], steps: Sequence[BoundPiece]) -> Pass:
     """The steps called ``names`` together, after what is to run before each of them."""
     before = [prepare for step in steps for prepare in step.before]
 
@@ -63,11 +63,11 @@ def evicting(read: BoundModel, one_pass: Pass) -> Pass:
 
 
 def allocating(
-    recorder: Recorder, runs: Sequence[StepRun], memory: Sequence[Sequence[Event]]
+    recorder: Recorder, runs: Sequence[StepRun], memory: Sequence[Sequence[AllocationEvent]]
 ) -> tuple[list[StepRun], Callable[[], None]]:
     """``runs`` that allocate and free before, and what to allocate and free after the last one."""
 
-    def after(events: Sequence[Event], run: StepRun) -> StepRun:
+    def after(events: Sequence[AllocationEvent], run: StepRun) -> StepRun:
         def prepared() -> Sample:
             recorder.occupy(events)
             return run()

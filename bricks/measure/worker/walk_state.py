@@ -8,13 +8,13 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass
 
+from bricks.measure.worker.fused_runs import FusedRuns
 from bricks.measure.worker.handlers import Announce
 from bricks.measure.worker.instruments import WorkerInstruments
-from bricks.measure.worker.joints import Joints
+from bricks.measure.worker.loaded_pieces import LoadedPieces
 from bricks.measure.worker.memory import release_freed_memory
-from bricks.measure.worker.pieces import Pieces
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.measure.worker.warmth import Warmth
+from bricks.measure.worker.warm_up import WarmUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class WalkState:
 
     runtime: WorkerRuntime
     instruments: WorkerInstruments
-    pieces: Pieces
-    joints: Joints
-    warmth: Warmth
+    pieces: LoadedPieces
+    joints: FusedRuns
+    warmth: WarmUp
     announce: Announce
 
     def unload(self) -> None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from bricks.backends.programs import Recorder
 from bricks.measure.protocol.walking import RunWalk, TimeReference, WalkConditions, Walked
 from bricks.measure.worker.condition_watch import ConditionWatch
-from bricks.measure.worker.joints import JointSteps
+from bricks.measure.worker.fused_runs import FusedSteps
 from bricks.measure.worker.load_server import LoadServer
+from bricks.measure.worker.loaded_pieces import BoundPiece
 from bricks.measure.worker.passes import (
     Pass,
     allocating,
@@ -23,7 +24,6 @@ from bricks.measure.worker.passes import (
     evicting,
     one_by_one,
 )
-from bricks.measure.worker.pieces import BoundPiece
 from bricks.measure.worker.walk_state import WalkState
 from bricks.units.sample import Sample
 
@@ -59,14 +59,14 @@ class WalkRequests:
             idle_s=tuple(idle_s),
         )
 
-    def _joint(self, request: RunWalk, names: Sequence[str]) -> JointSteps | None:
+    def _joint(self, request: RunWalk, names: Sequence[str]) -> FusedSteps | None:
         bound = {name: step.bound for name, step in self.state.pieces.steps.items()}
         return self.state.joints.of(
             self.state.runtime.backend, bound, names, request.eviction_bytes
         )
 
     def _pass(
-        self, request: RunWalk, steps: Sequence[BoundPiece], joint: JointSteps | None
+        self, request: RunWalk, steps: Sequence[BoundPiece], joint: FusedSteps | None
     ) -> Pass:
         """A pass over the steps, without what evicts the caches before it."""
         if joint is not None:
@@ -83,7 +83,7 @@ class WalkRequests:
         return one_pass if end is None else ending(one_pass, end)
 
     def _evicting(
-        self, request: RunWalk, joint: JointSteps | None, one_pass: Pass
+        self, request: RunWalk, joint: FusedSteps | None, one_pass: Pass
     ) -> tuple[Pass, bool]:
         """The pass with the read that evicts the caches; whether there is memory for all of it."""
         size_bytes = request.eviction_bytes if joint is None else joint.eviction_bytes

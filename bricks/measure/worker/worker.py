@@ -12,20 +12,20 @@ from typing import Any
 from bricks.errors import WorkerError
 from bricks.measure.protocol.request import Request, answer_to_json, request_from_json
 from bricks.measure.worker.evaluation import EvaluationRequests
+from bricks.measure.worker.fused_runs import FusedRuns
 from bricks.measure.worker.generating import GenerationRequests
 from bricks.measure.worker.graphs import GraphRequests
 from bricks.measure.worker.handlers import Handlers, handlers_of
 from bricks.measure.worker.instruments import WorkerInstruments
-from bricks.measure.worker.joints import Joints
+from bricks.measure.worker.loaded_pieces import LoadedPieces
 from bricks.measure.worker.loading import LoadingRequests
-from bricks.measure.worker.pieces import Pieces
 from bricks.measure.worker.rank import RankRequests
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.serving import ServingRequests
 from bricks.measure.worker.training import TrainingRequests
 from bricks.measure.worker.walk_state import WalkState
 from bricks.measure.worker.walking import WalkRequests
-from bricks.measure.worker.warmth import Warmth
+from bricks.measure.worker.warm_up import WarmUp
 from bricks.measure.worker.whole_models import WholeModelRequests
 
 
@@ -41,8 +41,8 @@ class Worker:
 
         runtime = WorkerRuntime()
         instruments = WorkerInstruments(runtime)
-        self.pieces = Pieces(runtime, instruments)
-        state = WalkState(runtime, instruments, self.pieces, Joints(), Warmth(), announce)
+        self.pieces = LoadedPieces(runtime, instruments)
+        state = WalkState(runtime, instruments, self.pieces, FusedRuns(), WarmUp(), announce)
         subjects = (
             runtime,
             LoadingRequests(state),

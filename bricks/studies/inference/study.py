@@ -17,7 +17,7 @@ from bricks.errors import BackendError, ModelError, WorkerError
 from bricks.graph.model import Model
 from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.failure_explanation import explain_failure
-from bricks.measure.jobs import Job
+from bricks.measure.jobs import ModelJob
 from bricks.predict.prediction import Predictions
 from bricks.samples.call_overhead import probes_of
 from bricks.samples.measurement import Failure, Measurement, round_spread
@@ -70,7 +70,7 @@ class ComparisonStudy(Study[Sequence[Model | Unread], Estimates, Runs, Compariso
 
     def needs(self) -> Needs:
         """Whole models together with their bricks."""
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, ModelJob] = {}
         self._failures: dict[int, ComparisonFailure] = {}
         for number, model in enumerate(self.options):
             if isinstance(model, Unread):
@@ -150,7 +150,7 @@ class _Known:
     predictions: Predictions
 
     @classmethod
-    def of(cls, workspace: Workspace, jobs: Sequence[Job]) -> Self:
+    def of(cls, workspace: Workspace, jobs: Sequence[ModelJob]) -> Self:
         """What the estimator of measured bricks knows of ``jobs``."""
         estimator, target = workspace.estimators.measured, workspace.target
         keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.whole_key)}
@@ -161,7 +161,7 @@ class _Known:
         predictions = estimator.predictions(sorted(keys - wholes.keys()), results, target)
         return cls(workspace, results, predictions)
 
-    def run(self, job: Job) -> Interval | Missing:
+    def run(self, job: ModelJob) -> Interval | Missing:
         """The latency of a whole model, or why there is none."""
         whole = self._whole(job)
         if whole is not None:
@@ -169,16 +169,16 @@ class _Known:
         failure = self.results.get(job.decomposition.plan.digest)
         return Missing(failure.reason if isinstance(failure, Failure) else _NO_TIME)
 
-    def _whole(self, job: Job) -> Measurement | None:
+    def _whole(self, job: ModelJob) -> Measurement | None:
         found = self.results.get(job.decomposition.plan.digest)
         return found if isinstance(found, Measurement) else None
 
-    def _state_s(self, job: Job) -> float | None:
+    def _state_s(self, job: ModelJob) -> float | None:
         """The machine state in which a model was run, or else most of its bricks were."""
         plan = job.decomposition.plan
         return state_of(plan, self.results, self._whole(job), self.predictions)
 
-    def estimate(self, job: Job) -> Estimate | IncompleteEstimate:
+    def estimate(self, job: ModelJob) -> Estimate | IncompleteEstimate:
         """The estimate of a model in the machine state of its run."""
         state_s = self._state_s(job)
         estimator, target = self.workspace.estimators.measured, self.workspace.target

@@ -17,8 +17,8 @@ from bricks.measure.machine_states import MachineStates
 from bricks.measure.progress import Progress
 from bricks.measure.protocol.walking import TimeReference
 from bricks.measure.sampler import Sampler
+from bricks.measure.sampling_task import SamplingTask
 from bricks.measure.supervisor import Supervisor
-from bricks.measure.task import Task
 from bricks.measure.walk_sampling import WalkSampling
 from bricks.samples.measurement import Round
 from bricks.store import Claim
@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 _LOADING = 0.25
 
 
-class WalkTasks:
+class TaskSampler:
     """Tasks of one campaign: claims are completed in ``loop``, and ``tally`` and ``states`` hear.
 
     A step that takes longer than ``timeout_s`` seconds fails.
@@ -59,7 +59,7 @@ class WalkTasks:
         waiting = partial(self.progress, announced, share) if patient else None
         return self.loop.claims(keys, deadline, waiting=waiting)
 
-    def sample(self, task: Task) -> set[str]:
+    def sample(self, task: SamplingTask) -> set[str]:
         """Sample a task's walks, keep every round, complete its claims; the keys that are done."""
         _logger.info(
             "%s: to be measured: %d, walks: %d", task.what, len(task.claims), len(task.walks)
@@ -79,10 +79,10 @@ class WalkTasks:
         self._note_failed(task, sampler)
         for key in sorted(task.claimed & sampler.blame.out_of_memory.keys()):
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
-            done |= self.sample(task.alone(key))
+            done |= self.sample(task.isolated(key))
         return done
 
-    def _sampler(self, task: Task) -> Sampler:
+    def _sampler(self, task: SamplingTask) -> Sampler:
         return Sampler(
             self._supervisor,
             task.walks,
@@ -91,21 +91,21 @@ class WalkTasks:
             on_step=self.loop.renew,
         )
 
-    def _loaded(self, task: Task, share: float) -> None:
+    def _loaded(self, task: SamplingTask, share: float) -> None:
         self._show(task, _LOADING * share)
         self.loop.renew()
 
-    def _note(self, task: Task, rounds: Mapping[str, Round]) -> None:
+    def _note(self, task: SamplingTask, rounds: Mapping[str, Round]) -> None:
         self.tally.add_round(rounds.values())
         self.tally.remeasured |= (rounds.keys() - task.claimed) & task.bricks
         self.states.note(list(rounds.values()))
 
-    def _note_failed(self, task: Task, sampler: Sampler) -> None:
+    def _note_failed(self, task: SamplingTask, sampler: Sampler) -> None:
         """Note what did not run, or not as it should."""
         self.tally.eviction_short |= sampler.eviction_short
         self.tally.apart |= sampler.apart
         failures = sampler.blame.failures
         self.tally.add_failures({key: failures[key] for key in task.claimed & failures.keys()})
 
-    def _show(self, task: Task, share: float) -> None:
+    def _show(self, task: SamplingTask, share: float) -> None:
         self.progress(task.what, task.share_of_all(share))

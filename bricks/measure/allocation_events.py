@@ -13,23 +13,23 @@ from collections.abc import Sequence
 from bricks.decompose.memory import Allocation
 
 # The slot that stands for all of them.
-EVERY_SLOT = -1
+EVERY_HANDLE = -1
 
 # A slot and the bytes to allocate in it; 0: empty it.
-Event = tuple[int, int]
+AllocationEvent = tuple[int, int]
 
 
-def memory_events(
+def allocation_events(
     positions: Sequence[int], allocations: Sequence[Allocation], length: int
-) -> list[list[Event]]:
+) -> list[list[AllocationEvent]]:
     """What to allocate and free before each step of a pass, and after the last one.
 
     ``positions`` are those of the steps in a plan of ``length`` occurrences. After the last step,
     everything is freed.
     """
     run = set(positions)
-    made: dict[int, list[Event]] = {}
-    freed: dict[int, list[Event]] = {}
+    made: dict[int, list[AllocationEvent]] = {}
+    freed: dict[int, list[AllocationEvent]] = {}
     for each in allocations:
         if each.size_bytes and each.made not in run:
             made.setdefault(each.made, []).append((each.slot, each.size_bytes))
@@ -37,11 +37,11 @@ def memory_events(
             freed.setdefault(each.freed, []).append((each.slot, 0))
     events, at = [], 0
     for position in (*positions, length):
-        between: list[Event] = []
+        between: list[AllocationEvent] = []
         for passed in range(at, position):
             between += made.get(passed, ())
             between += freed.get(passed, ())
         events.append(between)
         at = position
-    events[-1].append((EVERY_SLOT, 0))
+    events[-1].append((EVERY_HANDLE, 0))
     return events

@@ -13,7 +13,7 @@ from bricks.measure.failure_explanation import is_out_of_memory
 from bricks.measure.supervisor import MAX_ATTEMPTS, WorkerKilled
 
 
-class Blame:
+class FailedKeys:
     """Keys that do not run, with the reasons: ``failures``, and those ``out_of_memory``.
 
     ``shared`` says that memory of other keys may be held in the worker.

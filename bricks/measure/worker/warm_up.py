@@ -17,7 +17,7 @@ from typing import Any
 _PASSES, _ENOUGH_STEP_S, _ENOUGH_S = 10, 0.2e-3, 0.03
 
 
-class Warmth:
+class WarmUp:
     """Remembers which steps were run last: they need one pass, others several."""
 
     def __init__(self) -> None:

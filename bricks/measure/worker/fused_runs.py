@@ -21,7 +21,7 @@ class _Call:
     sample: Callable[[], Sequence[Sample]]
 
 
-class JointSteps:
+class FusedSteps:
     """Steps in as few calls as the runtime allows, and the bytes to read before the first.
 
     Those at the places ``apart`` have calls of their own.
@@ -43,7 +43,7 @@ class JointSteps:
         return [taken[self._numbers[place]] for place in places]
 
 
-class Joints:
+class FusedRuns:
     """All that was joined since something was last loaded or bound.
 
     Joining takes as long as loading a model, and running more steps than asked for does not. So a
@@ -51,7 +51,7 @@ class Joints:
     """
 
     def __init__(self) -> None:
-        self._found: list[JointSteps] = []
+        self._found: list[FusedSteps] = []
         self._refused: set[tuple[str, ...]] = set()
 
     def forget(self) -> None:
@@ -65,7 +65,7 @@ class Joints:
         bound: Mapping[str, BoundModel],
         places: Sequence[str],
         eviction_bytes: int,
-    ) -> JointSteps | None:
+    ) -> FusedSteps | None:
         """The steps at ``places`` in few calls; None where the runtime has a call for each."""
         if not isinstance(backend, FusedRunner) or tuple(places) in self._refused:
             return None
@@ -76,7 +76,7 @@ class Joints:
         if calls is None:
             self._refused.add(tuple(places))
             return None
-        self._found.append(JointSteps(calls, eviction_bytes))
+        self._found.append(FusedSteps(calls, eviction_bytes))
         return self._found[-1]
 
 

@@ -9,20 +9,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bricks.measure.deadline import Deadline
-from bricks.measure.jobs import Batch, Job
+from bricks.measure.jobs import Batch, ModelJob
 from bricks.measure.overhead_walk import probe_walk
-from bricks.measure.rounds import Goal, StopRule
-from bricks.measure.walk import Walk, alone, along, single
+from bricks.measure.rounds import SamplingGoal, StopRule
+from bricks.measure.walk import Walk, isolated, single_step, with_streams
 from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.samples.call_overhead import PROBES, probes_of
 from bricks.store import Claim
 
 # Names of walks, as progress shows them.
-BRICKS, WHOLE, OVERHEAD, PANEL = "bricks", "whole model", "call overhead", "machine state"
+BRICKS, WHOLE, OVERHEAD, PROBE_SET = "bricks", "whole model", "call overhead", "machine state"
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SamplingTask:
     """Walks by name, and the claims that they complete.
 
     ``what`` names the task in messages. ``goals`` are of walks, by name. ``span`` is where in the
@@ -34,7 +34,7 @@ class Task:
     claims: Sequence[Claim]
     rule: StopRule
     deadline: Deadline
-    goals: Mapping[str, Goal] = field(default_factory=dict)
+    goals: Mapping[str, SamplingGoal] = field(default_factory=dict)
     span: tuple[float, float] = (0.0, 0.0)
 
     @property
@@ -53,10 +53,10 @@ class Task:
         begin, end = self.span
         return begin + (end - begin) * share
 
-    def alone(self, key: str) -> Task:
+    def isolated(self, key: str) -> SamplingTask:
         """The part of the task that is about ``key``, with nothing else loaded."""
         walks = {
-            name: alone(walk, key)
+            name: isolated(walk, key)
             for name, walk in self.walks.items()
             if any(step.key == key and step.timed for step in walk.steps)
         }
@@ -64,7 +64,7 @@ class Task:
         return replace(self, walks=walks, claims=claims, span=(self.span[1], self.span[1]))
 
 
-def probes_for(jobs: Iterable[Job]) -> list[str]:
+def probes_for(jobs: Iterable[ModelJob]) -> list[str]:
     """The keys of the probes that estimates of the jobs' models need."""
     needed = [*PROBES.values(), *(k for job in jobs for k in probes_of(job.decomposition.plan))]
     return list(dict.fromkeys(needed))
@@ -72,8 +72,8 @@ def probes_for(jobs: Iterable[Job]) -> list[str]:
 
 def walks_of(
     batch: Batch,
-    whole: Job | None,
-    assigned: Sequence[tuple[Job, Collection[str]]],
+    whole: ModelJob | None,
+    assigned: Sequence[tuple[ModelJob, Collection[str]]],
     failed: Collection[str],
     max_eviction_bytes: int,
 ) -> dict[str, Walk]:
@@ -99,9 +99,9 @@ def walks_of(
     return walks
 
 
-def _whole(job: Job) -> Walk:
+def _whole(job: ModelJob) -> Walk:
     plan = job.decomposition.plan
     inputs, outputs = len(plan.inputs), len(plan.outputs)
     model, folder = job.model.skeleton, str(job.model.folder)
-    walk = single(job.whole_key, model, inputs=inputs, outputs=outputs, folder=folder)
-    return along(walk, job.node_streams)
+    walk = single_step(job.whole_key, model, inputs=inputs, outputs=outputs, folder=folder)
+    return with_streams(walk, job.node_streams)

@@ -1,12 +1,12 @@
-"""The panel: bricks that show how latencies change between the states of a machine.
+"""The probe set: synthetic bricks that show how latencies change between states of a machine.
 
 Models have bricks that were measured in one state and are needed in another. The correction between
-them is learned from bricks that were measured in both (:mod:`bricks.samples.state_model`), which
+states is learned from bricks that were measured in both (:mod:`bricks.samples.state_model`), which
 are few, and of few kernels, until many models were measured again. So some dozens of synthetic
 bricks, over kernels and sizes, are measured in each state. A machine of one state never needs them.
 Their walk passes each brick a region of memory that the brick before it has just written, on the
-cores that it ran on: what differs between states is mostly the cost of that. Must not know when the
-panel is measured.
+same cores: states differ mostly in the cost of reading it. Must not know when the probe set is
+measured.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from onnx import helper
 from bricks.decompose.plan import Brick
 from bricks.measure.rounds import StopRule
 from bricks.measure.synthetic_bricks import convolution, product, synthetic_brick
-from bricks.measure.walk import Load, Step, Walk
+from bricks.measure.walk import Load, Walk, WalkStep
 
 # Few rounds show a change of a tenth, and take less than a second.
 RULE = StopRule(precision=0.03, min_rounds=4, max_rounds=8)
@@ -62,8 +62,8 @@ _ALIGNED = 256
 
 
 @cache
-def panel() -> tuple[Brick, ...]:
-    """The bricks of the panel, about in order of size, so that neighbours read what was written."""
+def probe_set() -> tuple[Brick, ...]:
+    """The bricks of the probe set, ordered by size, so that each reads much of what was written."""
     bricks = [convolution(*shape, group=groups) for *shape, groups in _CONVOLUTIONS]
     bricks += [product(*shape) for shape in _PRODUCTS]
     for operator, attributes, shape in _ON_ONE:
@@ -76,24 +76,24 @@ def panel() -> tuple[Brick, ...]:
 
 
 @cache
-def panel_keys() -> tuple[str, ...]:
-    """The keys of the panel, in order."""
-    return tuple(brick.key for brick in panel())
+def probe_set_keys() -> tuple[str, ...]:
+    """The keys of the probe set, in order."""
+    return tuple(brick.key for brick in probe_set())
 
 
-def panel_walk(avoid: Iterable[str] = ()) -> Walk:
-    """The walk over the panel without the bricks to ``avoid``.
+def probe_set_walk(avoid: Iterable[str] = ()) -> Walk:
+    """The walk over the probe set without the bricks to ``avoid``.
 
-    Two regions take turns: a brick reads the one and writes the other.
+    Two regions alternate: a brick reads one and writes the other.
     """
-    bricks = [brick for brick in panel() if brick.key not in set(avoid)]
+    bricks = [brick for brick in probe_set() if brick.key not in set(avoid)]
     size = max((_extent(types) for b in bricks for types in (b.inputs, b.outputs)), default=0)
     steps, loads = [], []
     for number, brick in enumerate(bricks):
         reads, writes = (0, size) if number % 2 else (size, 0)
         steps.append(
-            Step(
-                f"panel/{number}",
+            WalkStep(
+                f"probe/{number}",
                 brick.key,
                 _offsets(brick.inputs, reads),
                 _offsets(brick.outputs, writes),

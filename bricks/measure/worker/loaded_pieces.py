@@ -77,7 +77,7 @@ class BoundPiece:
         return twice if sampled and self.repeated else once
 
 
-class Pieces:
+class LoadedPieces:
     """Everything that is loaded, by name; the steps, by name; and the region that they share."""
 
     def __init__(self, runtime: WorkerRuntime, instruments: WorkerInstruments) -> None:
