@@ -20,36 +20,43 @@ from bricks.backends.training_checks import GradientDeviations, ItemOrders, Opti
 
 
 @dataclass(frozen=True, slots=True)
-class SeededProgram:
-    """A program that is made from ``seed``; see :meth:`Recorder.record` for the other fields."""
+class ProgramSource:
+    """The function ``entry`` (``FILE.py:FUNCTION`` or ``module:FUNCTION``) that makes a program.
+
+    A relative file starts from ``folder``, that of the zoo if empty; ``options`` are the arguments
+    of the function.
+    """
 
     entry: str
     folder: str
     options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SeededProgram(ProgramSource):
+    """A program that is made from ``seed``."""
+
     seed: int
 
 
 class Recorder(Capability):
     """The interface of a backend for recorded programs, whose calls allocate their results.
 
-    What one call hands to the next is a tensor in a numbered slot. An input whose slot is empty is
-    a synthetic tensor of its own.
+    Calls pass tensors to each other by numbered handles. An input with an empty handle is a
+    synthetic tensor of its own.
     """
 
     lacking: ClassVar[str] = "{name} runs ONNX models, not programs: choose --runtime torch"
 
     @abstractmethod
-    def record(self, entry: str, folder: str, options: Mapping[str, Any]) -> onnx.ModelProto:
-        """One step of the program ``entry``, a file in ``folder`` or a module, and its function.
-
-        ``options`` are the function's arguments. The result is a graph of calls without weights.
-        """
+    def record(self, program: ProgramSource) -> onnx.ModelProto:
+        """Record one step of a program as a graph of calls without weights."""
 
     @abstractmethod
-    def occupy(self, events: Sequence[tuple[int, int]]) -> None:
-        """Fill slots with so many bytes of memory that nobody reads, or empty them where it is 0.
+    def pre_touch(self, events: Sequence[tuple[int, int]]) -> None:
+        """Bind tensor handles to new memory of some bytes, or release them where it is 0.
 
-        An event is a slot and its bytes; the slot -1 stands for all of them.
+        An event is (handle, bytes); the handle -1 stands for all.
         """
 
     @abstractmethod

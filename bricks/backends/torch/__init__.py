@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.backends.offer import BackendInfo, Counterparts, Offer, locked_environment, unimportable
-from bricks.backends.torch import modes
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm
 
@@ -23,11 +22,14 @@ _COUNTERPARTS = Counterparts(
 )
 _GPU = Path("/dev/nvidia0")
 
+# The names of the two ways in which PyTorch runs modules; recorded programs hold them.
+EAGER, COMPILED_MODE = "torch", "torch-compiled"
+
 
 def cxx_compiler() -> str | None:
-    """The C++ compiler that PyTorch's compiler would use; None if there is none."""
-    chosen = os.environ.get("CXX")
-    return next((c for c in (chosen, "g++", "clang++") if c and shutil.which(c)), None)
+    """Return the C++ compiler that PyTorch's compiler would use; None if there is none."""
+    candidates = os.environ.get("CXX"), "g++", "clang++"
+    return next((c for c in candidates if c and shutil.which(c)), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +40,11 @@ class TorchOffer(Offer):
 
     @property
     def environment(self) -> Environment:
-        """Its own, which a lock file pins."""
+        """Its own environment, which a lock file pins."""
         return locked_environment(__file__, "torch")
 
     def describe(self) -> BackendInfo:
-        """The pinned version."""
+        """Return the facts of the pinned version."""
         if self.compiled and cxx_compiler() is None:
             raise BackendError(
                 f"{self.name} needs a C++ compiler, and there is none: install g++ or clang++, or"
@@ -55,11 +57,11 @@ class TorchOffer(Offer):
             timed=True,
             brick_optimization="none",
             python=str(self.environment.required()),
-            bounded_memory=False,  # a program takes what it takes: nothing tells ahead
+            bounded_memory=False,  # nothing predicts the memory of a program
         )
 
     def create(self, *, threads: int, seed: int, workers: int, optimization: str) -> TorchBackend:
-        """PyTorch with so many threads."""
+        """Return PyTorch with ``threads`` threads within an operator."""
         # The libraries read these variables when they are loaded.
         os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(threads)
         try:
@@ -70,7 +72,7 @@ class TorchOffer(Offer):
         return TorchBackend(threads=threads, seed=seed, compiled=self.compiled)
 
     def for_ranks(self, collectives: str) -> BackendInfo:
-        """NCCL needs a GPU, and a build of PyTorch for it."""
+        """Refuse NCCL, which needs a GPU and a build of PyTorch for it."""
         if collectives == "nccl" and not _GPU.exists():
             raise BackendError("nccl needs a GPU, and this host has none: choose --backend gloo")
         if collectives == "nccl":
@@ -81,7 +83,7 @@ class TorchOffer(Offer):
         return self.describe()
 
     def launcher(self, rank: int, ranks: int, address: str, port: int) -> tuple[str, ...]:
-        """One torchrun for each rank, as if it were a host of its own."""
+        """Return the command of torchrun, one for each rank as if it were a host of its own."""
         return (
             str(self.environment.required()), "-m", "torch.distributed.run",
             f"--nnodes={ranks}", "--nproc-per-node=1", f"--node-rank={rank}",
@@ -90,7 +92,7 @@ class TorchOffer(Offer):
 
 
 OFFER = TorchOffer(
-    name=modes.EAGER,
+    name=EAGER,
     summary="PyTorch, programs as they are written, in an environment of its own",
     order=40,
     accepts=ModelForm.PROGRAMS,
@@ -100,7 +102,7 @@ OFFER = TorchOffer(
     compiled=False,
 )
 COMPILED = TorchOffer(
-    name=modes.COMPILED,
+    name=COMPILED_MODE,
     summary="the same, modules compiled by torch.compile",
     order=41,
     accepts=ModelForm.PROGRAMS,

@@ -1,4 +1,4 @@
-"""PyTorch on the CPU: eager programs as users write them, inference and whole training steps.
+"""PyTorch on the CPU: programs as users write them, inference and whole training steps.
 
 It has an environment of its own (``bricks backends install torch``). A model is a recorded program
 (:mod:`bricks.graph.program`); a brick is one of its calls. Whole models are the user's own program,
@@ -18,7 +18,13 @@ import torch
 
 from bricks.backends.base import Evaluator, ExecutedGraph, Profiler, StandaloneLoader
 from bricks.backends.instruments import Instrumented
-from bricks.backends.programs import DoublePrecision, Recorder, SeededProgram, Trainer
+from bricks.backends.programs import (
+    DoublePrecision,
+    ProgramSource,
+    Recorder,
+    SeededProgram,
+    Trainer,
+)
 from bricks.backends.ranks import Communicator, DistributedTrainer
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import users_errors
@@ -29,7 +35,7 @@ from bricks.backends.torch.probe import PhaseProbe, PhaseProbes, probed
 from bricks.backends.torch.probe_models import ProbeModel, is_probe_model
 from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.recording import WARM_UP, record
-from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, Slots
+from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, TensorHandles
 from bricks.backends.torch.replicated import ReplicatedSteps, replicated_steps
 from bricks.backends.torch.stepping import RealStep
 from bricks.backends.torch.synthetic_tensors import deciding_values, own_tensors
@@ -63,84 +69,80 @@ class TorchBackend(
     DistributedTrainer,
     Instrumented,
 ):
-    """PyTorch with so many threads within an operator.
+    """PyTorch with ``threads`` threads within an operator.
 
-    Modules are ``compiled`` by PyTorch's compiler, or run as they are; loss and optimiser always
-    run as they are.
+    Modules are ``compiled`` by PyTorch's compiler, or run as they are written; loss and optimiser
+    always run as they are written.
     """
 
     loaders = 1  # tensors are filled by one generator
 
     def __init__(self, *, threads: int, seed: int, compiled: bool = False) -> None:
         # Before the first operator runs, so that all threads of the pool inherit it: values that
-        # are computed again and again may become denormal, and such numbers take long.
+        # are computed repeatedly may become denormal, which is slow.
         torch.set_flush_denormal(True)
         torch.set_num_threads(threads)
-        # Gradients stay enabled: some kernels keep for them what the backward pass reads. No tensor
-        # of a replayed call asks for any.
+        # Gradients stay enabled: some kernels save values for the backward pass. No tensor of a
+        # replayed call requires a gradient.
         self._seed, self._compiled = seed, compiled
         self._programs = UserPrograms(seed, compiled=compiled)
         if compiled:
-            from bricks.backends.torch.kernels import inductor  # it takes long to import
+            from bricks.backends.torch.kernels import inductor  # slow import
 
             inductor()
-        self._slots: Slots = {}
-        self._occupied: Slots = {}
+        self._handles: TensorHandles = {}
+        self._touched: TensorHandles = {}
         self._probes: dict[bool, PhaseProbes] = {}
 
-    def record(self, entry: str, folder: str, options: Mapping[str, Any]) -> onnx.ModelProto:
-        """The calls of one step of the user's program; see :func:`recording.record`."""
-        made = self._programs.made(entry, folder, options)
-        origin = self._programs.origin(entry, folder, options, made.kind)
+    def record(self, program: ProgramSource) -> onnx.ModelProto:
+        """Record the calls of one step of the user's program; see :func:`recording.record`."""
+        made = self._programs.seeded(program)
+        origin = self._programs.origin(program, made.kind)
         with self._programs.keeping_kernels():
-            return record(made, origin, self._seed).proto
+            return record(made, self._seed).model(origin)
 
     def real_step(self, proto: onnx.ModelProto) -> RealStep:
-        """A real step of the program that was recorded as ``proto``."""
+        """Run a step of the program that was recorded as ``proto``."""
         made = self._programs.of(proto)
         torch.manual_seed(self._seed)
         with users_errors(made.entry), self._programs.keeping_kernels():
             return RealStep(made, proto, WARM_UP + 1)
 
     def in_double(self, proto: onnx.ModelProto) -> ProgramInDouble:
-        """A step of the program that was recorded as ``proto``, beside the same in double."""
+        """Return the program that was recorded as ``proto``, as it is and in double."""
         return ProgramInDouble(lambda: self._programs.of(proto), self._seed)
 
     def profiled(
         self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
     ) -> ProfiledSteps:
-        """The user's program under PyTorch's own profiler."""
+        """Return the user's program under PyTorch's own profiler."""
         return ProfiledSteps(self._programs.of(proto), proto.graph.node)
 
     def standalone(
         self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False
     ) -> StandaloneProgram:
-        """The user's program; it has no files."""
+        """Return the user's program, which has no files."""
         return StandaloneProgram(lambda: self._programs.of(proto))
 
     def training(self, program: SeededProgram) -> ProgramTraining:
-        """A training of the user's program; see :mod:`bricks.backends.torch.training`."""
-        where = self._programs.folder(program.folder)
-        return ProgramTraining(
-            lambda: self._programs.called(program.entry, where, program.options),
-            where,
-            program.seed,
-        )
+        """Return a training of the user's program; see :mod:`bricks.backends.torch.training`."""
+        folder = self._programs.folder(program)
+        return ProgramTraining(lambda: self._programs.made(program), folder, program.seed)
 
     def gradients(self, program: SeededProgram) -> GradientDeviations:
-        """The program's gradients; see :func:`bricks.backends.torch.gradients.gradients`."""
+        """Compare gradients with differences; see :mod:`bricks.backends.torch.gradients`."""
         return gradients(self._programs.trainable(program), program.seed)
 
     def trajectories(self, program: SeededProgram, steps: int) -> OptimizerTrajectories:
-        """The way of its optimiser; see :mod:`bricks.backends.torch.trajectories`."""
+        """Trace its optimiser; see :mod:`bricks.backends.torch.trajectories`."""
         return trajectories(self._programs.trainable(program), steps)
 
     def item_orders(self, program: SeededProgram, epochs: int) -> ItemOrders:
-        """The order of its data's items; see :mod:`bricks.backends.torch.item_orders`."""
+        """Trace the order of its data; see :mod:`bricks.backends.torch.item_orders`."""
         return item_orders(self._programs.trainable(program), epochs)
 
     def collectives(self) -> TorchCollectives:
-        """This process as a rank; see :mod:`bricks.backends.torch.collectives`."""
+        """Return this process as a rank; see :mod:`bricks.backends.torch.collectives`."""
         from bricks.backends.torch.collectives import TorchCollectives
 
         return TorchCollectives()
@@ -153,58 +155,58 @@ class TorchBackend(
         bucket_cap_mb: float | None,
         accumulation: int,
     ) -> TorchDistributedStep:
-        """The user's program in a rank; see :mod:`bricks.backends.torch.distributed_step`."""
+        """Return the program in this rank; see :mod:`bricks.backends.torch.distributed_step`."""
         from bricks.backends.torch.distributed_step import TorchDistributedStep
 
         torch.manual_seed(program.seed)
         return TorchDistributedStep(
-            self._programs.eager(program.entry, program.folder, program.options),
+            self._programs.eager(program),
             synchronised=synchronised,
             bucket_cap_mb=bucket_cap_mb,
             accumulation=accumulation,
         )
 
-    def occupy(self, events: Sequence[tuple[int, int]]) -> None:
-        """Allocate what calls that are left out would, and free what the program frees."""
-        for slot, size_bytes in events:
+    def pre_touch(self, events: Sequence[tuple[int, int]]) -> None:
+        """Allocate for calls that a walk omits, and free as the program does."""
+        for handle, size_bytes in events:
             if size_bytes:
-                # In each page a byte is written: in the program, all of them are.
-                self._occupied[slot] = torch.empty(size_bytes, dtype=torch.uint8)
-                self._occupied[slot][::_PAGE_BYTES].zero_()
-            elif slot >= 0:
-                self._slots.pop(slot, None)
-                self._occupied.pop(slot, None)
+                # One byte in each page causes the page faults of a write to all of it.
+                self._touched[handle] = torch.empty(size_bytes, dtype=torch.uint8)
+                self._touched[handle][::_PAGE_BYTES].zero_()
+            elif handle >= 0:
+                self._handles.pop(handle, None)
+                self._touched.pop(handle, None)
             else:
-                self._slots.clear()
-                self._occupied.clear()
+                self._handles.clear()
+                self._touched.clear()
 
     def instruments(self) -> TorchInstruments:
-        """Calls of PyTorch."""
+        """Return instruments that are calls of PyTorch."""
         return TorchInstruments(self._generator)
 
     def sign_sensitive(self, operator: str) -> bool:
-        """False: calls that depend on signs are vectorised."""
+        """Return False: calls that depend on signs are vectorised."""
         return False
 
     def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
-        """The program itself: what was recorded is what runs."""
+        """Return the program itself: recorded calls are executed calls."""
         _refuse_others(proto)
         self._programs.refuse_other_mode(proto)
         return ExecutedGraph(proto, graph_of(proto).types, {})
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
-        """The types that were recorded."""
+        """Return the recorded types."""
         _refuse_others(proto)
         return graph_of(proto).types, ()
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[float]]:
-        """Nothing: no value of a recorded program steers it."""
+        """Raise: no value of a recorded program steers it."""
         raise BackendError("a recorded program has no steering values")
 
     def load(
         self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
     ) -> LoadedCalls | LoadedProgram | ProbeModel | PhaseProbe | ReplicatedSteps:
-        """The calls of a brick, with synthetic inputs; of a whole model, the user's program."""
+        """Load the calls of a brick, or for a whole model the user's program."""
         probe = probed(proto)
         if probe is not None:
             return self._probe(*probe)
@@ -219,7 +221,7 @@ class TorchBackend(
         return LoadedCalls(
             proto,
             lambda: own_tensors(proto, self._generator(key)),
-            self._slots,
+            self._handles,
             deciding_values(proto),
         )
 
@@ -231,19 +233,17 @@ class TorchBackend(
         *,
         optimize: bool,
     ) -> Sequence[Any]:
-        """The outputs of calls with these weights and inputs."""
-        held = {**weights, **feeds}
-        values = {name: torch.from_numpy(np.array(array)) for name, array in held.items()}
+        """Replay the calls on these weights and inputs; return the outputs."""
+        arrays = {**weights, **feeds}
+        values = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
         for node in proto.graph.node:
-            call = ReplayedCall(node)
-            positional, named = call.arguments(values)
-            values |= call.results(call.operator(*positional, **named), values)
+            ReplayedCall(node).run(values)
         return [values[info.name].numpy() for info in proto.graph.output]
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
     ) -> tuple[ExecutedGraph, Mapping[str, np.ndarray]]:
-        """The program with the weights as they are."""
+        """Return the program with unchanged weights."""
         return self.executed(proto), weights
 
     def _probe(self, phase: str, part: str, kind: str) -> PhaseProbe:

@@ -1,12 +1,12 @@
-"""The arguments of a recorded call: what of them is told, and which tensors and numbers they hold.
+"""The arguments of a recorded call as JSON, with the tensors and scalars among them.
 
-Must not know how the values of a step are named, which is the recorder's.
+Must not know how the values of a step are named.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -15,8 +15,8 @@ from bricks.backends.torch.replay import tensors_in
 from bricks.errors import BackendError
 from bricks.graph.program import UNDEFINED, Port, contiguous
 
-# Operators that do the same work whatever the numbers among their arguments are, without the
-# underscores around their names. Numbers of others are part of a call.
+# Operators whose work does not depend on their scalar arguments, without the underscores around
+# their names. Scalars of others are part of a call.
 _INDIFFERENT = frozenset({
     "add", "sub", "rsub", "mul", "div", "addcmul", "addcdiv", "lerp", "fill", "full", "full_like",
     "scalar_tensor", "clamp_min", "clamp_max", "masked_fill",
@@ -31,7 +31,7 @@ _INDIFFERENT = frozenset({
     "le", "gt", "ge",
 })  # fmt: skip
 
-# Numbers for which an operator may take a shorter way.
+# Scalars for which an operator may have a special case.
 _SPECIAL = frozenset({0.0, 0.5, 1.0, 2.0, 3.0})
 
 
@@ -44,17 +44,17 @@ _PLAIN = {
 
 
 class Values(Protocol):
-    """Names the values of a step."""
+    """The named values of a step."""
 
     def value(self, tensor: torch.Tensor, operator: str) -> str:
-        """The name of the value that an argument of ``operator`` is."""
+        """Return the name of the value that an argument of ``operator`` is."""
 
     def allocated(self, tensor: torch.Tensor) -> None:
-        """Take note of a tensor that is about to be written, which may be a new one."""
+        """Note a tensor, which may be a new one, before a call writes to it."""
 
 
 class ArgumentWriter:
-    """Writes a call's arguments as JSON; collects its tensors and the numbers that do not count."""
+    """Writes the arguments of one call as JSON; collects its tensors and indifferent scalars."""
 
     def __init__(
         self, values: Values, schema: Sequence[Any], title: str, indifferent: bool
@@ -70,13 +70,15 @@ class ArgumentWriter:
         self.written: list[torch.Tensor] = []
         self.scalars: list[float] = []
 
-    def argument(self, value: Any, *, top: bool = False) -> Any:
-        """The JSON form of all positional (a list) or named arguments (a dict)."""
-        if top:
-            return {name: self._named(name, each) for name, each in value.items()}
-        return [self._named(name, each) for name, each in zip(self._order, value, strict=False)]
+    def positional(self, values: Sequence[Any]) -> list[Any]:
+        """Write the positional arguments."""
+        return [self._argument(name, v) for name, v in zip(self._order, values, strict=False)]
 
-    def _named(self, name: str, value: Any) -> Any:
+    def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the named arguments."""
+        return {name: self._argument(name, value) for name, value in values.items()}
+
+    def _argument(self, name: str, value: Any) -> Any:
         if name in self._writes:
             self._write([t for t in tensors_in(value) if t is not None])
         if value is None and name in self._required:
@@ -84,7 +86,7 @@ class ArgumentWriter:
         return self._written(value)
 
     def of_kernel(self, types: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
-        """The JSON form of a compiled kernel's arguments, whose C types tell what it writes."""
+        """Write the arguments of a compiled kernel, which writes to those that are not const."""
         for type_, value in zip(types, arguments, strict=True):
             if isinstance(value, torch.Tensor) and not type_.startswith("const"):
                 self._write([value])
@@ -101,7 +103,7 @@ class ArgumentWriter:
             self.tensors.append(value)
             return {"t": len(self.inputs) - 1}
         if isinstance(value, list | tuple):
-            return [self._written(each) for each in value]
+            return [self._written(item) for item in value]
         if isinstance(value, float):
             return self._number(value)
         if value is None or isinstance(value, bool | int | str):
@@ -125,7 +127,7 @@ class ArgumentWriter:
         return {"s": len(self.scalars) - 1}
 
     def ports(self) -> tuple[Port, ...]:
-        """How the call sees its tensors; empty where all are plain."""
+        """Return storage, offset and strides of each tensor; empty where all are contiguous."""
         keys = [storage_key(tensor) for tensor in self.tensors]
         numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
         first = {
@@ -144,10 +146,10 @@ class ArgumentWriter:
 
 
 def indifferent(func: Any) -> bool:
-    """Whether an operator does the same work whatever the numbers among its arguments are."""
+    """Whether the work of an operator does not depend on its scalar arguments."""
     return func.namespace == "aten" and func._opname.strip("_") in _INDIFFERENT
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """What tells the storage of a tensor from others, as long as it lives."""
+    """Return an identifier of a tensor's storage, unique as long as the storage lives."""
     return int(tensor.untyped_storage()._cdata)

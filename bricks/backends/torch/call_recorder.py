@@ -1,11 +1,13 @@
-"""Sees all calls of a program that reach an operator which really computes, and notes each.
+"""Records all calls of a program that reach an operator with a kernel.
 
-A dispatch mode sees those of the forward pass, of the backward pass (whose calls autograd makes in
+A dispatch mode sees the calls of the forward pass, of the backward pass (which autograd makes in
 C++), and of the optimiser. Must not know how calls are timed.
 """
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -20,19 +22,17 @@ from bricks.backends.torch.entry import Program
 from bricks.backends.torch.generator_states import (
     GENERATOR,
     SET_STATE,
-    Change,
+    GeneratorState,
     GeneratorStates,
 )
-from bricks.backends.torch.held_tensors import held_by, module_tensors, sizes_bytes
+from bricks.backends.torch.program_tensors import module_tensors, program_tensors, sizes_bytes
 from bricks.backends.torch.recomputation import RECOMPUTATION, recomputation_watched
-from bricks.backends.torch.recorded_nodes import free_after
 from bricks.backends.torch.recorded_values import RecordedValues
 from bricks.backends.torch.replay import KERNEL, refuse_foreign, tensors_in
-from bricks.backends.torch.saved_states import SavedStates
 from bricks.backends.torch.sketching import SketchedValues
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import note_sketches
-from bricks.graph.program import PHASE, Call, ModuleTensors, Origin, State
+from bricks.graph.program import FREED, PHASE, Call, ModuleTensors, Origin, State
 from bricks.graph.program_phases import FORWARD, INPUTS
 
 # Calls of these namespaces compute nothing.
@@ -40,14 +40,14 @@ _IDLE = frozenset({"profiler"})
 
 
 class CallRecorder(TorchDispatchMode):
-    """Records calls while it is active. ``nodes`` are the calls so far.
+    """Records calls of one step while it is active; ``nodes`` are the calls so far.
 
-    With ``sketched``, so are sketches of the values that decide how long calls take.
+    With ``sketched``, it also sketches the values on which the time of calls depends.
     """
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Compiled code stays compiled under this mode: what it calls is seen all the same."""
+        """Compiled code stays compiled under this mode, which sees its calls all the same."""
         return True
 
     def __init__(self, program: Program, sketched: SketchedValues | None = None) -> None:
@@ -63,68 +63,66 @@ class CallRecorder(TorchDispatchMode):
         self._gradients: list[str] = []
         self._module: ModuleTensors | None = None
         self.nodes: list[onnx.NodeProto] = []
+        self._freed: dict[int, list[str]] = defaultdict(list)  # by the number of the call before
         self._scalars: dict[str, list[float]] = {}
         self._generator = GeneratorStates()
-        self._states = SavedStates()
-        held = held_by(program)
-        self._sizes_bytes = sizes_bytes(held)
-        for role, named in held.items():
+        tensors = program_tensors(program)
+        self._sizes_bytes = sizes_bytes(tensors)
+        for role, named in tensors.items():
             for name, tensor in named.items():
-                self._values.hold(tensor, name)
+                self._values.add_external(tensor, name)
                 if role == INPUTS:
                     self._inputs.append(self._name(tensor))
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Meanwhile, checkpointed layers and kernels of compiled code are recorded too."""
+        """Meanwhile, record checkpointed layers and kernels of compiled code too."""
         with ExitStack() as watches:
-            watches.enter_context(recomputation_watched(self._checkpointed, self._calls))
+            count = self.nodes.__len__
+            watches.enter_context(recomputation_watched(self._checkpointed, count))
             if self._compiled:
-                from bricks.backends.torch.kernels import watched  # it takes long to import
+                from bricks.backends.torch.kernels import watched  # slow import
 
                 watches.enter_context(watched(self.kernel))
             yield
-
-    def _calls(self) -> int:
-        return len(self.nodes)
 
     def _checkpointed(self, operator: str, calls: int, reentrant: bool) -> None:
         self._append(Call(RECOMPUTATION, operator, ([calls, reentrant], {})), [], [])
 
     def mark(self, phase: str) -> None:
-        """The calls from now on belong to ``phase``."""
+        """Assign the next calls to ``phase``."""
         self._phase = phase
 
     @property
     def begins(self) -> Mapping[str, torch.Tensor]:
-        """The tensors that the step begins with, by name."""
+        """The tensors with which the step begins, by name."""
         return self._values.begins
 
     @property
     def numbers(self) -> Mapping[str, Sequence[float]]:
-        """The numbers among the arguments that do not change the work, by name."""
+        """The scalar arguments of each call that do not change its work, by the value's name."""
         return self._scalars
 
     def latest(self, tensor: torch.Tensor) -> str:
-        """The value of the graph that a tensor shows; empty if no call made it."""
+        """Return the name of the value in a tensor; empty if no call made it."""
         return self._values.latest(tensor)
 
     def finish(self, module: torch.nn.Module | None = None) -> None:
-        """The step has ended, and its results are still there: they are outputs of the graph.
+        """Take the results of the step, which must still live, as outputs of the graph.
 
         ``module`` is the one whose parameters have gradients now.
         """
-        self._release()
+        self._note_freed()
         self._outputs = self._values.living()
         if module is None:
             return
-        made = {name: self._gradient(p) for name, p in module.named_parameters() if p.requires_grad}
-        self._gradients = [value for value in made.values() if value]
-        self._module = module_tensors(module, made)
-
-    def _gradient(self, parameter: torch.nn.Parameter) -> str:
-        """The value that a parameter's gradient is; empty if the step made none."""
-        return "" if parameter.grad is None else self.latest(parameter.grad)
+        gradients = {
+            name: "" if parameter.grad is None else self.latest(parameter.grad)
+            for name, parameter in module.named_parameters()
+            if parameter.requires_grad
+        }
+        self._gradients = [value for value in gradients.values() if value]
+        self._module = module_tensors(module, gradients)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -132,53 +130,54 @@ class CallRecorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if func.namespace in _IDLE:
             return func(*args, **kwargs)
-        self._release()
+        self._note_freed()
         refuse_foreign(func)
-        change = self._generator.change()
-        if change is not None:
-            self._restore(change)
+        state = self._generator.changed()
+        if state is not None:
+            self._restore(state)
         call = ArgumentWriter(self, func._schema.arguments, str(func), indifferent(func))
-        arguments = call.argument(list(args)), call.argument(dict(kwargs), top=True)
+        arguments = call.positional(args), call.named(kwargs)
         operator = f"{func._opname}.{func._overloadname}".removesuffix(".default")
         if self._sketched is not None:
             node = Call(func.namespace, operator, arguments).node(call.inputs, [])
             self._sketched.read_by(node, dict(zip(call.inputs, call.tensors, strict=True)))
         result = func(*args, **kwargs)
         self._note(func.namespace, operator, call, arguments, result)
-        self._generator.drawn(self.nodes[-1])
+        self._generator.note_drawn(len(self.nodes) - 1)
         return result
 
-    def _restore(self, change: Change) -> None:
+    def _restore(self, state: GeneratorState) -> None:
         """Record that the step has put the generator into another state."""
-        name = self._states.name_of(change.digest)
-        if not name and change.known:
-            name = self._values.free_name(f"state_{len(self.nodes)}")
-            self._values.declare(name, change.state)
-            self._states.save(name, change.call)
-        elif not name:
-            name = self.value(change.state, SET_STATE)
-        self._append(Call(GENERATOR, SET_STATE, ([{"t": 0}], {})), [name], [])
-        self._states.restore(change.digest, name, self.nodes[-1])
+        if not state.name:
+            tensor = torch.get_rng_state()
+            if state.external:
+                state.name = self.value(tensor, SET_STATE)
+            else:
+                state.name = self._values.unique_name(f"state_{len(self.nodes)}")
+                self._values.declare(state.name, tensor)
+        self._append(Call(GENERATOR, SET_STATE, ([{"t": 0}], {})), [state.name], [])
+        state.restored = len(self.nodes) - 1
 
     def kernel(self, key: str, types: Sequence[str], arguments: Sequence[Any]) -> None:
-        """Record a call of a compiled kernel, which writes to what is not constant."""
-        self._release()
+        """Record a call of a compiled kernel, which writes to arguments that are not ``const``."""
+        self._note_freed()
         call = ArgumentWriter(self, (), f"the compiled kernel {key}", False)
-        told = call.of_kernel(types, arguments)
-        self._note(KERNEL, KERNEL, call, (told, {"key": key}), ())
+        positional = call.of_kernel(types, arguments)
+        self._note(KERNEL, KERNEL, call, (positional, {"key": key}), ())
 
     def allocated(self, tensor: torch.Tensor) -> None:
         """Record that compiled code has allocated a tensor, which no dispatcher sees."""
         if not self._compiled or tensor in self._values:
             return
         call = ArgumentWriter(self, (), "empty_strided", False)
-        facts = {"dtype": {"dtype": str(tensor.dtype).removeprefix("torch.")}}
-        shape = [list(tensor.shape), list(tensor.stride())], facts
+        dtype = {"dtype": {"dtype": str(tensor.dtype).removeprefix("torch.")}}
+        shape = [list(tensor.shape), list(tensor.stride())], dtype
         self._note("aten", "empty_strided", call, shape, tensor)
 
     def _note(
         self, namespace: str, operator: str, call: ArgumentWriter, arguments: Any, result: Any
     ) -> None:
+        """Append the node of a call: outputs are its results, then other tensors it wrote to."""
         inputs, ports = list(call.inputs), call.ports()
         storages = [storage_key(tensor) for tensor in call.tensors]
         outputs, aliases = [], []
@@ -199,16 +198,15 @@ class CallRecorder(TorchDispatchMode):
             self._scalars[name] = call.scalars
             inputs.append(name)
         shared = tuple(aliases) if any(a >= 0 for a in aliases) else ()
-        made = Call(namespace, operator, arguments, ports, shared)
-        self._append(made, inputs, outputs)
+        self._append(Call(namespace, operator, arguments, ports, shared), inputs, outputs)
 
     def _made(self, operator: str, tensor: torch.Tensor, wrote: bool) -> str:
-        """A new value: a result, or what an argument holds after the call ``wrote`` to it."""
-        wanted = f"{operator.partition('.')[0]}_{len(self.nodes)}"
-        return self._values.made(tensor, wanted, wrote=wrote)
+        """Name a new value: a result, or the contents of an argument after the call ``wrote``."""
+        stem = f"{operator.partition('.')[0]}_{len(self.nodes)}"
+        return self._values.add_result(tensor, stem, wrote=wrote)
 
     def value(self, tensor: torch.Tensor, operator: str) -> str:
-        """The name of the value that an argument is."""
+        """Return the name of the value that an argument of ``operator`` is."""
         self._refuse_special(tensor, operator, "takes")
         return self._name(tensor)
 
@@ -221,14 +219,14 @@ class CallRecorder(TorchDispatchMode):
             )
 
     def _name(self, tensor: torch.Tensor) -> str:
-        return self._values.shown(tensor) or self._reinterpreted(tensor)
+        return self._values.name_of(tensor) or self._reinterpreted(tensor)
 
     def _reinterpreted(self, tensor: torch.Tensor) -> str:
-        """Record that a tensor shows what no value of its storage shows, by a call that does so."""
+        """Record a call of ``as_strided`` for a view of a storage that no call has made."""
         base = self._values.base(tensor)
-        shows = [list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
+        view = [list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
         output = self._made("as_strided", tensor, False)
-        call = Call("aten", "as_strided", ([{"t": 0}, *shows], {}), aliases=(0,))
+        call = Call("aten", "as_strided", ([{"t": 0}, *view], {}), aliases=(0,))
         self._append(call, [base], [output])
         return output
 
@@ -239,16 +237,16 @@ class CallRecorder(TorchDispatchMode):
         node.metadata_props.add(key=PHASE, value=self._phase)
         self.nodes.append(node)
 
-    def _release(self) -> None:
-        """Note the storages that are gone since the last call."""
+    def _note_freed(self) -> None:
+        """Note the values whose storages were freed since the last call."""
         freed = self._values.freed()
-        if freed and self.nodes:
-            free_after(self.nodes[-1], freed)
+        if self.nodes:
+            self._freed[len(self.nodes) - 1] += freed
 
     def model(self, origin: Origin | None) -> onnx.ModelProto:
-        """The graph: inputs are the program's and those that hold integers, the rest is weights.
+        """Build the graph, once: its inputs are the program's and integers, the rest is weights.
 
-        ``origin`` is noted in it, if there is one.
+        ``origin`` is noted in its metadata, if there is one.
         """
         graph = self._graph()
         domains = sorted({node.domain for node in self.nodes})
@@ -270,17 +268,27 @@ class CallRecorder(TorchDispatchMode):
         weights, integers = self._values.weights_and_integers(inputs)
         inputs += integers
         weights += [
-            helper.make_tensor(name, TensorProto.DOUBLE, [len(held)], held)
-            for name, held in self._scalars.items()
+            helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], numbers)
+            for name, numbers in self._scalars.items()
         ]
         outputs = list(dict.fromkeys(self._outputs))
         graph = helper.make_graph(
-            self._states.among(self.nodes), "program", [types[n] for n in inputs],
+            self._noted_nodes(), "program", [types[n] for n in inputs],
             [types[n] for n in outputs], weights,
         )  # fmt: skip
-        kept = {*inputs, *outputs, *self.begins}
-        graph.value_info.extend(info for name, info in types.items() if name not in kept)
+        own = {*inputs, *outputs, *self.begins}
+        graph.value_info.extend(info for name, info in types.items() if name not in own)
         return graph
+
+    def _noted_nodes(self) -> list[onnx.NodeProto]:
+        """All calls with notes of the values that are freed after each."""
+        for state in self._generator.saved:
+            self._freed[state.restored].append(state.name)
+        for number, names in self._freed.items():
+            if names:
+                freed = json.dumps(list(dict.fromkeys(names)))
+                self.nodes[number].metadata_props.add(key=FREED, value=freed)
+        return self._generator.with_saves(self.nodes)
 
 
 def _position(storages: Sequence[int], tensor: torch.Tensor | None) -> int:

@@ -1,25 +1,24 @@
-"""A program's step in double precision: the reference of what it computes and differentiates.
+"""A step of a program in double precision: the reference of its results and gradients.
 
-The user's function is called anew, its module and inputs are turned into doubles, and the same step
-is run. Gradients in double are held against central differences. Must not know how differences
-are judged.
+The user's function is called again, its module and inputs are converted to doubles, and the same
+step is run. Gradients in double are compared with central differences. Must not know which
+differences are too large.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_leaves
 
 from bricks.backends.torch.differences import slope, to_float64
 from bricks.backends.torch.entry import Program, users_errors
-from bricks.backends.torch.stepping import array
+from bricks.backends.torch.stepping import array, tensor_leaves
 from bricks.errors import BackendError
 
 # The step of a central difference, relative to the magnitude of a tensor's elements. The cube root
@@ -29,16 +28,16 @@ _STEP = 1e-6
 
 
 class ProgramInDouble:
-    """The program that ``make`` makes, as it is and in double; each has a state of its own."""
+    """The program that ``make`` returns, as it is and in double; each run has its own state."""
 
     def __init__(self, make: Callable[[], Program], seed: int) -> None:
         self._make, self._seed = make, seed
-        # An inference program is kept, with its buffers as they were: compiling it takes long.
+        # An inference program is kept, with copies of its buffers, since compiling takes long.
         self._inference: Program | None = None
         self._buffers: dict[str, torch.Tensor] = {}
 
     def run(self) -> dict[str, np.ndarray]:
-        """Outputs of an inference step, or the loss and the gradients of a training step."""
+        """Return outputs of an inference step, or loss and gradients of a training step."""
         program = self._inference or self._make()
         buffers = dict(program.module.named_buffers())
         if self._inference is not None:
@@ -48,27 +47,26 @@ class ProgramInDouble:
         elif program.optimizer is None:
             self._inference = program
             self._buffers = {name: buffer.clone() for name, buffer in buffers.items()}
-        found, _ = self._stepped(program)
-        return found
+        return self._stepped(program)[0]
 
     def reference(self) -> dict[str, np.ndarray]:
-        """The same in double."""
+        """Return the results of :meth:`run` in double."""
         program = self._in_double()
-        found, random = self._stepped(program)
+        results, random = self._stepped(program)
         if random:
             raise BackendError(
                 f"{program.entry} draws random numbers in its step, and draws others in double"
             )
-        for name, value in found.items():
+        for name, value in results.items():
             if value.dtype.kind == "f" and value.dtype != np.float64:
                 raise BackendError(
                     f"{program.entry} computes {name} as {value.dtype}, though all that it gets is"
                     " in double"
                 )
-        return found
+        return results
 
     def gradients(self) -> list[dict[str, Any]]:
-        """The derivative along a random direction of each parameter and floating-point input."""
+        """Differentiate along a random direction of each parameter and floating-point input."""
         program = self._in_double()
         inputs = [x.requires_grad_() if x.is_floating_point() else x for x in program.inputs]
         program = replace(program, inputs=tuple(inputs))
@@ -79,11 +77,10 @@ class ProgramInDouble:
         ready: list[int] = []  # in the order in which the backward pass makes them
         for tensor in tensors.values():
             tensor.register_post_accumulate_grad_hook(lambda t: ready.append(id(t)))
-        scalar = _scalar(program)
 
         def seeded() -> torch.Tensor:
             with self._step_of(program):
-                return scalar()
+                return _scalar(program)
 
         with torch.enable_grad():
             value = seeded()
@@ -92,74 +89,60 @@ class ProgramInDouble:
             with users_errors(program.entry):
                 value.backward()
         generator = torch.Generator().manual_seed(self._seed)
-        found = {}
+        derivatives = {}
         for name, tensor in tensors.items():
             analytic, direction = 0.0, _direction(tensor, generator)
             if tensor.grad is not None:
                 analytic = float((tensor.grad.to_dense() * direction).sum())
             with torch.no_grad():
                 numeric = slope(seeded, tensor, direction, _STEP)
-            found[id(tensor)] = {"of": name, "analytic": analytic, "numeric": numeric}
-        return [found[at] for at in dict.fromkeys((*ready, *found))]
+            derivatives[id(tensor)] = {"of": name, "analytic": analytic, "numeric": numeric}
+        return [derivatives[at] for at in dict.fromkeys((*ready, *derivatives))]
 
     def _in_double(self) -> Program:
         program = self._make()
         to_float64(program)
-        # Compiled code is not what is wanted of a reference.
+        # A reference runs without compiled code.
         return replace(program, compiled=None)
 
     def _stepped(self, program: Program) -> tuple[dict[str, np.ndarray], bool]:
-        """Results by name, and whether the step drew random numbers."""
+        """Return results by name, and whether the step drew random numbers."""
         with self._step_of(program):
             before = torch.get_rng_state()
             result = program.step()
             random = not torch.equal(before, torch.get_rng_state())
-        leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        leaves = tensor_leaves(result)
         if program.optimizer is None:
             return {f"output {k}": array(leaf) for k, leaf in enumerate(leaves)}, random
-        found = {"loss": array(leaves[0])}
+        results = {"loss": array(leaves[0])}
         for name, parameter in program.module.named_parameters():
             if parameter.grad is not None:
-                found[f"gradient of {name}"] = array(parameter.grad.to_dense())
-        return found, random
+                results[f"gradient of {name}"] = array(parameter.grad.to_dense())
+        return results, random
 
     @contextmanager
     def _step_of(self, program: Program) -> Iterator[None]:
-        """The same random numbers in each step; errors of the user's code as such."""
+        """Seed the generator before a step, and translate errors of the user's code."""
         torch.manual_seed(self._seed)
         with users_errors(program.entry):
             yield
 
 
-def _scalar(program: Program) -> Callable[[], torch.Tensor]:
-    """What is differentiated: the loss, or the sum of all outputs with random weights."""
-    weights: Mapping[int, torch.Tensor] = {}
-
-    def scalar() -> torch.Tensor:
-        outputs = program.module(*program.inputs)
-        if program.loss is not None:
-            return program.loss(outputs)
-        nonlocal weights
-        leaves = [
-            leaf
-            for leaf in tree_leaves(outputs)
-            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
-        ]
-        if not leaves:
-            raise BackendError(f"{program.entry} has no output that can be differentiated")
-        if not weights:
-            generator = torch.Generator().manual_seed(1)
-            weights = {
-                k: torch.randn(leaf.shape, generator=generator, dtype=torch.float64)
-                for k, leaf in enumerate(leaves)
-            }
-        return torch.stack([(leaf * weights[k]).sum() for k, leaf in enumerate(leaves)]).sum()
-
-    return scalar
+def _scalar(program: Program) -> torch.Tensor:
+    """Return the loss of a step, or the sum of all outputs with constant random weights."""
+    outputs = program.module(*program.inputs)
+    if program.loss is not None:
+        return program.loss(outputs)
+    leaves = [leaf for leaf in tensor_leaves(outputs) if leaf.is_floating_point()]
+    if not leaves:
+        raise BackendError(f"{program.entry} has no output that can be differentiated")
+    generator = torch.Generator().manual_seed(1)
+    weights = [torch.randn(x.shape, generator=generator, dtype=torch.float64) for x in leaves]
+    return torch.stack([(x * w).sum() for x, w in zip(leaves, weights, strict=True)]).sum()
 
 
 def _direction(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A random direction of the magnitude of the tensor's elements, or of one where they are 0."""
+    """Return a random direction with the RMS of the tensor's elements, or with 1 if all are 0."""
     drawn = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
     magnitude = float(tensor.detach().square().mean().sqrt()) if tensor.numel() else 0.0
     return drawn * (magnitude if magnitude > 0 and math.isfinite(magnitude) else 1.0)

@@ -1,18 +1,21 @@
-"""Where a step puts the generator of random numbers back to an earlier state, or into a new one.
+"""States of the random number generator in a recorded step, which calls save and restore.
 
-Dropout draws the same mask when activations are computed again, since the state of the generator is
-saved before and restored. No dispatcher sees that, but the state tells: it changes between two
-calls. Saving and restoring are recorded as calls of their own, so that those who make the calls
-again draw the same numbers. Must not know how calls are recorded.
+Dropout draws the same mask when activations are recomputed, since checkpointing saves the state of
+the generator and restores it. No dispatcher sees that, but the state changes between two calls. So
+saving and restoring are recorded as calls of their own, and a replay draws the same numbers. Must
+not know how other calls are recorded.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import onnx
 import torch
+
+from bricks.graph.program import PHASE, Call
 
 # The namespace of these calls, and their operators.
 GENERATOR = "generator"
@@ -21,43 +24,68 @@ GET_STATE, SET_STATE = "get_state", "set_state"
 OPERATORS = {GET_STATE: torch.get_rng_state, SET_STATE: torch.set_rng_state}
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A ``state`` into which the generator was put, and its digest.
+@dataclass(slots=True)
+class GeneratorState:
+    """A state that the step was in ``after`` the call with this number; -1: when it began.
 
-    ``known`` is whether the step has been in it before, and ``call`` the one after which it was;
-    None: since the step began.
+    ``external`` states were made outside of the step. ``name`` is the recorded value of a restored
+    state, ``restored`` the number of the last call that restores it.
     """
 
-    state: torch.Tensor
-    digest: str
-    known: bool
-    call: Any
+    after: int = -1
+    external: bool = False
+    name: str = ""
+    restored: int = -1
+
+    @property
+    def saved(self) -> bool:
+        """Whether a call of the step saves the state."""
+        return bool(self.name) and not self.external
 
 
 class GeneratorStates:
-    """The states in which the default generator was in a step, and after which call it was so."""
+    """The states of PyTorch's default generator in a step, by their digests."""
 
     def __init__(self) -> None:
         self._latest = _digest(torch.get_rng_state())
-        self._since: dict[str, Any] = {self._latest: None}
+        self._states = {self._latest: GeneratorState()}
 
-    def drawn(self, call: Any) -> None:
-        """``call`` has been made: note the state that it left, if that is a new one."""
-        found = _digest(torch.get_rng_state())
-        if found != self._latest:
-            self._latest = found
-            self._since[found] = call
+    def note_drawn(self, call: int) -> None:
+        """Note the state after the call with this number, if the call has drawn numbers."""
+        digest = _digest(torch.get_rng_state())
+        if digest == self._latest:
+            return
+        self._latest = digest
+        if digest not in self._states or not self._states[digest].name:
+            self._states[digest] = GeneratorState(call)
 
-    def change(self) -> Change | None:
-        """How the state has changed since the last call; None if it has not."""
-        state = torch.get_rng_state()
-        found = _digest(state)
-        if found == self._latest:
+    def changed(self) -> GeneratorState | None:
+        """Return the state that the generator was put into since the last call; None if none."""
+        digest = _digest(torch.get_rng_state())
+        if digest == self._latest:
             return None
-        self._latest = found
-        known = found in self._since
-        return Change(state, found, known, self._since.get(found))
+        self._latest = digest
+        return self._states.setdefault(digest, GeneratorState(external=True))
+
+    @property
+    def saved(self) -> list[GeneratorState]:
+        """The states that calls of the step save and restore."""
+        return [state for state in self._states.values() if state.saved]
+
+    def with_saves(self, calls: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
+        """Return ``calls`` with those that save a state, each after the call that leads to it."""
+        nodes = list(calls)
+        for state in sorted(self.saved, key=lambda each: -each.after):
+            nodes.insert(state.after + 1, _save(state.name, calls[max(0, state.after)]))
+        return nodes
+
+
+def _save(name: str, before: onnx.NodeProto) -> onnx.NodeProto:
+    """Return the call that saves a state as the value ``name``, in the phase of another call."""
+    phase = next(note.value for note in before.metadata_props if note.key == PHASE)
+    node = Call(GENERATOR, GET_STATE, ([], {})).node([], [name])
+    node.metadata_props.add(key=PHASE, value=phase)
+    return node
 
 
 def _digest(state: torch.Tensor) -> str:

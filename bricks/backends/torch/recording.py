@@ -1,12 +1,10 @@
-"""Record one step of a program as a graph of ATen calls, after a few steps to warm up.
+"""Records one step of a program as a graph of ATen calls, after a few warm-up steps.
 
 Must not know how calls are seen, nor how they are timed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -16,22 +14,13 @@ from bricks.backends.torch.call_recorder import CallRecorder
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.sketching import SketchedValues
 from bricks.errors import BackendError
-from bricks.graph.program import Origin
 
-# Steps before the one that is recorded: the first makes the optimiser's state.
+# Steps before the recorded one: the first makes the optimiser's state.
 WARM_UP = 2
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedStep:
-    """The graph of a step; ``values`` are the tensors that it begins with, by name."""
-
-    proto: onnx.ModelProto
-    values: Mapping[str, torch.Tensor]
-
-
-def record(program: Program, origin: Origin, seed: int) -> RecordedStep:
-    """The calls of one step, after a few steps to warm up.
+def record(program: Program, seed: int) -> CallRecorder:
+    """Record the calls of one step, after a few warm-up steps.
 
     Raises :class:`BackendError` if two steps in a row do not make the same calls, and for calls
     that cannot be replayed; both name the call.
@@ -42,8 +31,7 @@ def record(program: Program, origin: Origin, seed: int) -> RecordedStep:
             program.step()
         first, again = _recorded(program), _recorded(program)
     _refuse_change(program.entry, first, again)
-    proto = again.model(origin)
-    return RecordedStep(proto, again.begins)
+    return again
 
 
 def _recorded(program: Program) -> CallRecorder:
@@ -57,7 +45,7 @@ def _recorded(program: Program) -> CallRecorder:
 
 def _refuse_change(entry: str, first: CallRecorder, again: CallRecorder) -> None:
     for number, (a, b) in enumerate(zip(first.nodes, again.nodes, strict=False)):
-        if _asked(a) != _asked(b):
+        if _signature(a) != _signature(b):
             raise BackendError(
                 f"{entry} keeps state between steps: call {number} was {a.op_type} and is"
                 f" {b.op_type} in the next step, or its arguments differ: make every step the same"
@@ -69,6 +57,6 @@ def _refuse_change(entry: str, first: CallRecorder, again: CallRecorder) -> None
         )
 
 
-def _asked(node: onnx.NodeProto) -> tuple[Any, ...]:
-    """What a call asks for, whatever its inputs hold."""
+def _signature(node: onnx.NodeProto) -> tuple[Any, ...]:
+    """Return operator, inputs and arguments of a call."""
     return node.op_type, node.domain, node.input, node.attribute

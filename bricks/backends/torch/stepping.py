@@ -1,7 +1,7 @@
-"""One real step from a known state, and the same state again for its calls one by one.
+"""A real step from a known state, which is restored to replay its calls one by one.
 
-So the calls of a program can be checked: what they compute, chained, must be what the step itself
-computes. Must not know how calls are cut into bricks.
+The chained calls must compute the same values as the step. Must not know how calls are cut into
+bricks.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
+from torch.utils._pytree import tree_leaves
 
+from bricks.backends.torch.call_arguments import storage_key
 from bricks.backends.torch.call_recorder import CallRecorder
 from bricks.backends.torch.entry import Program
-from bricks.backends.torch.held_tensors import held_by
+from bricks.backends.torch.program_tensors import program_tensors
 from bricks.backends.torch.replay import ReplayedCall
 from bricks.backends.torch.values import numbers_of
 from bricks.errors import BackendError
@@ -26,17 +28,15 @@ from bricks.reading.digest import digest
 class RealStep:
     """A step of ``program``, whose graph of calls must be ``proto``.
 
-    ``expected`` holds the step's results by the name of the value in the graph: outputs or loss,
-    gradients, and everything that the program holds between steps. ``deterministic`` says whether
-    running the step twice gives the same bits. ``begin`` puts the program back to where the step
-    began, and returns the values that are there, by name.
+    ``expected`` are the results of the step by the names of values in the graph: outputs or loss,
+    gradients, and all tensors that live between steps. ``deterministic`` is whether two runs of the
+    step give the same bits.
     """
 
     def __init__(self, program: Program, proto: onnx.ModelProto, warm_up: int) -> None:
         for _ in range(warm_up):
             program.step()
-        held = [tensor for named in held_by(program).values() for tensor in named.values()]
-        self._storages = {t.untyped_storage()._cdata: t.untyped_storage() for t in held}
+        self._storages = {storage_key(t): t.untyped_storage() for t in _living(program)}
         self._copies = {key: storage.clone() for key, storage in self._storages.items()}
         self._random = torch.get_rng_state()
         self._program = program
@@ -52,7 +52,7 @@ class RealStep:
         self._constants = {
             name: tensor.clone()
             for name, tensor in recorder.begins.items()
-            if tensor.untyped_storage()._cdata not in self._storages
+            if storage_key(tensor) not in self._storages
         }
         self._begins = recorder.begins
         self._numbers = recorder.numbers
@@ -68,7 +68,7 @@ class RealStep:
         return [tensor.detach().clone() for tensor in _results(self._program, result)]
 
     def begin(self) -> dict[str, torch.Tensor]:
-        """Put every storage, and the random numbers, back to where the step began."""
+        """Restore all storages and the generator to the begin of the step; its values by name."""
         for key, storage in self._storages.items():
             storage.copy_(self._copies[key])
         torch.set_rng_state(self._random)
@@ -76,33 +76,33 @@ class RealStep:
         for name, tensor in self._constants.items():
             values[name] = tensor.clone()
         return values | {
-            name: torch.tensor(held, dtype=torch.float64) for name, held in self._numbers.items()
+            name: torch.tensor(n, dtype=torch.float64) for name, n in self._numbers.items()
         }
 
     @staticmethod
     def call(brick: onnx.ModelProto, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What a brick computes, in place where it does so, from inputs and weights by name."""
+        """Replay the calls of a brick on its inputs and weights; return these with its values."""
         known = dict(values)
         for node in brick.graph.node:
-            call = ReplayedCall(node)
-            positional, named = call.arguments(known)
-            known |= call.results(call.operator(*positional, **named), known)
+            ReplayedCall(node).run(known)
         return known
 
 
 def array(tensor: torch.Tensor) -> np.ndarray:
-    """A copy of a tensor's numbers, in a type that NumPy has."""
+    """Return a copy of a tensor as an array, of a type that NumPy has."""
     return numbers_of(tensor.detach().clone())
 
 
 def _results(program: Program, result: Any) -> Sequence[torch.Tensor]:
-    """What a step leaves: its result, gradients, and what the program holds."""
-    grads = [p.grad for p in program.module.parameters() if p.grad is not None]
-    held = (tensor for named in held_by(program).values() for tensor in named.values())
-    return [*_leaves(result), *grads, *held]
+    """Return the result of a step, gradients, and the tensors that live between steps."""
+    gradients = [p.grad for p in program.module.parameters() if p.grad is not None]
+    return [*tensor_leaves(result), *gradients, *_living(program)]
 
 
-def _leaves(value: Any) -> list[torch.Tensor]:
-    from torch.utils._pytree import tree_leaves
+def _living(program: Program) -> list[torch.Tensor]:
+    return [tensor for named in program_tensors(program).values() for tensor in named.values()]
 
+
+def tensor_leaves(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested containers, in order."""
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]

@@ -1,21 +1,19 @@
-"""The user's programs, made anew for each use: by name, or from what was recorded of them.
+"""Makes the user's programs, anew for each use: by name, or from a recording.
 
-Must not know what they are used for.
+Must not know what programs are used for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
 
 import onnx
 import torch
 
-from bricks.backends.programs import SeededProgram
+from bricks.backends.programs import ProgramSource, SeededProgram
+from bricks.backends.torch import COMPILED_MODE, EAGER
 from bricks.backends.torch.entry import Program, program
-from bricks.backends.torch.modes import COMPILED, EAGER
 from bricks.backends.torch.training import made_with, refuse_untrainable
 from bricks.errors import BackendError
 from bricks.graph.program import Origin, origin_of
@@ -23,66 +21,62 @@ from bricks.zoo import zoo_folder
 
 
 class UserPrograms:
-    """Makes programs from a seed, as they are written or ``compiled``.
-
-    A program is named by ``FILE.py:FUNCTION`` or ``module:FUNCTION``, the folder that a relative
-    file starts from (the zoo's if it is empty), and the function's arguments.
-    """
+    """Makes programs from a seed, as they are written or ``compiled``."""
 
     def __init__(self, seed: int, *, compiled: bool) -> None:
         self._seed, self._compiled = seed, compiled
 
     @property
     def mode(self) -> str:
-        """The name of the way in which modules run."""
-        return COMPILED if self._compiled else EAGER
+        """The name of the way in which modules run: eager or compiled."""
+        return COMPILED_MODE if self._compiled else EAGER
 
-    def made(self, entry: str, folder: str, options: Mapping[str, Any]) -> Program:
-        """The program, with random numbers from this seed."""
+    def seeded(self, source: ProgramSource) -> Program:
+        """Make a program after seeding PyTorch."""
         torch.manual_seed(self._seed)
-        return self.called(entry, folder, options)
+        return self.made(source)
 
-    def called(self, entry: str, folder: str, options: Mapping[str, Any]) -> Program:
-        """The program, with random numbers as they come."""
-        found = self.eager(entry, folder, options)
+    def made(self, source: ProgramSource) -> Program:
+        """Make a program without seeding, compiled if this backend compiles."""
+        eager = self.eager(source)
         if not self._compiled:
-            return found
+            return eager
         from bricks.backends.torch.kernels import compiled
 
-        return replace(found, compiled=compiled(found.module))
+        return replace(eager, compiled=compiled(eager.module))
 
-    def eager(self, entry: str, folder: str, options: Mapping[str, Any]) -> Program:
-        """The program as it is written, with random numbers as they come."""
-        return program(entry, self.folder(folder), options)
+    def eager(self, source: ProgramSource) -> Program:
+        """Make a program without seeding, as it is written."""
+        return program(source.entry, self.folder(source), source.options)
 
-    def folder(self, folder: str) -> str:
-        """The folder that files start from."""
-        return folder or str(zoo_folder())
+    @staticmethod
+    def folder(source: ProgramSource) -> str:
+        """Return the folder that relative files start from; the zoo's by default."""
+        return source.folder or str(zoo_folder())
 
-    def trainable(self, program: SeededProgram) -> Program:
-        """The program as it is written, made from its seed; raises if it cannot be trained."""
-        entry, folder, options = program.entry, program.folder, program.options
-        made = made_with(lambda: self.eager(entry, folder, options), program.seed)
+    def trainable(self, source: SeededProgram) -> Program:
+        """Make a program as it is written, from its own seed; raises if it cannot be trained."""
+        made = made_with(lambda: self.eager(source), source.seed)
         refuse_untrainable(made)
         return made
 
     def of(self, proto: onnx.ModelProto) -> Program:
-        """The program that was recorded as ``proto``."""
+        """Make the program that was recorded as ``proto``."""
         origin = origin_of(proto)
         if origin is None or not origin.entry:
             raise BackendError(
                 "its code is not here: it was recorded on another host, and only its calls can be"
                 " measured"
             )
-        return self.made(origin.entry, origin.folder, origin.options)
+        return self.seeded(ProgramSource(origin.entry, origin.folder, origin.options))
 
-    def origin(self, entry: str, folder: str, options: Mapping[str, Any], kind: str) -> Origin:
-        """Where a program of this kind comes from, to be noted in what is recorded of it."""
+    def origin(self, source: ProgramSource, kind: str) -> Origin:
+        """Return the origin that is noted in a recording: ``kind`` is training or inference."""
         version = torch.__version__.partition("+")[0]
-        return Origin(entry, folder, kind, version, options, self.mode)
+        return Origin(source.entry, source.folder, kind, version, source.options, self.mode)
 
     def refuse_other_mode(self, proto: onnx.ModelProto) -> None:
-        """:class:`BackendError` for what was recorded as modules run in the other way."""
+        """Raise :class:`BackendError` if ``proto`` was recorded in the other mode."""
         origin = origin_of(proto)
         recorded = self.mode if origin is None else origin.runtime or EAGER
         if recorded != self.mode:
@@ -92,7 +86,7 @@ class UserPrograms:
             )
 
     def keeping_kernels(self) -> AbstractContextManager[None]:
-        """Meanwhile, compiled kernels are kept, so that they can be recorded."""
+        """Meanwhile, keep the source of compiled kernels, so that they can be recorded."""
         if not self._compiled:
             return nullcontext()
         from bricks.backends.torch.kernels import kernels_kept

@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 
 from bricks.backends.base import ExecutedGraph, ValueObserver
-from bricks.backends.programs import Recorder
+from bricks.backends.programs import ProgramSource, Recorder
 from bricks.decompose.lowering import Contents, Lowering
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches
@@ -95,5 +95,5 @@ class GraphRequests:
     def record(self, request: RecordProgram) -> bytes:
         """A recorded program."""
         recorder = self._runtime.capable(Recorder)
-        proto = recorder.record(request.entry, request.folder, request.options)
+        proto = recorder.record(ProgramSource(request.entry, request.folder, request.options))
         return bytes(proto.SerializeToString())

@@ -69,14 +69,14 @@ def allocating(
 
     def after(events: Sequence[AllocationEvent], run: StepRun) -> StepRun:
         def prepared() -> Sample:
-            recorder.occupy(events)
+            recorder.pre_touch(events)
             return run()
 
         return prepared if events else run
 
     *before, last = memory
     prepared = [after(events, run) for events, run in zip(before, runs, strict=True)]
-    return prepared, lambda: recorder.occupy(last)
+    return prepared, lambda: recorder.pre_touch(last)
 
 
 def ending(one_pass: Pass, end: Callable[[], None]) -> Pass:

@@ -1,6 +1,6 @@
-"""The tensors that a program holds between steps: parameters, buffers, inputs, optimiser's state.
+"""The tensors of a program between steps: parameters, buffers, inputs, optimiser's state.
 
-Must not know what calls do with them.
+Must not know calls.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from bricks.graph.program import TORCH_DTYPES, ModuleTensors
 from bricks.graph.program_phases import BUFFERS, INPUTS, OPTIMIZER, PARAMETERS
 
 
-def held_by(program: Program) -> dict[str, dict[str, torch.Tensor]]:
-    """Tensors that the program holds between steps, by role and name."""
+def program_tensors(program: Program) -> dict[str, dict[str, torch.Tensor]]:
+    """Return the tensors that live between steps, by role and name."""
     parameters = dict(program.module.named_parameters())
     title = {id(tensor): name for name, tensor in parameters.items()}
     state: dict[str, torch.Tensor] = {}
     if program.optimizer is not None:
-        for tensor, held in program.optimizer.state.items():
-            of = title.get(id(tensor), "parameter")
-            state |= {f"{of}.{k}": v for k, v in held.items() if isinstance(v, torch.Tensor)}
+        for tensor, values in program.optimizer.state.items():
+            owner = title.get(id(tensor), "parameter")
+            state |= {f"{owner}.{k}": v for k, v in values.items() if isinstance(v, torch.Tensor)}
     return {
         INPUTS: {f"input{number}": tensor for number, tensor in enumerate(program.inputs)},
         PARAMETERS: parameters,
@@ -34,11 +34,11 @@ def held_by(program: Program) -> dict[str, dict[str, torch.Tensor]]:
     }
 
 
-def sizes_bytes(held: Mapping[str, Mapping[str, torch.Tensor]]) -> dict[str, int]:
-    """Bytes of memory by role; what several tensors share counts once."""
+def sizes_bytes(tensors: Mapping[str, Mapping[str, torch.Tensor]]) -> dict[str, int]:
+    """Return the bytes of storages by role; a shared storage counts once."""
     seen: set[int] = set()
     sizes = {}
-    for role, named in held.items():
+    for role, named in tensors.items():
         new = {
             storage_key(t): t.untyped_storage().nbytes()
             for t in named.values()
@@ -50,7 +50,7 @@ def sizes_bytes(held: Mapping[str, Mapping[str, torch.Tensor]]) -> dict[str, int
 
 
 def module_tensors(module: torch.nn.Module, gradients: Mapping[str, str]) -> ModuleTensors:
-    """The facts of ``module``, whose parameters have ``gradients`` by name, or an empty one."""
+    """Return the facts of ``module``; ``gradients`` are values by parameter, empty for none."""
     buffers: Counter[str] = Counter()
     for buffer in module.buffers():
         buffers[TORCH_DTYPES[ONNX_DTYPES[buffer.dtype]]] += buffer.nbytes
