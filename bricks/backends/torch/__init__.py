@@ -22,9 +22,6 @@ _COUNTERPARTS = Counterparts(
 )
 _GPU = Path("/dev/nvidia0")
 
-# The names of the two ways in which PyTorch runs modules; recorded programs hold them.
-EAGER, COMPILED_MODE = "torch", "torch-compiled"
-
 
 def cxx_compiler() -> str | None:
     """Return the C++ compiler that PyTorch's compiler would use; None if there is none."""
@@ -69,7 +66,7 @@ class TorchOffer(Offer):
         except ImportError as exc:
             raise unimportable(self.environment, exc) from exc
 
-        return TorchBackend(threads=threads, seed=seed, compiled=self.compiled)
+        return TorchBackend(self.name, threads=threads, seed=seed, compiled=self.compiled)
 
     def for_ranks(self, collectives: str) -> BackendInfo:
         """Refuse NCCL, which needs a GPU and a build of PyTorch for it."""
@@ -92,7 +89,7 @@ class TorchOffer(Offer):
 
 
 OFFER = TorchOffer(
-    name=EAGER,
+    name="torch",
     summary="PyTorch, programs as they are written, in an environment of its own",
     order=40,
     accepts=ModelForm.PROGRAMS,
@@ -102,7 +99,7 @@ OFFER = TorchOffer(
     compiled=False,
 )
 COMPILED = TorchOffer(
-    name=COMPILED_MODE,
+    name="torch-compiled",
     summary="the same, modules compiled by torch.compile",
     order=41,
     accepts=ModelForm.PROGRAMS,

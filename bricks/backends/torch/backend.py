@@ -77,7 +77,7 @@ class TorchBackend(
 
     loaders = 1  # tensors are filled by one generator
 
-    def __init__(self, *, threads: int, seed: int, compiled: bool = False) -> None:
+    def __init__(self, name: str, *, threads: int, seed: int, compiled: bool = False) -> None:
         # Before the first operator runs, so that all threads of the pool inherit it: values that
         # are computed repeatedly may become denormal, which is slow.
         torch.set_flush_denormal(True)
@@ -85,7 +85,7 @@ class TorchBackend(
         # Gradients stay enabled: some kernels save values for the backward pass. No tensor of a
         # replayed call requires a gradient.
         self._seed, self._compiled = seed, compiled
-        self._programs = UserPrograms(seed, compiled=compiled)
+        self._programs = UserPrograms(name, seed, compiled=compiled)
         if compiled:
             from bricks.backends.torch.kernels import inductor  # slow import
 
@@ -191,7 +191,7 @@ class TorchBackend(
     def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
         """Return the program itself: recorded calls are executed calls."""
         _refuse_others(proto)
-        self._programs.refuse_other_mode(proto)
+        self._programs.refuse_other_runtime(proto)
         return ExecutedGraph(proto, graph_of(proto).types, {})
 
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:

@@ -12,24 +12,21 @@ import onnx
 import torch
 
 from bricks.backends.programs import ProgramSource, SeededProgram
-from bricks.backends.torch import COMPILED_MODE, EAGER
 from bricks.backends.torch.entry import Program, program
 from bricks.backends.torch.training import made_with, refuse_untrainable
 from bricks.errors import BackendError
 from bricks.graph.program import Origin, origin_of
 from bricks.zoo import zoo_folder
 
+# The runtime of recordings that name none.
+_UNNAMED = "torch"
+
 
 class UserPrograms:
-    """Makes programs from a seed, as they are written or ``compiled``."""
+    """Makes programs from a seed for the ``runtime``, as they are written or ``compiled``."""
 
-    def __init__(self, seed: int, *, compiled: bool) -> None:
-        self._seed, self._compiled = seed, compiled
-
-    @property
-    def mode(self) -> str:
-        """The name of the way in which modules run: eager or compiled."""
-        return COMPILED_MODE if self._compiled else EAGER
+    def __init__(self, runtime: str, seed: int, *, compiled: bool) -> None:
+        self._runtime, self._seed, self._compiled = runtime, seed, compiled
 
     def seeded(self, source: ProgramSource) -> Program:
         """Make a program after seeding PyTorch."""
@@ -73,13 +70,13 @@ class UserPrograms:
     def origin(self, source: ProgramSource, kind: str) -> Origin:
         """Return the origin that is noted in a recording: ``kind`` is training or inference."""
         version = torch.__version__.partition("+")[0]
-        return Origin(source.entry, source.folder, kind, version, source.options, self.mode)
+        return Origin(source.entry, source.folder, kind, version, source.options, self._runtime)
 
-    def refuse_other_mode(self, proto: onnx.ModelProto) -> None:
-        """Raise :class:`BackendError` if ``proto`` was recorded in the other mode."""
+    def refuse_other_runtime(self, proto: onnx.ModelProto) -> None:
+        """Raise :class:`BackendError` if ``proto`` was recorded by another runtime."""
         origin = origin_of(proto)
-        recorded = self.mode if origin is None else origin.runtime or EAGER
-        if recorded != self.mode:
+        recorded = self._runtime if origin is None else origin.runtime or _UNNAMED
+        if recorded != self._runtime:
             raise BackendError(
                 f"it was recorded as {recorded} runs it: choose --runtime {recorded},"
                 " or record its code again"
