@@ -31,6 +31,7 @@ from bricks.samples.statistics import median
 from bricks.studies.generation.options import GenerationOptions
 from bricks.studies.generation.result import GenerationResult
 from bricks.studies.generation.study import predict_generation
+from bricks.studies.generation.texts import Generation
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "benchmarks" / "results" / "generation.json"
@@ -95,10 +96,8 @@ def _row(case: Case, checked: bool, cache: Path, found: Facts) -> Facts:
     conditions = Conditions(rule=RULE)
     tokens = (PROMPT, NEW) if checked else (LARGE_PROMPT, LARGE_NEW)
     prompt_tokens, new_tokens = tokens
-    asked = GenerationOptions(
-        model=decoder, prompt_tokens=prompt_tokens, new_tokens=new_tokens, batch=batch,
-        check=checked,
-    )  # fmt: skip
+    texts = Generation(prompt_tokens, new_tokens, batch)
+    asked = GenerationOptions(model=decoder, generation=texts, check=checked)
     with Bench(cache, threads=threads, conditions=conditions, published=False) as bench:
         found |= {
             "system": bench.target.system.name,

@@ -172,12 +172,14 @@ def _groups(groups: Groups, pages: Mapping[str, Page]) -> Iterator[str]:
 
 
 def _differing(row: Row, pages: Mapping[str, Page]) -> str:
-    """Links to the commands that have an option of this name and describe it otherwise."""
-    paths = [
-        path
+    """Links to the few commands that have an option of this name and describe it otherwise."""
+    taken = {
+        path: [other for _, other in _options(said) if _flag(other) == _flag(row)]
         for path, said in pages.items()
-        if any(_flag(other) == _flag(row) and other != row for _, other in _options(said))
-    ]
+    }
+    paths = [path for path, rows in taken.items() if any(other != row for other in rows)]
+    if len(paths) >= sum(row in rows for rows in taken.values()):
+        return ""
     links = ", ".join(f"[{path}](#{path.replace(' ', '-')})" for path in paths)
     return f" Differs in {links}." if links else ""
 

@@ -96,15 +96,17 @@ def made(options: Any, values: Mapping[str, Any]) -> Any:
 
     Fields without a value keep their default.
     """
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for field in fields(options):
         if (group := _group(options, field)) is not None:
-            found[field.name] = made(group, values)
+            arguments[field.name] = made(group, values)
         elif (described := option_of(field)) is not None:
             name = _name(field, described)
-            if name in values:
-                found[field.name] = _read(name, described, values[name])
-    return options(**found)
+            if described.read is None and name in values:
+                arguments[field.name] = values[name]
+            elif described.read is not None and values.get(name) is not None:
+                arguments[field.name] = described.read(_flag(name), values[name])
+    return options(**arguments)
 
 
 def typed_options(options: Any) -> Iterator[TypedOption]:
@@ -150,19 +152,13 @@ def _default(field: Field[Any]) -> Any:
     return inspect.Parameter.empty if field.default is MISSING else field.default
 
 
-def _read(name: str, described: Option, value: Any) -> Any:
-    if described.read is None or value is None:
-        return value
-    return described.read(_flag(name), value)
-
-
 def _parameter(name: str, kind: Any, described: Option, default: Any) -> inspect.Parameter:
-    if described.read is not None or described.written is not str:
-        # A command has what is written, the library what that means.
-        kind = described.written if default is not None else described.written | None
-        if default is not None and isinstance(described.shown, str):
-            default = described.shown
-    shown = described.shown if described.read is None or default is None else True
+    shown = described.shown
+    if described.written is not str:
+        kind = described.written
+    if described.read is not None and default is not inspect.Parameter.empty:
+        # A command has the text, the library its value; without a text the field's default stays.
+        kind, default = described.written | None, None
     annotation = Annotated[kind, _typer_parameter(name, described, shown)]
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, keyword, default=default, annotation=annotation)

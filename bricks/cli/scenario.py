@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.scenario_words import GENERATION, ScenarioWords
+from bricks.cli.scenario_options import GENERATION, ScenarioCommandOptions
 from bricks.cli.study import View, command_of
 from bricks.studies.offer import StudyOffer
 
@@ -19,19 +19,18 @@ if TYPE_CHECKING:
 
 
 def _study() -> Callable[..., Study[Any, Any, Any, Any]]:
-    return _asked
-
-
-def _asked(
-    words: ScenarioWords, workspace: Workspace, notice: Callable[[str], None]
-) -> Study[Any, Any, Any, Any]:
-    """A served model, or text that a decoder makes."""
+    """The function that makes the study: of a served model, or of text that a decoder makes."""
     from bricks.studies.generation.study import GenerationStudy
     from bricks.studies.serving.study import ServingStudy
 
-    study: Any = GenerationStudy if words.load.scenario == GENERATION else ServingStudy
-    asked: Study[Any, Any, Any, Any] = study(words.asked, workspace, notice)
-    return asked
+    def study(
+        options: ScenarioCommandOptions, workspace: Workspace, notice: Callable[[str], None]
+    ) -> Study[Any, Any, Any, Any]:
+        kind: Any = GenerationStudy if options.load.scenario == GENERATION else ServingStudy
+        made: Study[Any, Any, Any, Any] = kind(options.question, workspace, notice)
+        return made
+
+    return study
 
 
 def _parts(result: ScenarioResult | GenerationResult) -> Sequence[RenderableType]:
@@ -54,7 +53,7 @@ OFFER = StudyOffer(
     of the zoo. docs/scenarios.md says what is assumed. Example: bricks scenario resnet50 --scenario
     server --qps 40 --slo 100ms --batching 4 --threads 1
     """,
-    options=ScenarioWords,
+    options=ScenarioCommandOptions,
     load=_study,
     of_models=True,
 )

@@ -8,17 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from bricks.errors import UsageError
+from bricks.studies.options import option
+from bricks.units.quantities import seconds_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # A batch larger than this would be a mistake.
 MAX_BATCH = 4096
 
 # The percentile that counts by default, as in MLPerf inference (Reddi et al., ISCA 2020).
 _PERCENTILES = {"single-stream": 90.0, "multi-stream": 99.0, "server": 99.0, "offline": 99.0}
+
+
+_SERVER = "Server"
+_COST = partial(seconds_of, what="cost")
 
 
 class ScenarioKind(StrEnum):
@@ -94,6 +103,8 @@ class ScenarioLoad:
 
 
 def _drawn(of: Sequence[float], count: int) -> np.ndarray:
+    import numpy as np  # here, since the help of commands needs none
+
     return np.random.default_rng(0).choice(np.asarray(of), count)
 
 
@@ -120,13 +131,38 @@ class Serving:
     those in ``transports_s``, for one drawn for each query. Likewise ``batches_s`` for batches.
     """
 
-    max_batch: int = 1
-    timeout_s: float = 0.0
-    instances: int = 1
-    max_queue: int | None = None
-    request_s: float = 0.0
-    batch_s: float = 0.0
-    transport_s: float = 0.0
+    max_batch: int = option(
+        "Largest batch that waiting samples are joined to.",
+        default=1, flag="--batching", metavar="N", group=_SERVER,
+    )  # fmt: skip
+    timeout_s: float = option(
+        "How long a sample waits for others to fill a batch.",
+        default=0.0, flag="--batch-timeout", metavar="2ms", shown="not at all",
+        read=partial(seconds_of, what="time to wait"), group=_SERVER,
+    )  # fmt: skip
+    instances: int = option(
+        "Instances of the model, each with --threads.",
+        default=1, least=1, most=1024, metavar="N", group=_SERVER,
+    )  # fmt: skip
+    max_queue: int | None = option(
+        "Samples that may wait; others are dropped.",
+        default=None, least=1, metavar="N", shown="no bound", group=_SERVER,
+    )  # fmt: skip
+    request_s: float = option(
+        "What a sample costs the server besides the model.",
+        default=0.0, flag="--request-cost", metavar="50us", shown="nothing", read=_COST,
+        group=_SERVER,
+    )  # fmt: skip
+    batch_s: float = option(
+        "What a batch costs the server besides the model.",
+        default=0.0, flag="--batch-cost", metavar="100us", shown="nothing", read=_COST,
+        group=_SERVER,
+    )  # fmt: skip
+    transport_s: float = option(
+        "How long a query and its answer are on the way.",
+        default=0.0, flag="--transport", metavar="200us", shown="no time",
+        read=partial(seconds_of, what="time on the way"), group=_SERVER,
+    )  # fmt: skip
     transports_s: Sequence[float] = ()
     batches_s: Sequence[float] = ()
 

@@ -196,11 +196,12 @@ def test_what_makes_no_sense_is_refused(asked: dict[str, Any], option: str) -> N
         Generation(**{"prompt_tokens": 8, "new_tokens": 4, **asked})
 
 
-def texts(model: Path | str, prompt: int, new: int, **asked: Any) -> GenerationOptions:
+def texts(
+    model: Path | str, prompt: int, new: int, *, qps: float | None = None, **options: Any
+) -> GenerationOptions:
     """Two of them."""
-    return GenerationOptions(
-        model=str(model), prompt_tokens=prompt, new_tokens=new, batch=2, **asked
-    )
+    generation = Generation(prompt, new, batch=2, qps=qps)
+    return GenerationOptions(model=str(model), generation=generation, **options)
 
 
 @pytest.fixture(scope="module")

@@ -1,32 +1,27 @@
-"""What ``bricks scenario`` is asked, as it is written: a load, a server, or texts.
+"""Options of ``bricks scenario``: a load on a server, or texts that a decoder makes.
 
-Must not know how it is answered.
+Must not know how they are answered.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bricks.cli.command import typed_options
 from bricks.errors import UsageError, suggestion
-from bricks.studies.options import (
-    argument,
-    option,
-    option_of,
-    shape_option,
-    system_option,
-    value_option,
-)
+from bricks.studies.generation.options import GenerationOptions
+from bricks.studies.generation.texts import Generation, Texts
+from bricks.studies.options import argument, option, shape_option, system_option, value_option
+from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.units.quantities import seconds_of
 
 if TYPE_CHECKING:
-    from bricks.studies.generation.options import GenerationOptions
     from bricks.studies.serving.options import ScenarioOptions
-    from bricks.studies.serving.scenario import ScenarioLoad, Serving
 
 GENERATION = "generation"
 
@@ -38,9 +33,7 @@ SCENARIOS: Mapping[str, str] = {
     GENERATION: "texts that a decoder makes token by token",
 }
 
-_LOAD, _SERVER, _TEXT = "Load", "Server", "Generation of text"
-
-_DURATION = partial(seconds_of, what="cost")
+_LOAD = "Load"
 
 # A trace of a day at a thousand a second is no use to a simulation of minutes.
 _MAX_ARRIVALS = 10_000_000
@@ -71,7 +64,7 @@ def arrivals_of(flag: str, file: Path) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadWords:
+class LoadOptions:
     """How queries come."""
 
     scenario: str = option(
@@ -110,8 +103,6 @@ class LoadWords:
     @property
     def load(self) -> ScenarioLoad:
         """The load of a served model."""
-        from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad
-
         return ScenarioLoad(
             ScenarioKind(self.scenario), self.qps, self.arrivals, self.samples_per_query, self.slo,
             self.percentile,
@@ -119,73 +110,7 @@ class LoadWords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerWords:
-    """How samples are served."""
-
-    batching: int = option(
-        "Largest batch that waiting samples are joined to.",
-        default=1, metavar="N", group=_SERVER,
-    )  # fmt: skip
-    batch_timeout: float | None = option(
-        "How long a sample waits for others to fill a batch.",
-        default=None, metavar="2ms", read=partial(seconds_of, what="time to wait"),
-        shown="not at all", group=_SERVER,
-    )  # fmt: skip
-    instances: int = option(
-        "Instances of the model, each with --threads.",
-        default=1, least=1, most=1024, metavar="N", group=_SERVER,
-    )  # fmt: skip
-    max_queue: int | None = option(
-        "Samples that may wait; others are dropped.",
-        default=None, least=1, metavar="N", shown="no bound", group=_SERVER,
-    )  # fmt: skip
-    request_cost: float | None = option(
-        "What a sample costs the server besides the model.",
-        default=None, metavar="50us", read=_DURATION, shown="nothing", group=_SERVER,
-    )  # fmt: skip
-    batch_cost: float | None = option(
-        "What a batch costs the server besides the model.",
-        default=None, metavar="100us", read=_DURATION, shown="nothing", group=_SERVER,
-    )  # fmt: skip
-    transport: float | None = option(
-        "How long a query and its answer are on the way.",
-        default=None, metavar="200us", read=partial(seconds_of, what="time on the way"),
-        shown="no time", group=_SERVER,
-    )  # fmt: skip
-
-    @property
-    def serving(self) -> Serving:
-        """The server."""
-        from bricks.studies.serving.scenario import Serving
-
-        return Serving(
-            self.batching, self.batch_timeout or 0.0, self.instances, self.max_queue,
-            self.request_cost or 0.0, self.batch_cost or 0.0, self.transport or 0.0,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextWords:
-    """What a decoder makes."""
-
-    prompt_tokens: int | None = option(
-        "Tokens of each prompt.", default=None, metavar="N", shown="512", group=_TEXT
-    )
-    new_tokens: int | None = option(
-        "Tokens that are generated for each.", default=None, metavar="N", shown="128", group=_TEXT
-    )
-    batch: int | None = option(
-        "Texts at once; with --qps, the most that are worked on at once.",
-        default=None, flag="--batch", metavar="N", shown="1", group=_TEXT,
-    )  # fmt: skip
-    step_cost: float | None = option(
-        "What the server takes between two steps.",
-        default=None, metavar="200us", read=_DURATION, shown="nothing", group=_TEXT,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputWords:
+class InputOptions:
     """What inputs of the model are."""
 
     shape: list[str] | None = shape_option()
@@ -193,7 +118,7 @@ class InputWords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckWords:
+class CheckOptions:
     """How the real thing is run beside."""
 
     check: bool = option(
@@ -207,48 +132,38 @@ class CheckWords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioWords:
-    """All that is written; what makes no sense together is refused."""
+class ScenarioCommandOptions:
+    """A scenario as it is typed; options that do not belong to it are refused."""
 
     model: str = argument(
         "An ONNX file, the name of a zoo model, FILE.py:FUNCTION or module:FUNCTION.",
         metavar="MODEL", values="models",
     )  # fmt: skip
-    load: LoadWords = field(default_factory=LoadWords)
-    server: ServerWords = field(default_factory=ServerWords)
-    text: TextWords = field(default_factory=TextWords)
-    checking: CheckWords = field(default_factory=CheckWords)
+    load: LoadOptions = field(default_factory=LoadOptions)
+    server: Serving = field(default_factory=Serving)
+    texts: Texts = field(default_factory=Texts)
+    checking: CheckOptions = field(default_factory=CheckOptions)
     system: str | None = system_option()
-    inputs: InputWords = field(default_factory=InputWords)
+    inputs: InputOptions = field(default_factory=InputOptions)
 
     def __post_init__(self) -> None:
-        assert self.asked  # refuses what makes no sense
+        """Raise :class:`UsageError` for options that make no sense together."""
+        assert self.question
 
     @property
-    def asked(self) -> ScenarioOptions | GenerationOptions:
+    def question(self) -> ScenarioOptions | GenerationOptions:
         """The options of the study that answers."""
         return self._generation if self.load.scenario == GENERATION else self._served
 
     @property
     def _generation(self) -> GenerationOptions:
-        from bricks.studies.generation.options import (
-            NEW_TOKENS,
-            PROMPT_TOKENS,
-            GenerationOptions,
-        )
-
-        _refuse(GENERATION, self.load, keep=("scenario", "qps", "samples_per_query"))
-        for words in (self.server, self.inputs):
-            _refuse(GENERATION, words)
+        _refuse(GENERATION, self.load, keep=("scenario", "qps", "samples-per-query"))
+        for options in (self.server, self.inputs):
+            _refuse(GENERATION, options)
         _refuse(GENERATION, self.checking, keep=("check",))
-        text = self.text
         return GenerationOptions(
             model=self.model,
-            prompt_tokens=PROMPT_TOKENS if text.prompt_tokens is None else text.prompt_tokens,
-            new_tokens=NEW_TOKENS if text.new_tokens is None else text.new_tokens,
-            batch=1 if text.batch is None else text.batch,
-            qps=self.load.qps,
-            step_s=text.step_cost,
+            generation=Generation(**asdict(self.texts), qps=self.load.qps),
             system=self.system,
             check=self.checking.check,
         )
@@ -259,13 +174,13 @@ class ScenarioWords:
         from bricks.graph.sizes import parse_shape
         from bricks.studies.serving.options import ScenarioOptions
 
-        _refuse(self.load.scenario, self.text)
+        _refuse(self.load.scenario, self.texts)
         if self.checking.queries is not None and not self.checking.check:
             raise UsageError("--queries are those of --check: add --check")
         return ScenarioOptions(
             model=self.model,
             load=self.load.load,
-            serving=self.server.serving,
+            serving=self.server,
             shapes=dict(map(parse_shape, self.inputs.shape or [])),
             values=dict(map(parse_value, self.inputs.value or [])),
             system=self.system,
@@ -274,15 +189,8 @@ class ScenarioWords:
         )
 
 
-def _refuse(scenario: str, words: Any, *, keep: Sequence[str] = ()) -> None:
-    """:class:`UsageError` for an option that is given and is not for this ``scenario``."""
-    for flag in _given(words, keep):
-        raise UsageError(f"{flag} is not for scenario {scenario}: leave it out")
-
-
-def _given(words: Any, keep: Sequence[str]) -> Iterator[str]:
-    for each in fields(words):
-        if each.name not in keep and getattr(words, each.name) != each.default:
-            described = option_of(each)
-            flag = None if described is None else described.flag
-            yield flag or f"--{each.name.replace('_', '-')}"
+def _refuse(scenario: str, options: Any, *, keep: Sequence[str] = ()) -> None:
+    """Raise :class:`UsageError` for an option that is typed and not in ``keep``."""
+    for typed in typed_options(options):
+        if typed.name not in keep and typed.words:
+            raise UsageError(f"--{typed.name} is not for scenario {scenario}: leave it out")
