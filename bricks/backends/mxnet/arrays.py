@@ -10,52 +10,63 @@ from itertools import pairwise
 import mxnet as mx
 import numpy as np
 
-from bricks.backends.mxnet.node import MIN, Node, Symbol, number, of_rank, operator
+from bricks.backends.mxnet.node import MIN, SourceNode, Symbol, number, of_rank, operator
+
+# ONNX's names of the coordinate transformations that MXNet has.
+_TRANSFORMATIONS = ("align_corners", "half_pixel", "pytorch_half_pixel")
+
+_PAD_MODES = ("constant", "reflect", "edge")
+
+# MXNet's reductions by ONNX operator.
+_REDUCTIONS = {
+    "ReduceMean": "mean", "ReduceSum": "sum", "ReduceMax": "max", "ReduceMin": "min",
+    "ReduceProd": "prod", "ReduceL2": "norm",
+}  # fmt: skip
 
 
 @operator("Shape")
-def shape_of(n: Node) -> Symbol:
+def shape_of(n: SourceNode) -> Symbol:
     """The sizes of a value's axes."""
     if n.attribute("start", 0) or n.attribute("end") is not None:
         raise n.refused("it gives all sizes or none")
-    return mx.sym.shape_array(n.symbols[0], name=n.name)
+    return n.apply(mx.sym.shape_array)
 
 
 @operator("Flatten")
-def flatten(n: Node) -> Symbol:
+def flatten(n: SourceNode) -> Symbol:
     """A matrix of all elements."""
     if n.attribute("axis", 1) == 1:
-        return mx.sym.flatten(n.symbols[0], name=n.name)
-    return mx.sym.reshape(n.symbols[0], shape=n.outputs[0].shape, name=n.name)
+        return n.apply(mx.sym.flatten)
+    return n.apply(mx.sym.reshape, shape=n.outputs[0].shape)
 
 
 @operator("Reshape", "Squeeze", "Unsqueeze")
-def reshape(n: Node) -> Symbol:
+def reshape(n: SourceNode) -> Symbol:
     """Another shape for the same elements."""
-    return mx.sym.reshape(n.symbols[0], shape=n.outputs[0].shape or (1,), name=n.name)
+    return n.apply(mx.sym.reshape, shape=n.outputs[0].shape or (1,))
 
 
 @operator("Transpose")
-def transpose(n: Node) -> Symbol:
+def transpose(n: SourceNode) -> Symbol:
     """Axes in another order."""
     order = n.attribute("perm", list(reversed(range(len(n.shape())))))
-    return mx.sym.transpose(n.symbols[0], axes=order, name=n.name)
+    return n.apply(mx.sym.transpose, axes=order)
 
 
 @operator("Concat")
-def concat(n: Node) -> Symbol:
+def concat(n: SourceNode) -> Symbol:
     """Values concatenated along an axis."""
     axis = n.attribute("axis") % len(n.outputs[0].shape)
     return mx.sym.concat(*n.symbols, dim=axis, name=n.name)
 
 
 @operator("Split")
-def split(n: Node) -> list[Symbol]:
+def split(n: SourceNode) -> list[Symbol]:
     """A value split along an axis."""
     axis = n.attribute("axis", 0) % len(n.shape())
     sizes = [type_.shape[axis] for type_ in n.outputs]
     if len(set(sizes)) == 1:
-        parts = mx.sym.split(n.symbols[0], num_outputs=len(sizes), axis=axis, name=n.name)
+        parts = n.apply(mx.sym.split, num_outputs=len(sizes), axis=axis)
         return [parts] if len(sizes) == 1 else list(parts)
     ends = np.cumsum([0, *sizes]).tolist()
     return [
@@ -65,7 +76,7 @@ def split(n: Node) -> list[Symbol]:
 
 
 @operator("Slice")
-def slice_of(n: Node) -> Symbol:
+def slice_of(n: SourceNode) -> Symbol:
     """A part of a value along some axes."""
     starts, ends = n.constant(1, "starts"), n.constant(2, "ends")
     axes = n.constant(3, "axes", list(range(len(starts))))
@@ -77,138 +88,121 @@ def slice_of(n: Node) -> Symbol:
             raise n.refused("it goes backwards")
         axis %= rank
         begin[axis], end[axis], step[axis] = slice(start, stop, by).indices(n.shape()[axis])
-    return mx.sym.slice(n.symbols[0], begin=begin, end=end, step=step, name=n.name)
-
-
-_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge"}
+    return n.apply(mx.sym.slice, begin=begin, end=end, step=step)
 
 
 @operator("Pad")
-def pad(n: Node) -> Symbol:
+def pad(n: SourceNode) -> Symbol:
     """Padding of the spatial axes."""
     pads = n.constant(1, "pads")
     rank = len(n.shape())
     if n.has(3):
         raise n.refused("it pads all axes or none")
-    mode = _PAD_MODES.get(n.attribute("mode", "constant"))
-    if mode is None or rank not in (4, 5) or any(pads[i] or pads[rank + i] for i in (0, 1)):
+    mode = n.attribute("mode", "constant")
+    if (
+        mode not in _PAD_MODES
+        or rank not in (4, 5)
+        or any(pads[i] or pads[rank + i] for i in (0, 1))
+    ):
         raise n.refused("it pads the spatial axes of images only")
     if any(p < 0 for p in pads):
         raise n.refused("it cannot cut with negative padding")
     value = number(n.constant(2, "value", 0.0), MIN)
     width = [p for i in range(rank) for p in (pads[i], pads[rank + i])]
-    return mx.sym.pad(n.symbols[0], mode=mode, pad_width=width, constant_value=value, name=n.name)
+    return n.apply(mx.sym.pad, mode=mode, pad_width=width, constant_value=value)
 
 
 @operator("Resize", "Upsample")
-def resize(n: Node) -> Symbol:
+def resize(n: SourceNode) -> Symbol:
     """A resized image: nearest neighbour by whole factors, or bilinear."""
-    (_, _, *sizes), (_, _, *wanted) = n.shape(), n.outputs[0].shape
+    (_, _, *sizes), (_, _, *resized) = n.shape(), n.outputs[0].shape
     mode = n.attribute("mode", "nearest")
-    old = n.proto.op_type == "Upsample"
-    way = n.attribute("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
+    default = "asymmetric" if n.proto.op_type == "Upsample" else "half_pixel"
+    transformation = n.attribute("coordinate_transformation_mode", default)
     if len(sizes) != 2 or n.shape()[:2] != n.outputs[0].shape[:2]:
         raise n.refused("it resizes images only")
     if mode == "nearest":
-        factors = {w / s for w, s in zip(wanted, sizes, strict=True)}
+        factors = {new / size for new, size in zip(resized, sizes, strict=True)}
         factor = factors.pop()
-        if factors or factor != int(factor) or not _repeats(n, way):
+        if factors or factor != int(factor) or not _repeats(n, transformation):
             raise n.refused("it repeats neighbours by one whole factor only")
-        return mx.sym.UpSampling(
-            n.symbols[0], scale=int(factor), sample_type="nearest", num_args=1, name=n.name
+        return n.apply(mx.sym.UpSampling, scale=int(factor), sample_type="nearest", num_args=1)
+    if mode == "linear" and _same_samples(n, transformation) and not n.attribute("antialias", 0):
+        return n.apply(
+            mx.sym.contrib.BilinearResize2D,
+            height=resized[0],
+            width=resized[1],
+            align_corners=transformation == "align_corners",
         )
-    if mode == "linear" and _places_alike(n, way) and not n.attribute("antialias", 0):
-        return mx.sym.contrib.BilinearResize2D(
-            n.symbols[0],
-            height=wanted[0],
-            width=wanted[1],
-            align_corners=way == "align_corners",
-            name=n.name,
-        )
-    raise n.refused(f"it does not resize by {mode}, {way}")
+    raise n.refused(f"it does not resize by {mode}, {transformation}")
 
 
-# ONNX's names of the coordinate transformations that MXNet has.
-_WAYS = ("align_corners", "half_pixel", "pytorch_half_pixel")
-
-
-def _places_alike(n: Node, way: str) -> bool:
+def _same_samples(n: SourceNode, transformation: str) -> bool:
     """Whether MXNet, which takes sizes and no factors, samples at the same coordinates."""
-    (_, _, *sizes), (_, _, *wanted) = n.shape(), n.outputs[0].shape
-    factors = n.constant(2) or [1, 1, *(w / s for w, s in zip(wanted, sizes, strict=True))]
+    (_, _, *sizes), (_, _, *resized) = n.shape(), n.outputs[0].shape
+    factors = n.constant(2) or [1, 1, *(w / s for w, s in zip(resized, sizes, strict=True))]
     whole = all(
-        abs(size * factor - to) < 1e-3
-        for size, factor, to in zip(sizes, factors[2:], wanted, strict=True)
+        abs(size * factor - new) < 1e-3
+        for size, factor, new in zip(sizes, factors[2:], resized, strict=True)
     )
-    return way in _WAYS and whole and (way != "pytorch_half_pixel" or min(wanted) > 1)
+    single = transformation == "pytorch_half_pixel" and min(resized) <= 1
+    return transformation in _TRANSFORMATIONS and whole and not single
 
 
-def _repeats(n: Node, way: str) -> bool:
+def _repeats(n: SourceNode, transformation: str) -> bool:
     """Whether each input pixel is repeated equally often."""
     if n.proto.op_type == "Upsample":
         return True
     rounding = n.attribute("nearest_mode", "round_prefer_floor")
-    if way == "asymmetric":
+    if transformation == "asymmetric":
         return bool(rounding == "floor")
-    return way in _WAYS[1:] and rounding in ("round_prefer_floor", "round_prefer_ceil")
+    centred = transformation in _TRANSFORMATIONS[1:]
+    return centred and rounding in ("round_prefer_floor", "round_prefer_ceil")
 
 
 @operator("DepthToSpace")
-def depth_to_space(n: Node) -> Symbol:
+def depth_to_space(n: SourceNode) -> Symbol:
     """Channels rearranged into pixels."""
     size = n.attribute("blocksize")
     if n.attribute("mode", "DCR") == "DCR":
-        return mx.sym.depth_to_space(n.symbols[0], block_size=size, name=n.name)
+        return n.apply(mx.sym.depth_to_space, block_size=size)
     batch, channels, height, width = n.shape()
-    apart = (batch, channels // size**2, size, size, height, width)
-    result = mx.sym.reshape(n.symbols[0], shape=apart, name=f"{n.name}_apart")
+    blocks = (batch, channels // size**2, size, size, height, width)
+    result = mx.sym.reshape(n.symbols[0], shape=blocks, name=f"{n.name}_blocks")
     result = mx.sym.transpose(result, axes=(0, 1, 4, 2, 5, 3), name=f"{n.name}_moved")
     return mx.sym.reshape(result, shape=n.outputs[0].shape, name=n.name)
 
 
-_REDUCED = {
-    "ReduceMean": "mean", "ReduceSum": "sum", "ReduceMax": "max", "ReduceMin": "min",
-    "ReduceProd": "prod",
-}  # fmt: skip
-
-
-@operator(*_REDUCED)
-def reduce(n: Node) -> Symbol:
+@operator(*_REDUCTIONS)
+def reduce(n: SourceNode) -> Symbol:
     """A reduction along some axes."""
-    axes = n.constant(1, "axes")
-    if not axes and n.attribute("noop_with_empty_axes", 0):
-        return mx.sym.identity(n.symbols[0], name=n.name)
-    how = getattr(mx.sym, _REDUCED[n.proto.op_type])
-    axes = tuple(axes) if axes else tuple(range(len(n.shape())))
-    kept = bool(n.attribute("keepdims", 1))
-    return how(n.symbols[0], axis=axes, keepdims=kept, name=n.name)
-
-
-@operator("ReduceL2")
-def reduce_l2(n: Node) -> Symbol:
-    """The Euclidean norm along some axes."""
-    axes = n.constant(1, "axes")
-    axes = tuple(axes) if axes else tuple(range(len(n.shape())))
-    kept = bool(n.attribute("keepdims", 1))
-    return mx.sym.norm(n.symbols[0], ord=2, axis=axes, keepdims=kept, name=n.name)
+    operator, axes = n.proto.op_type, n.constant(1, "axes")
+    if not axes and n.attribute("noop_with_empty_axes", 0) and operator != "ReduceL2":
+        return n.apply(mx.sym.identity)
+    return n.apply(
+        getattr(mx.sym, _REDUCTIONS[operator]),
+        axis=tuple(axes) if axes else tuple(range(len(n.shape()))),
+        keepdims=bool(n.attribute("keepdims", 1)),
+        **({"ord": 2} if operator == "ReduceL2" else {}),
+    )
 
 
 @operator("Expand")
-def expand(n: Node) -> Symbol:
+def expand(n: SourceNode) -> Symbol:
     """A value broadcast to a larger shape."""
-    wanted = n.outputs[0].shape
-    result = of_rank(n.symbols[0], n.shape(), len(wanted), f"{n.name}_rank")
-    return mx.sym.broadcast_to(result, shape=wanted, name=n.name)
+    shape = n.outputs[0].shape
+    result = of_rank(n.symbols[0], n.shape(), len(shape), f"{n.name}_rank")
+    return mx.sym.broadcast_to(result, shape=shape, name=n.name)
 
 
 @operator("Tile")
-def tile(n: Node) -> Symbol:
+def tile(n: SourceNode) -> Symbol:
     """A value repeated along its axes."""
-    return mx.sym.tile(n.symbols[0], reps=n.constant(1), name=n.name)
+    return n.apply(mx.sym.tile, reps=n.constant(1))
 
 
 @operator("Gather")
-def gather(n: Node) -> Symbol:
+def gather(n: SourceNode) -> Symbol:
     """Slices selected by index."""
     axis = n.attribute("axis", 0) % len(n.shape())
     picked = mx.sym.take(n.symbols[0], n.symbols[1], axis=axis, mode="wrap", name=f"{n.name}_taken")

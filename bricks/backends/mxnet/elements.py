@@ -9,7 +9,7 @@ import mxnet as mx
 import numpy as np
 import onnx
 
-from bricks.backends.mxnet.node import MIN, Node, Symbol, number, of_rank, operator
+from bricks.backends.mxnet.node import MIN, SourceNode, Symbol, number, of_rank, operator
 
 # By ONNX name: the operator on equal shapes, and on shapes to be broadcast.
 _PAIRS = {
@@ -24,20 +24,21 @@ _PAIRS = {
 
 
 @operator(*_PAIRS)
-def arithmetic(n: Node) -> Symbol:
+def arithmetic(n: SourceNode) -> Symbol:
     """Arithmetic on two values, or on several from left to right."""
     equal, broadcast = _PAIRS[n.proto.op_type]
     result, shape = n.symbols[0], n.shape(0)
     for i in range(1, len(n.symbols)):
         name = n.name if i == len(n.symbols) - 1 else f"{n.name}_{i}"
-        result = _joined(n, result, shape, i, (equal, broadcast), name)
+        result = _broadcast(n, result, shape, i, (equal, broadcast), name)
         shape = np.broadcast_shapes(shape, n.shape(i))
     return result
 
 
-def _joined(
-    n: Node, left: Symbol, shape: tuple[int, ...], i: int, names: tuple[str, str], name: str
+def _broadcast(
+    n: SourceNode, left: Symbol, shape: tuple[int, ...], i: int, names: tuple[str, str], name: str
 ) -> Symbol:
+    """``left``, of this ``shape``, with input ``i``, under the operator for their shapes."""
     right = n.symbols[i]
     if shape == n.shape(i):
         return getattr(mx.sym, names[0])(left, right, name=name)
@@ -48,15 +49,13 @@ def _joined(
 
 
 @operator("Sum")
-def sum_of(n: Node) -> Symbol:
+def sum_of(n: SourceNode) -> Symbol:
     """A sum of values of one shape."""
-    if len({type_ for type_ in n.types}) > 1:
+    if len({*n.types}) > 1:
         raise n.refused("it adds values of one shape only")
     if len(n.symbols) == 1:
-        return mx.sym.identity(n.symbols[0], name=n.name)
-    if len(n.symbols) == 2:
-        return mx.sym.elemwise_add(*n.symbols, name=n.name)
-    return mx.sym.add_n(*n.symbols, name=n.name)
+        return n.apply(mx.sym.identity)
+    return n.apply(mx.sym.elemwise_add if len(n.symbols) == 2 else mx.sym.add_n, *n.symbols[1:])
 
 
 _UNARY = {
@@ -73,25 +72,24 @@ _ACTIVATIONS = {
 
 
 @operator(*_UNARY, "Softplus")
-def unary(n: Node) -> Symbol:
+def unary(n: SourceNode) -> Symbol:
     """A function of each element."""
     if len(n.proto.output) > 1 and any(n.proto.output[1:]):
         raise n.refused("it has no mask of what was dropped")
     kind = _ACTIVATIONS.get(n.proto.op_type)
     if kind:
-        return mx.sym.Activation(n.symbols[0], act_type=kind, name=n.name)
-    return getattr(mx.sym, _UNARY[n.proto.op_type])(n.symbols[0], name=n.name)
+        return n.apply(mx.sym.Activation, act_type=kind)
+    return n.apply(getattr(mx.sym, _UNARY[n.proto.op_type]))
 
 
 _LEAKY = {"LeakyRelu": ("leaky", 0.01), "Elu": ("elu", 1.0)}
 
 
 @operator(*_LEAKY)
-def leaky(n: Node) -> Symbol:
+def leaky(n: SourceNode) -> Symbol:
     """Rectifiers with a slope for negative inputs."""
     kind, default = _LEAKY[n.proto.op_type]
-    slope = n.attribute("alpha", default)
-    return mx.sym.LeakyReLU(n.symbols[0], act_type=kind, slope=slope, name=n.name)
+    return n.apply(mx.sym.LeakyReLU, act_type=kind, slope=n.attribute("alpha", default))
 
 
 # The slope and the scale that keep mean and variance (Klambauer et al., NIPS 2017).
@@ -99,15 +97,15 @@ _SELU = (1.67326319, 1.05070102)
 
 
 @operator("Selu")
-def selu(n: Node) -> Symbol:
+def selu(n: SourceNode) -> Symbol:
     """Scaled exponential rectifier."""
     if not np.allclose([n.attribute("alpha", _SELU[0]), n.attribute("gamma", _SELU[1])], _SELU):
         raise n.refused("it has one scale and one slope, the usual ones")
-    return mx.sym.LeakyReLU(n.symbols[0], act_type="selu", name=n.name)
+    return n.apply(mx.sym.LeakyReLU, act_type="selu")
 
 
 @operator("PRelu")
-def prelu(n: Node) -> Symbol:
+def prelu(n: SourceNode) -> Symbol:
     """A rectifier whose slope is learnt, one for each channel or one for all."""
     slope = n.symbols[1]
     elements = n.types[1].elements if n.types[1] else 0
@@ -116,39 +114,38 @@ def prelu(n: Node) -> Symbol:
         raise n.refused(f"its slope is of shape {n.shape(1)}")
     if len(n.shape(1)) != 1:
         slope = mx.sym.reshape(slope, shape=(-1,), name=f"{n.name}_slope")
-    return mx.sym.LeakyReLU(n.symbols[0], slope, act_type="prelu", name=n.name)
+    return n.apply(mx.sym.LeakyReLU, slope, act_type="prelu")
 
 
 @operator("HardSigmoid")
-def hard_sigmoid(n: Node) -> Symbol:
+def hard_sigmoid(n: SourceNode) -> Symbol:
     """A piecewise linear sigmoid."""
-    return mx.sym.hard_sigmoid(
-        n.symbols[0], alpha=n.attribute("alpha", 0.2), beta=n.attribute("beta", 0.5), name=n.name
-    )
+    alpha, beta = n.attribute("alpha", 0.2), n.attribute("beta", 0.5)
+    return n.apply(mx.sym.hard_sigmoid, alpha=alpha, beta=beta)
 
 
 @operator("Clip")
-def clip(n: Node) -> Symbol:
+def clip(n: SourceNode) -> Symbol:
     """Values clamped between two bounds."""
     low, high = n.constant(1, "min", -np.inf), n.constant(2, "max", np.inf)
-    return mx.sym.clip(n.symbols[0], a_min=number(low, MIN), a_max=number(high, -MIN), name=n.name)
+    return n.apply(mx.sym.clip, a_min=number(low, MIN), a_max=number(high, -MIN))
 
 
 @operator("Softmax", "LogSoftmax")
-def softmax(n: Node) -> Symbol:
+def softmax(n: SourceNode) -> Symbol:
     """Softmax along an axis; before opset 13, over that axis and all later ones."""
     rank = len(n.shape())
     axis = n.attribute("axis", -1 if n.opset >= 13 else 1) % rank
     if n.opset < 13 and any(size != 1 for size in n.shape()[axis + 1 :]):
         raise n.refused("it takes a softmax along one axis only")
-    kind = mx.sym.softmax if n.proto.op_type == "Softmax" else mx.sym.log_softmax
-    return kind(n.symbols[0], axis=axis, name=n.name)
+    is_plain = n.proto.op_type == "Softmax"
+    return n.apply(mx.sym.softmax if is_plain else mx.sym.log_softmax, axis=axis)
 
 
 @operator("Cast")
-def cast(n: Node) -> Symbol:
+def cast(n: SourceNode) -> Symbol:
     """Another element type."""
     dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(n.attribute("to")))
     if dtype.kind not in "fiu":
         raise n.refused(f"it has no values of type {dtype}")
-    return mx.sym.cast(n.symbols[0], dtype=dtype.name, name=n.name)
+    return n.apply(mx.sym.cast, dtype=dtype.name)

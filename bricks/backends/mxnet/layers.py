@@ -5,13 +5,16 @@ See :mod:`bricks.backends.mxnet.operators`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import mxnet as mx
 
-from bricks.backends.mxnet.node import MIN, Node, Symbol, of_rank, operator
+from bricks.backends.mxnet.node import MIN, SourceNode, Symbol, of_rank, operator
 from bricks.backends.windows import window_of
 
 
-def _padded(n: Node, data: Symbol, begin: list[int], end: list[int], value: float) -> Symbol:
+def _padded(n: SourceNode, data: Symbol, begin: list[int], end: list[int], value: float) -> Symbol:
     """``data`` padded on its spatial axes."""
     if len(begin) != 2:
         raise n.refused("padding that differs at both ends is for two axes only")
@@ -21,30 +24,19 @@ def _padded(n: Node, data: Symbol, begin: list[int], end: list[int], value: floa
 
 
 @operator("Conv")
-def conv(n: Node) -> Symbol:
+def conv(n: SourceNode) -> Symbol:
     """A convolution; asymmetric padding becomes a separate layer."""
     kernel = n.shape(1)[2:]
     strides, dilations, begin, end = window_of(n.attribute, n.shape()[2:], kernel)
     data = n.symbols[0]
     if begin != end:
         data, begin = _padded(n, data, begin, end, 0.0), [0] * len(begin)
-    return mx.sym.Convolution(
-        data,
-        n.symbols[1],
-        *([n.symbols[2]] if n.has(2) else []),
-        kernel=kernel,
-        stride=strides,
-        dilate=dilations,
-        pad=begin,
-        num_filter=n.shape(1)[0],
-        num_group=n.attribute("group", 1),
-        no_bias=not n.has(2),
-        name=n.name,
-    )
+    window = {"kernel": kernel, "stride": strides, "dilate": dilations, "pad": begin}
+    return _convolution(n, mx.sym.Convolution, data, num_filter=n.shape(1)[0], **window)
 
 
 @operator("ConvTranspose")
-def conv_transpose(n: Node) -> Symbol:
+def conv_transpose(n: SourceNode) -> Symbol:
     """A deconvolution."""
     kernel = n.shape(1)[2:]
     if n.attribute("output_shape") is not None or n.attribute("auto_pad", "NOTSET") != "NOTSET":
@@ -55,25 +47,28 @@ def conv_transpose(n: Node) -> Symbol:
     adjust = [a + b - e for a, b, e in zip(adjust, begin, end, strict=True)]
     if any(not 0 <= a < s for a, s in zip(adjust, strides, strict=True)):
         raise n.refused("its padding differs too much at both ends")
-    groups = n.attribute("group", 1)
-    return mx.sym.Deconvolution(
-        n.symbols[0],
+    window = {"kernel": kernel, "stride": strides, "dilate": dilations, "pad": begin, "adj": adjust}
+    filters = n.shape(1)[1] * n.attribute("group", 1)
+    return _convolution(n, mx.sym.Deconvolution, n.symbols[0], num_filter=filters, **window)
+
+
+def _convolution(
+    n: SourceNode, function: Callable[..., Symbol], data: Symbol, **attributes: Any
+) -> Symbol:
+    """MXNet's ``function`` of ``data``, with the weight, bias and groups of ``n``."""
+    return function(
+        data,
         n.symbols[1],
         *([n.symbols[2]] if n.has(2) else []),
-        kernel=kernel,
-        stride=strides,
-        dilate=dilations,
-        pad=begin,
-        adj=adjust,
-        num_filter=n.shape(1)[1] * groups,
-        num_group=groups,
+        num_group=n.attribute("group", 1),
         no_bias=not n.has(2),
         name=n.name,
+        **attributes,
     )
 
 
 @operator("MaxPool", "AveragePool")
-def pool(n: Node) -> Symbol:
+def pool(n: SourceNode) -> Symbol:
     """Pooling over a window."""
     kernel = list(n.attribute("kernel_shape"))
     strides, dilations, begin, end = window_of(n.attribute, n.shape()[2:], kernel)
@@ -102,7 +97,7 @@ def pool(n: Node) -> Symbol:
     )
 
 
-def _as_full(n: Node, kernel: list[int], strides: list[int], begin: list[int]) -> bool:
+def _as_full(n: SourceNode, kernel: list[int], strides: list[int], begin: list[int]) -> bool:
     """Whether max pooling that rounds sizes up equals max pooling with more padding at the end."""
     if n.proto.op_type != "MaxPool":
         return False
@@ -115,64 +110,61 @@ def _as_full(n: Node, kernel: list[int], strides: list[int], begin: list[int]) -
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool")
-def global_pool(n: Node) -> Symbol:
+def global_pool(n: SourceNode) -> Symbol:
     """Pooling over all spatial axes."""
     kind = "avg" if n.proto.op_type == "GlobalAveragePool" else "max"
     kernel = (1,) * (len(n.shape()) - 2)
-    return mx.sym.Pooling(
-        n.symbols[0], global_pool=True, kernel=kernel, pool_type=kind, name=n.name
-    )
+    return n.apply(mx.sym.Pooling, global_pool=True, kernel=kernel, pool_type=kind)
 
 
 @operator("BatchNormalization")
-def batch_norm(n: Node) -> Symbol:
+def batch_norm(n: SourceNode) -> Symbol:
     """Normalisation by stored statistics."""
-    return mx.sym.BatchNorm(
-        *n.symbols[:5],
+    return n.apply(
+        mx.sym.BatchNorm,
+        *n.symbols[1:5],
         eps=n.attribute("epsilon", 1e-5),
         fix_gamma=False,
         use_global_stats=True,
-        name=n.name,
     )
 
 
 @operator("InstanceNormalization")
-def instance_norm(n: Node) -> Symbol:
+def instance_norm(n: SourceNode) -> Symbol:
     """Normalisation by the statistics of each channel of each sample."""
-    return mx.sym.InstanceNorm(*n.symbols[:3], eps=n.attribute("epsilon", 1e-5), name=n.name)
+    return n.apply(mx.sym.InstanceNorm, *n.symbols[1:3], eps=n.attribute("epsilon", 1e-5))
 
 
 @operator("LayerNormalization")
-def layer_norm(n: Node) -> Symbol:
+def layer_norm(n: SourceNode) -> Symbol:
     """Normalisation over the last axis."""
     if n.attribute("axis", -1) not in (-1, len(n.shape()) - 1) or not n.has(2):
         raise n.refused("it normalises the last axis only, and adds a bias")
-    return mx.sym.LayerNorm(*n.symbols[:3], eps=n.attribute("epsilon", 1e-5), name=n.name)
+    return n.apply(mx.sym.LayerNorm, *n.symbols[1:3], eps=n.attribute("epsilon", 1e-5))
 
 
 @operator("LpNormalization")
-def lp_norm(n: Node) -> Symbol:
+def lp_norm(n: SourceNode) -> Symbol:
     """Channels scaled to unit length."""
     if n.attribute("p", 2) != 2 or n.attribute("axis", -1) != 1 or len(n.shape()) < 3:
         raise n.refused("it normalises the length of channels only")
-    return mx.sym.L2Normalization(n.symbols[0], mode="channel", name=n.name)
+    return n.apply(mx.sym.L2Normalization, mode="channel")
 
 
 @operator("LRN")
-def lrn(n: Node) -> Symbol:
+def lrn(n: SourceNode) -> Symbol:
     """Local response normalisation."""
-    return mx.sym.LRN(
-        n.symbols[0],
+    return n.apply(
+        mx.sym.LRN,
         nsize=n.attribute("size"),
         alpha=n.attribute("alpha", 1e-4),
         beta=n.attribute("beta", 0.75),
         knorm=n.attribute("bias", 1.0),
-        name=n.name,
     )
 
 
 @operator("Gemm")
-def gemm(n: Node) -> Symbol:
+def gemm(n: SourceNode) -> Symbol:
     """A fully connected layer."""
     alpha, beta = n.attribute("alpha", 1.0), n.attribute("beta", 1.0)
     weight = n.symbols[1]
@@ -198,11 +190,11 @@ def gemm(n: Node) -> Symbol:
 
 
 @operator("MatMul")
-def matmul(n: Node) -> Symbol:
+def matmul(n: SourceNode) -> Symbol:
     """A product of matrices, or of stacks of them."""
     a, b = n.shape(0), n.shape(1)
     if len(b) == 2:
-        return mx.sym.dot(n.symbols[0], n.symbols[1], name=n.name)
+        return n.apply(mx.sym.dot, n.symbols[1])
     if len(a) == len(b) and a[:-2] == b[:-2]:
-        return mx.sym.linalg_gemm2(n.symbols[0], n.symbols[1], name=n.name)
+        return n.apply(mx.sym.linalg_gemm2, n.symbols[1])
     raise n.refused(f"it does not broadcast matrices of shapes {a} and {b}")

@@ -1,7 +1,7 @@
 """A translated graph with its weights, bound to memory and ready to run.
 
 It runs as a cached operator with static memory, like a hybridised Gluon network. oneDNN writes
-results to their arrays in a layout of its own, and later reads that layout there. So values that
+results to their arrays in a layout of its own, and later reads them in this layout. So values that
 share memory in the region must share the array object too, which records the layout. Must not know
 how operators are translated.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mxnet as mx
@@ -19,6 +19,7 @@ from mxnet.base import _LIB, NDArrayHandle, check_call
 
 from bricks.backends.base import Binding
 from bricks.backends.mxnet.translate import Translation, translated
+from bricks.backends.tensor_runtime import TensorInputs
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.tensor import TensorType
 from bricks.units.sample import Sample
@@ -34,7 +35,7 @@ def to_array(values: np.ndarray) -> Any:
         return mx.nd.from_numpy(np.ascontiguousarray(shaped), zero_copy=True)
 
 
-class Region:
+class ArrayRegion:
     """The arrays in the shared activation region: one per offset and type."""
 
     def __init__(self) -> None:
@@ -64,29 +65,28 @@ class LoadedGraph:
         symbol: Any,
         translation: Translation,
         weights: Mapping[str, np.ndarray],
-        inputs: Mapping[str, tuple[Callable[[], Any], TensorType]],
+        inputs: TensorInputs,
         outputs: Sequence[TensorType],
-        region: Region,
+        region: ArrayRegion,
     ) -> None:
         self._symbol = symbol
         self._inputs, self._outputs, self._region = inputs, outputs, region
         self._order = symbol.list_inputs()
         needed = set(self._order)
         # oneDNN converts the layout of weights in place, and copies of a model share these bytes.
-        held = {name: values.copy() for name, values in translation.constants.items()}
-        arrays = {**held, **weights}
+        constants = {name: values.copy() for name, values in translation.constants.items()}
         self._variables = translation.variables
         self._weights = {
             translation.variables[name]: to_array(values)
-            for name, values in arrays.items()
+            for name, values in {**constants, **weights}.items()
             if translation.variables[name] in needed
         }
 
     def bind(self, binding: Binding, region: np.ndarray) -> BoundGraph:
         """Bind inputs and outputs, to arrays in ``region`` where the binding says so."""
-        given = dict(self._weights)
+        arrays = dict(self._weights)
         for (name, (make, type_)), offset in zip(self._inputs.items(), binding.inputs, strict=True):
-            given[self._variables[name]] = (
+            arrays[self._variables[name]] = (
                 to_array(make()) if offset is None else self._region.at(region, offset, type_)
             )
         results = [
@@ -95,22 +95,22 @@ class LoadedGraph:
             else self._region.at(region, offset, type_)
             for offset, type_ in zip(binding.outputs, self._outputs, strict=True)
         ]
-        return BoundGraph(self._symbol, [given[name] for name in self._order], results)
+        return BoundGraph(self._symbol, [arrays[name] for name in self._order], results)
 
 
 class BoundGraph:
     """A cached operator with the arrays that it reads and writes."""
 
-    def __init__(self, symbol: Any, given: Sequence[Any], results: Sequence[Any]) -> None:
+    def __init__(self, symbol: Any, arguments: Sequence[Any], results: Sequence[Any]) -> None:
         with translated("binding it"):
             self._operator = mx.nd.CachedOp(symbol, _STATIC)
-        self._given, self._results = given, results
+        self._arguments, self._results = arguments, results
         # The public wrapper recreates these on each call, which takes microseconds per weight.
-        self._handles = (NDArrayHandle * len(given))(*(a.handle for a in given))
+        self._handles = (NDArrayHandle * len(arguments))(*(a.handle for a in arguments))
         self._result_handles = (NDArrayHandle * len(results))(*(a.handle for a in results))
 
     def sample(self) -> Sample:
-        """Run once; what it took."""
+        """Run once, and return the latency."""
         count = ctypes.c_int(len(self._results))
         results = ctypes.cast(self._result_handles, ctypes.POINTER(NDArrayHandle))
         kinds = ctypes.POINTER(ctypes.c_int)()
@@ -119,15 +119,15 @@ class BoundGraph:
             self._operator.handle,
             time.perf_counter_ns,
         )
-        given, number = self._handles, ctypes.c_int(len(self._given))
+        arguments, number = self._handles, ctypes.c_int(len(self._arguments))
         by_count, by_results, by_kinds = map(ctypes.byref, (count, results, kinds))
         start = clock()
-        failed = invoke(operator, number, given, by_count, by_results, by_kinds)
-        taken = clock() - start
+        failed = invoke(operator, number, arguments, by_count, by_results, by_kinds)
+        latency_ns = clock() - start
         if failed:
             with translated("running it"):
                 check_call(failed)
-        return Sample(taken * 1e-9)
+        return Sample(latency_ns * 1e-9)
 
     def results(self) -> list[np.ndarray]:
         """The outputs of the last run."""

@@ -1,6 +1,6 @@
-"""A node to be translated, and the registry of translation functions.
+"""A node to translate, and the registry of translations, which the modules of these share.
 
-Separate so that the modules of translations share one interface. Must not know graphs or weights.
+Must not know graphs or weights.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ MIN = float(np.finfo(np.float32).min)
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SourceNode:
     """A node to translate: its proto, the symbols of its inputs (None: omitted), and their types.
 
-    ``constants`` holds the values of those inputs that are known, ``outputs`` the types of outputs.
+    ``constants`` holds the known values of inputs, ``outputs`` the types of outputs. Its symbols
+    in MXNet have ``name`` or begin with it.
     """
 
     name: str
@@ -37,6 +38,10 @@ class Node:
     constants: Sequence[np.ndarray | None]
     outputs: Sequence[TensorType]
     opset: int
+
+    def apply(self, function: Callable[..., Symbol], *others: Symbol, **attributes: Any) -> Symbol:
+        """MXNet's ``function`` of the first input and ``others``, under the node's name."""
+        return function(self.symbols[0], *others, name=self.name, **attributes)
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """An attribute's value, texts as ``str``."""
@@ -57,29 +62,28 @@ class Node:
         return type_.shape
 
     def constant(self, index: int, attribute: str = "", default: Any = None) -> Any:
-        """A constant that is an attribute in older opsets and an input in newer ones.
+        """A constant which is an attribute in older opsets and an input in newer ones.
 
-        Raises :class:`BackendError` if that input's value is unknown.
+        Raises :class:`BackendError` if the value of the input is unknown.
         """
-        if attribute:
-            found = self.attribute(attribute)
-            if found is not None:
-                return found
+        stated = self.attribute(attribute)
+        if stated is not None:
+            return stated
         if not self.has(index):
             return default
-        known = self.constants[index]
-        if known is None:
+        values = self.constants[index]
+        if values is None:
             raise self.refused(f"its input {index} is computed, and MXNet wants it fixed")
-        return known.tolist()
+        return values.tolist()
 
     def refused(self, why: str) -> BackendError:
-        """The error that says why this node cannot run here."""
+        """The error that says why MXNet cannot run the node."""
         return BackendError(
             f"MXNet cannot run {label(self.proto)}: {why}; choose --runtime onnxruntime"
         )
 
 
-Translate = Callable[[Node], "Symbol | list[Symbol]"]
+Translate = Callable[[SourceNode], "Symbol | list[Symbol]"]
 OPERATORS: dict[str, Translate] = {}
 
 
@@ -95,13 +99,13 @@ def operator(*names: str) -> Callable[[Translate], Translate]:
 
 
 def of_rank(symbol: Symbol, shape: tuple[int, ...], rank: int, name: str) -> Symbol:
-    """``symbol`` with leading axes of one element, which MXNet does not broadcast implicitly."""
+    """``symbol`` with leading axes of one element up to ``rank``: MXNet adds none to broadcast."""
     if len(shape) == rank or (not shape and rank == 1):
         return symbol
     return mx.sym.reshape(symbol, shape=(1,) * (rank - len(shape)) + shape, name=name)
 
 
-def number(value: Any, instead: float) -> float:
-    """``value`` as one number; ``instead`` if it is not finite."""
+def number(value: Any, otherwise: float) -> float:
+    """``value``, of one element, as a float; ``otherwise`` if it is not finite."""
     value = float(np.asarray(value).reshape(()))
-    return value if np.isfinite(value) else instead
+    return value if np.isfinite(value) else otherwise

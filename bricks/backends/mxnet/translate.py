@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import mxnet as mx
-import networkx as nx
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from bricks.backends.mxnet.operators import OPERATORS, Node, Symbol
+from bricks.backends.mxnet.node import SourceNode, Symbol
+from bricks.backends.mxnet.operators import OPERATORS
+from bricks.backends.node_groups import Group, connected, convex
 from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced
@@ -38,8 +39,8 @@ class Translation:
     """A graph as one symbol.
 
     ``variables`` maps inputs and initializers of the graph to variables of the symbol,
-    ``constants`` those of them whose values the graph holds to these values. It is ``fusible``
-    unless one of its outputs is also read inside it: fusions lose the values of such an output.
+    ``constants`` initializers to the values that the graph holds of them. It is ``fusible`` unless
+    one of its outputs is also read inside it: fusions lose the values of such an output.
     """
 
     symbol: Symbol
@@ -89,18 +90,20 @@ def translate(graph: Graph, weights: Mapping[str, np.ndarray] | None = None) -> 
     return Translation(mx.sym.Group(outputs), variables, values, fusible)
 
 
-def groups(graph: Graph, fused: Symbol) -> list[tuple[int, ...]]:
+def groups(graph: Graph, fused: Symbol) -> list[Group]:
     """The nodes of ``graph``, by position, that MXNet runs as one in ``fused``; in execution order.
 
     The symbols of one node may end up in several MXNet operators, which then form one group.
     """
-    together: nx.Graph[int] = nx.Graph()
-    together.add_nodes_from(range(len(graph.nodes)))
-    for names in _operators(json.loads(fused.tojson())):
-        positions = sorted({int(m[1]) for name in names if (m := _POSITION.match(name))})
-        nx.add_path(together, positions)
-    found = sorted((sorted(group) for group in nx.connected_components(together)), key=max)
-    return _in_order(graph, [tuple(group) for group in found])
+    links = [
+        sorted({int(m[1]) for name in names if (m := _POSITION.match(name))})
+        for names in _operators(json.loads(fused.tojson()))
+    ]
+    sets = connected(len(graph.nodes), links)
+    ordered = convex(graph.nodes, sets, rank=max)
+    if len(ordered) < len(sets):
+        raise BackendError("MXNet fuses nodes that wait for each other: not understood")
+    return ordered
 
 
 def _operators(symbol: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -116,36 +119,20 @@ def _operators(symbol: Mapping[str, Any]) -> Iterator[list[str]]:
             yield inside or [node["name"]]
 
 
-def _in_order(graph: Graph, found: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """``found`` in topological order; independent groups keep their order in ``found``."""
-    group_of = {position: number for number, group in enumerate(found) for position in group}
-    maker = {name: i for i, node in enumerate(graph.nodes) for name in node.output if name}
-    order: nx.DiGraph[int] = nx.DiGraph()
-    order.add_nodes_from(range(len(found)))
-    for i, node in enumerate(graph.nodes):
-        for name in node.input:
-            if name in maker and group_of[maker[name]] != group_of[i]:
-                order.add_edge(group_of[maker[name]], group_of[i])
-    try:
-        numbers = list(nx.lexicographical_topological_sort(order))
-    except nx.NetworkXUnfeasible as exc:
-        raise BackendError("MXNet fuses nodes that wait for each other: not understood") from exc
-    return [found[number] for number in numbers]
-
-
 def _node(
     graph: Graph,
     position: int,
     proto: onnx.NodeProto,
     symbols: Mapping[str, Symbol],
     values: Mapping[str, np.ndarray],
-) -> Node:
+) -> SourceNode:
+    """The node ``proto`` at a ``position``, with the symbols and known values of its inputs."""
     if default_domain(proto.domain) or proto.op_type not in OPERATORS:
         domain = f" of domain {proto.domain}" if proto.domain else ""
         raise BackendError(
             f"{label(proto)}{domain} has no counterpart in MXNet: choose --runtime onnxruntime"
         )
-    return Node(
+    return SourceNode(
         name=f"n{position}",
         proto=proto,
         symbols=[symbols[name] if name else None for name in proto.input],
@@ -173,15 +160,15 @@ def _type(graph: Graph, proto: onnx.NodeProto, name: str) -> TensorType:
     return type_
 
 
-def _made(node: Node) -> list[Symbol]:
+def _made(node: SourceNode) -> list[Symbol]:
     with translated(f"translating {label(node.proto)}"):
         made = OPERATORS[node.proto.op_type](node)
     return made if isinstance(made, list) else [made]
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Translate errors of MXNet and of its Python wrappers to :class:`BackendError`."""
+def translated(doing: str) -> Iterator[None]:
+    """Turn any exception of MXNet and its Python wrappers into a :class:`BackendError`."""
     try:
         yield
     except (BricksError, MemoryError):
@@ -190,4 +177,4 @@ def translated(what: str) -> Iterator[None]:
         text = first_line(exc)
         if "bad_alloc" in text or "Cannot allocate" in text or "allocate memory" in text:
             raise MemoryError(text) from exc
-        raise BackendError(f"MXNet failed while {what}: {text}") from exc
+        raise BackendError(f"MXNet failed while {doing}: {text}") from exc

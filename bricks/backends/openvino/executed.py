@@ -13,6 +13,7 @@ import onnx
 import openvino as ov
 
 from bricks.backends.base import ExecutedGraph
+from bricks.backends.node_groups import Group
 from bricks.backends.openvino import grouping
 from bricks.backends.openvino.batch import kernels_of_each
 from bricks.backends.openvino.bfloat16 import BFLOAT16, with_bfloat16_casts
@@ -24,7 +25,7 @@ from bricks.backends.openvino.folding import (
     uniform_values,
     with_constant_nodes,
 )
-from bricks.backends.openvino.grouping import Execution, Group
+from bricks.backends.openvino.grouping import Execution
 from bricks.backends.openvino.merging import GroupedModel, Merging
 from bricks.backends.openvino.models import OpenvinoModels
 from bricks.backends.openvino.precision import as_float32, in_float32

@@ -13,16 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import networkx as nx
-
+from bricks.backends.node_groups import Group, connected, convex
 from bricks.backends.openvino.bfloat16 import is_storing_cast
 from bricks.backends.openvino.boundary import is_channels_last
 from bricks.backends.openvino.execution import CONSTANT_NODES, PORTS, VIEW, CompiledKernel
 from bricks.graph.graph import Graph
 from bricks.graph.topology import producers, used_values
-
-# The positions of nodes in their graph, ascending.
-Group = tuple[int, ...]
 
 # Kinds of kernels that are views where OpenVINO names no implementation, since none is needed.
 _CONCATENATION = "Concatenation"
@@ -98,37 +94,11 @@ def groups_of(execution: Execution) -> list[Group]:
 def linked(execution: Execution, links: Iterable[Sequence[int]]) -> list[Group]:
     """The smallest convex groups of all nodes in which the nodes of each link are together.
 
-    They are in an order in which they can run: OpenVINO's, where it is one.
+    They are in an order in which they can run, as close to OpenVINO's as possible.
     """
-    joined: nx.Graph[int] = nx.Graph()
-    joined.add_nodes_from(range(len(execution.graph.nodes)))
-    for link in links:
-        nx.add_path(joined, link)
-    return _convex(execution, [*nx.connected_components(joined)])
-
-
-def _convex(execution: Execution, sets: Sequence[set[int]]) -> list[Group]:
-    """``sets`` of nodes, merged where they wait for each other, in an order in which they can run.
-
-    Nodes that have kernels are in the order of these.
-    """
-    set_of = {i: number for number, nodes in enumerate(sets) for i in nodes}
-    first, makers = _first_kernels(execution), producers(execution.graph.nodes)
-    flow: nx.DiGraph[int] = nx.DiGraph()
-    flow.add_nodes_from(range(len(sets)))
-    for i, node in enumerate(execution.graph.nodes):
-        for maker in (makers[name] for name in used_values(node) if name in makers):
-            if set_of[maker] != set_of[i]:
-                flow.add_edge(set_of[maker], set_of[i])
-    merged = nx.condensation(flow)
-    convex = {
-        number: tuple(sorted(i for member in data["members"] for i in sets[member]))
-        for number, data in merged.nodes(data=True)
-    }
-    order = nx.lexicographical_topological_sort(
-        merged, key=lambda number: min(first.get(i, i) for i in convex[number])
-    )
-    return [convex[number] for number in order]
+    nodes, first = execution.graph.nodes, _first_kernels(execution)
+    sets = connected(len(nodes), links)
+    return convex(nodes, sets, rank=lambda group: min(first.get(i, i) for i in group))
 
 
 def layouts(execution: Execution) -> dict[str, str]:

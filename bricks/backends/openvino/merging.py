@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 import onnx
 
+from bricks.backends.node_groups import Group
 from bricks.backends.openvino.execution import CompiledKernel
-from bricks.backends.openvino.grouping import Execution, Group, groups_of, linked
+from bricks.backends.openvino.grouping import Execution, groups_of, linked
 from bricks.graph.topology import producers, used_values
 
 # The kernels of groups, each compiled in isolation.
