@@ -48,7 +48,7 @@ def decompose(options: CommonOptions, checks: VerifyOptions) -> None:
     if options.general.json:
         print_json({"models": facts, "union": union})
     elif union["models"]:
-        from bricks.report.tables import decomposition_table
+        from bricks.report.models import decomposition_table
 
         show(
             decomposition_table(facts, union),

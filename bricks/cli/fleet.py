@@ -55,7 +55,7 @@ def measure_on(scheduler: str, options: MeasureOptions) -> None:
         facts = {"scheduler": scheduler, "models": rows, "targets": targets, "hosts": hosts}
         print_json({**facts, "wall_s": done.wall_s})
     else:
-        from bricks.report.tables import fleet_tables
+        from bricks.report.fleet import fleet_tables
 
         first, second = fleet_tables(targets, hosts)
         show(first, "", second)

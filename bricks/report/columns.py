@@ -15,19 +15,20 @@ from rich.text import Text
 from bricks.errors import printable
 
 Row = TypeVar("Row")
+Row_contra = TypeVar("Row_contra", contravariant=True)
 
 NOTHING = "–"
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Generic[Row]):
+class Column(Generic[Row_contra]):
     """What a column shows of a row; None: nothing, and if of all rows, there is no column.
 
     Text is on the ``left``, numbers on the right.
     """
 
     title: str
-    cell: Callable[[Row], str | None]
+    cell: Callable[[Row_contra], str | None]
     left: bool = False
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rich.console import RenderableType
 
-from bricks.errors import printable
 from bricks.report.columns import Column, table_of
 from bricks.report.figures import ends, place
 from bricks.report.tables import number, percent, seconds
@@ -27,7 +26,7 @@ def comparison_parts(of: Comparison) -> list[RenderableType]:
     """Where models were run, a row for each, and what all of them say."""
     workers = f", {of.workers} workers" if of.workers > 1 else ""
     return [
-        f"{printable(place(of.target))}{workers}, granularity {of.granularity}",
+        f"{place(of.target)}{workers}, granularity {of.granularity}",
         "",
         table_of(of.compared, COLUMNS),
         "",

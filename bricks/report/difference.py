@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -17,7 +17,7 @@ from bricks.analysis.difference import (
 )
 from bricks.analysis.significance import Ratio
 from bricks.analysis.target_diff import TargetDiff
-from bricks.report.columns import NOTHING, Column, Row, table_of
+from bricks.report.columns import NOTHING, Column, table_of
 from bricks.report.figures import counted, ends
 from bricks.report.tables import NOTABLE_SHARE, percent, seconds
 
@@ -138,17 +138,16 @@ def _model_columns(common: CommonChange | None) -> Sequence[Column[ModelDifferen
         Column("model", lambda model: model.model, left=True),
         Column("old", lambda model: seconds(model.old.estimate_s)),
         Column("new", lambda model: seconds(model.new.estimate_s)),
-        *_ratio_columns(lambda model: model.ratio),
+        *_RATIO,
         Column("beside common", lambda model: _beside(model.ratio, common)),
         Column("", _verdict, left=True),
     )
 
 
-def _ratio_columns(of: Callable[[Row], Ratio]) -> tuple[Column[Row], Column[Row]]:
-    return (
-        Column("ratio", lambda row: _ratio(of(row).interval.value)),
-        Column("interval", lambda row: ends(of(row).interval, _ratio)),
-    )
+_RATIO: Sequence[Column[ModelDifference | BrickDifference]] = (
+    Column("ratio", lambda row: _ratio(row.ratio.interval.value)),
+    Column("interval", lambda row: ends(row.ratio.interval, _ratio)),
+)
 
 
 def _beside(ratio: Ratio, common: CommonChange | None) -> str:
@@ -203,7 +202,7 @@ BRICK_COLUMNS: Sequence[Column[BrickDifference]] = (
     Column("operators", lambda brick: _few(brick.operators, _MAX_PARTS), left=True),
     Column("old", lambda brick: seconds(brick.old_s)),
     Column("new", lambda brick: seconds(brick.new_s)),
-    *_ratio_columns(lambda brick: brick.ratio),
+    *_RATIO,
     Column("rounds", lambda brick: "/".join(map(str, brick.rounds))),
     Column("models", lambda brick: _few(brick.models, _MAX_MODELS), left=True),
 )

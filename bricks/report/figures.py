@@ -1,19 +1,21 @@
-"""Figures with their intervals, and where they hold, in words."""
+"""Quantities with their intervals, and targets, in words and as rows of tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from bricks.compose.estimate import Provenance
 from bricks.errors import printable
-from bricks.report.tables import measured_text, seconds
+from bricks.report.columns import Column
+from bricks.report.tables import measured_text, number, seconds
 from bricks.system import Target
 from bricks.units.interval import Interval
 
+# Writes a number with its unit; an optional one writes a dash for None.
 Unit = Callable[[float], str]
-# Also writes what there is not.
-Written = Callable[[float | None], str]
+OptionalUnit = Callable[[float | None], str]
 
 
 def ends(of: Interval | None, unit: Unit = seconds) -> str | None:
@@ -23,6 +25,30 @@ def ends(of: Interval | None, unit: Unit = seconds) -> str | None:
     return f"{unit(of.low)} … {'no end' if math.isinf(of.high) else unit(of.high)}"
 
 
+@dataclass(frozen=True, slots=True)
+class FigureRow:
+    """A predicted quantity with its name for people, its ``unit``, and the ``observed`` value."""
+
+    title: str
+    predicted: Interval
+    unit: OptionalUnit
+    observed: float | None = None
+
+    @property
+    def ratio(self) -> str | None:
+        """Predicted over observed; None without an observation."""
+        return number(self.predicted.value / self.observed, 3) if self.observed else None
+
+
+def figure_columns(title: str = "") -> list[Column[FigureRow]]:
+    """Columns of predicted quantities with their intervals; ``title`` is that of their names."""
+    return [
+        Column(title, lambda row: row.title, left=True),
+        Column("predicted", lambda row: row.unit(row.predicted.value)),
+        Column("interval", lambda row: ends(row.predicted, row.unit)),
+    ]
+
+
 def with_ends(of: Interval, unit: Unit = seconds) -> str:
     """The value and both ends: ``1.30 ms (1.20 ms … 1.40 ms)``."""
     return f"{unit(of.value)} ({ends(of, unit)})"
@@ -30,32 +56,23 @@ def with_ends(of: Interval, unit: Unit = seconds) -> str:
 
 def place(target: Target) -> str:
     """A system with its runtime: ``c7i.large, onnxruntime 1.23.2, 2 threads``."""
-    return f"{printable(target.system.name)}, {runtime_words(target)}"
+    return printable(f"{target.system.name}, {runtime_words(target)}")
 
 
 def runtime_words(target: Target) -> str:
     """The runtime, its version and its threads."""
     runtime = target.runtime
-    threads = f"{runtime.threads} {'thread' if runtime.threads == 1 else 'threads'}"
-    return f"{runtime.backend} {runtime.version}, {threads}"
-
-
-def place_of_page(target: Target) -> str:
-    """The same for the head of a page."""
-    runtime = target.runtime
-    return printable(
-        f"{target.system.name}, {runtime.backend} {runtime.version}, threads: {runtime.threads}"
-    )
+    return f"{runtime.backend} {runtime.version}, {counted(runtime.threads, 'thread')}"
 
 
 def rate_text(value: float | None) -> str:
-    """So many a second."""
+    """A rate per second: ``12.5/s``."""
     return "–" if value is None else f"{value:.4g}/s"
 
 
-def counted(number: int, what: str) -> str:
-    """So many of ``what``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def counted(count: int, noun: str) -> str:
+    """``count`` with its ``noun`` in the singular or the plural: ``1 thread``, ``2 threads``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def provenance_text(of: Provenance) -> str:

@@ -10,7 +10,14 @@ from rich.table import Table
 
 from bricks.errors import printable
 from bricks.report.columns import Column, table_of
-from bricks.report.figures import Written, ends, provenance_text, rate_text
+from bricks.report.figures import (
+    FigureRow,
+    ends,
+    figure_columns,
+    place,
+    provenance_text,
+    rate_text,
+)
 from bricks.report.tables import number, percent, seconds, size
 from bricks.studies.generation.result import (
     CheckedGeneration,
@@ -19,7 +26,6 @@ from bricks.studies.generation.result import (
     GenerationResult,
 )
 from bricks.studies.generation.steps import DecoderStep
-from bricks.units.interval import Interval
 
 
 def generation_parts(result: GenerationResult) -> list[RenderableType]:
@@ -38,56 +44,33 @@ def generation_parts(result: GenerationResult) -> list[RenderableType]:
 
 
 def _asked(result: GenerationResult) -> str:
-    asked, runtime = result.generation, result.target.runtime
+    asked = result.generation
     texts = f"{asked.batch} texts" if asked.batch > 1 else "a text"
     at_once = f"up to {texts} at once" if asked.qps else f"{texts} at once"
     return (
         f"{printable(result.model)}, {at_once if asked.batch > 1 else texts} of"
         f" {asked.prompt_tokens} prompt and {asked.new_tokens} new tokens, on"
-        f" {printable(result.target.system.name)}, {runtime.backend} {runtime.version},"
-        f" {runtime.threads} thread{'' if runtime.threads == 1 else 's'}"
+        f" {place(result.target)}"
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A figure with its name for people, and how it is written; ``real`` is that of real texts."""
-
-    title: str
-    predicted: Interval
-    written: Written
-    real: float | None = None
-
-
-_FIGURES: Sequence[Column[_Shown]] = (
-    Column("", lambda row: row.title, left=True),
-    Column("predicted", lambda row: row.written(row.predicted.value)),
-    Column("interval", lambda row: ends(row.predicted, row.written)),
-)
-_REAL: Sequence[Column[_Shown]] = (
-    Column("generated", lambda row: row.written(row.real) if row.real else "–"),
-    Column("ratio", lambda row: number(row.predicted.value / row.real, 3) if row.real else "–"),
+_OBSERVED: Sequence[Column[FigureRow]] = (
+    Column("generated", lambda row: row.unit(row.observed) if row.observed else None),
+    Column("ratio", lambda row: row.ratio),
 )
 
 
 def _figures(result: GenerationResult) -> Table:
-    real = result.checked
-    rows = [
-        _Shown(
-            "time to the first token", result.ttft_s, seconds, None if real is None else real.ttft_s
-        ),
-        _Shown("whole texts", result.total_s, seconds),
-        _Shown(
-            "new tokens",
-            result.tokens_per_s,
-            rate_text,
-            None if real is None else real.tokens_per_s,
-        ),
-    ]
+    ttft_s = tpot_s = tokens_per_s = None
+    if result.checked is not None:
+        ttft_s, tpot_s = result.checked.ttft_s, result.checked.tpot_s
+        tokens_per_s = result.checked.tokens_per_s
+    rows = [FigureRow("time to the first token", result.ttft_s, seconds, ttft_s)]
     if result.tpot_s is not None:
-        tpot_s = None if real is None else real.tpot_s
-        rows.insert(1, _Shown("time per further token", result.tpot_s, seconds, tpot_s))
-    return table_of(rows, [*_FIGURES, *(() if real is None else _REAL)])
+        rows.append(FigureRow("time per further token", result.tpot_s, seconds, tpot_s))
+    rows.append(FigureRow("whole texts", result.total_s, seconds))
+    rows.append(FigureRow("new tokens", result.tokens_per_s, rate_text, tokens_per_s))
+    return table_of(rows, [*figure_columns(), *_OBSERVED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +132,12 @@ def _load(result: GenerationResult, load: GenerationLoad) -> Iterator[Renderable
         )
         return
     rows = [
-        _Shown(f"{title}, {name[1:3]}th percentile", found, seconds)
+        FigureRow(f"{title}, {name[1:3]}th percentile", found, seconds)
         for title, figures in (("first token", load.ttft), ("further tokens", load.tpot))
         for name, found in figures.items()
     ]
-    rows.append(_Shown("utilisation", load.utilisation, percent))
-    title, *others = _FIGURES
-    yield table_of(rows, [Column(f"at {asked}", title.cell, left=True), *others])
+    rows.append(FigureRow("utilisation", load.utilisation, percent))
+    yield table_of(rows, figure_columns(f"at {asked}"))
     yield ""
     yield (
         f"Continuous batching: {number(load.mean_batch, 1)} texts a step;"

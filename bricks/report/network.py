@@ -13,27 +13,45 @@ from rich.table import Table
 from rich.text import Text
 
 from bricks.errors import printable
+from bricks.report.columns import NOTHING, Column, table_of
 from bricks.report.tables import number, percent, seconds, size
 from bricks.units.quantities import written_bits
 
 Row = Mapping[str, Any]
 
 
+_NETWORKS: Sequence[Column[Row]] = (
+    Column("network", lambda row: row["name"], left=True),
+    Column("interface", lambda row: _interface(row["identity"]), left=True),
+    Column("rate", lambda row: _rate(row["identity"]), left=True),
+    Column("ranks", lambda row: ", ".join(map(str, row["ranks"]))),
+    Column("backend", lambda row: f"{row['backend']} {row['version']}", left=True),
+    Column("series", lambda row: str(row["series"])),
+)
+# Rows of fits and of points have the fields of their collective too.
+_FITS: Sequence[Column[Row]] = (
+    Column("collective", lambda row: _title(row), left=True),
+    Column("ranks", lambda row: str(row["ranks"])),
+    Column("up to", lambda row: size(row["max_bytes"])),
+    Column("α", lambda row: seconds(row["alpha_s"])),
+    Column("bytes/β", lambda row: _rate_text(row["beta_bytes_per_s"])),
+    Column("off by", lambda row: percent(row["deviation"])),
+)
+_POINTS: Sequence[Column[Row]] = (
+    Column("collective", lambda row: _title(row), left=True),
+    Column("ranks", lambda row: str(row["ranks"])),
+    Column("bytes", lambda row: size(row["num_bytes"])),
+    Column("measured", lambda row: seconds(row["seconds"])),
+    Column("from", lambda row: seconds(row["low_s"])),
+    Column("to", lambda row: seconds(row["high_s"])),
+    Column("fit", lambda row: f"{100 * row['residual']:+.1f} %"),
+    Column("on the bus", lambda row: _rate_text(row["bus_bytes_per_s"])),
+)
+
+
 def networks_table(rows: Sequence[Row]) -> Table:
     """The networks of a cache."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("network", "interface", "rate", "ranks", "backend", "series"):
-        table.add_column(title, justify="right" if title in ("ranks", "series") else "left")
-    for row in rows:
-        table.add_row(
-            Text(printable(row["name"])),
-            _interface(row["identity"]),
-            _rate(row["identity"]),
-            ", ".join(map(str, row["ranks"])),
-            f"{row['backend']} {row['version']}",
-            str(row["series"]),
-        )
-    return table
+    return table_of(rows, _NETWORKS)
 
 
 def network_parts(facts: Row) -> list[RenderableType]:
@@ -47,7 +65,7 @@ def network_parts(facts: Row) -> list[RenderableType]:
             f" {facts['backend']} {facts['version']}."
         ),
         Text(""),
-        _fits_table(facts["fits"]),
+        _table_of_each("pieces", facts["fits"], _FITS),
     ]
     for each in facts["slowdowns"]:
         parts.append(
@@ -57,43 +75,11 @@ def network_parts(facts: Row) -> list[RenderableType]:
                 f" {number(each['high'])})."
             )
         )
-    return [*parts, Text(""), _points_table(facts["fits"])]
+    return [*parts, Text(""), _table_of_each("points", facts["fits"], _POINTS)]
 
 
-def _fits_table(fits: Sequence[Row]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("collective", "ranks", "up to", "α", "bytes/β", "off by"):
-        table.add_column(title, justify="left" if title == "collective" else "right")
-    for fit in fits:
-        for piece in fit["pieces"]:
-            beta = piece["beta_bytes_per_s"]
-            table.add_row(
-                _title(fit),
-                str(fit["ranks"]),
-                size(piece["max_bytes"]),
-                seconds(piece["alpha_s"]),
-                "–" if beta is None else f"{size(beta)}/s",
-                percent(fit["deviation"]),
-            )
-    return table
-
-
-def _points_table(fits: Sequence[Row]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    titles = ("collective", "ranks", "bytes", "measured", "from", "to", "fit", "on the bus")
-    for title in titles:
-        table.add_column(title, justify="left" if title == "collective" else "right")
-    for fit in fits:
-        for point in fit["points"]:
-            table.add_row(
-                _title(fit),
-                str(fit["ranks"]),
-                size(point["num_bytes"]),
-                *(seconds(point[name]) for name in ("seconds", "low_s", "high_s")),
-                f"{100 * point['residual']:+.1f} %",
-                f"{size(point['bus_bytes_per_s'])}/s",
-            )
-    return table
+def _table_of_each(part: str, fits: Sequence[Row], columns: Sequence[Column[Row]]) -> Table:
+    return table_of([{**fit, **each} for fit in fits for each in fit[part]], columns)
 
 
 def _title(fit: Row) -> str:
@@ -104,6 +90,10 @@ def _title(fit: Row) -> str:
 def _interface(identity: Row) -> str:
     where = "one host" if identity["same_host"] else f"{len(identity['systems'])} systems"
     return f"{identity['kind']} ({where})"
+
+
+def _rate_text(bytes_per_s: float | None) -> str:
+    return NOTHING if bytes_per_s is None else f"{size(bytes_per_s)}/s"
 
 
 def _rate(identity: Row) -> str:

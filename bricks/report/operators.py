@@ -5,22 +5,24 @@ Must not compute what it shows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from rich.table import Table
 
 from bricks.errors import printable
-from bricks.report.columns import NOTHING, Cells, shown
+from bricks.report.columns import NOTHING, Column, Row, table_of
 from bricks.report.heat_image import heat_image
-from bricks.report.page import style, template
-from bricks.report.tables import percent, seconds
+from bricks.report.page import render_page
+from bricks.report.tables import billions, percent, seconds
 from bricks.samples.evaluation import ComparedOutput, Divergence
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,
     Gradients,
     NetworkResult,
+    NetworkRun,
     OperatorComparison,
     OperatorLatency,
     OperatorResult,
@@ -28,87 +30,96 @@ from bricks.studies.numerics.results import (
 )
 from bricks.units.facts import Missing
 
+# A row: the name of an operator or a model, and its run with one runtime.
+_OperatorRow = tuple[str, OperatorRun]
+_NetworkRow = tuple[str, NetworkRun]
+
 
 def operator_table(found: OperatorComparison) -> Table:
-    """A row for each operator and runtime that ran it; a column for what any of them has."""
+    """A row for each operator and runtime that ran it; a column for each quantity of any row."""
     ran = [(result.name, run) for result in found.operators for run in result.runs if run.ran]
-    heads = (
-        "latency", "±", "GFLOP/s", "GB/s", "of peak", "L2 error", "L∞ error", "results", "gradient",
-    )  # fmt: skip
-    return _filled(
-        ("operator", "runtime"),
-        heads,
-        [((name, run.runtime), _cells(run)) for name, run in ran],
-    )
+    return table_of(ran, [*_NAMES, *_QUANTITIES])
 
 
-def _filled(
-    names: Sequence[str],
-    heads: Sequence[str],
-    rows: Sequence[tuple[Sequence[str], Sequence[str]]],
-) -> Table:
-    """A table of rows of texts, under ``names``, and of cells, without columns of dashes alone."""
-    kept = [k for k in range(len(heads)) if any(cells[k] != NOTHING for _, cells in rows)]
-    return shown(
-        Cells(
-            titles=(*names, *(heads[k] for k in kept)),
-            rows=tuple(
-                (*map(printable, texts), *(cells[k] for k in kept)) for texts, cells in rows
-            ),
-            left=(*(True for _ in names), *(False for _ in kept)),
-        )
-    )
+_NAMES: Sequence[Column[_OperatorRow]] = (
+    Column("operator", lambda row: row[0], left=True),
+    Column("runtime", lambda row: row[1].runtime, left=True),
+)
 
 
-def _cells(run: OperatorRun) -> tuple[str, ...]:
-    return (*_latency_cells(run.latency), *_accuracy_cells(run.accuracy))
+_Known = TypeVar("_Known")
 
 
-def _latency_cells(latency: OperatorLatency | Missing) -> tuple[str, ...]:
-    if isinstance(latency, Missing):
-        return (NOTHING,) * 5
-    latency_s = latency.latency_s
+def _column(
+    title: str, part: Callable[[Row], _Known | Missing], text: Callable[[_Known], str | None]
+) -> Column[Row]:
+    """A column of texts of a row's ``part``, where it is not missing."""
+
+    def cell(row: Row) -> str | None:
+        known = part(row)
+        return None if isinstance(known, Missing) else text(known)
+
+    return Column(title, cell)
+
+
+def _latency(row: _OperatorRow) -> OperatorLatency | Missing:
+    return row[1].latency
+
+
+def _accuracy(row: _OperatorRow | _NetworkRow) -> Accuracy | Missing:
+    return row[1].accuracy
+
+
+def _error_text(accuracy: Accuracy, norm: str) -> str | None:
+    """The error of the worst output in ``norm`` (``l1``, ``l2``, ``linf``)."""
+    norms = None if accuracy.worst is None else accuracy.worst.norms
+    if norms is None:
+        return None
+    return _error(getattr(norms, f"{norm}_relative"), getattr(norms, norm))
+
+
+def _billions(value: float | None) -> str | None:
+    return None if value is None else billions(value)
+
+
+def _relative_width(latency: OperatorLatency) -> str | None:
+    return percent(latency.latency_s.relative) if latency.latency_s.value > 0 else None
+
+
+def _peak_share(latency: OperatorLatency) -> str | None:
+    if latency.peak_share is None:
+        return latency.bound
     share = percent(latency.peak_share, 0)
-    return (
-        seconds(latency_s.value),
-        percent(latency_s.relative) if latency_s.value > 0 else NOTHING,
-        _giga(latency.flops_per_s),
-        _giga(latency.bytes_per_s),
-        share if latency.bound is None else f"{share} {latency.bound}",
-    )
+    return share if latency.bound is None else f"{share} {latency.bound}"
 
 
-def _accuracy_cells(accuracy: Accuracy | Missing) -> tuple[str, ...]:
-    if isinstance(accuracy, Missing):
-        return (NOTHING,) * 4
-    worst = accuracy.worst
-    norms = None if worst is None else worst.norms
-    return (
-        *(
-            (_error(norms.l2_relative, norms.l2), _error(norms.linf_relative, norms.linf))
-            if norms is not None
-            else (NOTHING, NOTHING)
-        ),
-        f"{accuracy.evaluation.distinct} of {accuracy.evaluation.repeats}",
-        _gradient(accuracy.gradients),
-    )
+_ACCURACIES = (
+    _column("L2 error", _accuracy, lambda accuracy: _error_text(accuracy, "l2")),
+    _column("L∞ error", _accuracy, lambda accuracy: _error_text(accuracy, "linf")),
+    _column("results", _accuracy, lambda of: f"{of.evaluation.distinct} of {of.evaluation.repeats}"),
+    _column("gradient", _accuracy, lambda accuracy: _gradient(accuracy.gradients)),
+)
+_QUANTITIES: Sequence[Column[_OperatorRow]] = (
+    _column("latency", _latency, lambda latency: seconds(latency.latency_s.value)),
+    _column("±", _latency, _relative_width),
+    _column("GFLOP/s", _latency, lambda latency: _billions(latency.flops_per_s)),
+    _column("GB/s", _latency, lambda latency: _billions(latency.bytes_per_s)),
+    _column("of peak", _latency, _peak_share),
+    *_ACCURACIES,
+)
 
 
-def _gradient(gradients: Gradients | Missing) -> str:
+def _gradient(gradients: Gradients | Missing) -> str | None:
     if isinstance(gradients, Missing):
-        return NOTHING
+        return None
     if gradients.first_wrong is not None:
         return f"wrong, {percent(gradients.first_wrong.relative_error)}"
-    return _error(max((check.relative_error for check in gradients.checked), default=0.0), 0.0)
+    return _error(gradients.max_relative_error, 0.0)
 
 
 def _error(relative: float | None, absolute: float) -> str:
     """A relative error; the absolute one where the reference is zero."""
     return f"{relative:.1e}" if relative is not None else f"{absolute:.1e} absolute"
-
-
-def _giga(value: float | None) -> str:
-    return NOTHING if value is None else f"{value / 1e9:.3g}"
 
 
 # What a form other than the given one is; and how many operators a line names.
@@ -173,19 +184,26 @@ def _accuracy_reasons(accuracy: Accuracy) -> list[str]:
 
 def network_table(found: Sequence[NetworkResult]) -> Table:
     """A row for each model and runtime that ran it: the output with the greatest error."""
-    rows = []
-    for result in found:
-        for run in result.runs:
-            if isinstance(run.accuracy, Missing):
-                continue
-            worst = run.accuracy.worst
-            name = NOTHING if worst is None else worst.output
-            norms = None if worst is None else worst.norms
-            l1 = _error(norms.l1_relative, norms.l1) if norms is not None else NOTHING
-            cells = (l1, *_accuracy_cells(run.accuracy))
-            rows.append(((result.name, run.runtime, name), cells))
-    heads = ("L1 error", "L2 error", "L∞ error", "results", "gradient")
-    return _filled(("model", "runtime", "worst output"), heads, rows)
+    ran = [
+        (result.name, run)
+        for result in found
+        for run in result.runs
+        if not isinstance(run.accuracy, Missing)
+    ]
+    return table_of(ran, _NETWORK)
+
+
+def _worst_output(accuracy: Accuracy) -> str:
+    return NOTHING if accuracy.worst is None else accuracy.worst.output
+
+
+_NETWORK: Sequence[Column[_NetworkRow]] = (
+    Column("model", lambda row: row[0], left=True),
+    Column("runtime", lambda row: row[1].runtime, left=True),
+    replace(_column("worst output", _accuracy, _worst_output), left=True),
+    _column("L1 error", _accuracy, lambda accuracy: _error_text(accuracy, "l1")),
+    *_ACCURACIES,
+)
 
 
 def network_lines(found: Sequence[NetworkResult]) -> list[str]:
@@ -238,14 +256,15 @@ def operator_page(
     made: str,
 ) -> str:
     """The comparison as one page that needs no network; ``made`` is the time of its creation."""
-    return template("operators.html.jinja").render(
+    return render_page(
+        "operators",
         system=found.system,
         runtimes=[
             {
                 "label": f"{each.target.runtime.backend} {each.target.runtime.version}",
                 "threads": each.target.runtime.threads,
-                "flops": _giga(each.peaks.flops_per_s),
-                "bytes": _giga(each.peaks.bytes_per_s),
+                "flops": billions(each.peaks.flops_per_s),
+                "bytes": billions(each.peaks.bytes_per_s),
             }
             for each in found.runtimes
         ],
@@ -253,7 +272,6 @@ def operator_page(
         missing=found.missing,
         version=version,
         made=made,
-        style=style(),
     )
 
 
@@ -263,12 +281,12 @@ def _of_page(result: OperatorResult) -> dict[str, Any]:
     return {
         "name": result.name,
         "source": result.source,
-        "gflop": NOTHING if work.flops is None else f"{work.flops / 1e9:.3g}",
+        "gflop": billions(work.flops),
         "megabytes": NOTHING if work.bytes is None else f"{work.bytes / 1e6:.3g}",
         "runs": [
             {
                 "runtime": run.runtime,
-                "cells": _cells(run),
+                "cells": [column.cell((result.name, run)) or NOTHING for column in _QUANTITIES],
                 "reasons": [*_form(run), *_reasons(run)],
                 "map": _map(run),
             }

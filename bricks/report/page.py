@@ -18,11 +18,13 @@ from bricks.analysis.runtimes import RuntimeChoice, choices
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.errors import UsageError, printable
+from bricks.report.figures import place
 from bricks.report.page_data import page_data
 from bricks.report.prediction import phase_lines
 from bricks.report.runtimes import loss_text, risk_text
-from bricks.report.tables import peak_parts, peak_size, percent, seconds, size
+from bricks.report.tables import billions, peak_parts, peak_size, percent, seconds, size
 from bricks.report.wide import ShownEstimate, advice, wide_lines
+from bricks.system import Target
 from bricks.system.names import labels_of
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def render(
     """
     from bricks.report import charts
 
-    labels = [target_label(view) for view in summary.targets]
+    labels = [target_label(view.target) for view in summary.targets]
     specs = {
         "normalised": charts.normalised(),
         "estimates": charts.estimates(),
@@ -72,7 +74,8 @@ def render(
         "timeline": charts.timeline(),
         "roofline": charts.roofline(),
     }
-    return template("report.html.jinja").render(
+    return render_page(
+        "report",
         summary=summary,
         labels=labels,
         choices=_choices(choices(summary)),
@@ -81,34 +84,33 @@ def render(
         made=made,
         data=in_script(page_data(summary, labels)),
         specs=in_script(specs),
-        library=library(),
         script=(_TEMPLATES / "report.js").read_text(encoding="utf-8"),
-        style=style(),
     )
 
 
-def template(name: str) -> jinja2.Template:
-    """The template of a page: what stands in it is escaped, and nothing may be missing."""
-    return environment().get_template(name)
+def render_page(name: str, **values: Any) -> str:
+    """The page of the template called ``name``; undefined values are errors."""
+    return environment(_TEMPLATES).get_template(f"{name}.html.jinja").render(**values)
 
 
-def environment() -> jinja2.Environment:
-    """The templates beside this module, and what they may call."""
+def environment(folder: Path) -> jinja2.Environment:
+    """The templates in ``folder``: values are escaped; the filters format quantities."""
     import jinja2
 
     found = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.globals |= {"library": library, "style": style}
     found.filters |= {
         "seconds": seconds,
         "size": size,
         "percent": percent,
         "printable": printable,
-        "giga": _giga,
+        "giga": billions,
         "millions": _millions,
     }
     return found
@@ -119,15 +121,10 @@ def style() -> str:
     return (_TEMPLATES / "report.css").read_text(encoding="utf-8")
 
 
-def target_label(view: TargetView) -> str:
+def target_label(target: Target) -> str:
     """The label of a target, if there are several."""
-    target = view.target
-    runtime, threads = target.runtime, target.runtime.threads
-    level = "" if runtime.optimization == "all" else f", optimisation {runtime.optimization}"
-    return printable(
-        f"{target.system.name}, {runtime.backend} {runtime.version}, {threads}"
-        f" {'thread' if threads == 1 else 'threads'}{level}"
-    )
+    level = target.runtime.optimization
+    return place(target) + ("" if level == "all" else f", optimisation {printable(level)}")
 
 
 def _choices(found: Sequence[RuntimeChoice]) -> list[dict[str, Any]]:
@@ -149,7 +146,7 @@ def _target(view: TargetView, shown: Mapping[str, ShownEstimate]) -> dict[str, A
     """The template's variables besides the view itself."""
     return {
         "view": view,
-        "label": target_label(view),
+        "label": target_label(view.target),
         "facts": {
             "processor": view.target.system.identity.get("cpu") or "not known",
             "runtime": f"{view.target.runtime.backend} {view.target.runtime.version}",
@@ -214,10 +211,6 @@ def in_script(data: Mapping[str, Any]) -> str:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
-
-
-def _giga(value: float | None) -> str:
-    return "–" if value is None else f"{value / 1e9:.3g}"
 
 
 def _millions(value: float) -> str:

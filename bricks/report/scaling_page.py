@@ -12,8 +12,8 @@ from typing import Any
 from bricks.compose.lanes import Span
 from bricks.errors import printable
 from bricks.report.columns import Column, cells_of
-from bricks.report.figures import place_of_page
-from bricks.report.page import environment, in_script, library, style
+from bricks.report.figures import place
+from bricks.report.page import in_script, render_page
 from bricks.report.scaling import COLUMNS, STRATEGY
 from bricks.report.tables import number, seconds
 from bricks.studies.scaling.result import ScalePoint, ScalingResult
@@ -27,9 +27,10 @@ def scaling_page(result: ScalingResult, *, version: str, made: str) -> str:
 
     points = result.predicted
     most = max(result.strategies[0].predicted, key=lambda point: point.ranks, default=None)
-    page: str = environment().get_template("scaling.html.jinja").render(
+    return render_page(
+        "scaling",
         title=printable(result.workload),
-        where=f"{place_of_page(result.target)}; network: {printable(result.network)}",
+        where=f"{place(result.target)}; network: {printable(result.network)}",
         points=cells_of(points, _COLUMNS),
         failures=result.errors,
         most=most,
@@ -45,10 +46,7 @@ def scaling_page(result: ScalingResult, *, version: str, made: str) -> str:
             "efficiency": charts.over_ranks("efficiency", "efficiency", format_="%"),
             "timeline": charts.step_over_ranks(),
         }),
-        library=library(),
-        style=style(),
     )  # fmt: skip
-    return page
 
 
 # A page has room for whole words.

@@ -10,7 +10,15 @@ from rich.table import Table
 
 from bricks.errors import printable
 from bricks.report.columns import Column, table_of
-from bricks.report.figures import Written, counted, ends, provenance_text, rate_text
+from bricks.report.figures import (
+    FigureRow,
+    OptionalUnit,
+    counted,
+    ends,
+    figure_columns,
+    provenance_text,
+    rate_text,
+)
 from bricks.report.tables import number, percent, seconds
 from bricks.studies.serving.result import CheckedScenario, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad
@@ -70,20 +78,24 @@ def _server(result: ScenarioResult) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """A figure with its name for people, and how it is written; ``real`` is of real queries."""
+class _ServedFigure(FigureRow):
+    """A quantity of served queries; ``expected`` is predicted for the very times of these."""
 
-    title: str
-    predicted: Interval
-    written: Written
     expected: float | None = None
-    real: float | None = None
 
     @property
-    def ratio(self) -> str:
-        """Predicted for the very queries, over what these showed."""
-        real, told = self.real, self.expected
-        return number(told / real, 3) if real and told is not None else "–"
+    def ratio(self) -> str | None:
+        """Expected over observed; None without either."""
+        if not self.observed or self.expected is None:
+            return None
+        return number(self.expected / self.observed, 3)
+
+
+_SERVED: Sequence[Column[_ServedFigure]] = (
+    Column("so asked", lambda row: row.unit(row.expected)),
+    Column("served", lambda row: row.unit(row.observed)),
+    Column("ratio", lambda row: row.ratio),
+)
 
 
 # The name of each figure for people, and how it is written.
@@ -97,24 +109,14 @@ _LATENCIES = {
 
 
 def _figures(result: ScenarioResult) -> Table:
-    """One row for each figure that there is; ``served`` is that of real queries."""
-    columns: list[Column[_Shown]] = [
-        Column("", lambda row: row.title, left=True),
-        Column("predicted", lambda row: row.written(row.predicted.value)),
-        Column("interval", lambda row: ends(row.predicted, row.written)),
-    ]
-    if result.checked is not None:
-        columns += [
-            Column("so asked", lambda row: row.written(row.expected)),
-            Column("served", lambda row: row.written(row.real)),
-            Column("ratio", lambda row: row.ratio),
-        ]
-    return table_of([*_rows(result)], columns)
+    """One row for each predicted quantity."""
+    served = () if result.checked is None else _SERVED
+    return table_of([*_rows(result)], [*figure_columns(), *served])
 
 
-def _rows(result: ScenarioResult) -> Iterator[_Shown]:
+def _rows(result: ScenarioResult) -> Iterator[_ServedFigure]:
     served = result.checked
-    figures: list[tuple[str, str, Interval | None, Written]] = [
+    figures: list[tuple[str, str, Interval | None, OptionalUnit]] = [
         (name, title, result.latencies.get(name), seconds) for name, title in _LATENCIES.items()
     ]
     if result.mean_batch:  # else no rate was found at which anything is served
@@ -125,11 +127,11 @@ def _rows(result: ScenarioResult) -> Iterator[_Shown]:
     if result.serving.max_queue is not None:
         figures.append(("dropped_share", "dropped", result.dropped_share, percent))
     figures.append(("max_qps", "highest rate", result.max_qps, rate_text))
-    for name, title, predicted, written in figures:
+    for name, title, predicted, unit in figures:
         if predicted is not None:
             expected = None if served is None else served.expected.get(name)
             real = None if served is None else served.figures.get(name)
-            yield _Shown(title, predicted, written, expected, real)
+            yield _ServedFigure(title, predicted, unit, real, expected)
 
 
 _BATCHES: Sequence[Column[BatchLatency]] = (

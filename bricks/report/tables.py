@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bricks.errors import printable
+from bricks.report.columns import Column, table_of
 from bricks.samples.sampling import Sampling
 
 Row = Mapping[str, Any]
@@ -84,39 +85,6 @@ def disturbance(of: Sampling) -> list[str]:
     return lines
 
 
-def fleet_tables(targets: Sequence[Row], hosts: Sequence[Row]) -> list[Table]:
-    """The measurements of each target, and the contribution of each host."""
-    names = {target["system"]["key"]: target["system"]["name"] for target in targets}
-    done = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("system", "threads", "bricks", "new", "predicted", "failed", "unfinished"):
-        done.add_column(title, justify="left" if title == "system" else "right")
-    for target in targets:
-        counts = (target[name] for name in ("bricks", "new_bricks", "predicted_bricks"))
-        done.add_row(
-            Text(printable(target["system"]["name"])),
-            str(target["runtime"]["threads"]),
-            *map(str, counts),
-            str(len(target["failures"])),
-            str(target["unfinished"]),
-        )
-    by = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("host", "system", "new", "rounds", "disturbed", "others' cores", ""):
-        by.add_column(title, justify="left" if title in ("host", "system", "") else "right")
-    for host in hosts:
-        load = host["foreign_cores"]
-        remarks = [*host["changed"], *([host["left"]] if host["left"] else [])]
-        if load is not None and load >= NOTABLE_CORES:
-            remarks.append("others worked there: latencies are too high, and uneven")
-        by.add_row(
-            Text(printable(host["name"])),
-            Text(printable(names.get(host["system"], "–"))),
-            *(str(host[name]) for name in ("new_bricks", "rounds", "disturbed_rounds")),
-            number(load, 1),
-            Text(printable("; ".join(remarks))),
-        )
-    return [done, by]
-
-
 def other_state(model: str, share: float | None) -> list[str]:
     """A line for people if a notable part of an estimate comes from another machine state."""
     if share is None or share < NOTABLE_SHARE:
@@ -156,31 +124,9 @@ def share_text(share: float) -> str:
     return ">99 %" if 0.995 <= share < 1 else percent(share, 0)
 
 
-def giga(value: float | None) -> str:
-    """A count of operations in billions."""
-    return "unknown" if value is None else f"{value / 1e9:.2f}"
-
-
-def decomposition_table(rows: Sequence[Row], union: Row) -> Table:
-    """The decomposition of each model, and of all models together."""
-    table = _table("model", "nodes", "bricks", "occurrences", "unique", "GFLOP", "weights")
-    for row in rows:
-        if row["nodes"] is not None:
-            table.add_row(_text(row["model"]), *_decomposition_cells(row))
-    table.add_section()
-    table.add_row("all", *_decomposition_cells(union))
-    return table
-
-
-def _decomposition_cells(row: Row) -> tuple[str, ...]:
-    return (
-        str(row["nodes"]),
-        str(row["bricks"]),
-        str(row["occurrences"]),
-        percent(row["unique_share"]),
-        giga(row["flops"]),
-        size(row["weight_bytes"]),
-    )
+def billions(value: float | None, form: str = ".3g") -> str:
+    """A count, or a rate, in units of 1e9; ``form`` is a format of :func:`format`."""
+    return "–" if value is None else f"{value / 1e9:{form}}"
 
 
 def peak_size(peak_bytes: int | None, unknown: Sequence[str]) -> str:
@@ -207,73 +153,17 @@ _OF_PROGRAMS = {
 }  # fmt: skip
 
 
+_BACKENDS: Sequence[Column[Row]] = (
+    Column("runtime", lambda row: row["name"], left=True),
+    Column("version", lambda row: row["version"], left=True),
+    Column("execution provider", lambda row: row["provider"], left=True),
+    Column("state", lambda row: "installed" if row["installed"] else row["missing"], left=True),
+)
+
+
 def backends_table(rows: Sequence[Row]) -> Table:
     """Runtimes, a row each, with the remedy for missing ones."""
-    table = Table(box=None, pad_edge=False)
-    for title in ("runtime", "version", "execution provider", "state"):
-        table.add_column(title)
-    for row in rows:
-        state = "installed" if row["installed"] else row["missing"]
-        table.add_row(
-            *(_text(_plain(v)) for v in (row["name"], row["version"], row["provider"])),
-            _text(state),
-        )
-    return table
-
-
-def similarity_table(models: Sequence[Row], grid: Sequence[Sequence[float]]) -> Table:
-    """The similarity of every two of a few models; columns are numbered as rows are."""
-    table = _table("model", "bricks", *(str(i + 1) for i in range(len(models))))
-    for i, (row, line) in enumerate(zip(models, grid, strict=True)):
-        cells = (_index(value) if i != j else "·" for j, value in enumerate(line))
-        table.add_row(_text(f"{i + 1} {row['model']}"), str(row["bricks"]), *cells)
-    return table
-
-
-def nearest_table(models: Sequence[Row]) -> Table:
-    """The models that are most similar to each, for more of them than a grid has room for."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("model", overflow="fold")
-    for name in ("bricks", "shared"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("most similar", overflow="fold")
-    for row in models:
-        near = ", ".join(f"{n['model']} {_index(n['similarity'])}" for n in row["nearest"][:3])
-        cells = str(row["bricks"]), percent(row["shared"] / row["bricks"], 0)
-        table.add_row(_text(row["model"]), *cells, _text(near or "none"))
-    return table
-
-
-def _index(value: float) -> str:
-    """A similarity with two digits; a nonzero one never looks like zero."""
-    return "–" if value == 0 else "<0.01" if value < 0.005 else f"{value:.2f}"
-
-
-def coverage_table(models: Sequence[Row], together: Row) -> Table:
-    """How much of each model is measured, and the cost of measuring the rest."""
-    table = _table("model", "bricks", "measured", "places", "FLOPs", "estimate", "cost", "added")
-    for row in models:
-        if row["error"] is None:
-            table.add_row(_text(row["model"]), *_coverage_cells(row), _cost(row["marginal_s"]))
-    table.add_section()
-    table.add_row("all", *_coverage_cells(together), _cost(together["cost_s"]))
-    return table
-
-
-def _coverage_cells(row: Row) -> tuple[str, ...]:
-    state = "possible" if row["complete"] else "fails" if row["failed"] else "incomplete"
-    return (
-        str(row["bricks"]),
-        str(row["measured"]),
-        percent(row["coverage"]),
-        percent(row["flops_share"]),
-        state,
-        _cost(row["cost_s"]),
-    )
-
-
-def _cost(value: float | None) -> str:
-    return "unknown" if value is None else seconds(value) if value else "none"
+    return table_of(rows, _BACKENDS)
 
 
 def facts_table(facts: Mapping[str, Any]) -> Table:
@@ -282,21 +172,19 @@ def facts_table(facts: Mapping[str, Any]) -> Table:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), _text(_plain(value)))
+        table.add_row(name.replace("_", " "), Text(printable(_plain(value))))
     return table
 
 
 def differences_table(names: Sequence[str], facts: Mapping[str, tuple[Any, Any]]) -> Table:
-    """Facts of two systems, among these ``names``, that differ."""
-    table = _table("", *names)
-    for fact, values in facts.items():
-        table.add_row(_text(fact.replace("_", " ")), *(_text(_plain(value)) for value in values))
-    return table
-
-
-def _text(name: str) -> Text:
-    """A name from outside: no markup, and no control characters for the terminal."""
-    return Text(printable(name))
+    """The values of ``facts`` that differ between two systems with these ``names``."""
+    first, second = names
+    columns: list[Column[tuple[str, tuple[Any, Any]]]] = [
+        Column("", lambda row: row[0].replace("_", " "), left=True),
+        Column(first, lambda row: _plain(row[1][0])),
+        Column(second, lambda row: _plain(row[1][1])),
+    ]
+    return table_of([*facts.items()], columns)
 
 
 def _plain(value: Any) -> str:
@@ -305,14 +193,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {item}" for name, item in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, overflow="fold")
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
 
 
 def _three_digits(value: float) -> str:

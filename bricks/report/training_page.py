@@ -9,8 +9,8 @@ from typing import Any
 
 from bricks.errors import printable
 from bricks.report.columns import cells_of
-from bricks.report.figures import place_of_page
-from bricks.report.page import environment, in_script, library, style
+from bricks.report.figures import place
+from bricks.report.page import in_script, render_page
 from bricks.report.training import COLUMNS
 from bricks.studies.training.result import TrainingFailure, TrainingResult
 
@@ -24,10 +24,11 @@ def training_page(result: TrainingResult, *, version: str, made: str) -> str:
 
     window = max((-(-run.steps // _MAX_POINTS) for run in result.runs), default=1)
     rows = [row for run in result.runs for row in _curve(run.seed, run.losses, window)]
-    page: str = environment().get_template("training.html.jinja").render(
+    return render_page(
+        "training",
         title=printable(result.workload),
         until=result.until,
-        where=place_of_page(result.target),
+        where=place(result.target),
         runs=cells_of(result.runs, COLUMNS),
         failures=[f.error for f in result.trainings if isinstance(f, TrainingFailure)],
         window=window,
@@ -35,10 +36,7 @@ def training_page(result: TrainingResult, *, version: str, made: str) -> str:
         made=made,
         data=in_script({"rows": rows}),
         spec=in_script(losses()),
-        library=library(),
-        style=style(),
     )  # fmt: skip
-    return page
 
 
 def _curve(seed: int, losses: tuple[float, ...], window: int) -> list[dict[str, Any]]:

@@ -17,11 +17,10 @@ from bricks._version import __version__
 from bricks.analysis.answers import Answer, NoAnswer
 from bricks.analysis.cache_summary import CacheSummary
 from bricks.compose.memory.peak import UnknownMemory
-from bricks.errors import printable
 from bricks.report import charts
-from bricks.report.page import in_script, library, target_label
+from bricks.report.page import environment, in_script, library, target_label
 from bricks.report.page_data import page_data
-from bricks.report.tables import measured_text, peak_parts, peak_size, percent, seconds, size
+from bricks.report.tables import measured_text, peak_parts, peak_size
 from bricks.web.desk import Pictured
 
 _HERE = Path(__file__).parent
@@ -32,21 +31,9 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "seconds": seconds,
-        "size": size,
-        "measured": measured_text,
-        "percent": percent,
-        "printable": printable,
-    }
-    return environment
+    found = environment(_HERE / "templates")
+    found.filters["measured"] = measured_text
+    return found
 
 
 def page(template: str, *, measure: bool, **values: Any) -> bytes:
@@ -80,7 +67,7 @@ def model_values(facts: Mapping[str, Any], threads: int | None) -> dict[str, Any
 def picture_values(found: Pictured, digest: str) -> dict[str, Any]:
     """The values of the page of where a model's time goes."""
     (model,) = found.view.models
-    label = target_label(found.view)
+    label = target_label(found.view.target)
     data = page_data(CacheSummary(model.plan.granularity, (found.view,)), [label])
     peaks, roofline = found.view.peaks, charts.roofline()
     measured = peaks.flops_per_s is not None and peaks.bytes_per_s is not None

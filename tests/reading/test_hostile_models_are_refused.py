@@ -18,7 +18,7 @@ from bricks import Bench
 from bricks.cli import output
 from bricks.errors import BricksError, ModelError, ShapeError, WorkerError, printable
 from bricks.reading.read import read_model
-from bricks.report.tables import decomposition_table
+from bricks.report.models import decomposition_table
 
 HARMFUL_NAMES = [
     "\x1b[31mred\x1b[0m",

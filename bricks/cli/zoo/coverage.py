@@ -56,7 +56,7 @@ def coverage(options: SurveyOptions, asked: SystemOptions) -> None:
     if options.general.json:
         print_json(facts)
     elif found.models:
-        from bricks.report.tables import coverage_table
+        from bricks.report.models import coverage_table
 
         show(coverage_table(rows, together), *_words(cost_model, together))
     finish(row["error"] for row in rows if row["error"] is not None)

@@ -42,7 +42,7 @@ def list_models(output: OutputOptions, only: ZooFilter) -> None:
     if output.json:
         print_json({"models": rows})
         return
-    from bricks.report.zoo import zoo_table
+    from bricks.report.models import zoo_table
 
     show(zoo_table(rows), "", f"{_counted(found)}; {_size(found) / 1e6:.1f} MB of files.")
 

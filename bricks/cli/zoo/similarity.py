@@ -79,7 +79,7 @@ def similarity(options: SurveyOptions, picture: PictureOptions) -> None:
             }
         )
     elif rows:
-        from bricks.report.tables import nearest_table, similarity_table
+        from bricks.report.models import nearest_table, similarity_table
 
         few = len(rows) <= _WIDEST_GRID
         show(similarity_table(rows, found.grid) if few else nearest_table(rows))
