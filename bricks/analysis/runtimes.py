@@ -30,10 +30,10 @@ _LOSSES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A runtime where its latencies are of interest: what reads models for it, and the target.
+class RuntimeCandidate:
+    """A runtime on a ``target``, and a ``workspace`` to read models with.
 
-    ``lack`` is why this host cannot run it: then only models whose plans are known have answers.
+    ``lack`` is why this host cannot run it: then only models with a known plan have an estimate.
     """
 
     workspace: Workspace
@@ -41,7 +41,7 @@ class Place:
     lack: BackendError | None = None
 
     def plan(self, model: Model) -> Plan:
-        """The model's plan there; :class:`BricksError` if it is not known and cannot be made."""
+        """The plan of ``model`` on the target; :class:`BricksError` if it cannot be had."""
         if self.lack is None:
             return self.workspace.plans.plan(model, target=self.target)
         known = self.workspace.plans.known_plan(model.digest, target=self.target)
@@ -55,9 +55,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a runtime loses in an operator to others that have a faster implementation of its work.
+    """Seconds that a runtime loses in an operator to ``runtimes`` with faster implementations.
 
-    ``runtimes`` are these others, for any of the operator's bricks.
+    ``runtimes`` are faster for at least one of the operator's bricks.
     """
 
     operator: str
@@ -66,14 +66,12 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeAnswer:
-    """A model in a runtime: its estimate, or why there is none.
+class RuntimeEstimate:
+    """The latency of a model in a runtime.
 
-    ``available`` says whether the runtime can be run on this host; otherwise an estimate is from
-    what is known of the system.
-    ``lower_s`` is the latency if each of its bricks were as fast as the fastest implementation of
-    the same work that is known on the system, of any runtime, and ``losses`` are the operators in
-    which most is lost to other runtimes.
+    ``available`` says whether this host can run the runtime. ``lower_s`` is the latency if each
+    brick were as fast as the fastest implementation of the same work, in any runtime, that is known
+    on the system; ``losses`` are the operators in which most time is lost to other runtimes.
     """
 
     FACTS: ClassVar = (
@@ -82,16 +80,28 @@ class RuntimeAnswer:
 
     runtime: str
     version: str | None
-    estimate: Estimate | None = None
-    lower_s: float | None = None
-    error: str | None = None
+    estimate: Estimate
+    lower_s: float | None
     losses: tuple[Loss, ...] = ()
     available: bool = True
 
 
 @dataclass(frozen=True, slots=True)
+class NoRuntimeEstimate:
+    """Why there is no estimate of a model in a runtime, in one line."""
+
+    LIKE: ClassVar = RuntimeEstimate
+    losses: ClassVar[tuple[Loss, ...]] = ()
+
+    runtime: str
+    version: str | None
+    error: str
+    available: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeChoice:
-    """A model in several runtimes on a system, the fastest first, those without an estimate last.
+    """A model in several runtimes on a system, the fastest first, failures last.
 
     ``system`` is None where no runtime can be asked. ``ahead`` is how much longer the next one
     takes, relative to the fastest; ``risk`` is the probability that another is faster. Both are
@@ -106,15 +116,19 @@ class RuntimeChoice:
     model: str
     system: System | None
     threads: int
-    answers: Sequence[RuntimeAnswer]
+    answers: Sequence[RuntimeEstimate | NoRuntimeEstimate]
     ahead: float | None
     risk: float | None
 
     @property
     def fastest(self) -> str | None:
-        """The runtime to take; None without any estimate."""
-        first = self.answers[0]
-        return None if first.estimate is None else first.runtime
+        """The name of the fastest runtime; None without any estimate."""
+        return self.estimates[0].runtime if self.estimates else None
+
+    @property
+    def estimates(self) -> tuple[RuntimeEstimate, ...]:
+        """The runtimes with an estimate."""
+        return tuple(each for each in self.answers if isinstance(each, RuntimeEstimate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,61 +140,63 @@ class RuntimeAdvice:
     @property
     def answered(self) -> tuple[RuntimeChoice, ...]:
         """The choices with an estimate in any runtime."""
-        return tuple(each for each in self.models if each.fastest)
+        return tuple(each for each in self.models if each.estimates)
 
     @property
     def errors(self) -> tuple[str, ...]:
         """Why runtimes have no estimate, each reason once."""
-        told = (answer.error for choice in self.models for answer in choice.answers)
-        return tuple(dict.fromkeys(error for error in told if error is not None))
+        answers = [answer for choice in self.models for answer in choice.answers]
+        failures = (each.error for each in answers if isinstance(each, NoRuntimeEstimate))
+        return tuple(dict.fromkeys(failures))
 
 
 def choose_runtime(
-    places: Mapping[str, Place | BricksError], read: Callable[[Workspace], Model], name: str
+    candidates: Mapping[str, RuntimeCandidate | BricksError],
+    read: Callable[[Workspace], Model],
+    name: str,
 ) -> RuntimeChoice:
-    """Compare the model that ``read`` reads for a workspace of each runtime.
+    """Compare the runtimes of ``candidates`` for the model that ``read`` reads for a workspace.
 
-    All ``places`` are on one system, with as many threads. Instead of one there may be why there is
-    none: a runtime that is not installed, say.
+    All candidates are on one system, with equally many threads. An error in place of a candidate
+    says why the runtime has none: it is not installed, say.
     """
-    answers = [_answer(runtime, place, read) for runtime, place in places.items()]
-    targets = [place.target for place in places.values() if isinstance(place, Place)]
+    answers = [_answer(runtime, candidate, read) for runtime, candidate in candidates.items()]
+    targets = [each.target for each in candidates.values() if isinstance(each, RuntimeCandidate)]
     system = targets[0].system if targets else None
     return _ranked(name, system, targets[0].runtime.threads if targets else 0, answers)
 
 
 def _ranked(
-    name: str, system: System | None, threads: int, answers: Sequence[RuntimeAnswer]
+    name: str,
+    system: System | None,
+    threads: int,
+    answers: Sequence[RuntimeEstimate | NoRuntimeEstimate],
 ) -> RuntimeChoice:
     """The choice among ``answers`` for one model on a system with so many threads."""
-    known = sorted(
-        (each for each in answers if each.estimate is not None),
-        key=lambda each: _estimate_s(each.estimate),
-    )
-    estimates = [each.estimate for each in known if each.estimate is not None]
+    known = [each for each in answers if isinstance(each, RuntimeEstimate)]
+    known.sort(key=lambda answer: answer.estimate.estimate_s)
+    estimates = [each.estimate for each in known]
     several = len(estimates) > 1
     return RuntimeChoice(
         name,
         system,
         threads,
-        [*known, *(each for each in answers if each.estimate is None)],
+        [*known, *(each for each in answers if isinstance(each, NoRuntimeEstimate))],
         estimates[1].estimate_s / estimates[0].estimate_s - 1 if several else None,
         1 - math.prod(1 - slower(estimates[0], e) for e in estimates[1:]) if several else None,
     )
 
 
-def _answer_of(target: Target, explanation: Explanation, names: Mapping[str, str]) -> RuntimeAnswer:
-    """The answer of a target, from where the time goes; ``names`` as in :func:`_losses`."""
-    runtime, found = target.runtime, explanation.estimate
-    name = runtime.backend
-    if runtime.optimization != "all":
-        name += f" ({runtime.optimization})"
-    if not isinstance(found, Estimate):
-        return RuntimeAnswer(name, runtime.version, error=f"{len(found.gaps)} bricks lack")
-    return RuntimeAnswer(
-        name,
+def _estimate_of(
+    target: Target, estimate: Estimate, explanation: Explanation, names: Mapping[str, str]
+) -> RuntimeEstimate:
+    """The estimate of a runtime with its losses; ``names`` as in :func:`_losses`."""
+    runtime = target.runtime
+    level = "" if runtime.optimization == "all" else f" ({runtime.optimization})"
+    return RuntimeEstimate(
+        f"{runtime.backend}{level}",
         runtime.version,
-        found,
+        estimate,
         explanation.fastest_s,
         losses=_losses(explanation, runtime.backend, names),
     )
@@ -209,15 +225,15 @@ def _losses(explanation: Explanation, own: str, names: Mapping[str, str]) -> tup
 
 def choices(summary: CacheSummary) -> list[RuntimeChoice]:
     """The models of a cache that several runtimes ran on one host with as many threads."""
-    found: dict[tuple[str, int, str], list[tuple[str, System, RuntimeAnswer]]] = defaultdict(list)
+    found: dict[tuple[str, int, str], list[tuple[str, System, RuntimeEstimate]]] = defaultdict(list)
     names = _names(view.target for view in summary.targets)
     for view in summary.targets:
         system, threads = view.target.system, view.target.runtime.threads
         for model in view.models:
-            answer = _answer_of(view.target, model.explanation, names)
-            if answer.estimate is not None:
-                place = system.key, threads, model.plan.digest
-                found[place].append((model.title, system, answer))
+            if model.estimate is not None:
+                answer = _estimate_of(view.target, model.estimate, model.explanation, names)
+                same_run = system.key, threads, model.plan.digest
+                found[same_run].append((model.title, system, answer))
     return [
         _ranked(rows[0][0], rows[0][1], threads, [answer for _, _, answer in rows])
         for (_, threads, _), rows in found.items()
@@ -251,32 +267,34 @@ def _log_ratio(longer_s: float, shorter_s: float) -> float:
     return math.log(longer_s / shorter_s)
 
 
-def _estimate_s(estimate: Estimate | None) -> float:
-    return math.inf if estimate is None else estimate.estimate_s
-
-
 def _answer(
-    runtime: str, place: Place | BricksError, read: Callable[[Workspace], Model]
-) -> RuntimeAnswer:
-    if isinstance(place, BricksError):
-        available = not isinstance(place, BackendError)
-        return RuntimeAnswer(runtime, None, error=str(place), available=available)
-    workspace, target, available = place.workspace, place.target, place.lack is None
-    version, elsewhere = target.runtime.version, target.system.key != workspace.target.system.key
+    runtime: str, candidate: RuntimeCandidate | BricksError, read: Callable[[Workspace], Model]
+) -> RuntimeEstimate | NoRuntimeEstimate:
+    if isinstance(candidate, BricksError):
+        available = not isinstance(candidate, BackendError)
+        return NoRuntimeEstimate(runtime, None, str(candidate), available)
+    available = candidate.lack is None
     try:
-        model = read(workspace)
-        plan = place.plan(model)
-        found = predicting.predict_plan(workspace, plan, target=target)
-        if not isinstance(found, Estimate):
-            where = f" on {target.system.name}" if elsewhere else ""
-            missing = (
-                f"{model.name}: {len(found.gaps)} bricks are neither measured with {runtime}{where}"
-                f" nor can they be predicted: bricks measure {model.name} --runtime {runtime}"
-                f"{' there' if elsewhere else ''}"
-            )
-            return RuntimeAnswer(runtime, version, error=missing, available=available)
-        explanation = Explainer(workspace, target).of(plan, found)
+        return replace(_estimated(runtime, candidate, read), available=available)
     except BricksError as error:
-        return RuntimeAnswer(runtime, version, error=str(error), available=available)
-    answer = _answer_of(target, explanation, _names(workspace.known.systems.targets()))
-    return replace(answer, available=available)
+        return NoRuntimeEstimate(runtime, candidate.target.runtime.version, str(error), available)
+
+
+def _estimated(
+    runtime: str, candidate: RuntimeCandidate, read: Callable[[Workspace], Model]
+) -> RuntimeEstimate:
+    """The estimate of a candidate; :class:`BricksError` where there is none."""
+    workspace, target = candidate.workspace, candidate.target
+    model = read(workspace)
+    plan = candidate.plan(model)
+    found = predicting.predict_plan(workspace, plan, target=target)
+    if not isinstance(found, Estimate):
+        elsewhere = target.system.key != workspace.target.system.key
+        raise BricksError(
+            f"{model.name}: {len(found.gaps)} bricks are neither measured with {runtime}"
+            f"{f' on {target.system.name}' if elsewhere else ''} nor can they be predicted:"
+            f" bricks measure {model.name} --runtime {runtime}{' there' if elsewhere else ''}"
+        )
+    explanation = Explainer(workspace, target).of(plan, found)
+    names = _names(workspace.known.systems.targets())
+    return _estimate_of(target, found, explanation, names)

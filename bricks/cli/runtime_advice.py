@@ -19,7 +19,7 @@ from bricks.session.targets import nearness, systems_called, target_called
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
-    from bricks.analysis.runtimes import Place, RuntimeAdvice
+    from bricks.analysis.runtimes import RuntimeAdvice, RuntimeCandidate
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.system import Target
@@ -111,15 +111,15 @@ def _reader(
 
 def _places(
     workspaces: Mapping[str, Workspace | BricksError], system: str | None, reader: Workspace
-) -> dict[str, Place | BricksError]:
+) -> dict[str, RuntimeCandidate | BricksError]:
     """Each runtime on ``system``, or why it can't be asked there; None is this host.
 
     ``reader`` reads models for runtimes that this host lacks. Raises :class:`UsageError` if no
     runtime can be asked there, or not with as many threads.
     """
-    from bricks.analysis.runtimes import Place
+    from bricks.analysis.runtimes import RuntimeCandidate
 
-    found: dict[str, Place | BricksError] = {}
+    found: dict[str, RuntimeCandidate | BricksError] = {}
     for runtime, workspace in workspaces.items():
         try:
             if isinstance(workspace, BackendError):
@@ -128,10 +128,10 @@ def _places(
                 found[runtime] = workspace
             else:
                 target = workspace.target if system is None else target_called(workspace, system)
-                found[runtime] = Place(workspace, target)
+                found[runtime] = RuntimeCandidate(workspace, target)
         except (BackendError, UsageError) as error:
             found[runtime] = error
-    places = [each for each in found.values() if isinstance(each, Place)]
+    places = [each for each in found.values() if isinstance(each, RuntimeCandidate)]
     refused = [each for each in found.values() if isinstance(each, UsageError)]
     if refused and not places:
         raise refused[0]
@@ -144,12 +144,14 @@ def _places(
     return found
 
 
-def _known_place(runtime: str, lack: BackendError, system: str | None, reader: Workspace) -> Place:
+def _known_place(
+    runtime: str, lack: BackendError, system: str | None, reader: Workspace
+) -> RuntimeCandidate:
     """Where ``runtime``, which this host lacks, was measured on ``system``; None is this host.
 
     Raises :class:`BackendError` if it was not, with what is lacking and where it was measured.
     """
-    from bricks.analysis.runtimes import Place
+    from bricks.analysis.runtimes import RuntimeCandidate
 
     every, threads = reader.known.systems.targets(), reader.options.threads
     keys = {reader.target.system.key}
@@ -163,7 +165,7 @@ def _known_place(runtime: str, lack: BackendError, system: str | None, reader: W
     found = [target for target in there if threads in (None, target.runtime.threads)]
     if not found:
         raise BackendError(f"{lack}{_hint(there, known)}")
-    return Place(reader, max(found, key=partial(nearness, reader.runtime)), lack)
+    return RuntimeCandidate(reader, max(found, key=partial(nearness, reader.runtime)), lack)
 
 
 def _hint(there: Sequence[Target], known: Sequence[Target]) -> str:

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
-from bricks.analysis.runtimes import Loss, RuntimeAnswer, RuntimeChoice
+from bricks.analysis.runtimes import Loss, NoRuntimeEstimate, RuntimeChoice, RuntimeEstimate
 from bricks.errors import printable
 from bricks.report.columns import Column, table_of
-from bricks.report.tables import measured_text, percent, seconds
+from bricks.report.figures import ends, provenance_text
+from bricks.report.tables import percent, seconds
 from bricks.system.names import labels_of
 
 # Intervals do not tell smaller probabilities.
@@ -21,7 +22,7 @@ _LEAST = 0.001
 _LONG = 40
 
 # A runtime under the title of its model.
-_Row = tuple[str, RuntimeAnswer]
+_Row = tuple[str, RuntimeEstimate | NoRuntimeEstimate]
 
 
 def runtime_parts(choices: Sequence[RuntimeChoice]) -> list[RenderableType]:
@@ -49,26 +50,23 @@ def _name(row: _Row) -> str:
 
 
 def _estimate(row: _Row) -> str | None:
-    estimate = row[1].estimate
-    return None if estimate is None else seconds(estimate.estimate_s)
+    return seconds(row[1].estimate.estimate_s) if isinstance(row[1], RuntimeEstimate) else None
 
 
 def _interval(row: _Row) -> str | None:
-    estimate = row[1].estimate
-    return None if estimate is None else f"{seconds(estimate.low_s)} … {seconds(estimate.high_s)}"
+    return ends(row[1].estimate.latency_s) if isinstance(row[1], RuntimeEstimate) else None
 
 
 def _lower(row: _Row) -> str | None:
-    lower_s = row[1].lower_s
+    lower_s = row[1].lower_s if isinstance(row[1], RuntimeEstimate) else None
     return None if lower_s is None else seconds(lower_s)
 
 
 def _measured(row: _Row) -> str:
-    """How much of an estimate was measured; one without an estimate has its reason elsewhere."""
-    answer = row[1]
-    if answer.estimate is None:
-        return "no estimate" if answer.available else "not available"
-    return measured_text(answer.estimate.measured_share, answer.estimate.published_share)
+    """The measured share of an estimate; a failure has its reason below the table."""
+    if isinstance(row[1], NoRuntimeEstimate):
+        return "no estimate" if row[1].available else "not available"
+    return provenance_text(row[1].estimate.provenance)
 
 
 _COLUMNS: tuple[Column[_Row], ...] = (
@@ -85,7 +83,7 @@ def _answer(title: str, choice: RuntimeChoice) -> Iterator[str]:
     """Which runtime to take, where there are two to choose from."""
     if choice.ahead is None or choice.risk is None:
         return
-    first, second = choice.answers[:2]
+    first, second = choice.estimates[:2]
     yield (
         f"{title}: take {first.runtime}; {second.runtime} takes {percent(choice.ahead)} longer."
         f" The probability that another is faster is {risk_text(choice.risk)}."
@@ -100,13 +98,13 @@ def _losses(title: str, choice: RuntimeChoice) -> Iterator[str]:
 
 
 def _unavailable(title: str, choice: RuntimeChoice) -> Iterator[str]:
-    """Where the estimate in a runtime comes from that this host lacks."""
-    for answer in choice.answers:
-        estimate = answer.estimate
-        if estimate is not None and choice.system is not None and not answer.available:
+    """The origin of each estimate in a runtime that this host lacks."""
+    for answer in choice.estimates:
+        if choice.system is not None and not answer.available:
             source = "predicted from other models"
-            if estimate.measured_share or estimate.published_share:
-                source = "measured by others" if estimate.published_share else "measured before"
+            if answer.estimate.measured_share or answer.estimate.published_share:
+                published = answer.estimate.published_share
+                source = "measured by others" if published else "measured before"
             where = printable(choice.system.name)
             yield f"{title}, {answer.runtime}: not available here; {source} on {where}."
 

@@ -20,7 +20,13 @@ from systems import copied, know_on, on
 from bricks import BackendError, Bench, Estimate, backends
 from bricks.analysis.explanation import same_work
 from bricks.analysis.publishing import Validated, publish
-from bricks.analysis.runtimes import Place, choose_runtime, slower
+from bricks.analysis.runtimes import (
+    NoRuntimeEstimate,
+    RuntimeCandidate,
+    RuntimeEstimate,
+    choose_runtime,
+    slower,
+)
 from bricks.backends import BackendInfo
 from bricks.compose.estimate import Uncertainty
 from bricks.graph.model import Model
@@ -73,17 +79,19 @@ def test_the_fastest_comes_first_and_missing_ones_say_why(tmp_path: Path) -> Non
     ):
         known.measure([read(known.workspace)])
         places: dict[str, Any] = {
-            "unknown": Place(unknown.workspace, unknown.target),
-            "known": Place(known.workspace, known.target),
+            "unknown": RuntimeCandidate(unknown.workspace, unknown.target),
+            "known": RuntimeCandidate(known.workspace, known.target),
             "other": BackendError("it is not installed"),
         }
         choice = choose_runtime(places, read, "net")
     assert choice.fastest == "fake"
     assert [each.runtime for each in choice.answers] == ["fake", "unknown", "other"]
-    assert choice.answers[0].lower_s is not None and choice.answers[0].estimate is not None
-    assert choice.answers[0].lower_s <= choice.answers[0].estimate.estimate_s
-    assert "bricks measure net --runtime unknown" in (choice.answers[1].error or "")
-    assert choice.answers[2].error == "it is not installed"
+    known_, unknown_, missing = choice.answers
+    assert isinstance(known_, RuntimeEstimate) and known_.lower_s is not None
+    assert known_.lower_s <= known_.estimate.estimate_s
+    assert isinstance(unknown_, NoRuntimeEstimate) and isinstance(missing, NoRuntimeEstimate)
+    assert "bricks measure net --runtime unknown" in unknown_.error
+    assert missing.error == "it is not installed"
     assert (choice.ahead, choice.risk) == (None, None)
 
 
