@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 from bricks._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from bricks.analysis.cache_coverage import coverage
-    from bricks.analysis.coverage import Coverage, Covered, ZooCoverage
+    from bricks.analysis.coverage import Coverage, Covered, ZooCoverage, coverage
     from bricks.analysis.difference import Difference
     from bricks.analysis.explain import explain
     from bricks.analysis.explanation import Explanation, Part
@@ -99,8 +98,7 @@ if TYPE_CHECKING:
     from bricks.units.interval import Interval
 
 _ORIGIN = {
-    "bricks.analysis.cache_coverage": ("coverage",),
-    "bricks.analysis.coverage": ("Coverage", "Covered", "ZooCoverage"),
+    "bricks.analysis.coverage": ("Coverage", "Covered", "ZooCoverage", "coverage"),
     "bricks.analysis.difference": ("Difference",),
     "bricks.analysis.explain": ("explain",),
     "bricks.analysis.explanation": ("Explanation", "Part"),

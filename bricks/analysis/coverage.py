@@ -1,7 +1,7 @@
 """Coverage: how much of each model is measured, and the cost of measuring the rest.
 
-Models are taken in the order given: a missing brick of several models is counted in the cost of the
-first. Must not know how measurements came about.
+Models are counted in the order given: a missing brick of several models is counted in the cost of
+the first. Nothing is measured. Must not know how measurements came about.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from dataclasses import dataclass
 
 from bricks.compose.parts import Results
 from bricks.decompose.plan import Brick, Plan
-from bricks.predict.cost import CostModel
-from bricks.samples.call_overhead import PROBES
+from bricks.errors import CacheDamaged
+from bricks.predict.cost import CostModel, fit
+from bricks.samples.call_overhead import ALL_PROBES, PROBES
 from bricks.samples.measurement import Failure, Measurement
+from bricks.session.workspace import Workspace
+from bricks.system import Target
 from bricks.units.interval import Interval
 
 
@@ -63,7 +66,7 @@ class ZooCoverage:
     cost_model: CostModel | None
 
 
-def coverage(
+def count_coverage(
     plans: Sequence[Plan],
     bricks: Mapping[str, Brick],
     results: Results,
@@ -125,3 +128,30 @@ def _cost(
     keys: Sequence[str], bricks: Mapping[str, Brick], cost_model: CostModel | None
 ) -> Interval | None:
     return None if cost_model is None else cost_model.cost_s(bricks[key] for key in keys)
+
+
+def coverage(
+    workspace: Workspace, plans: Sequence[Plan], *, target: Target | None = None
+) -> ZooCoverage:
+    """The coverage of ``plans`` by measurements on ``target``, by default this workspace's.
+
+    Nothing is measured. The plans are those of the target (:meth:`Plans.plan`).
+    """
+    target = workspace.target if target is None else target
+    keys = list(dict.fromkeys(key for plan in plans for key in plan.keys))
+    results = workspace.store.measurements.results(target.key, [*keys, *ALL_PROBES])
+    bricks = workspace.store.plans.load_bricks(keys)
+    for key in keys:
+        if key not in bricks:
+            raise CacheDamaged(
+                f"the cache {workspace.store.path} lacks {key}, which a plan names:"
+                " run 'bricks cache verify'"
+            )
+    return count_coverage(plans, bricks, results, cost_model(workspace, target))
+
+
+def cost_model(workspace: Workspace, target: Target | None = None) -> CostModel | None:
+    """The model of measuring costs on ``target``; None while too little is measured there."""
+    costs = workspace.store.measurements.costs((workspace.target if target is None else target).key)
+    bricks = workspace.store.plans.load_bricks(list(costs))  # omits models and probes
+    return fit([(brick, costs[key]) for key, brick in bricks.items()])

@@ -6,9 +6,13 @@ measurement is one profile, on request, which is not stored. Must not know how a
 
 from __future__ import annotations
 
-from bricks.analysis.traced import Traced
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.recompose import recompose
-from bricks.compose.timeline import timeline
+from bricks.compose.timeline import ModelTimeline, timeline
+from bricks.decompose.plan import Brick, Plan
 from bricks.decompose.streams import whole_key
 from bricks.errors import BricksError
 from bricks.graph.model import Model
@@ -17,6 +21,24 @@ from bricks.samples.profile import NoProfile, Profile
 from bricks.session import predicting, whole_models
 from bricks.session.workspace import Workspace
 from bricks.system import Target
+from bricks.units.interval import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """Both timelines of ``plan`` on ``target``; ``bricks`` are the plan's, by key.
+
+    ``whole_s`` is the measured latency of the whole model, without a profiler; None if it was not
+    measured.
+    """
+
+    plan: Plan
+    bricks: Mapping[str, Brick]
+    target: Target
+    estimate: Estimate | IncompleteEstimate
+    recomposed: ModelTimeline
+    profile: Profile | NoProfile
+    whole_s: Interval | None = None
 
 
 def traced(

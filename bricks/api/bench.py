@@ -85,7 +85,9 @@ class Bench(Closing):
         ``name`` overrides the name of its file or graph. ``values`` are the values of inputs that
         cannot be synthetic; see :func:`read_model`, which also lists the errors.
         """
-        return self.workspace.read(model, name=name, batch=batch, shapes=shapes, values=values)
+        return self.workspace.read(
+            model, name=name, batch=batch, shapes=shapes or {}, values=values or {}
+        )
 
     def decompose(self, model: Model) -> Decomposition:
         """The model's plan and bricks; from the cache if it was decomposed before."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bricks.analysis.traced import Traced
+from bricks.analysis.trace import Traced
 from bricks.compose.estimate import Estimate
 from bricks.compose.occurrences import DEVICE
 from bricks.compose.timeline import (

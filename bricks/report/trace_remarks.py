@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bricks.analysis.traced import Traced
+from bricks.analysis.trace import Traced
 from bricks.compose.estimate import Estimate
 from bricks.compose.timeline import MissingLatency
 from bricks.errors import printable

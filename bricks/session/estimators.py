@@ -14,7 +14,7 @@ from bricks.session.estimator import Estimator
 from bricks.session.latencies import Latencies
 from bricks.session.plans import Plans
 from bricks.session.resources import Resources
-from bricks.store import Reading, ReadThrough, Union
+from bricks.store import Reading, Union
 from bricks.system import Target
 
 
@@ -31,7 +31,7 @@ class Estimators:
         prior = Estimator(published, resources, plans)
         self.known = self.measured = Estimator(resources.known, resources, plans, prior)
         if any(each.key == target.key for each in published.systems.targets()):
-            others: Reading = Union(resources.store, ReadThrough(published, target.key))
+            others: Reading = Union(resources.store, published, first_only=target.key)
             self.measured = Estimator(others, resources, plans, prior)
 
     def of(self, plan: Plan, target: Target, *, measure: bool = False) -> Estimator:

@@ -7,7 +7,6 @@ questions are functions of it (:mod:`~bricks.session.measuring`,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -81,28 +80,15 @@ class Workspace(Resources):
         setup = Setup.of(replace(self.options, runtime=name), self.target.system)
         return type(self)(self.store, setup, self.progress, shared=True)
 
-    def read(
-        self,
-        model: str | Path | onnx.ModelProto | Graph,
-        *,
-        name: str | None = None,
-        batch: int | None = None,
-        shapes: Mapping[str, Sequence[int | None]] | None = None,
-        values: Mapping[str, Any] | None = None,
-    ) -> Model:
-        """The model in an ONNX file, of a zoo name, or in memory, with its open dimensions fixed.
+    def read(self, model: str | Path | onnx.ModelProto | Graph, **fields: Any) -> Model:
+        """The model in an ONNX file, of a zoo name, or in memory; see :meth:`bricks.Bench.read`.
 
-        In memory it is an ``onnx.ModelProto``, or a ``Graph`` of onnx-graphsurgeon (the package's
-        extra ``graphsurgeon`` brings that library); it is copied to a temporary file that stays
-        until the workspace is closed, and may be edited further.
-        ``name`` overrides the name of its file or graph. ``values`` are the values of inputs that
-        cannot be synthetic; see :func:`read_model`, which also lists the errors.
+        ``fields`` are those of :class:`~bricks.sources.ReadOptions` that differ from this
+        workspace's. A model in memory is copied to a file that stays until the workspace is closed.
         """
         named = isinstance(model, str | Path)
-        return read(
-            str(model) if named else InMemory(model, self.folder),
-            self.read_options(name=name, batch=batch, shapes=shapes or {}, values=values or {}),
-        )
+        source = str(model) if named else InMemory(model, self.folder)
+        return read(source, self.read_options(**fields))
 
     def read_options(self, **wanted: Any) -> ReadOptions:
         """How models are read here; ``wanted`` are further fields of :class:`ReadOptions`."""

@@ -40,7 +40,7 @@ from bricks.store.reading import Reading
 from bricks.store.schema import SCHEMA_VERSION
 from bricks.store.stats import CacheStats
 from bricks.store.store import Store
-from bricks.store.union import ReadThrough, Union
+from bricks.store.union import Union
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -49,7 +49,6 @@ __all__ = [
     "Merged",
     "Owner",
     "Published",
-    "ReadThrough",
     "Reading",
     "Store",
     "Union",

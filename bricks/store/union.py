@@ -18,36 +18,24 @@ _MANY_TIMES = 100
 
 
 class Union:
-    """What several sources know, the first ones first; see :class:`Reading`."""
+    """Several sources of measurements as one, the first ones first; see :class:`Reading`.
 
-    def __init__(self, *sources: Reading) -> None:
+    On the target with the key ``first_only``, only results of the first source count: where bricks
+    are measured, results of other hosts are no substitute. Plans of all sources count.
+    """
+
+    def __init__(self, *sources: Reading, first_only: str | None = None) -> None:
         self._sources = sources
         self.systems: SystemsReading = _Systems([source.systems for source in sources])
         self.plans: PlansReading = _Plans([source.plans for source in sources])
-        self.measurements: MeasurementsReading = _Measurements([s.measurements for s in sources])
+        self.measurements: MeasurementsReading = _Measurements(
+            [source.measurements for source in sources], first_only
+        )
 
     def refuse_damage(self) -> None:
         """Raise StoreError where a source is damaged."""
         for source in self._sources:
             source.refuse_damage()
-
-
-class ReadThrough:
-    """A source without its results of one target, of which it has only the plans.
-
-    Where something is to be measured on a target, what others measured on such a target is not in
-    its place.
-    """
-
-    def __init__(self, source: Reading, hidden: str) -> None:
-        """Read ``source``; ``hidden`` is the key of the target."""
-        self._source = source
-        self.systems, self.plans = source.systems, source.plans
-        self.measurements: MeasurementsReading = _Elsewhere(source.measurements, hidden)
-
-    def refuse_damage(self) -> None:
-        """Raise StoreError where the source is damaged."""
-        self._source.refuse_damage()
 
 
 class _Systems:
@@ -110,58 +98,39 @@ class _Plans:
 
 
 class _Measurements:
-    def __init__(self, sources: Sequence[MeasurementsReading]) -> None:
+    def __init__(self, sources: Sequence[MeasurementsReading], first_only: str | None) -> None:
         self._sources = sources
+        self._first_only = first_only
+
+    def _on(self, target_key: str) -> Sequence[MeasurementsReading]:
+        """The sources whose results on a target count."""
+        return self._sources[:1] if target_key == self._first_only else self._sources
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
         """Results of those of ``keys`` that a source has settled, in the order given."""
         found: dict[str, Measurement | Failure] = {}
-        for source in self._sources:
+        for source in self._on(target_key):
             missing = [key for key in keys if key not in found]
             found |= source.results(target_key, missing) if missing else {}
         return {key: found[key] for key in dict.fromkeys(keys) if key in found}
 
     def keys_in_states(self, target_key: str, factor: float) -> list[str]:
         """Keys that a source has at references that differ by more than ``factor``."""
-        found = (source.keys_in_states(target_key, factor) for source in self._sources)
+        found = (source.keys_in_states(target_key, factor) for source in self._on(target_key))
         return sorted(set().union(*found))
 
     def costs(self, target_key: str) -> dict[str, float]:
         """Wall seconds, by key, of all that a source has measured on this target."""
         found: dict[str, float] = {}
-        for source in reversed(self._sources):
+        for source in reversed(self._on(target_key)):
             found |= source.costs(target_key)
         return found
 
     def learned(self, target_key: str) -> bytes | None:
-        """What is kept by the source that has nearly all measurements of this target."""
-        counts = [len(source.costs(target_key)) for source in self._sources]
+        """The learned file of the source that has nearly all measurements of this target."""
+        sources = self._on(target_key)
+        counts = [len(source.costs(target_key)) for source in sources]
         most = max(counts, default=0)
         if not most or sum(counts) - most > most / _MANY_TIMES:
             return None
-        return self._sources[counts.index(most)].learned(target_key)
-
-
-class _Elsewhere:
-    """Measurements of a source on all targets but one."""
-
-    def __init__(self, source: MeasurementsReading, hidden: str) -> None:
-        self._source = source
-        self._hidden = hidden
-
-    def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
-        """Results of the source; none of the hidden target."""
-        return {} if target_key == self._hidden else self._source.results(target_key, keys)
-
-    def keys_in_states(self, target_key: str, factor: float) -> list[str]:
-        """Keys of the source; none of the hidden target."""
-        hidden = target_key == self._hidden
-        return [] if hidden else self._source.keys_in_states(target_key, factor)
-
-    def costs(self, target_key: str) -> dict[str, float]:
-        """Costs of the source; none of the hidden target."""
-        return {} if target_key == self._hidden else self._source.costs(target_key)
-
-    def learned(self, target_key: str) -> bytes | None:
-        """What the source has learned; nothing of the hidden target."""
-        return None if target_key == self._hidden else self._source.learned(target_key)
+        return sources[counts.index(most)].learned(target_key)

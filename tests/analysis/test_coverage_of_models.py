@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from plans import plan, results
 
-from bricks.analysis.coverage import coverage
+from bricks.analysis.coverage import count_coverage
 from bricks.decompose.plan import Brick, Plan
 from bricks.graph.tensor import TensorType
 from bricks.predict.cost import MIN, CostModel, fit
@@ -48,7 +48,7 @@ FLAT = CostModel((1.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), ((1.0, 1.0),) * MIN
 
 
 def test_coverage_counts_places_and_weighs_work() -> None:
-    found = coverage([model("one", "aaab")], BRICKS, results({"a": 1e-3}), FLAT)
+    found = count_coverage([model("one", "aaab")], BRICKS, results({"a": 1e-3}), FLAT)
     (row,) = found.models
     told = row.coverage
     assert (told.bricks, told.measured, told.failed, told.missing) == (2, 1, 0, ("b",))
@@ -60,7 +60,7 @@ def test_coverage_counts_places_and_weighs_work() -> None:
 
 
 def test_all_measured_is_complete_and_costs_nothing() -> None:
-    found = coverage([model("one", "ab")], BRICKS, results({"a": 1e-3, "b": 1e-3}), FLAT)
+    found = count_coverage([model("one", "ab")], BRICKS, results({"a": 1e-3, "b": 1e-3}), FLAT)
     told = found.together
     assert (told.share, told.flops_share, told.complete, told.missing) == (1.0, 1.0, True, ())
     assert told.cost_s is not None
@@ -69,12 +69,12 @@ def test_all_measured_is_complete_and_costs_nothing() -> None:
 
 def test_without_probes_there_is_no_estimate() -> None:
     known = {key: found for key, found in results({"a": 1e-3}).items() if key == "a"}
-    assert not coverage([model("one", "a")], BRICKS, known, FLAT).together.complete
+    assert not count_coverage([model("one", "a")], BRICKS, known, FLAT).together.complete
 
 
 def test_what_failed_is_neither_measured_nor_paid_for_again() -> None:
     known = results({"a": 1e-3, "b": "crashed"})
-    told = coverage([model("one", "ab")], BRICKS, known, FLAT).together
+    told = count_coverage([model("one", "ab")], BRICKS, known, FLAT).together
     assert (told.measured, told.failed, told.missing, told.complete) == (1, 1, (), False)
     assert told.share == 0.5
     assert told.cost_s is not None
@@ -83,19 +83,19 @@ def test_what_failed_is_neither_measured_nor_paid_for_again() -> None:
 
 def test_work_that_is_not_known_of_one_brick_is_not_known_of_the_model() -> None:
     bricks = {**BRICKS, "b": replace(BRICKS["b"], flops=None)}
-    told = coverage([model("one", "ab")], bricks, results({"a": 1e-3}), FLAT).together
+    told = count_coverage([model("one", "ab")], bricks, results({"a": 1e-3}), FLAT).together
     assert told.flops_share is None
     assert told.bytes_share == 0.5
 
 
 def test_a_model_of_no_work_has_no_share_of_it() -> None:
-    assert coverage([model("one", "d")], BRICKS, {}, FLAT).together.flops_share is None
+    assert count_coverage([model("one", "d")], BRICKS, {}, FLAT).together.flops_share is None
 
 
 def marginals(order: list[str], known: Mapping[str, float]) -> tuple[list[float], float]:
     zoo = {"one": "abc", "two": "bcd", "three": "dd"}
     plans = [model(name, zoo[name]) for name in order]
-    found = coverage(plans, BRICKS, results(known), FLAT)
+    found = count_coverage(plans, BRICKS, results(known), FLAT)
     assert found.together.cost_s is not None
     each = [row.marginal_s.value for row in found.models if row.marginal_s is not None]
     new = [key for row in found.models for key in row.new]
@@ -111,7 +111,7 @@ def test_a_brick_that_several_lack_is_paid_for_by_the_first() -> None:
 
 
 def test_where_nothing_is_measured_nothing_is_known_of_costs() -> None:
-    found = coverage([model("one", "ab")], BRICKS, {}, fit([]))
+    found = count_coverage([model("one", "ab")], BRICKS, {}, fit([]))
     assert found.cost_model is found.together.cost_s is found.models[0].marginal_s is None
 
 

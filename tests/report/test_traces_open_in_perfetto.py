@@ -18,7 +18,7 @@ from unusual import nested_control_flow
 
 import bricks
 import bricks.analysis.trace
-from bricks.analysis.traced import Traced
+from bricks.analysis.trace import Traced
 from bricks.compose.timeline import OccurrenceRun
 from bricks.errors import printable
 from bricks.report.trace import trace_text

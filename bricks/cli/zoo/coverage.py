@@ -26,7 +26,7 @@ def coverage(options: SurveyOptions, asked: SystemOptions) -> None:
     Nothing is measured. A brick that several models lack adds its cost to the first of them.
     Example: bricks zoo coverage resnet50 my_model.onnx
     """
-    from bricks.analysis.cache_coverage import coverage as coverage_of
+    from bricks.analysis.coverage import coverage as coverage_of
 
     with open_workspace(options) as workspace:
         target = workspace.target
