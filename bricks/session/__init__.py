@@ -5,7 +5,7 @@ Here so that studies, analyses and commands get one object, a
 
     options.py, setup.py    the options, checked, and the target that they describe
     resources.py            what is open: cache, published data, worker
-    plans.py                models decomposed, here or elsewhere
+    plans.py                models decomposed; known_plans.py: their plans in caches, on any target
     measured_target.py      what is measured on a target; source_targets.py: what others tell of it
     latency_model.py        what was learned from that; latencies.py learns again when it has to
     estimator.py            estimates of plans; estimators.py chooses what they learn from

@@ -105,7 +105,7 @@ class Estimator:
     def _informed(self, target: Target) -> Latencies:
         """The latency model on ``target``, with all models that were decomposed so far."""
         found = self.latencies(target)
-        for digest, decomposition in self._plans.met().items():
+        for digest, decomposition in self._plans.decompositions.items():
             if digest not in found.added:
                 found.add_model(decomposition)
         return found

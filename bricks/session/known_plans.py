@@ -1,0 +1,75 @@
+"""Plans of models that a cache or published measurements hold, for any target.
+
+A plan serves every target whose runtime executes the same graph. Nothing is decomposed here. Must
+not know how bricks are measured.
+"""
+
+from __future__ import annotations
+
+from bricks.decompose.granularity import Granularity
+from bricks.decompose.plan import Plan
+from bricks.store import Reading, Store
+from bricks.system import Target
+
+# A plan, and the wall time in seconds that decomposing its model took.
+TimedPlan = tuple[Plan, float]
+
+
+class KnownPlans:
+    """Plans of models cut at ``granularity``, in ``store`` and in ``known``, which includes it."""
+
+    def __init__(self, store: Store, known: Reading, granularity: Granularity) -> None:
+        self._store = store
+        self._known = known
+        self._granularity = granularity
+
+    def stored(self, digest: str, target: Target, name: str | None) -> TimedPlan | None:
+        """The user's own plan of a model on ``target``; see :meth:`find`."""
+        return self._load(self._store, digest, target, name)
+
+    def find(self, digest: str, target: Target, name: str | None = None) -> TimedPlan | None:
+        """The plan of the model with ``digest`` on ``target``, or None.
+
+        It may be of another target that executes the same graph. ``name`` becomes the plan's
+        ``model``; None keeps the name under which the model was decomposed.
+        """
+        for source in (self._store, self._known):  # opening published files takes a moment
+            found = self._load(source, digest, target, name)
+            if found is not None:
+                return found
+        for other in self._known.systems.targets() if self._granularity.executed else ():
+            if other.key != target.key and _may_execute_same_graph(other, target):
+                found = self._load(self._known, digest, other, name)
+                if found is not None and _executes_same_graph(found[0], other, target):
+                    return found
+        return None
+
+    def serves(self, plan: Plan, own: Target, target: Target) -> bool:
+        """Whether ``plan``, which ``own`` executes, is that of ``target`` too."""
+        if target.key == own.key or not self._granularity.executed:
+            return True
+        # A target that has measured all bricks of the plan got them in a private suite.
+        results = self._known.measurements.results(target.key, plan.keys)
+        return len(results) == len(plan.keys) or _executes_same_graph(plan, own, target)
+
+    def _load(
+        self, source: Reading, digest: str, target: Target, name: str | None
+    ) -> TimedPlan | None:
+        found = source.plans.load(digest, str(self._granularity), target.key, name=name)
+        if found is not None and found[0].memory.outdated:
+            return None  # it is made again
+        return found
+
+
+def _may_execute_same_graph(one: Target, other: Target) -> bool:
+    """Whether some plan of one target may be that of another."""
+    mine, theirs = one.runtime, other.runtime
+    same_runtime = (mine.backend, mine.version) == (theirs.backend, theirs.version)
+    return same_runtime or one.executes_like(other)
+
+
+def _executes_same_graph(plan: Plan, one: Target, other: Target) -> bool:
+    """Whether ``plan`` of one target is that of another; recorded programs are equal on all."""
+    if plan.memory.by_processor:
+        return one.executes_like(other)
+    return _may_execute_same_graph(one, other)
