@@ -7,6 +7,7 @@ program that can connect to the scheduler can run code on every host. A fleet is
 users are trusted, or for Dask's TLS.
 
     queue.py        the batches of one target that are still to be measured
+    work.py         the queues of all targets, and the cache that results are merged into
     hosts.py        hosts as the coordinator sees them
     coordinator.py  which host measures which batch
     host.py         the functions that the coordinator calls on a host

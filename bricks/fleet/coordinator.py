@@ -9,21 +9,19 @@ is checked, and refused where it cannot be true. Must not know how hosts are rea
 
 from __future__ import annotations
 
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from bricks._version import __version__
-from bricks.decompose.identity import mismatch
 from bricks.errors import FleetError, StoreError, first_line
 from bricks.fleet import host as on_host
 from bricks.fleet.host import BatchResult, ModelPayload, Ready
 from bricks.fleet.hosts import Cluster, FleetHost, HostList, Phase
-from bricks.fleet.queue import WorkQueue, work_queue
+from bricks.fleet.queue import WorkQueue
 from bricks.fleet.report import FleetMeasured
+from bricks.fleet.work import FleetWork
 from bricks.graph.model import Model
 from bricks.measure.progress import Progress
 from bricks.session.options import Options
@@ -52,16 +50,15 @@ class Coordinator:
         note: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._cluster = cluster
-        self._store = store
-        self._models = list({model.digest: model for model in models}.values())
-        self._payloads = [ModelPayload.of(model) for model in self._models]
+        distinct = list({model.digest: model for model in models}.values())
+        self._work = FleetWork(store, distinct, options)
+        self._payloads = [ModelPayload.of(model) for model in distinct]
         self._options = options
         self._patience_s = patience_s
         self._progress = progress
         self._note = note
         self._request = uuid.uuid4().hex
         self._hosts = HostList(patience_s)
-        self._queues: dict[str, WorkQueue] = {}  # by the target's key
 
     def run(self) -> FleetMeasured:
         """Measure until every target that joined has measured all, or no host is left to do so.
@@ -76,10 +73,10 @@ class Coordinator:
                 for host in list(self._hosts.present.values()):
                     self._advance(host)
                 self._show_progress()
-                if self._queues and all(queue.done for queue in self._queues.values()):
-                    if not self._busy():
-                        break
-                if self._busy():
+                busy = self._busy()
+                if self._work.done and not busy:
+                    break
+                if busy:
                     active_s = time.monotonic()
                 elif time.monotonic() - active_s > self._patience_s:
                     self._refuse_if_none_measured()
@@ -90,7 +87,7 @@ class Coordinator:
                 host.cancel()
                 self._cluster.notify(host.address, on_host.finish, self._request)
         return FleetMeasured(
-            tuple(queue.report(self._store) for queue in self._queues.values()),
+            self._work.reports(),
             self._hosts.reports(),
             time.perf_counter() - started,
         )
@@ -110,11 +107,11 @@ class Coordinator:
 
     def _queue_of(self, host: FleetHost) -> WorkQueue:
         assert host.target is not None
-        return self._queues[host.target.key]
+        return self._work.of(host.target)
 
     def _refuse_if_none_measured(self) -> None:
         """FleetError if no host ever came to the point of measuring."""
-        if self._queues:
+        if self._work.begun:
             return
         refused = [f"{host.name}: {host.left}" for host in self._hosts.gone]
         raise FleetError(
@@ -193,18 +190,13 @@ class Coordinator:
         )
 
     def _handle_ready(self, host: FleetHost, ready: Ready) -> None:
-        """Merge a host's plans and bricks; the first host of a target fills the target's queue."""
         try:
-            self._merge(ready.results)
+            self._work.join(ready)
         except StoreError as exc:
             self._drop(host, f"cannot measure: {exc}", refused=True)
             return
         host.target, host.phase = ready.target, Phase.IDLE
         self._note(f"{host.name} has joined: {ready.target.system.name}")
-        if ready.target.key not in self._queues:
-            self._queues[ready.target.key] = work_queue(
-                self._store, self._models, self._options, ready.target, ready.errors
-            )
 
     def _handle_batch(self, host: FleetHost, result: BatchResult) -> None:
         """Merge what a host measured, unless it is another system now."""
@@ -224,40 +216,28 @@ class Coordinator:
                 self._note(f"{host.name} changed while it measured: {line}")
             host.changed[line] = line
         try:
-            self._merge(result.results)
+            self._work.finish(host.target, result)
         except StoreError as exc:
             self._put_back(host, f"{host.name}: {exc}")
             host.phase = Phase.IDLE
             return
         host.phase, host.batch = Phase.IDLE, None
         host.add(result)
-        self._queue_of(host).finish(result.new_bricks)
 
     def _put_back(self, host: FleetHost, why: str, *, blame: bool = True) -> None:
         """Let another host measure a host's batch."""
         self._queue_of(host).put_back(host.batch, why, blame=blame)
         host.batch = None
 
-    def _merge(self, results: bytes) -> None:
-        """Merge the results that a host sent; StoreError where they cannot be true."""
-        with tempfile.TemporaryDirectory(prefix="bricks-") as folder:
-            path = Path(folder) / "results.jsonl"
-            path.write_bytes(results)
-            try:
-                self._store.contents.merge(path, mismatch)
-            except StoreError as exc:
-                raise StoreError(str(exc).replace(str(path), "what it sent")) from exc
-
     def _show_progress(self) -> None:
         hosts = self._hosts.present.values()
         if not hosts:
             self._progress("waiting for hosts to join", 0.0)
             return
-        wanted = sum(queue.waiting_bricks for queue in self._queues.values())
-        wanted += sum(len(host.batch or ()) for host in hosts)
-        done = sum(queue.new_bricks for queue in self._queues.values())
-        each = ", ".join(f"{host.name} {host.new_bricks}" for host in hosts)
-        self._progress(f"bricks measured: {each}", done / max(1, done + wanted))
+        left = self._work.waiting_bricks + sum(len(host.batch or ()) for host in hosts)
+        done = self._work.new_bricks
+        counts = ", ".join(f"{host.name} {host.new_bricks}" for host in hosts)
+        self._progress(f"bricks measured: {counts}", done / max(1, done + left))
 
 
 def _changes(differ: Mapping[str, tuple[Any, Any]]) -> str:
