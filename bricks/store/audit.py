@@ -7,10 +7,11 @@ a brick is computed; the caller passes ``rekey``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Row, func, select
 
 from bricks.decompose.plan import Brick
 from bricks.errors import StoreError
@@ -39,6 +40,8 @@ from bricks.store.schema import (
     systems,
     targets,
 )
+from bricks.system.network import NetworkFingerprint
+from bricks.system.target import System, Target
 
 Rekey = Callable[[Brick], str]
 
@@ -81,39 +84,39 @@ def _counts(connection: Connection) -> dict[int, int] | None:
 
 
 def _of_systems(connection: Connection) -> Iterator[str]:
-    for row in connection.execute(select(systems).order_by(systems.c.key)):
-        try:
-            with decoding(f"system {row.key}"):
-                if system_of(row).key != row.key:
-                    yield f"system {row.key}: its identity does not give this key"
-        except StoreError as exc:
-            yield str(exc)
-    query = select(targets, *SYSTEM_COLUMNS).join(systems)
-    for row in connection.execute(query.order_by(targets.c.key)):
-        try:
-            with decoding(f"target {row.key}"):
-                if target_of(row).key != row.key:
-                    yield f"target {row.key}: its system and runtime do not give this key"
-        except StoreError as exc:
-            yield str(exc)
+    of_systems = select(systems).order_by(systems.c.key)
+    yield from _of_keys(connection.execute(of_systems), "system", system_of, "its identity does")
+    query = select(targets, *SYSTEM_COLUMNS).join(systems).order_by(targets.c.key)
+    facts = "its system and runtime do"
+    yield from _of_keys(connection.execute(query), "target", target_of, facts)
 
 
 def _of_networks(connection: Connection) -> Iterator[str]:
-    known = set()
-    for row in connection.execute(select(networks).order_by(networks.c.key)):
-        known.add(row.key)
-        try:
-            with decoding(f"network {row.key}"):
-                if network_of(row).key != row.key:
-                    yield f"network {row.key}: its identity does not give this key"
-        except StoreError as exc:
-            yield str(exc)
+    rows = connection.execute(select(networks).order_by(networks.c.key)).all()
+    yield from _of_keys(rows, "network", network_of, "its identity does")
+    known = {row.key for row in rows}
     for row in connection.execute(select(targets).order_by(targets.c.key)):
         network = None
-        with suppress(ValueError, AttributeError):  # a runtime that is none is told of elsewhere
+        with suppress(ValueError, AttributeError):  # a damaged runtime is reported with its target
             network = json.loads(row.runtime).get("network")
         if network is not None and network not in known:
             yield f"target {row.key}: its network {network} is unknown"
+
+
+def _of_keys(
+    rows: Iterable[Row[Any]],
+    kind: str,
+    decode: Callable[[Row[Any]], System | Target | NetworkFingerprint],
+    facts: str,
+) -> Iterator[str]:
+    """Rows that do not decode, or whose ``facts`` (in words) do not give their key."""
+    for row in rows:
+        try:
+            with decoding(f"{kind} {row.key}"):
+                if decode(row).key != row.key:
+                    yield f"{kind} {row.key}: {facts} not give this key"
+        except StoreError as exc:
+            yield str(exc)
 
 
 def _of_bricks(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
