@@ -56,17 +56,18 @@ def answer(
     workspace: Workspace, plan: Plan, target: Target, *, batch: int | None = None
 ) -> Answer | NoAnswer:
     """What ``plan`` takes on ``target``, with ``batch`` inferences a run, by default its own."""
-    found = predicting.predict_plan(workspace, plan, target=target)
+    estimate = predicting.predict_plan(workspace, plan, target=target)
     threads = target.runtime.threads
-    if not isinstance(found, Estimate):
+    if not isinstance(estimate, Estimate):
         return NoAnswer(
             target,
-            f"{plan.model} on {target.system.name} with {threads} threads: {len(found.gaps)} bricks"
-            " are neither measured nor can they be predicted: measure more there",
+            f"{plan.model} on {target.system.name} with {threads} threads:"
+            f" {len(estimate.gaps)} bricks are neither measured nor can they be predicted:"
+            " measure more there",
         )
     price, size = target.system.price_per_hour, plan.inferences if batch is None else batch
-    cost = None if price is None else per_million(price, found.estimate_s, size)
-    return Answer(target, plan, found, cost)
+    cost = None if price is None else per_million(price, estimate.estimate_s, size)
+    return Answer(target, plan, estimate, cost)
 
 
 def answers(workspace: Workspace, digest: str) -> list[Answer | NoAnswer]:
@@ -76,19 +77,19 @@ def answers(workspace: Workspace, digest: str) -> list[Answer | NoAnswer]:
     targets on which nothing was measured.
     """
     like = {target.key for target in targets_like(workspace)}
-    found: list[Answer | NoAnswer] = []
+    results: list[Answer | NoAnswer] = []
     for target in workspace.known.systems.targets():
         if not workspace.known.measurements.costs(target.key):
             continue
         plan = workspace.plans.known_plan(digest, target=target)
         if plan is not None:
-            found.append(answer(workspace, plan, target))
+            results.append(answer(workspace, plan, target))
         elif target.key in like:
-            found.append(
+            results.append(
                 NoAnswer(
                     target,
                     f"the model was never decomposed on {target.system.name}, whose runtime may"
                     " execute another graph: decompose it there",
                 )
             )
-    return found
+    return results

@@ -49,14 +49,14 @@ class ModelView:
     @property
     def estimate(self) -> Estimate | None:
         """Its estimate; None if that is incomplete."""
-        found = self.explanation.estimate
-        return found if isinstance(found, Estimate) else None
+        estimate = self.explanation.estimate
+        return estimate if isinstance(estimate, Estimate) else None
 
     @property
     def peak_bytes(self) -> int | None:
         """Its predicted peak memory; None where it is not predicted."""
-        found = self.explanation.memory
-        return found.peak_bytes if isinstance(found, PeakMemory) else None
+        memory = self.explanation.memory
+        return memory.peak_bytes if isinstance(memory, PeakMemory) else None
 
     @property
     def ratio(self) -> float | None:
@@ -128,7 +128,9 @@ def summarise_cache(
     cut = str(workspace.granularity)
     for target in workspace.known.systems.targets() if targets is None else targets:
         known = workspace.known.plans.all(target.key, cut)
-        plans = [each for each in known if digests is None or each[0].digest in digests]
+        plans = [
+            timed_plan for timed_plan in known if digests is None or timed_plan[0].digest in digests
+        ]
         keys = sorted({key for plan, _ in plans for key in plan.keys})
         if workspace.known.measurements.results(target.key, keys):
             views.append(view_of(workspace, target, plans, peaks=peaks))
@@ -218,7 +220,7 @@ def _costly(models: Iterable[ModelView], bricks: dict[str, Brick]) -> tuple[Cost
             seconds[part.brick] += part.total_s
             shapes[part.brick] = part.shapes
     every_s = sum(seconds.values())
-    found = [
+    costly = [
         CostlyBrick(
             brick=key,
             operator="+".join(bricks[key].operators),
@@ -231,4 +233,4 @@ def _costly(models: Iterable[ModelView], bricks: dict[str, Brick]) -> tuple[Cost
         )
         for key, total_s in seconds.items()
     ]
-    return tuple(sorted(found, key=lambda each: (-each.total_s, each.brick)))
+    return tuple(sorted(costly, key=lambda brick: (-brick.total_s, brick.brick)))

@@ -199,14 +199,16 @@ class Difference:
     @property
     def keys(self) -> list[str]:
         """The keys of all bricks that are compared, or contribute to a model."""
-        contributing = [each.brick for model in self.models for each in model.contributions]
+        contributing = [
+            contribution.brick for model in self.models for contribution in model.contributions
+        ]
         return list(dict.fromkeys([*(brick.brick for brick in self.bricks), *contributing]))
 
     def with_operators(self, operators: Mapping[str, tuple[str, ...]]) -> Difference:
         """The same with the operators of each brick, by its key; a key may be missing."""
 
-        def named(each: OfBrick) -> OfBrick:
-            return replace(each, operators=operators.get(each.brick, ()))
+        def named(part: OfBrick) -> OfBrick:
+            return replace(part, operators=operators.get(part.brick, ()))
 
         models = (
             replace(model, contributions=tuple(map(named, model.contributions)))
@@ -243,11 +245,11 @@ def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Diff
     models: list[tuple[ModelDifference, Change]] = []
     incomparable = []
     for digest in digests:
-        found = _model(then, now, digest)
-        if isinstance(found, Incomparable):
-            incomparable.append(found)
+        compared = _model(then, now, digest)
+        if isinstance(compared, Incomparable):
+            incomparable.append(compared)
         else:
-            models.append(found)
+            models.append(compared)
     ratios = judged([change for _, change in models])
     bricks = _bricks(then, now, digests)
     return Difference(
@@ -322,16 +324,16 @@ def _model(
             namesakes = any(p.model == name for p in known.data.plans.values())
             knows = "knows another model of that name" if namesakes else "does not know it"
             return Incomparable(name, f"{name}: {known.data.name} {knows}: measure it there first")
-        found = known.recomposed(plan)
-        if isinstance(found, IncompleteEstimate):
-            first, more = found.gaps[0], len(found.gaps) - 1
+        estimate = known.recomposed(plan)
+        if isinstance(estimate, IncompleteEstimate):
+            first, more = estimate.gaps[0], len(estimate.gaps) - 1
             others = f" and {more} more" if more else ""
             missing = f"{known.data.name} lacks {first.brick} ({first.reason}){others}"
             return Incomparable(plan.model, f"{plan.model}: {missing}")
-        if not found.estimate_s > 0:
+        if not estimate.estimate_s > 0:
             nothing = f"{known.data.name} takes no time for it: there is no ratio"
             return Incomparable(plan.model, f"{plan.model}: {nothing}")
-        estimates.append(found)
+        estimates.append(estimate)
     (a, b), (before, after) = [plan for plan in plans if plan is not None], estimates
     deviations = (then.deviation(a, before, b.counts), now.deviation(b, after, a.counts))
     change = Change(math.log(after.estimate_s / before.estimate_s), math.hypot(*deviations))
@@ -348,9 +350,9 @@ def _model(
 
 def _contributions(before: Estimate, after: Estimate) -> tuple[Contribution, ...]:
     old, new = ({s.brick: s for s in estimate.shares} for estimate in (before, after))
-    found = []
+    contributions = []
     for key in dict.fromkeys((*old, *new)):
         sides = (old.get(key), new.get(key))
         (n, s), (m, t) = ((x.occurrences, x.latency_s) if x else (0, 0.0) for x in sides)
-        found.append(Contribution(key, n, m, s, t, any(x.predicted for x in sides if x)))
-    return tuple(sorted(found, key=lambda c: -abs(c.difference_s)))
+        contributions.append(Contribution(key, n, m, s, t, any(x.predicted for x in sides if x)))
+    return tuple(sorted(contributions, key=lambda c: -abs(c.difference_s)))

@@ -98,15 +98,15 @@ class Explainer:
         """For each measured brick, the fastest implementation of its work, if it is another."""
         latencies = self.workspace.estimators.latencies(self._target)
         features = latencies.target.features(plan.keys)
-        found = {}
+        faster = {}
         for share in estimate.shares:
             if share.predicted or share.occurrences <= 0:
                 continue
             best = self._implementations().get(same_work(features[share.brick]))
             own_s = share.latency_s / share.occurrences
             if best is not None and best.latency_s < (1 - _NOTABLE) * own_s:
-                found[share.brick] = best
-        return found
+                faster[share.brick] = best
+        return faster
 
     def _implementations(self) -> Mapping[tuple[object, ...], BestImplementation]:
         """The fastest known of each work, on the target's system with as many threads."""

@@ -76,12 +76,12 @@ class LatencyAnswer:
     @property
     def advised(self) -> tuple[LatencyAdvice, ...]:
         """Those with an estimate."""
-        return tuple(each for each in self.answers if isinstance(each, LatencyAdvice))
+        return tuple(answer for answer in self.answers if isinstance(answer, LatencyAdvice))
 
     @property
     def errors(self) -> tuple[str, ...]:
         """Why the others have none."""
-        return tuple(each.error for each in self.answers if isinstance(each, NoLatencyAdvice))
+        return tuple(answer.error for answer in self.answers if isinstance(answer, NoLatencyAdvice))
 
 
 def advise_latency(
@@ -92,13 +92,13 @@ def advise_latency(
         return NoLatencyAdvice(model.name, batch, target, model.error)
     try:
         plan = workspace.plans.plan(model, target=target)
-        told = answer(workspace, plan, target, batch=batch)
+        known = answer(workspace, plan, target, batch=batch)
     except BricksError as error:
         return NoLatencyAdvice(model.name, batch, target, str(error))
-    if isinstance(told, NoAnswer):
-        return NoLatencyAdvice(model.name, batch, target, told.reason)
-    late = risk(told.estimate, slo_s)
-    return LatencyAdvice(model.name, batch, target, told.estimate, late, told.cost_per_million)
+    if isinstance(known, NoAnswer):
+        return NoLatencyAdvice(model.name, batch, target, known.reason)
+    late = risk(known.estimate, slo_s)
+    return LatencyAdvice(model.name, batch, target, known.estimate, late, known.cost_per_million)
 
 
 def best_first(of: LatencyAdvice | NoLatencyAdvice) -> tuple[Any, ...]:

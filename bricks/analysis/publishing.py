@@ -74,15 +74,15 @@ def refuse_busy(watch_s: float = 5.0, sleep: Callable[[float], None] = time.slee
 
 def runnable(workspace: Workspace, models: Sequence[Model]) -> tuple[list[Model], dict[str, str]]:
     """Those of ``models`` that the runtime runs, and of each other one, by name, why not."""
-    found, refused = [], dict[str, str]()
+    supported, refused = [], dict[str, str]()
     for model in models:
         try:
             workspace.plans.plan(model)
         except BricksError as exc:
             refused[model.name] = first_line(exc)
         else:
-            found.append(model)
-    return found, refused
+            supported.append(model)
+    return supported, refused
 
 
 def validated(workspace: Workspace, models: Sequence[Model]) -> Validated:
@@ -118,8 +118,8 @@ class Validated:
         if failed:
             raise BricksError(f"{failed[0].error}: nothing is published without it")
         keys = list(workspace.store.measurements.costs(workspace.target.key))
-        found = workspace.store.measurements.results(workspace.target.key, keys)
-        rounds = [r for m in found.values() if isinstance(m, Measurement) for r in m.rounds]
+        results = workspace.store.measurements.results(workspace.target.key, keys)
+        rounds = [r for m in results.values() if isinstance(m, Measurement) for r in m.rounds]
         share = sum(r.disturbed for r in rounds) / max(1, len(rounds))
         if share > MAX_DISTURBED_SHARE and describe(workspace.runtime.backend).timed:
             raise NotQuiet(
@@ -151,7 +151,10 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> E
                 t.key for t in entry.targets
             }:
                 _merge(store, place, entry)
-        about |= {each.target_key: dict(each.facts) for each in validated}
+        about |= {
+            target_validation.target_key: dict(target_validation.facts)
+            for target_validation in validated
+        }
         chosen = sorted(
             (target for target in store.systems.targets() if target.key in about),
             key=lambda target: (target.runtime.backend, target.runtime.threads),
@@ -184,7 +187,7 @@ def learned_from(entry: Entry, place: Path) -> Entry:
     published = Published(place)
     models = {t.key: Latencies(published, t.key, GRANULARITY) for t in entry.targets}
     learned = {key: model.to_keep() for key, model in models.items()}
-    kept = {key: each for key, each in learned.items() if each is not None}
+    kept = {key: model_file for key, model_file in learned.items() if model_file is not None}
     if not kept:
         return entry
     name = entry.file.removesuffix(_SUFFIX) + ".learned.npz"
@@ -221,18 +224,18 @@ def _only_system(store: Store) -> System:
     return next(iter(systems.values()))
 
 
-def _file_name(name: str, key: str, taken: Sequence[str]) -> str:
+def _file_name(name: str, key: str, used: Sequence[str]) -> str:
     plain = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-") or "system"
-    found = plain + _SUFFIX
-    return f"{plain}-{key[3:9]}{_SUFFIX}" if found in taken else found
+    file_name = plain + _SUFFIX
+    return f"{plain}-{key[3:9]}{_SUFFIX}" if file_name in used else file_name
 
 
 def _rounded(results: Mapping[str, Measurement | Failure]) -> dict[str, Measurement | Failure]:
     return {
-        key: replace(found, rounds=tuple(taken.rounded(DIGITS) for taken in found.rounds))
-        if isinstance(found, Measurement)
-        else found
-        for key, found in results.items()
+        key: replace(result, rounds=tuple(round_.rounded(DIGITS) for round_ in result.rounds))
+        if isinstance(result, Measurement)
+        else result
+        for key, result in results.items()
     }
 
 

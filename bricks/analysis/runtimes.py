@@ -128,7 +128,7 @@ class RuntimeChoice:
     @property
     def estimates(self) -> tuple[RuntimeEstimate, ...]:
         """The runtimes with an estimate."""
-        return tuple(each for each in self.answers if isinstance(each, RuntimeEstimate))
+        return tuple(answer for answer in self.answers if isinstance(answer, RuntimeEstimate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +140,13 @@ class RuntimeAdvice:
     @property
     def answered(self) -> tuple[RuntimeChoice, ...]:
         """The choices with an estimate in any runtime."""
-        return tuple(each for each in self.models if each.estimates)
+        return tuple(choice for choice in self.models if choice.estimates)
 
     @property
     def errors(self) -> tuple[str, ...]:
         """Why runtimes have no estimate, each reason once."""
         answers = [answer for choice in self.models for answer in choice.answers]
-        failures = (each.error for each in answers if isinstance(each, NoRuntimeEstimate))
+        failures = (answer.error for answer in answers if isinstance(answer, NoRuntimeEstimate))
         return tuple(dict.fromkeys(failures))
 
 
@@ -161,7 +161,11 @@ def choose_runtime(
     says why the runtime has none: it is not installed, say.
     """
     answers = [_answer(runtime, candidate, read) for runtime, candidate in candidates.items()]
-    targets = [each.target for each in candidates.values() if isinstance(each, RuntimeCandidate)]
+    targets = [
+        candidate.target
+        for candidate in candidates.values()
+        if isinstance(candidate, RuntimeCandidate)
+    ]
     system = targets[0].system if targets else None
     return _ranked(name, system, targets[0].runtime.threads if targets else 0, answers)
 
@@ -173,15 +177,15 @@ def _ranked(
     answers: Sequence[RuntimeEstimate | NoRuntimeEstimate],
 ) -> RuntimeChoice:
     """The choice among ``answers`` for one model on a system with so many threads."""
-    known = [each for each in answers if isinstance(each, RuntimeEstimate)]
+    known = [answer for answer in answers if isinstance(answer, RuntimeEstimate)]
     known.sort(key=lambda answer: answer.estimate.estimate_s)
-    estimates = [each.estimate for each in known]
+    estimates = [answer.estimate for answer in known]
     several = len(estimates) > 1
     return RuntimeChoice(
         name,
         system,
         threads,
-        [*known, *(each for each in answers if isinstance(each, NoRuntimeEstimate))],
+        [*known, *(answer for answer in answers if isinstance(answer, NoRuntimeEstimate))],
         estimates[1].estimate_s / estimates[0].estimate_s - 1 if several else None,
         1 - math.prod(1 - slower(estimates[0], e) for e in estimates[1:]) if several else None,
     )
@@ -204,7 +208,7 @@ def _estimate_of(
 
 def _names(targets: Iterable[Target]) -> dict[str, str]:
     """The names of the runtimes of ``targets``, by the target's key."""
-    return {each.key: each.runtime.backend for each in targets}
+    return {target.key: target.runtime.backend for target in targets}
 
 
 def _losses(explanation: Explanation, own: str, names: Mapping[str, str]) -> tuple[Loss, ...]:
@@ -220,12 +224,16 @@ def _losses(explanation: Explanation, own: str, names: Mapping[str, str]) -> tup
             lost_s[part.operator] += part.lost_s
             faster[part.operator].add(str(best))
     most = sorted(lost_s, key=lambda operator: (-lost_s[operator], operator))[:_LOSSES]
-    return tuple(Loss(each, lost_s[each], tuple(sorted(faster[each]))) for each in most)
+    return tuple(
+        Loss(operator, lost_s[operator], tuple(sorted(faster[operator]))) for operator in most
+    )
 
 
 def choices(summary: CacheSummary) -> list[RuntimeChoice]:
     """The models of a cache that several runtimes ran on one host with as many threads."""
-    found: dict[tuple[str, int, str], list[tuple[str, System, RuntimeEstimate]]] = defaultdict(list)
+    by_run: dict[tuple[str, int, str], list[tuple[str, System, RuntimeEstimate]]] = defaultdict(
+        list
+    )
     names = _names(view.target for view in summary.targets)
     for view in summary.targets:
         system, threads = view.target.system, view.target.runtime.threads
@@ -233,10 +241,10 @@ def choices(summary: CacheSummary) -> list[RuntimeChoice]:
             if model.estimate is not None:
                 answer = _estimate_of(view.target, model.estimate, model.explanation, names)
                 same_run = system.key, threads, model.plan.digest
-                found[same_run].append((model.title, system, answer))
+                by_run[same_run].append((model.title, system, answer))
     return [
         _ranked(rows[0][0], rows[0][1], threads, [answer for _, _, answer in rows])
-        for (_, threads, _), rows in found.items()
+        for (_, threads, _), rows in by_run.items()
         if len({answer.runtime for _, _, answer in rows}) > 1
     ]
 
@@ -287,14 +295,14 @@ def _estimated(
     workspace, target = candidate.workspace, candidate.target
     model = read(workspace)
     plan = candidate.plan(model)
-    found = predicting.predict_plan(workspace, plan, target=target)
-    if not isinstance(found, Estimate):
+    estimate = predicting.predict_plan(workspace, plan, target=target)
+    if not isinstance(estimate, Estimate):
         elsewhere = target.system.key != workspace.target.system.key
         raise BricksError(
-            f"{model.name}: {len(found.gaps)} bricks are neither measured with {runtime}"
+            f"{model.name}: {len(estimate.gaps)} bricks are neither measured with {runtime}"
             f"{f' on {target.system.name}' if elsewhere else ''} nor can they be predicted:"
             f" bricks measure {model.name} --runtime {runtime}{' there' if elsewhere else ''}"
         )
-    explanation = Explainer(workspace, target).of(plan, found)
+    explanation = Explainer(workspace, target).of(plan, estimate)
     names = _names(workspace.known.systems.targets())
-    return _estimate_of(target, found, explanation, names)
+    return _estimate_of(target, estimate, explanation, names)

@@ -65,11 +65,11 @@ class Similarity:
 def similarity(plans: Sequence[Plan]) -> Similarity:
     """The similarity of every two of ``plans``, in their order."""
     sets = [frozenset(plan.keys) for plan in plans]
-    held = Counter(key for own in sets for key in own)
+    model_counts = Counter(key for own in sets for key in own)
     return Similarity(
         models=tuple(plan.model for plan in plans),
         bricks=tuple(map(len, sets)),
-        shared=tuple(sum(held[key] > 1 for key in own) for own in sets),
+        shared=tuple(sum(model_counts[key] > 1 for key in own) for own in sets),
         grid=tuple(map(tuple, jaccard(sets).tolist())),
     )
 

@@ -120,8 +120,10 @@ class TargetLatencies:
     def disturbed_share(self, plan: Plan) -> float:
         """The share of the measured part of ``plan`` that has disturbed rounds only."""
         parts = [(abs(n), self.taken[key]) for key, n in plan.counts.items() if key in self.taken]
-        whole_s = sum(n * taken.latency_s for n, taken in parts)
-        return sum(n * taken.latency_s for n, taken in parts if taken.disturbed) / (whole_s or 1.0)
+        whole_s = sum(n * latency.latency_s for n, latency in parts)
+        return sum(n * latency.latency_s for n, latency in parts if latency.disturbed) / (
+            whole_s or 1.0
+        )
 
     def deviation(self, plan: Plan, estimate: Estimate, others: Mapping[str, int]) -> float:
         """The uncertainty of an estimate in this comparison, relative to the estimate.
@@ -131,10 +133,10 @@ class TargetLatencies:
         """
         squares = common_s = 0.0
         for key, n in plan.counts.items():
-            taken, predicted = self.taken.get(key), self.data.predictions.of.get(key)
-            if taken is not None:
-                squares += (n * taken.latency_s * taken.independent_sd) ** 2
-                common_s += abs(n) * taken.latency_s * taken.shared_sd
+            measured, predicted = self.taken.get(key), self.data.predictions.of.get(key)
+            if measured is not None:
+                squares += (n * measured.latency_s * measured.independent_sd) ** 2
+                common_s += abs(n) * measured.latency_s * measured.shared_sd
             elif predicted is not None:
                 squares += (n * predicted.latency_s * predicted.log_sd) ** 2
         more = plan.counts - Counter(others)

@@ -87,10 +87,10 @@ def diff_targets(
         target_data(store, name, target, known, digests)
         for name, target, known in zip(names, both, labelled, strict=True)
     )
-    found = _with_operators(store, difference(old_data, new_data, digests))
+    compared = _with_operators(store, difference(old_data, new_data, digests))
     return TargetDiff(
         granularity=cut,
-        difference=replace(found, incomparable=(*unknown, *found.incomparable)),
+        difference=replace(compared, incomparable=(*unknown, *compared.incomparable)),
         only_old=() if models else _only(labels, *plans),
         only_new=() if models else _only(labels, *plans[::-1]),
         fail_on=fail_on,
@@ -136,16 +136,16 @@ def _plans(store: Reading, both: tuple[Target, Target], cut: str) -> list[dict[s
     all of it: this is the case for a private suite, which contains no models.
     """
     own = [{plan.digest: plan for plan, _ in store.plans.all(target.key, cut)} for target in both]
-    found = [dict(known) for known in own]
+    plans = [dict(known) for known in own]
     if cut == EXECUTED and not both[0].executes_like(both[1]):
-        return found
-    for target, missing, other in zip(both, found, own[::-1], strict=True):
+        return plans
+    for target, missing, other in zip(both, plans, own[::-1], strict=True):
         for digest, plan in other.items():
             if digest not in missing and set(
                 store.measurements.results(target.key, plan.keys)
             ) == set(plan.keys):
                 missing[digest] = plan
-    return found
+    return plans
 
 
 def target_data(
@@ -182,8 +182,8 @@ def _meant(
             unknown.append(Incomparable(name, f"{name} is no model that both know: {error}"))
             continue
         for title in titles:
-            digests += (found := _called(title, labels))
-            if not found:
+            digests += (matching := _called(title, labels))
+            if not matching:
                 missing = f"{title}: neither of the two knows it: measure it on both first"
                 unknown.append(Incomparable(title, missing))
     return list(dict.fromkeys(digests)), unknown
@@ -191,8 +191,8 @@ def _meant(
 
 def _called(name: str, labels: Mapping[str, str]) -> list[str]:
     """The digests of models with this name, with or without the shapes of their inputs."""
-    found = [d for d in labels if name in (labels[d], labels[d].partition(" (")[0])]
-    return sorted(found, key=lambda d: (labels[d], d))
+    digests = [d for d in labels if name in (labels[d], labels[d].partition(" (")[0])]
+    return sorted(digests, key=lambda d: (labels[d], d))
 
 
 def _only(

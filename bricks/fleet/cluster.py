@@ -96,12 +96,12 @@ class DaskCluster:
         # Not scheduler_info(): what that returns, the client overwrites every two seconds with
         # facts that hold no workers, also between asking and returning.
         try:
-            found: Any = self._client.sync(scheduler.identity, n_workers=-1)
+            identity: Any = self._client.sync(scheduler.identity, n_workers=-1)
         except OSError as exc:
             raise self._gone() from exc
         return {
             address: HostStatus(str(facts["name"]), float(facts["last_seen"]))
-            for address, facts in found["workers"].items()
+            for address, facts in identity["workers"].items()
             if RESOURCE in facts["resources"]
         }
 

@@ -119,9 +119,9 @@ class _Request:
 
     def export(self, keys: Sequence[str] | None) -> bytes:
         path = Path(self.folder.name) / "results.jsonl"
-        wanted = None if keys is None else [*keys, *ALL_PROBES]
+        exported_keys = None if keys is None else [*keys, *ALL_PROBES]
         self.workspace.store.contents.export(
-            path, [self.workspace.target.key], package=__version__, keys=wanted
+            path, [self.workspace.target.key], package=__version__, keys=exported_keys
         )
         return path.read_bytes()
 

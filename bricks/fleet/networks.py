@@ -22,21 +22,21 @@ _TIMEOUT_S = 60.0
 
 
 def measure_between_hosts(
-    cluster: Cluster, store: Store, wanted: WantedNetwork, progress: Progress
+    cluster: Cluster, store: Store, request: WantedNetwork, progress: Progress
 ) -> NetworkMeasured:
     """Measure collectives between hosts of ``cluster``, a rank on each.
 
     Raises FleetError where hosts cannot take part; see
     :func:`~bricks.session.networks.measure_on` for other errors.
     """
-    wanted.refuse()
-    with RankHosts(cluster, wanted.ranks, wanted.backend) as workers:
-        requests = [ReadInterface(each["interface"]) for each in workers.facts]
+    request.refuse()
+    with RankHosts(cluster, request.ranks, request.backend) as workers:
+        requests = [ReadInterface(host_facts["interface"]) for host_facts in workers.facts]
         facts = workers.ask_each(requests, timeout_s=_TIMEOUT_S)
         network = network_of(
-            wanted.name, facts, workers.systems,
+            request.name, facts, workers.systems,
             same_host=workers.same_host, cores_per_rank=workers.cores_per_rank,
         )  # fmt: skip
         system, version = store.systems.named(workers.systems[0]), workers.facts[0]["version"]
-        target = collectives_target(network, system, wanted.backend, version)
-        return measure_on(store, workers, network, target, wanted, progress)
+        target = collectives_target(network, system, request.backend, version)
+        return measure_on(store, workers, network, target, request, progress)

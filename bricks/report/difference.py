@@ -25,14 +25,14 @@ from bricks.report.tables import NOTABLE_SHARE, percent, seconds
 _MAX_BRICKS, _MAX_PARTS, _MAX_MODELS = 10, 5, 3
 
 
-def difference_parts(found: TargetDiff) -> list[RenderableType]:
+def difference_parts(diff: TargetDiff) -> list[RenderableType]:
     """Lines and tables in the order to show them."""
-    of = found.difference
-    return [*_head(found), *_models(of), *_bricks(of), *_origins(of)]
+    of = diff.difference
+    return [*_head(diff), *_models(of), *_bricks(of), *_origins(of)]
 
 
-def _head(found: TargetDiff) -> Iterator[str]:
-    of = found.difference
+def _head(diff: TargetDiff) -> Iterator[str]:
+    of = diff.difference
     for side, target in (("old", of.old), ("new", of.new)):
         yield f"{side}: {target.name} ({target.target.key})"
     yield _told_apart(of.bricks)
@@ -42,7 +42,7 @@ def _head(found: TargetDiff) -> Iterator[str]:
         yield from doubt(of.bricks)
     if of.states_apart:
         yield _states_apart(of)
-    for side, names in (("old", found.only_old), ("new", found.only_new)):
+    for side, names in (("old", diff.only_old), ("new", diff.only_new)):
         if names:
             yield f"Only {side} knows, and nothing is compared of: {_few(names, _MAX_PARTS)}."
 

@@ -69,7 +69,7 @@ def _peaks(of: Peaks) -> str:
         f"{of.flops_per_s / 1e9:.3g} GFLOP/s" if of.flops_per_s else None,
         f"{of.bytes_per_s / 1e9:.3g} GB/s" if of.bytes_per_s else None,
     ]
-    return ", ".join(each for each in known if each) or "not measured"
+    return ", ".join(rate for rate in known if rate) or "not measured"
 
 
 def explanation_table(model: ExplainedModel, most: int | None) -> Table:
@@ -90,11 +90,11 @@ def explanation_table(model: ExplainedModel, most: int | None) -> Table:
             str(group.occurrences),
             seconds(group.total_s),
         )
-        mine = [brick for brick in model.parts if brick.operator == group.operator]
-        those = [brick for brick in mine if brick.brick in shown]
-        rest = [brick for brick in mine if brick.brick not in shown]
-        for number_, brick in enumerate(those):
-            last = number_ == len(those) - 1 and not rest
+        of_operator = [brick for brick in model.parts if brick.operator == group.operator]
+        shown_bricks = [brick for brick in of_operator if brick.brick in shown]
+        rest = [brick for brick in of_operator if brick.brick not in shown]
+        for number_, brick in enumerate(shown_bricks):
+            last = number_ == len(shown_bricks) - 1 and not rest
             table.add_row(Text(f"{'└' if last else '├'} {_short(brick)}"), *_cells(brick))
         if rest:
             table.add_row(

@@ -132,9 +132,9 @@ def _load(result: GenerationResult, load: GenerationLoad) -> Iterator[Renderable
         )
         return
     rows = [
-        FigureRow(f"{title}, {name[1:3]}th percentile", found, seconds)
+        FigureRow(f"{title}, {name[1:3]}th percentile", figure, seconds)
         for title, figures in (("first token", load.ttft), ("further tokens", load.tpot))
-        for name, found in figures.items()
+        for name, figure in figures.items()
     ]
     rows.append(FigureRow("utilisation", load.utilisation, percent))
     yield table_of(rows, figure_columns(f"at {asked}"))

@@ -104,7 +104,7 @@ def _squares(axes: Axes, similarity: Similarity, order: list[int], points: float
 
     # Pairs with nothing in common stay white: no square is drawn or stored for them. Most pairs
     # share little: equal steps of colour would only show the nearly identical ones.
-    found = {
+    similar = {
         (row, column): similarity.grid[i][j]
         for row, i in enumerate(order)
         for column, j in enumerate(order)
@@ -112,8 +112,8 @@ def _squares(axes: Axes, similarity: Similarity, order: list[int], points: float
     }
     lines: dict[str, Any] = {"edgecolors": "white", "linewidths": 0.3}
     squares = PolyCollection(
-        [_corners(*place) for place in found],
-        array=list(found.values()),
+        [_corners(*place) for place in similar],
+        array=list(similar.values()),
         cmap=colormaps["YlGnBu"],
         norm=PowerNorm(0.5, 0.0, 1.0),
         **lines,
@@ -124,7 +124,7 @@ def _squares(axes: Axes, similarity: Similarity, order: list[int], points: float
     axes.add_collection(PolyCollection(own, facecolors="0.85", **lines))
     axes.set(xlim=(0, len(order)), ylim=(len(order), 0), aspect="equal")
     if len(order) <= _MAX_WITH_NUMBERS:
-        for (row, column), value in found.items():
+        for (row, column), value in similar.items():
             colour = "white" if value > 0.25 else "black"
             text: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": points * 0.85}
             axes.text(column + 0.5, row + 0.5, f"{value:.2f}", color=colour, **text)

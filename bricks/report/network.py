@@ -67,19 +67,19 @@ def network_parts(facts: Row) -> list[RenderableType]:
         Text(""),
         _table_of_each("pieces", facts["fits"], _FITS),
     ]
-    for each in facts["slowdowns"]:
+    for slowdown in facts["slowdowns"]:
         parts.append(
             Text(
-                f"Beside a collective of {each['ranks']} ranks, computing takes"
-                f" {number(each['ratio'])} times as long ({number(each['low'])} to"
-                f" {number(each['high'])})."
+                f"Beside a collective of {slowdown['ranks']} ranks, computing takes"
+                f" {number(slowdown['ratio'])} times as long ({number(slowdown['low'])} to"
+                f" {number(slowdown['high'])})."
             )
         )
     return [*parts, Text(""), _table_of_each("points", facts["fits"], _POINTS)]
 
 
 def _table_of_each(part: str, fits: Sequence[Row], columns: Sequence[Column[Row]]) -> Table:
-    return table_of([{**fit, **each} for fit in fits for each in fit[part]], columns)
+    return table_of([{**fit, **row} for fit in fits for row in fit[part]], columns)
 
 
 def _title(fit: Row) -> str:

@@ -35,9 +35,9 @@ _OperatorRow = tuple[str, OperatorRun]
 _NetworkRow = tuple[str, NetworkRun]
 
 
-def operator_table(found: OperatorComparison) -> Table:
+def operator_table(comparison: OperatorComparison) -> Table:
     """A row for each operator and runtime that ran it; a column for each quantity of any row."""
-    ran = [(result.name, run) for result in found.operators for run in result.runs if run.ran]
+    ran = [(result.name, run) for result in comparison.operators for run in result.runs if run.ran]
     return table_of(ran, [*_NAMES, *_QUANTITIES])
 
 
@@ -130,16 +130,16 @@ _FORMS = {
 _MOST_NAMES = 3
 
 
-def operator_lines(found: OperatorComparison) -> list[str]:
+def operator_lines(comparison: OperatorComparison) -> list[str]:
     """What ran in another form, and what is missing and why; one line for equal reasons."""
     lines: dict[str, list[str]] = {}
-    for result in found.operators:
+    for result in comparison.operators:
         for run in result.runs:
             for reason in (*_form(run), *_reasons(run)):
                 # A reason that names the operator's node would be another one for each operator.
                 lines.setdefault(f"{run.runtime}: {reason}", []).append(result.name)
-    told = [f"{reason} ({_some(names)})" for reason, names in lines.items()]
-    return ["", *told] if told else []
+    grouped = [f"{reason} ({_some(names)})" for reason, names in lines.items()]
+    return ["", *grouped] if grouped else []
 
 
 def _form(run: OperatorRun) -> list[str]:
@@ -182,11 +182,11 @@ def _accuracy_reasons(accuracy: Accuracy) -> list[str]:
     return reasons
 
 
-def network_table(found: Sequence[NetworkResult]) -> Table:
+def network_table(results: Sequence[NetworkResult]) -> Table:
     """A row for each model and runtime that ran it: the output with the greatest error."""
     ran = [
         (result.name, run)
-        for result in found
+        for result in results
         for run in result.runs
         if not isinstance(run.accuracy, Missing)
     ]
@@ -206,10 +206,10 @@ _NETWORK: Sequence[Column[_NetworkRow]] = (
 )
 
 
-def network_lines(found: Sequence[NetworkResult]) -> list[str]:
+def network_lines(results: Sequence[NetworkResult]) -> list[str]:
     """Where models part from their reference, how runtimes differ, and what is missing."""
     lines: list[str] = []
-    for result in found:
+    for result in results:
         for run in result.runs:
             of = f"{result.name}, {run.runtime}"
             if isinstance(run.accuracy, Missing):
@@ -245,12 +245,12 @@ def _worst(outputs: Sequence[ComparedOutput]) -> str:
     missing = [output.reason for output in outputs if output.reason is not None]
     if missing:
         return f"in kind: {missing[0]}"
-    worst = max(norms, key=lambda each: each.l2_relative or 0.0)
+    worst = max(norms, key=lambda output: output.l2_relative or 0.0)
     return f"by {_error(worst.l2_relative, worst.l2)} (L2, relative)"
 
 
 def operator_page(
-    found: OperatorComparison,
+    comparison: OperatorComparison,
     *,
     version: str,
     made: str,
@@ -258,18 +258,18 @@ def operator_page(
     """The comparison as one page that needs no network; ``made`` is the time of its creation."""
     return render_page(
         "operators",
-        system=found.system,
+        system=comparison.system,
         runtimes=[
             {
-                "label": f"{each.target.runtime.backend} {each.target.runtime.version}",
-                "threads": each.target.runtime.threads,
-                "flops": billions(each.peaks.flops_per_s),
-                "bytes": billions(each.peaks.bytes_per_s),
+                "label": f"{runtime.target.runtime.backend} {runtime.target.runtime.version}",
+                "threads": runtime.target.runtime.threads,
+                "flops": billions(runtime.peaks.flops_per_s),
+                "bytes": billions(runtime.peaks.bytes_per_s),
             }
-            for each in found.runtimes
+            for runtime in comparison.runtimes
         ],
-        operators=[_of_page(result) for result in found.operators],
-        missing=found.missing,
+        operators=[_of_page(result) for result in comparison.operators],
+        missing=comparison.missing,
         version=version,
         made=made,
     )

@@ -97,15 +97,15 @@ def environment(folder: Path) -> jinja2.Environment:
     """The templates in ``folder``: values are escaped; the filters format quantities."""
     import jinja2
 
-    found = jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals |= {"library": library, "style": style}
-    found.filters |= {
+    templates.globals |= {"library": library, "style": style}
+    templates.filters |= {
         "seconds": seconds,
         "size": size,
         "percent": percent,
@@ -113,7 +113,7 @@ def environment(folder: Path) -> jinja2.Environment:
         "giga": billions,
         "millions": _millions,
     }
-    return found
+    return templates
 
 
 def style() -> str:
@@ -127,18 +127,18 @@ def target_label(target: Target) -> str:
     return place(target) + ("" if level == "all" else f", optimisation {printable(level)}")
 
 
-def _choices(found: Sequence[RuntimeChoice]) -> list[dict[str, Any]]:
+def _choices(choices: Sequence[RuntimeChoice]) -> list[dict[str, Any]]:
     """Models in several runtimes, as the template shows them; systems only if there are several."""
-    systems = [choice.system for choice in found if choice.system is not None]
+    systems = [choice.system for choice in choices if choice.system is not None]
     labels = labels_of({system.key: system.name for system in systems})
     return [
         {
             "choice": choice,
             "system": labels[choice.system.key] if choice.system and len(labels) > 1 else None,
             "risk": "–" if choice.risk is None else risk_text(choice.risk),
-            "losses": [loss_text(each.losses) for each in choice.answers],
+            "losses": [loss_text(answer.losses) for answer in choice.answers],
         }
-        for choice in found
+        for choice in choices
     ]
 
 
@@ -200,8 +200,8 @@ def library() -> str:
     import altair
     import vl_convert
 
-    wanted = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=wanted)
+    version = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=version)
     return script.replace("</script", "<\\/script")
 
 

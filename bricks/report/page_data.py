@@ -142,13 +142,13 @@ def _colored(view: TargetView, most: int = 6) -> list[str]:
 
 def _systems(summary: CacheSummary, labels: Sequence[str]) -> list[Facts]:
     """Latencies of the models that more than one target has, the slowest first."""
-    held = Counter(model.plan.digest for view in summary.targets for model in view.models
+    target_counts = Counter(model.plan.digest for view in summary.targets for model in view.models
                    if model.estimate is not None)  # fmt: skip
     rows: list[tuple[str, float, Facts]] = []
     for view, label in zip(summary.targets, labels, strict=True):
         for model in view.models:
             estimate = model.estimate
-            if estimate is None or held[model.plan.digest] < 2:
+            if estimate is None or target_counts[model.plan.digest] < 2:
                 continue
             row = {
                 "title": printable(model.title),
@@ -161,7 +161,7 @@ def _systems(summary: CacheSummary, labels: Sequence[str]) -> list[Facts]:
     slowest_s: dict[str, float] = defaultdict(float)
     for digest, estimate_s, _ in rows:
         slowest_s[digest] = max(slowest_s[digest], estimate_s)
-    rows.sort(key=lambda each: (-slowest_s[each[0]], each[0]))
+    rows.sort(key=lambda item: (-slowest_s[item[0]], item[0]))
     return [row for _, _, row in rows]
 
 

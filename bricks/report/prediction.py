@@ -54,11 +54,11 @@ def phase_lines(model: str, phases: Sequence[PhaseShare]) -> list[str]:
     """A line that tells a recorded program's phases apart; none for other models."""
     if not phases:
         return []
-    told = ", ".join(f"{each.phase} {seconds(each.estimate_s)}" for each in phases)
-    calls = sum(each.calls for each in phases)
-    around_s = sum(each.around_s for each in phases)
+    latencies = ", ".join(f"{phase.phase} {seconds(phase.estimate_s)}" for phase in phases)
+    calls = sum(phase.calls for phase in phases)
+    around_s = sum(phase.around_s for phase in phases)
     sign = "-" if around_s < 0 else ""
-    return [f"{model}: {told}; {calls} calls, {sign}{seconds(abs(around_s))} around them."]
+    return [f"{model}: {latencies}; {calls} calls, {sign}{seconds(abs(around_s))} around them."]
 
 
 def memory_remarks(of: PredictedModel) -> list[str]:

@@ -27,14 +27,18 @@ _Row = tuple[str, RuntimeEstimate | NoRuntimeEstimate]
 
 def runtime_parts(choices: Sequence[RuntimeChoice]) -> list[RenderableType]:
     """A table of all models that have an answer, in all runtimes, and lines for each model."""
-    labels = labels_of({each.system.key: each.system.name for each in choices if each.system})
-    told = [(_title(choice, labels), choice) for choice in choices if choice.fastest]
+    labels = labels_of(
+        {choice.system.key: choice.system.name for choice in choices if choice.system}
+    )
+    titled = [(_title(choice, labels), choice) for choice in choices if choice.fastest]
     return [
-        table_of([(title, each) for title, choice in told for each in choice.answers], _COLUMNS),
+        table_of(
+            [(title, answer) for title, choice in titled for answer in choice.answers], _COLUMNS
+        ),
         "",
-        *(line for title, choice in told for line in _answer(title, choice)),
-        *(line for title, choice in told for line in _losses(title, choice)),
-        *(line for title, choice in told for line in _unavailable(title, choice)),
+        *(line for title, choice in titled for line in _answer(title, choice)),
+        *(line for title, choice in titled for line in _losses(title, choice)),
+        *(line for title, choice in titled for line in _unavailable(title, choice)),
         "Lower bound: each brick takes as long as the fastest known implementation of its work.",
     ]
 

@@ -66,17 +66,17 @@ def _strategy(result: ScalingResult) -> list[Column[ScalePoint]]:
 
 def _conditions(result: ScalingResult) -> Iterator[str]:
     """What differs from a plain step."""
-    told = []
+    conditions = []
     if result.predicted:
         whole = max(point.batch for point in result.predicted)
         how = "divided by all ranks" if result.step.strong else "on each rank"
-        told.append(f"a batch of {whole} {how}")
+        conditions.append(f"a batch of {whole} {how}")
     if result.step.accumulate > 1:
-        told.append(f"{result.step.accumulate} batches a step")
+        conditions.append(f"{result.step.accumulate} batches a step")
     if result.step.straggler > 1:
-        told.append(f"one rank {result.step.straggler:g} times slower")
-    if told:
-        yield f"{'; '.join(told).capitalize()}."
+        conditions.append(f"one rank {result.step.straggler:g} times slower")
+    if conditions:
+        yield f"{'; '.join(conditions).capitalize()}."
 
 
 def _origins(points: Sequence[ScalePoint]) -> Iterator[str]:
@@ -84,9 +84,9 @@ def _origins(points: Sequence[ScalePoint]) -> Iterator[str]:
     by_origin: dict[str, list[int]] = {}
     for point in points:
         by_origin.setdefault(_origin(point.origins), []).append(point.ranks)
-    for told, ranks in by_origin.items():
+    for origin, ranks in by_origin.items():
         numbers = ", ".join(map(str, dict.fromkeys(ranks)))
-        yield f"{numbers} {'rank' if numbers == '1' else 'ranks'}: {told}."
+        yield f"{numbers} {'rank' if numbers == '1' else 'ranks'}: {origin}."
 
 
 def _origin(of: Origins) -> str:
@@ -106,22 +106,22 @@ def _shared_host(result: ScalingResult) -> Iterator[str]:
         if point.checked is None or result.step.strong:
             continue
         own = alone.get(point.strategy)
-        told = "" if own is None else f" ({seconds(own.value)} predicted)"
+        predicted = "" if own is None else f" ({seconds(own.value)} predicted)"
         yield (
             f"Without communication, a step of {point.ranks} ranks at once took"
-            f" {seconds(point.checked.solo_s)}{told}: ranks that share a host slow each other,"
-            " which those on hosts of their own do not."
+            f" {seconds(point.checked.solo_s)}{predicted}: ranks that share a host slow each"
+            " other, which those on hosts of their own do not."
         )
 
 
 def _pays(result: ScalingResult) -> Iterator[str]:
-    for each in result.strategies:
-        name = f"{each.strategy}: " if len(result.strategies) > 1 else ""
-        if each.pays_up_to is None:
-            line = f"further ranks pay up to {each.looked_up_to} at least"
+    for scaling in result.strategies:
+        name = f"{scaling.strategy}: " if len(result.strategies) > 1 else ""
+        if scaling.pays_up_to is None:
+            line = f"further ranks pay up to {scaling.looked_up_to} at least"
             line += " (each adds half of a lone rank's samples/s or more)"
         else:
-            count = f"{each.pays_up_to} {'rank' if each.pays_up_to == 1 else 'ranks'}"
+            count = f"{scaling.pays_up_to} {'rank' if scaling.pays_up_to == 1 else 'ranks'}"
             line = f"from {count} on, further ones no longer pay"
             line += " (each adds less than half of a lone rank's samples/s)"
         yield f"{name}{line}." if name else f"{line[0].upper()}{line[1:]}."

@@ -29,7 +29,7 @@ def scaling_trace(result: ScalingResult) -> str:
     first = result.strategies[0]
     if not first.predicted:
         return ""
-    point = max(first.predicted, key=lambda each: each.ranks)
+    point = max(first.predicted, key=lambda point: point.ranks)
     about = {
         "workload": printable(result.workload),
         "system": printable(result.target.system.name),

@@ -55,26 +55,26 @@ def _load(load: ScenarioLoad) -> str:
 
 def _server(result: ScenarioResult) -> str:
     serving, threads = result.serving, result.target.runtime.threads
-    told = [
+    parts = [
         f"{counted(serving.instances, 'instance')} with {counted(threads, 'thread')}"
         f"{'' if serving.instances == 1 else ' each'}"
     ]
     if serving.max_batch > 1:
         waits_s = serving.timeout_s
-        told.append(
+        parts.append(
             f"batches of up to {serving.max_batch}"
             + (f", filled for {seconds(waits_s)} at most" if waits_s else "")
         )
     if serving.max_queue is not None:
-        told.append(f"a queue of {serving.max_queue}")
+        parts.append(f"a queue of {serving.max_queue}")
     costs = [
         f"{seconds(cost_s)} a {what}"
         for cost_s, what in ((serving.request_s, "sample"), (serving.batch_s, "batch"))
         if cost_s
     ]
     if costs:
-        told.append(f"the server itself takes {' and '.join(costs)}")
-    return "; ".join(told)
+        parts.append(f"the server itself takes {' and '.join(costs)}")
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +171,15 @@ def _bound(result: ScenarioResult, slo_s: float) -> str:
 
 
 def _served(checked: CheckedScenario, load: ScenarioLoad) -> Iterator[str]:
-    real, told = checked.figures, checked.expected
-    told_s = (
-        f"{title} {seconds(real[name])} ({seconds(told[name])} predicted)"
+    real, expected = checked.figures, checked.expected
+    latencies = (
+        f"{title} {seconds(real[name])} ({seconds(expected[name])} predicted)"
         for title, name in (
             ("in the median", "worker_p50_s"),
             (f"at the {load.counted_percentile:g}th percentile", "worker_counted_s"),
         )
     )
-    yield f"In the worker, without the queue, a batch takes {', '.join(told_s)}."
+    yield f"In the worker, without the queue, a batch takes {', '.join(latencies)}."
     yield (
         f"Served: {counted(checked.samples, 'real sample')} that MLPerf LoadGen asked for,"
         f" {number(checked.mean_batch, 1)} samples a batch. So asked: what is predicted for"

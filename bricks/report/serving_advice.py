@@ -13,7 +13,7 @@ from bricks.studies.serving.advise import ServingAdvice, ServingAnswer
 def serving_advice_parts(answer: ServingAnswer) -> list[RenderableType]:
     """What serves models at a rate, one row for each target."""
     load = answer.load
-    rows = [each for each in answer.answers if isinstance(each, ServingAdvice)]
+    rows = [advice for advice in answer.answers if isinstance(advice, ServingAdvice)]
     columns: list[Column[ServingAdvice]] = [
         Column("model", lambda row: row.model, left=True),
         Column("system", lambda row: row.target.system.name, left=True),

@@ -113,8 +113,8 @@ def measured_text(own: float | None, others: float | None) -> str:
     if own is None:
         return "–"
     shares = {"own": round(own, 6), "others": round(others or 0.0, 6)}
-    told = [f"{share_text(share)} {whose}" for whose, share in shares.items() if share]
-    return ", ".join(told) or "0 %"
+    texts = [f"{share_text(share)} {whose}" for whose, share in shares.items() if share]
+    return ", ".join(texts) or "0 %"
 
 
 def share_text(share: float) -> str:

@@ -74,15 +74,15 @@ def _about(of: Traced) -> dict[str, Any]:
 
 def _estimated(of: Traced) -> dict[str, Any]:
     """The estimate, if there is one."""
-    found = of.estimate
+    estimate = of.estimate
     facts: dict[str, Any] = {}
-    if isinstance(found, Estimate):
-        facts |= {name: round(share, 6) for name, share in asdict(found.provenance).items()}
+    if isinstance(estimate, Estimate):
+        facts |= {name: round(share, 6) for name, share in asdict(estimate.provenance).items()}
         facts |= {
-            "estimate_us": microseconds(found.estimate_s),
-            "estimate_low_us": microseconds(found.low_s),
-            "estimate_high_us": microseconds(found.high_s),
-            "workers": found.workers,
+            "estimate_us": microseconds(estimate.estimate_s),
+            "estimate_low_us": microseconds(estimate.low_s),
+            "estimate_high_us": microseconds(estimate.high_s),
+            "workers": estimate.workers,
         }
     return facts
 
@@ -100,23 +100,23 @@ def _profiled(of: Traced, profile: Profile) -> dict[str, Any]:
 
 
 def _recomposed(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
-    found, notes = of.recomposed, remarks(of)
+    timeline, notes = of.recomposed, remarks(of)
     incomplete = not isinstance(of.estimate, Estimate)
     # A missing profile is reported here.
-    said = notes[RECOMPOSED] + (notes[MEASURED] if isinstance(of.profile, NoProfile) else [])
-    lanes = found.lanes if len(found.lanes) > 1 else ["bricks, one after the other"]
+    notes_shown = notes[RECOMPOSED] + (notes[MEASURED] if isinstance(of.profile, NoProfile) else [])
+    lanes = timeline.lanes if len(timeline.lanes) > 1 else ["bricks, one after the other"]
     threads = {_FIRST_LANE + lane: name for lane, name in enumerate(lanes)}
-    kinds = {type(entry) for entry in found.entries}
+    kinds = {type(entry) for entry in timeline.entries}
     threads |= {_MISSING: "no measurement"} if MissingLatency in kinds else {}
     threads |= {_SUBTRACTED: "taken away"} if Subtraction in kinds else {}
-    yield from _labels(RECOMPOSED, threads, said, "incomplete" if incomplete else "")
+    yield from _labels(RECOMPOSED, threads, notes_shown, "incomplete" if incomplete else "")
     name = f"{of.plan.model} (incomplete)" if incomplete else of.plan.model
-    whole = {**_estimated(of), **{f"remark_{i + 1}": text for i, text in enumerate(said)}}
-    yield _slice(RECOMPOSED, _WHOLE, name, (0, nanoseconds(found.run.end_s)), whole)
-    if found.call_s:
-        yield _slice(RECOMPOSED, _FIRST_LANE, CALL, (0, nanoseconds(found.call_s)), {})
+    whole = {**_estimated(of), **{f"remark_{i + 1}": text for i, text in enumerate(notes_shown)}}
+    yield _slice(RECOMPOSED, _WHOLE, name, (0, nanoseconds(timeline.run.end_s)), whole)
+    if timeline.call_s:
+        yield _slice(RECOMPOSED, _FIRST_LANE, CALL, (0, nanoseconds(timeline.call_s)), {})
     nodes = of.profile.of_occurrences if isinstance(of.profile, Profile) else {}
-    for entry, (thread, span) in zip(found.entries, _laid(found), strict=True):
+    for entry, (thread, span) in zip(timeline.entries, _laid(timeline), strict=True):
         node = nodes.get(entry.position)
         facts, name = _facts(of, entry, node), _name(of, entry)
         match entry:
@@ -128,14 +128,14 @@ def _recomposed(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
                 yield _mark(RECOMPOSED, thread, why, span[0], facts)
             case Subtraction():
                 yield _mark(RECOMPOSED, thread, f"taken away: {name}", span[0], facts)
-    yield from _kernels(found)
+    yield from _kernels(timeline)
 
 
-def _kernels(found: ModelTimeline) -> Iterator[Event]:
+def _kernels(timeline: ModelTimeline) -> Iterator[Event]:
     """What a device ran."""
     rows = Rows()
-    for span in found.run.of(DEVICE):
-        thread = _FIRST_LANE + found.lanes.index(DEVICE)
+    for span in timeline.run.of(DEVICE):
+        thread = _FIRST_LANE + timeline.lanes.index(DEVICE)
         placed = rows.place(_track(RECOMPOSED, thread), span.begin_s, span.end_s)
         (position,) = span.work.after
         yield _slice(RECOMPOSED, thread, span.kind, placed, {"launched_by_occurrence": position})
@@ -169,10 +169,10 @@ def _measured(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
         yield _joined(event, node.position, flows, MEASURED)
 
 
-def _laid(found: ModelTimeline) -> Iterator[Placed]:
+def _laid(timeline: ModelTimeline) -> Iterator[Placed]:
     """Thread and span of each entry; entries without a duration have a thread of their own."""
-    rows, numbers = Rows(), {lane: i for i, lane in enumerate(found.lanes)}
-    for entry in found.entries:
+    rows, numbers = Rows(), {lane: i for i, lane in enumerate(timeline.lanes)}
+    for entry in timeline.entries:
         thread = _FIRST_LANE + numbers[entry.span.lane]
         match entry:
             case MissingLatency():

@@ -20,8 +20,8 @@ _MAX_REASONS = 3
 
 def remarks(of: Traced) -> dict[str, list[str]]:
     """Remarks that a reader of a timeline needs, by the name of its process."""
-    found = {RECOMPOSED: _of_recomposed(of), MEASURED: _of_measured(of)}
-    return {process: [printable(text) for text in lines] for process, lines in found.items()}
+    by_process = {RECOMPOSED: _of_recomposed(of), MEASURED: _of_measured(of)}
+    return {process: [printable(text) for text in lines] for process, lines in by_process.items()}
 
 
 def _of_recomposed(of: Traced) -> Iterator[str]:
@@ -29,7 +29,7 @@ def _of_recomposed(of: Traced) -> Iterator[str]:
     unknown = [entry for entry in entries if isinstance(entry, MissingLatency)]
     if unknown:
         reasons = dict.fromkeys(
-            f"{of.plan.occurrences[each.position].brick}: {each.reason}" for each in unknown
+            f"{of.plan.occurrences[entry.position].brick}: {entry.reason}" for entry in unknown
         )
         named = "; ".join([*reasons][:_MAX_REASONS])
         more = f"; and {len(reasons) - _MAX_REASONS} more" if len(reasons) > _MAX_REASONS else ""

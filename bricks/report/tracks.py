@@ -19,9 +19,9 @@ def tracks(producers: Sequence[Sequence[int]]) -> list[int]:
         for producer in needed:
             last_use[producer] = row
     until: list[int] = []  # by track, the last row in which it is in use
-    found: list[int] = []
+    assigned: list[int] = []
     for row, needed in enumerate(producers):
-        ending = [found[p] for p in needed if last_use[p] == row]
+        ending = [assigned[p] for p in needed if last_use[p] == row]
         free = [track for track, end in enumerate(until) if end < row]
         if ending or free:
             track = min(ending or free)
@@ -29,5 +29,5 @@ def tracks(producers: Sequence[Sequence[int]]) -> list[int]:
             track = len(until)
             until.append(0)
         until[track] = last_use[row]
-        found.append(track)
-    return found
+        assigned.append(track)
+    return assigned

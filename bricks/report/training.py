@@ -104,9 +104,9 @@ def _validated(of: TrainingValidation) -> Iterator[str]:
 
 
 def _gradients(gradients: Sequence[GradientCheck]) -> str:
-    judged = [each for each in gradients if each.verdict != UNKNOWN]
-    worst = max((each.deviation or 0.0 for each in judged), default=None)
-    wrong = sum(each.verdict == DEVIATES for each in gradients)
+    judged = [check for check in gradients if check.verdict != UNKNOWN]
+    worst = max((check.deviation or 0.0 for check in judged), default=None)
+    wrong = sum(check.verdict == DEVIATES for check in gradients)
     return (
         f"Gradients: {len(judged)} of {len(gradients)} parameters compared with finite"
         f" differences in float64, {wrong} deviate; the largest deviation is {percent(worst, 4)}."

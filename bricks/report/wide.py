@@ -74,14 +74,14 @@ def estimate_lines(shown: Sequence[ShownEstimate]) -> list[str]:
     A share that makes an interval wide is given once.
     """
     lines = []
-    for each in shown:
-        reasons = () if each.interval is None else each.interval.reasons
-        said = {reason.source for reason in reasons}
-        if ErrorSource.OTHER_STATE not in said:
-            lines += other_state(each.title, each.estimate.other_state_share)
-        if ErrorSource.PREDICTED not in said:
-            lines += predicted(each.title, each.estimate.predicted_share)
-        lines += _published(each)
+    for item in shown:
+        reasons = () if item.interval is None else item.interval.reasons
+        explained = {reason.source for reason in reasons}
+        if ErrorSource.OTHER_STATE not in explained:
+            lines += other_state(item.title, item.estimate.other_state_share)
+        if ErrorSource.PREDICTED not in explained:
+            lines += predicted(item.title, item.estimate.predicted_share)
+        lines += _published(item)
     return [*lines, *wide_lines(shown)]
 
 
@@ -91,7 +91,7 @@ def _published(shown: ShownEstimate) -> list[str]:
     if not share or shown.place is not None:
         return []
     words = [] if shown.word is None else [shown.word]
-    lacking = any(each.published for each in shown.estimate.shares)
+    lacking = any(brick_share.published for brick_share in shown.estimate.shares)
     command = shown.command(Remedy.MEASURE if lacking else Remedy.MEASURE_AGAIN, words)
     why = "" if lacking else ", because own ones are too uncertain"
     return [
@@ -102,15 +102,15 @@ def _published(shown: ShownEstimate) -> list[str]:
 
 def wide_lines(shown: Sequence[ShownEstimate]) -> list[str]:
     """A line for each wide interval, or for all with the same reason, with the command to run."""
-    wide = [_Wide(each, found) for each in shown if (found := each.interval) is not None]
+    wide = [_Wide(item, interval) for item in shown if (interval := item.interval) is not None]
     if len(wide) <= FEW:
-        return [_alone(each) for each in wide]
+        return [_alone(item) for item in wide]
     groups: dict[tuple[object, ...], list[_Wide]] = defaultdict(list)
-    for each in wide:
-        remedy = each.interval.remedy
+    for item in wide:
+        remedy = item.interval.remedy
         # Only models that one command remedies can share a line.
-        command = each.shown.command(remedy, [])
-        groups[each.main, remedy, command, each.shown.place, each.shown.word is None].append(each)
+        command = item.shown.command(remedy, [])
+        groups[item.main, remedy, command, item.shown.place, item.shown.word is None].append(item)
     ordered = sorted(groups.values(), key=lambda group: -len(group))
     lines = [_together(group) if len(group) > 1 else _alone(group[0]) for group in ordered]
     rest = sum(map(len, ordered[MAX_LINES:]))
@@ -127,9 +127,9 @@ def _alone(wide: _Wide) -> str:
 
 
 def _together(group: Sequence[_Wide]) -> str:
-    names = ", ".join(printable(each.shown.title) for each in group[:_MAX_NAMED])
+    names = ", ".join(printable(item.shown.title) for item in group[:_MAX_NAMED])
     more = ", …" if len(group) > _MAX_NAMED else ""
-    estimates = [each.shown.estimate for each in group]
+    estimates = [item.shown.estimate for item in group]
     return (
         f"{len(group)} estimates ({names}{more}): the intervals are {_width(estimates)}, mostly"
         f" because {_cause(group[0].main, estimates)}. {_remedy(group)}"
@@ -162,14 +162,14 @@ def _cause(source: ErrorSource, estimates: Sequence[Estimate]) -> str:
 
 
 def _width(estimates: Sequence[Estimate]) -> str:
-    widths = [each.relative_uncertainty for each in estimates]
+    widths = [estimate.relative_uncertainty for estimate in estimates]
     if max(widths) <= 1:
         return f"±{_range(widths)}"
-    known = [each for each in estimates if each.estimate_s > 0]
+    known = [estimate for estimate in estimates if estimate.estimate_s > 0]
     if len(known) < len(estimates):
         return "wider than the estimate itself"
-    low = min(each.low_s / each.estimate_s for each in known)
-    high = max(each.high_s / each.estimate_s for each in known)
+    low = min(estimate.low_s / estimate.estimate_s for estimate in known)
+    high = max(estimate.high_s / estimate.estimate_s for estimate in known)
     return f"{low:.2f} to {high:.{1 if high < 10 else 0}f} times the estimate"
 
 
@@ -181,7 +181,7 @@ def _range(shares: Sequence[float], digits: int = 0) -> str:
 def _remedy(group: Sequence[_Wide]) -> str:
     first = group[0]
     remedy = first.interval.remedy
-    words = [each.shown.word for each in group if each.shown.word is not None]
+    words = [item.shown.word for item in group if item.shown.word is not None]
     command = first.shown.command(remedy, list(dict.fromkeys(words)))
     where = "" if first.shown.place is None else f" on {printable(first.shown.place)}"
     run = f"{where}: {command}" if words else f"{where}."

@@ -97,14 +97,14 @@ class AdaptiveMeasurement:
         done: list[CampaignResult] = []
         whole = any(job.whole for job in self._jobs)
         while whole or not done or not self._over():
-            chosen, said = self._choose()
+            chosen, precision_text = self._choose()
             if not chosen and not whole:
                 break
             jobs = [
                 replace(job, whole=job.whole and whole, chosen=frozenset(chosen))
                 for job in self._jobs
             ]
-            result = run(jobs, self._left_s(), self._shown(said))
+            result = run(jobs, self._left_s(), self._shown(precision_text))
             self._latencies.invalidate(result.remeasured)
             done.append(result)
             whole = False
@@ -186,14 +186,14 @@ class AdaptiveMeasurement:
     def _over(self) -> bool:
         return self._left_s() == 0.0
 
-    def _shown(self, said: str) -> Progress:
+    def _shown(self, prefix: str) -> Progress:
         begin, end = self._span
 
         def show(what: str, share: float) -> None:
             done = begin + (end - begin) * share
             if self._budget_s:
                 done = max(done, (time.monotonic() - self._started) / self._budget_s)
-            self._progress(said + what, min(1.0, done))
+            self._progress(prefix + what, min(1.0, done))
 
         return show
 
@@ -222,7 +222,10 @@ def _usual_s(
     latency_s = latencies.target.usual_s(_keys(jobs))
     shares = Importance(needs_of(jobs), {}).of(latency_s)
     features = latencies.target.features(sorted(keys))
-    rows = [(each.weight_bytes, latency_s[key], shares[key]) for key, each in features.items()]
+    rows = [
+        (brick_features.weight_bytes, latency_s[key], shares[key])
+        for key, brick_features in features.items()
+    ]
     return dict(zip(features, usual_s(*np.array(rows).T).tolist(), strict=True))
 
 

@@ -49,11 +49,11 @@ def decompose_all(
         # Threads suffice: they wait for the workers, which do most of the work.
         parallel = Parallel(processes, "threading", return_as="generator_unordered", batch_size=1)
         portions = _portions(list(unknown.values()), processes)
-        results = parallel(delayed(_decomposed)(free, each) for each in portions)
+        results = parallel(delayed(_decomposed)(free, portion) for portion in portions)
         try:
             done = 0
-            for portion, found in results:
-                for decomposition in found:
+            for portion, decompositions in results:
+                for decomposition in decompositions:
                     workspace.plans.keep(decomposition)
                 done += len(portion)
                 workspace.progress(what, done / len(unknown))
@@ -67,14 +67,14 @@ def _decomposed(
     free: SimpleQueue[Decomposer], models: Sequence[Model]
 ) -> tuple[Sequence[Model], list[Decomposition]]:
     """``models``, and the decompositions of those that can be decomposed."""
-    decompose, found = free.get(), []
+    decompose, decompositions = free.get(), []
     try:
         for model in models:
             with suppress(BricksError):  # a later request for the model raises it again
-                found.append(decompose(model))
+                decompositions.append(decompose(model))
     finally:
         free.put(decompose)
-    return models, found
+    return models, decompositions
 
 
 def _portions(models: Sequence[Model], processes: int) -> list[list[Model]]:

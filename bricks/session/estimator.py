@@ -104,11 +104,11 @@ class Estimator:
 
     def _informed(self, target: Target) -> Latencies:
         """The latency model on ``target``, with all models that were decomposed so far."""
-        found = self.latencies(target)
+        latencies = self.latencies(target)
         for digest, decomposition in self._plans.decompositions.items():
-            if digest not in found.added:
-                found.add_model(decomposition)
-        return found
+            if digest not in latencies.added:
+                latencies.add_model(decomposition)
+        return latencies
 
     def basis(self, plan: Plan, results: Results, target: Target) -> Basis:
         """All inputs of an estimate of ``plan`` on ``target``.
@@ -153,10 +153,10 @@ class Estimator:
         """What other hosts of this kind tell about ``keys`` of ``plan``, measured or predicted."""
         results = self.results(keys, target)
         measured = {key: m for key, m in results.items() if isinstance(m, Measurement)}
-        found = {key: measured_elsewhere(round_spread(m, state_s)) for key, m in measured.items()}
+        known = {key: measured_elsewhere(round_spread(m, state_s)) for key, m in measured.items()}
         predictions = self.predictions(keys, results, target, plan)
         mine = self.latencies(target).predictions_in(state_s, keys, predictions)
-        return found | {key: on_another_host(each) for key, each in mine.of.items()}
+        return known | {key: on_another_host(prediction) for key, prediction in mine.of.items()}
 
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:
         """How the workers run ``plan`` on ``target``."""

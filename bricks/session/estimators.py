@@ -30,7 +30,9 @@ class Estimators:
         published, target = resources.published, resources.target
         prior = Estimator(published, resources, plans)
         self.known = self.measured = Estimator(resources.known, resources, plans, prior)
-        if any(each.key == target.key for each in published.systems.targets()):
+        if any(
+            published_target.key == target.key for published_target in published.systems.targets()
+        ):
             others: Reading = Union(resources.store, published, first_only=target.key)
             self.measured = Estimator(others, resources, plans, prior)
 

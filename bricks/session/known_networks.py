@@ -13,7 +13,7 @@ from bricks.store import Store
 
 def measured_networks(store: Store) -> list[MeasuredNetwork]:
     """All networks of the cache, one for each version of a backend, by name."""
-    found = []
+    networks = []
     for network, target in store.systems.network_targets():
         facts = {
             **network.to_json(),
@@ -21,8 +21,8 @@ def measured_networks(store: Store) -> list[MeasuredNetwork]:
             "backend": target.runtime.backend,
             "version": target.runtime.version,
         }
-        found.append(MeasuredNetwork(network.name, facts, known_collectives(store, target.key)))
-    return found
+        networks.append(MeasuredNetwork(network.name, facts, known_collectives(store, target.key)))
+    return networks
 
 
 def network_called(store: Store, name: str) -> MeasuredNetwork:
@@ -30,21 +30,23 @@ def network_called(store: Store, name: str) -> MeasuredNetwork:
 
     Raises :class:`UsageError` if there is none, or nothing is measured on it.
     """
-    every = measured_networks(store)
-    found = [each for each in every if name in (each.name, each.fingerprint["key"])]
-    known = sorted({each.name for each in every})
-    if not found:
+    networks = measured_networks(store)
+    matching = [
+        network for network in networks if name in (network.name, network.fingerprint["key"])
+    ]
+    known = sorted({network.name for network in networks})
+    if not matching:
         meant = suggestion(name, known, "known are") if known else "none is known yet"
         raise UsageError(
             f"no network is called {name!r}: {meant}; 'bricks network measure {name}' makes it"
             " known"
         )
-    found = [each for each in found if each.samples]
-    if not found:
+    matching = [network for network in matching if network.samples]
+    if not matching:
         raise UsageError(
             f"nothing is measured on network {name!r} yet: run 'bricks network measure {name}'"
         )
-    return max(found, key=lambda each: _numbers(each.fingerprint["version"]))
+    return max(matching, key=lambda network: _numbers(network.fingerprint["version"]))
 
 
 def _numbers(version: str) -> list[int]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Plan
 from bricks.store import Reading, Store
+from bricks.store.reading import TimedPlan
 from bricks.system import Target
-
-# A plan, and the wall time in seconds that decomposing its model took.
-TimedPlan = tuple[Plan, float]
 
 
 class KnownPlans:
@@ -34,14 +32,14 @@ class KnownPlans:
         ``model``; None keeps the name under which the model was decomposed.
         """
         for source in (self._store, self._known):  # opening published files takes a moment
-            found = self._load(source, digest, target, name)
-            if found is not None:
-                return found
+            plan = self._load(source, digest, target, name)
+            if plan is not None:
+                return plan
         for other in self._known.systems.targets() if self._granularity.executed else ():
             if other.key != target.key and _may_execute_same_graph(other, target):
-                found = self._load(self._known, digest, other, name)
-                if found is not None and _executes_same_graph(found[0], other, target):
-                    return found
+                plan = self._load(self._known, digest, other, name)
+                if plan is not None and _executes_same_graph(plan[0], other, target):
+                    return plan
         return None
 
     def serves(self, plan: Plan, own: Target, target: Target) -> bool:
@@ -55,10 +53,10 @@ class KnownPlans:
     def _load(
         self, source: Reading, digest: str, target: Target, name: str | None
     ) -> TimedPlan | None:
-        found = source.plans.load(digest, str(self._granularity), target.key, name=name)
-        if found is not None and found[0].memory.outdated:
+        plan = source.plans.load(digest, str(self._granularity), target.key, name=name)
+        if plan is not None and plan[0].memory.outdated:
             return None  # it is made again
-        return found
+        return plan
 
 
 def _may_execute_same_graph(one: Target, other: Target) -> bool:

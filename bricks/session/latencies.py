@@ -119,12 +119,12 @@ class Latencies:
         """
         unresolved = set(keys) - self.target.resolved(keys)
         unmeasurable = self._unmeasurable(keys)
-        wanted = sorted(unresolved | unmeasurable)
-        model = self._predicting() if wanted else None
+        predictable = sorted(unresolved | unmeasurable)
+        model = self._predicting() if predictable else None
         if model is None:
             return Predictions()
         state_s = model.state_for(state_s)
-        predicted = self._predict(model, wanted, state_s)
+        predicted = self._predict(model, predictable, state_s)
         return Predictions(predicted, model.bias, state_s, unmeasurable=unmeasurable)
 
     def _predict(
@@ -133,7 +133,7 @@ class Latencies:
         """Predictions for ``keys``; for bricks of all added models at once, which is faster."""
         assert model.predictor is not None
         features = model.in_state(self.target.features(keys), state_s)
-        if any(each not in self._predicted for each in features.items()):
+        if any(item not in self._predicted for item in features.items()):
             ahead = self._ahead - self.target.resolved(self._ahead) - features.keys()
             self._ahead.clear()
             others = model.in_state(self.target.features(sorted(ahead)), state_s)
@@ -155,8 +155,8 @@ class Latencies:
 
         They are made anew if ``predictions`` are for another state.
         """
-        wanted = set(keys)
-        mine = {key: p for key, p in predictions.of.items() if key in wanted}
+        of_keys = set(keys)
+        mine = {key: p for key, p in predictions.of.items() if key in of_keys}
         if not mine or same_state(state_s, predictions.state_s):
             return replace(predictions, of=mine)
         return self.predictions(mine, state_s)
@@ -171,8 +171,10 @@ class Latencies:
         model, measured = self.model(), self.target.measured
         resolved = self.target.resolved(keys) | measured.keys()
         seconds = {k: model.known.mean_s(measured[k]) if k in measured else 0.0 for k in resolved}
-        found = {key: Belief(latency_s, measured=True) for key, latency_s in seconds.items()}
-        return found | self._expected(model, sorted(set(keys) - resolved))
+        measured_beliefs = {
+            key: Belief(latency_s, measured=True) for key, latency_s in seconds.items()
+        }
+        return measured_beliefs | self._expected(model, sorted(set(keys) - resolved))
 
     def _expected(self, model: LatencyModel, keys: Sequence[str]) -> dict[str, Belief]:
         """Beliefs about unmeasured bricks: from the model, other targets, or the usual host."""

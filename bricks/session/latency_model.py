@@ -65,9 +65,9 @@ class LatencyModel:
         if others:
             from bricks.predict.transfer import learn_transfer
 
-            found = learn_transfer(features, known.seconds, known.families, others)
-            if found is not None:
-                return cls(found, known, known.state_s)
+            transfer = learn_transfer(features, known.seconds, known.families, others)
+            if transfer is not None:
+                return cls(transfer, known, known.state_s)
         measured = {key: known.measured[key] for key in features}
         observed = Observations.of(measured, known.state_s)
         predictor = learn(observed.features(features), observed.latency_s, known.families)
@@ -117,8 +117,8 @@ def learned_before(target: MeasuredTarget) -> Learned | None:
         return None
     from bricks.predict.learned_file import read
 
-    found = read(content, target.key, target.granularity)
-    if found is not None:
+    learned = read(content, target.key, target.granularity)
+    if learned is not None:
         new = target.source.plans.usage(target.key, target.granularity, unlearned=True)
         target.note_contexts([usage for _, usage in new])
-    return found
+    return learned

@@ -69,7 +69,7 @@ def places_of(network: MeasuredNetwork, ranks: int) -> Iterator[Sequence[RankLoc
 
 def measure_locally(
     store: Store,
-    wanted: WantedNetwork,
+    request: WantedNetwork,
     *,
     shaped: bool = False,
     bandwidth_bps: float | None = None,
@@ -79,18 +79,18 @@ def measure_locally(
 
     See :func:`local_places`, and :func:`measure_on` for the errors.
     """
-    wanted.refuse()
-    settings, version = collectives_settings(wanted.backend)
+    request.refuse()
+    settings, version = collectives_settings(request.backend)
     with (
-        local_places(wanted.ranks, bandwidth_bps, shaped=shaped) as places,
+        local_places(request.ranks, bandwidth_bps, shaped=shaped) as places,
         LocalRanks(settings, places) as workers,
     ):
         requests = [ReadInterface(place.interface) for place in places]
         facts = workers.ask_each(requests, timeout_s=_TIMEOUT_S)
         system = store.systems.named(fingerprint())
-        network = _on_this_host(wanted.name, facts, system)
-        target = collectives_target(network, system, wanted.backend, version)
-        return measure_on(store, workers, network, target, wanted, progress)
+        network = _on_this_host(request.name, facts, system)
+        target = collectives_target(network, system, request.backend, version)
+        return measure_on(store, workers, network, target, request, progress)
 
 
 def _on_this_host(name: str, facts: Sequence[InterfaceFacts], system: System) -> NetworkFingerprint:
@@ -102,26 +102,26 @@ def _on_this_host(name: str, facts: Sequence[InterfaceFacts], system: System) ->
 
 def loopback_network(
     store: Store,
-    wanted: WantedNetwork,
+    request: WantedNetwork,
     *,
     announce: Callable[[str], None] = lambda name: None,
     progress: Progress = lambda what, share: None,
 ) -> MeasuredNetwork:
-    """This host's loopback: what is ``wanted`` of it, alone and along with computing.
+    """This host's loopback with the measurements of ``request``, isolated and while computing.
 
     What is known of it under any name is not measured again. Before anything is measured,
     ``announce`` is called with the network's name. Raises the errors of :func:`measure_on`.
     """
-    wanted.refuse()
-    version = collectives_settings(wanted.backend)[1]
+    request.refuse()
+    version = collectives_settings(request.backend)[1]
     system = store.systems.named(fingerprint())
-    facts = [interface_facts(place.interface) for place in loopback(wanted.ranks)]
-    network = _called_as_known(store, _on_this_host(wanted.name, facts, system), wanted.ranks)
-    target = collectives_target(network, system, wanted.backend, version)
-    keys = [key for each in wanted.collectives for key in _aspects(each)]
+    facts = [interface_facts(place.interface) for place in loopback(request.ranks)]
+    network = _called_as_known(store, _on_this_host(request.name, facts, system), request.ranks)
+    target = collectives_target(network, system, request.backend, version)
+    keys = [key for collective in request.collectives for key in _aspects(collective)]
     if set(keys) - store.measurements.settled(target.key, keys):
         announce(network.name)
-        named = replace(wanted, name=network.name, computing=True)
+        named = replace(request, name=network.name, computing=True)
         measure_locally(store, named, progress=progress)
     return network_called(store, network.name)
 

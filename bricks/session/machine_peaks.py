@@ -112,21 +112,21 @@ def _runs_per_s(workspace: Workspace, target: Target) -> dict[str, float]:
     The fastest sample and not the median: a peak is the rate without any disturbance.
     """
     results, overhead_s = _results(workspace, target), call_s(workspace, target)
-    found = {}
+    rates = {}
     for brick in peak_bricks():
         measured = results.get(brick.key)
         if isinstance(measured, Measurement):
             net_s = min(measured.host_s) - overhead_s
             if net_s > 0:
-                found[brick.key] = 1 / net_s
-    return found
+                rates[brick.key] = 1 / net_s
+    return rates
 
 
 def _bandwidths(runs_per_s: dict[str, float]) -> dict[int, float]:
     """The highest bandwidth in bytes per second by the bytes that a stream moves."""
-    found: dict[int, float] = {}
+    bandwidths: dict[int, float] = {}
     for stream in memory_peaks():
         if stream.brick.key in runs_per_s:
             rate = stream.brick.bytes_moved * runs_per_s[stream.brick.key]
-            found[stream.size_bytes] = max(rate, found.get(stream.size_bytes, 0.0))
-    return found
+            bandwidths[stream.size_bytes] = max(rate, bandwidths.get(stream.size_bytes, 0.0))
+    return bandwidths

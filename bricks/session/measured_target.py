@@ -76,7 +76,7 @@ class MeasuredTarget:
         if self._states is None:
             self._states = learn_states(self.source, self.key)
         features = self.features([key for key in keys if not self._states.knows(key)])
-        facts = {key: each.size_facts for key, each in features.items()}
+        facts = {key: brick.size_facts for key, brick in features.items()}
         self._states = self._states.with_facts(facts)
         return self._states
 
@@ -86,16 +86,16 @@ class MeasuredTarget:
         keys = sorted({key for _, usage in models for key in usage})
         self.note_contexts([usage for _, usage in models])
         self.resolved(keys)
-        found = {key: self.measured[key] for key in keys if key in self.measured}
-        state_s = dominant_state(m.state_s for m in found.values())
-        return KnownLatencies(self, found, state_s, _families(models))
+        measured = {key: self.measured[key] for key in keys if key in self.measured}
+        state_s = dominant_state(m.state_s for m in measured.values())
+        return KnownLatencies(self, measured, state_s, _families(models))
 
     def features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
         """The features of each of ``keys``, in the model of whose work it is the largest share."""
-        found = self._bare_features(keys)
+        bare = self._bare_features(keys)
         return {
             key: replace(t, context=self._contexts[key]) if key in self._contexts else t
-            for key, t in found.items()
+            for key, t in bare.items()
         }
 
     def usual_s(self, keys: Collection[str]) -> dict[str, float]:
@@ -133,10 +133,10 @@ class MeasuredTarget:
     def _bare_features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
         from bricks.predict.features import extract_features
 
-        found = self.loaded.features
-        missing = [key for key in keys if key not in found]
-        found |= {key: extract_features(b) for key, b in self.load(missing).items()}
-        return {key: found[key] for key in keys if key in found}
+        features = self.loaded.features
+        missing = [key for key in keys if key not in features]
+        features |= {key: extract_features(b) for key, b in self.load(missing).items()}
+        return {key: features[key] for key in keys if key in features}
 
 
 class KnownLatencies:
@@ -177,7 +177,7 @@ class KnownLatencies:
 def _families(models: Iterable[tuple[str, Collection[str]]]) -> dict[str, set[str]]:
     """The bricks of each family of models; a model outside the zoo is a family of its own."""
     family = {entry.name: entry.family for entry in (*entries(), *programs())}
-    found: dict[str, set[str]] = defaultdict(set)
+    families: dict[str, set[str]] = defaultdict(set)
     for model, keys in models:
-        found[family.get(model, model)].update(keys)
-    return dict(found)
+        families[family.get(model, model)].update(keys)
+    return dict(families)

@@ -35,8 +35,8 @@ def measure(
     jobs = _jobs(workspace, models, only)
     others = _isolated_jobs(workspace, isolated)
     result = workspace.campaigns.measure([*jobs, *others])
-    found = _summary(workspace, jobs, others, result)
-    return replace(found, wall_s=time.perf_counter() - started)
+    summary = _summary(workspace, jobs, others, result)
+    return replace(summary, wall_s=time.perf_counter() - started)
 
 
 def _jobs(

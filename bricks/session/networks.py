@@ -64,7 +64,9 @@ class WantedNetwork:
     def collectives(self) -> list[Collective]:
         """The collectives to measure."""
         named = map(operation_of, self.operations)
-        return [Collective(each, size, self.ranks) for each in named for size in self.sizes]
+        return [
+            Collective(operation, size, self.ranks) for operation in named for size in self.sizes
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,10 @@ def collectives_settings(backend: str) -> tuple[WorkerSettings, str]:
 
 def _offering(backend: str) -> Offer:
     """The runtime with this backend of collectives."""
-    found = {each: offer for offer in backends.offers() for each in offer.collectives}
-    if backend not in found:
-        raise UsageError(f"no backend is called {backend!r}: {suggestion(backend, found)}")
-    return found[backend]
+    offers = {name: offer for offer in backends.offers() for name in offer.collectives}
+    if backend not in offers:
+        raise UsageError(f"no backend is called {backend!r}: {suggestion(backend, offers)}")
+    return offers[backend]
 
 
 def collectives_target(
@@ -111,7 +113,7 @@ def network_of(
 ) -> NetworkFingerprint:
     """The fingerprint of what ranks are joined by: ``facts`` of each one's interface, in order."""
     first = facts[0]
-    unlike = [each for each in facts if each.decisive != first.decisive]
+    unlike = [interface for interface in facts if interface.decisive != first.decisive]
     if unlike:
         raise UsageError(
             f"the interfaces of the ranks differ ({first.decisive} and {unlike[0].decisive}):"
@@ -131,7 +133,7 @@ def measure_on(
     ranks: Ranks,
     network: NetworkFingerprint,
     target: Target,
-    wanted: WantedNetwork,
+    request: WantedNetwork,
     progress: Progress,
 ) -> NetworkMeasured:
     """Measure what the cache lacks of collectives between ``ranks`` on ``network``.
@@ -145,19 +147,19 @@ def measure_on(
     store.systems.save_target(target)
     exclusive = _offering(target.runtime.backend).computes
     campaign = CollectiveCampaign(store, ranks, target.key, progress, exclusive=exclusive)
-    done = campaign.run(wanted.collectives, computing=wanted.computing, again=wanted.again)
+    done = campaign.run(request.collectives, computing=request.computing, again=request.again)
     return NetworkMeasured(network, target, done)
 
 
 def _refuse_other_name(store: Store, network: NetworkFingerprint) -> None:
     for known, _ in store.systems.network_targets():
         if known.name == network.name and known.key != network.key:
-            told = ", ".join(
+            changes = ", ".join(
                 f"{fact} {there} there and {here} here"
                 for fact, (there, here) in known.differences(network).items()
             )
             raise UsageError(
-                f"another network is called {network.name!r} ({told}): give another name"
+                f"another network is called {network.name!r} ({changes}): give another name"
             )
         if known.key == network.key and known.name != network.name:
             raise UsageError(

@@ -37,10 +37,10 @@ def memory_of_plan(
     """The peak memory of ``plan`` on ``target``; see :func:`predict_memory`."""
     target = workspace.target if target is None else target
     try:
-        found = Decomposition(plan, workspace.plans.bricks(plan), 0.0)
+        decomposition = Decomposition(plan, workspace.plans.bricks(plan), 0.0)
     except StoreError as error:
         return UnknownMemory(plan.model, str(error))
-    return _memory(workspace, found, target)
+    return _memory(workspace, decomposition, target)
 
 
 def _memory(workspace: Workspace, of: Decomposition, target: Target) -> PeakMemory | UnknownMemory:

@@ -49,15 +49,15 @@ class Plans:
 
     def decompose(self, model: Model) -> Decomposition:
         """The model's plan and bricks on the target, from the cache if it was decomposed before."""
-        found = self._decompositions.get(model.digest)
-        if found is None or found.plan.model != model.name:
-            found = self._cached(model)
-            if found is None:
+        decomposition = self._decompositions.get(model.digest)
+        if decomposition is None or decomposition.plan.model != model.name:
+            decomposition = self._cached(model)
+            if decomposition is None:
                 _logger.info("%s: decomposing it", model.name)
-                found = self._cut(model)
-                self.keep(found)
-            self._decompositions[model.digest] = found
-        return found
+                decomposition = self._cut(model)
+                self.keep(decomposition)
+            self._decompositions[model.digest] = decomposition
+        return decomposition
 
     def _cached(self, model: Model) -> Decomposition | None:
         own = self._known.stored(model.digest, self._target, model.name)
@@ -69,10 +69,10 @@ class Plans:
         if len(bricks) != len(plan.keys):
             return None
         _logger.info("%s: its plan is in the cache, bricks: %d", model.name, len(bricks))
-        found = Decomposition(plan, bricks, wall_s)
+        decomposition = Decomposition(plan, bricks, wall_s)
         if own is None:
-            self.keep(found)  # measurements belong to a plan in the same cache
-        return found
+            self.keep(decomposition)  # measurements belong to a plan in the same cache
+        return decomposition
 
     def _cut(self, model: Model) -> Decomposition:
         self._resources.progress(f"decomposing {model.name}", 0.0)
@@ -155,18 +155,18 @@ class Plans:
     def _own_plan(self, digest: str) -> Plan | None:
         if digest in self._decompositions:
             return self._decompositions[digest].plan
-        found = self._known.find(digest, self._target)
-        return None if found is None else found[0]
+        known = self._known.find(digest, self._target)
+        return None if known is None else known[0]
 
     def bricks(self, plan: Plan) -> Mapping[str, Brick]:
         """The bricks of ``plan``, by key; :class:`CacheDamaged` where the cache lacks one."""
-        found = self._bricks_of(plan)
+        bricks = self._bricks_of(plan)
         for key in plan.keys:
-            if key not in found:
+            if key not in bricks:
                 raise CacheDamaged(
                     f"the cache lacks {key}, a brick of {plan.model}: run 'bricks cache verify'"
                 )
-        return found
+        return bricks
 
     def _bricks_of(self, plan: Plan) -> dict[str, Brick]:
         """The bricks of ``plan`` that the cache has."""

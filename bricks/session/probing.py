@@ -41,16 +41,16 @@ def probe(
         latencies.add_model(job.decomposition)
     chosen = _measured_probes(workspace, jobs, latencies, bricks, budget_s)
     keys = sorted({key for job in jobs for key in job.keys})
-    found = workspace.store.measurements.results(workspace.target.key, keys)
+    results = workspace.store.measurements.results(workspace.target.key, keys)
     others = {target.key: target for target in workspace.known.systems.targets()}
     return Probed(
         models=len(jobs),
         bricks=len(keys),
-        probes=len(found.keys() & set(chosen)),
-        measured=sum(isinstance(result, Measurement) for result in found.values()),
+        probes=len(results.keys() & set(chosen)),
+        measured=sum(isinstance(result, Measurement) for result in results.values()),
         teachers=tuple(others[other.target_key] for other in latencies.others),
         deviation=deviation(jobs, latencies),
-        failures=tuple(r for k, r in found.items() if isinstance(r, Failure) and k in chosen),
+        failures=tuple(r for k, r in results.items() if isinstance(r, Failure) and k in chosen),
         wall_s=time.perf_counter() - started,
     )
 

@@ -52,8 +52,8 @@ class SourceTargets:
     def all(self) -> Sequence[SourceTarget]:
         """Those with most measurements."""
         if self._sources is None:
-            found = map(source_target, self._others())
-            self._sources = [each for each in found if each is not None]
+            sources = map(source_target, self._others())
+            self._sources = [source for source in sources if source is not None]
         return self._sources
 
     def _others(self) -> list[MeasuredTarget]:
@@ -76,7 +76,7 @@ class SourceTargets:
     def calls(self, borrowed: Borrowed) -> dict[str, Measurement | Failure]:
         """The measured overhead of a call on one of the targets of ``borrowed``; else nothing."""
         for key in borrowed.target_keys:
-            found = self._target.source.measurements.results(key, ALL_PROBES)
-            if all(isinstance(found.get(probe), Measurement) for probe in PROBES.values()):
-                return found
+            calls = self._target.source.measurements.results(key, ALL_PROBES)
+            if all(isinstance(calls.get(probe), Measurement) for probe in PROBES.values()):
+                return calls
         return {}

@@ -23,19 +23,19 @@ def systems_called(known: Iterable[System], name: str) -> list[System]:
 
     A published name counts where the cache calls the system otherwise.
     """
-    every = list(known)
-    found = [system for system in every if name in (system.name, system.key)]
-    if not found:
+    systems = list(known)
+    matching = [system for system in systems if name in (system.name, system.key)]
+    if not matching:
         keys = _published_keys(name)
-        found = [system for system in every if system.key in keys]
-    if not found:
-        names = sorted({system.name for system in every})
+        matching = [system for system in systems if system.key in keys]
+    if not matching:
+        names = sorted({system.name for system in systems})
         meant = nearest(name, names)
         raise UsageError(
             f"no known system is called {name!r}; known: {', '.join(names) or 'none yet'}"
             f"{f'; did you mean {meant}?' if meant else ''}"
         )
-    return found
+    return matching
 
 
 def _published_keys(name: str) -> set[str]:
@@ -51,35 +51,35 @@ def target_called(workspace: Workspace, name: str) -> Target:
     Its version there may be another one; the number of threads too, unless the options give it.
     Raises :class:`UsageError` if there is none, or more than one.
     """
-    every = workspace.known.systems.targets()
-    keys = {system.key for system in systems_called((t.system for t in every), name)}
-    targets = [target for target in every if target.system.key in keys]
-    wanted = workspace.runtime
-    fitting = [t for t in targets if _like(t.runtime, wanted) == wanted]
+    known = workspace.known.systems.targets()
+    keys = {system.key for system in systems_called((t.system for t in known), name)}
+    targets = [target for target in known if target.system.key in keys]
+    runtime = workspace.runtime
+    matching = [t for t in targets if _like(t.runtime, runtime) == runtime]
     if workspace.options.threads is not None:
-        fitting = [t for t in fitting if t.runtime.threads == wanted.threads]
-    if not fitting:
-        threads = "" if workspace.options.threads is None else f", {wanted.threads} threads"
+        matching = [t for t in matching if t.runtime.threads == runtime.threads]
+    if not matching:
+        threads = "" if workspace.options.threads is None else f", {runtime.threads} threads"
         raise UsageError(
-            f"system {name!r} has no measurements with {wanted.backend}{threads}, optimisation"
-            f" {wanted.optimization} and granularity {workspace.granularity}: see 'bricks systems'"
+            f"system {name!r} has no measurements with {runtime.backend}{threads}, optimisation"
+            f" {runtime.optimization} and granularity {workspace.granularity}: see 'bricks systems'"
         )
-    if len({t.system.key for t in fitting}) > 1:
-        listed = ", ".join(sorted({t.system.key for t in fitting}))
+    if len({t.system.key for t in matching}) > 1:
+        listed = ", ".join(sorted({t.system.key for t in matching}))
         raise UsageError(f"several systems are called {name!r}: give one of their keys, {listed}")
-    return max(fitting, key=partial(nearness, wanted))
+    return max(matching, key=partial(nearness, runtime))
 
 
-def _like(runtime: Runtime, wanted: Runtime) -> Runtime:
-    return replace(runtime, version=wanted.version, threads=wanted.threads)
+def _like(runtime: Runtime, other: Runtime) -> Runtime:
+    return replace(runtime, version=other.version, threads=other.threads)
 
 
-def nearness(wanted: Runtime, target: Target) -> tuple[object, ...]:
+def nearness(runtime: Runtime, target: Target) -> tuple[object, ...]:
     """Of two targets of a system, the one that is more like what is wanted has more of this."""
     there = target.runtime
     return (
-        there.threads == wanted.threads,
-        there.version == wanted.version,
+        there.threads == runtime.threads,
+        there.version == runtime.version,
         there.threads,
         _numbers(there.version),
     )

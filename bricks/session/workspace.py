@@ -90,14 +90,14 @@ class Workspace(Resources):
         source = str(model) if named else InMemory(model, self.folder)
         return read(source, self.read_options(**fields))
 
-    def read_options(self, **wanted: Any) -> ReadOptions:
-        """How models are read here; ``wanted`` are further fields of :class:`ReadOptions`."""
+    def read_options(self, **fields: Any) -> ReadOptions:
+        """How models are read here; ``fields`` are further fields of :class:`ReadOptions`."""
         return ReadOptions(
             granularity=self.options.granularity,
             runtime=self.runtime.backend,
             threads=self.runtime.threads,
             seed=self.options.seed,
-            **wanted,
+            **fields,
         )
 
     def merge(self, results: Path) -> Merged:

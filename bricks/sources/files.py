@@ -48,8 +48,8 @@ def files(reference: str) -> list[File] | None:
         raise ModelError("the name of a model is empty: give a file, a folder or a zoo model")
     path = Path(os.path.expanduser(reference))  # pathlib's own raises for unknown users
     if path.is_dir():
-        found = _models_in(path)
-        return [File(reference if len(found) == 1 else str(p), title, p) for title, p in found]
+        models = _models_in(path)
+        return [File(reference if len(models) == 1 else str(p), title, p) for title, p in models]
     if path.is_file() and path.suffix.lower() != ".onnx":
         raise ModelError(f"{reference}: not an ONNX file (its name must end in .onnx)")
     if path.exists():  # a file; or a pipe or a device, such as /dev/stdin
@@ -71,10 +71,10 @@ def _models_in(folder: Path) -> list[tuple[str, Path]]:
         return [(path.stem, path) for path in direct]
     models = []
     for subfolder in sorted(path for path in folder.iterdir() if path.is_dir()):
-        found = _onnx_files(subfolder)
+        files = _onnx_files(subfolder)
         # A subfolder per model often holds "model.onnx": then the subfolder distinguishes them.
-        alone = len(found) == 1
-        models += [(subfolder.name if alone else f"{subfolder.name}/{p.stem}", p) for p in found]
+        alone = len(files) == 1
+        models += [(subfolder.name if alone else f"{subfolder.name}/{p.stem}", p) for p in files]
     if not models:
         raise ModelError(f"the folder {folder} holds no .onnx file: give a folder that does")
     return models
@@ -84,9 +84,9 @@ def _nearest_path(path: Path) -> Path | None:
     """The entry of a similar name in the folder of a mistyped path; None if there is none."""
     try:
         names = [
-            found.name
-            for found in path.parent.iterdir()
-            if (found.suffix.lower() == ".onnx" if path.suffix else found.is_dir())
+            entry.name
+            for entry in path.parent.iterdir()
+            if (entry.suffix.lower() == ".onnx" if path.suffix else entry.is_dir())
         ]
     except OSError:  # the folder is mistyped too, or may not be looked into
         return None

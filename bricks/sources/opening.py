@@ -42,8 +42,8 @@ def find(reference: str) -> Sequence[Source]:
 
 def find_files(reference: str) -> Sequence[File]:
     """The ONNX files that ``reference`` names, on disk or in the zoo; see :func:`find`."""
-    found = files(reference)
-    return (_of_zoo(reference),) if found is None else found
+    on_disk = files(reference)
+    return (_of_zoo(reference),) if on_disk is None else on_disk
 
 
 def _of_zoo(reference: str) -> File:
@@ -61,11 +61,11 @@ def open(reference: str, options: ReadOptions) -> Iterator[Opened]:
     Raises :class:`UsageError` for options that do not go with what it names.
     """
     try:
-        found = find(reference)
+        sources = find(reference)
     except BricksError as error:
         yield Opened(reference, Unread(reference, error))
         return
-    for source in found:
+    for source in sources:
         yield from source.open(options)
 
 
@@ -79,19 +79,19 @@ def read(source: str | Source, options: ReadOptions) -> Model:
     return _model(only(one.word, list(one.open(options))).found)
 
 
-def only(reference: str, found: Sequence[_Found]) -> _Found:
+def only(reference: str, candidates: Sequence[_Found]) -> _Found:
     """The one that ``reference`` names; :class:`UsageError` if there is another number of them."""
-    if len(found) != 1:
-        raise UsageError(f"{reference} holds {len(found)} models: name one of them")
-    return found[0]
+    if len(candidates) != 1:
+        raise UsageError(f"{reference} holds {len(candidates)} models: name one of them")
+    return candidates[0]
 
 
-def _model(found: Model | Unread | PrivateBricks) -> Model:
-    if isinstance(found, Unread):
-        raise found.cause
-    if isinstance(found, PrivateBricks):
-        raise refusal(found)
-    return found
+def _model(model: Model | Unread | PrivateBricks) -> Model:
+    if isinstance(model, Unread):
+        raise model.cause
+    if isinstance(model, PrivateBricks):
+        raise refusal(model)
+    return model
 
 
 def refusal(private: PrivateBricks) -> UsageError:

@@ -49,7 +49,7 @@ class ProgramRecorder(Closing):
         skeleton = self._skeleton(program)
         proto = parse_model(skeleton)
         graph = graph_of(proto)
-        inputs = tuple((each, graph.types[each]) for each in graph.inputs)
+        inputs = tuple((input_name, graph.types[input_name]) for input_name in graph.inputs)
         read_s = time.perf_counter() - started
         return Model(title, Path(), skeleton, inputs, digest(proto), read_s=read_s)
 

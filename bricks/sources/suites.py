@@ -41,20 +41,20 @@ class Suite:
                 f"the inputs in {path} are fixed: leave out --batch, --shape, --value and --inputs"
             )
         try:
-            found = read_suite(path)
+            contents = read_suite(path)
         except BricksError as error:
             yield Opened(self.word, Unread(str(path), error))
             return
-        yield from self._opened(found, options.granularity)
+        yield from self._opened(contents, options.granularity)
 
-    def _opened(self, found: suite.Suite, granularity: str) -> Iterator[Opened]:
+    def _opened(self, contents: suite.Suite, granularity: str) -> Iterator[Opened]:
         path = Path(self.word)
-        if found.granularity != granularity:
+        if contents.granularity != granularity:
             raise UsageError(
-                f"{path} was cut at granularity {found.granularity}: give --granularity"
-                f" {found.granularity}"
+                f"{path} was cut at granularity {contents.granularity}: give --granularity"
+                f" {contents.granularity}"
             )
-        if found.bricks:
-            yield Opened(self.word, PrivateBricks(str(path), found.bricks))
-        for model in found.models:
+        if contents.bricks:
+            yield Opened(self.word, PrivateBricks(str(path), contents.bricks))
+        for model in contents.models:
             yield Opened(self.word, model)

@@ -55,7 +55,7 @@ def problems(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
     """All problems found, one line each; a row that cannot be read does not hide the others."""
     yield from integrity_problems(connection)
     known = _known_bricks(connection)
-    for table, found in (
+    for table, lines in (
         ("systems", _of_systems(connection)),
         ("networks", _of_networks(connection)),
         ("bricks", _of_bricks(connection, rekey)),
@@ -63,7 +63,7 @@ def problems(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
         ("measurements", _of_measurements(connection, known)),
         ("rounds", _of_rounds(connection)),
     ):
-        yield from as_far_as_readable(table, found)
+        yield from as_far_as_readable(table, lines)
 
 
 def _known_bricks(connection: Connection) -> set[str] | None:

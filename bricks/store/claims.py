@@ -169,18 +169,18 @@ def _ids_owned(
     connection: Connection, target_key: str, keys: Sequence[str], owner: Owner
 ) -> dict[str, int]:
     """Row numbers of ``keys``; StoreError unless the owner holds each of them."""
-    found: dict[str, int] = {}
+    ids: dict[str, int] = {}
     for chunk in chunks(sorted(keys)):
         query = select(measurements.c.brick_key, measurements.c.id)
         query = query.where(among(target_key, chunk), _owned(owner))
-        found.update((key, number) for key, number in connection.execute(held(query)))
-    lost = [key for key in dict.fromkeys(keys) if key not in found]
+        ids.update((key, number) for key, number in connection.execute(held(query)))
+    lost = [key for key in dict.fromkeys(keys) if key not in ids]
     if lost:
         raise StoreError(
             f"{len(lost)} of {len(set(keys))} measurements, {lost[0]} first, are not claimed by "
             "this run any more: another run took them over; run again to go on from there"
         )
-    return found
+    return ids
 
 
 def _settle(

@@ -36,14 +36,16 @@ class Contents:
 
         ``rekey`` recomputes a brick's key, so that its identity is checked too.
         """
-        found: list[str] = []
+        problems_found: list[str] = []
         try:
             with self._database.reading() as connection:
-                found.extend(" ".join(line.split()) for line in problems(connection, rekey))
+                problems_found.extend(
+                    " ".join(line.split()) for line in problems(connection, rekey)
+                )
         except StoreError as exc:
-            if not found:  # else it is what was found already that ends the transaction
-                found.append(str(exc))
-        return found
+            if not problems_found:  # else it is what was found already that ends the transaction
+                problems_found.append(str(exc))
+        return problems_found
 
     def export(
         self,
@@ -63,8 +65,8 @@ class Contents:
         if the file cannot be written, or a row is damaged.
         """
         with self._database.reading() as connection:
-            found = export.records(connection, target_keys, keys, digits)
-            return results_file.write(path, found, package=package)
+            records = export.records(connection, target_keys, keys, digits)
+            return results_file.write(path, records, package=package)
 
     def merge(self, path: Path, mismatch: Mismatch) -> Merged:
         """Merge the results that another cache exported into ``path``: all of them, or none.
@@ -72,7 +74,7 @@ class Contents:
         ``mismatch`` returns what is wrong with a brick, or None. Raises StoreError for a file that
         is cut off, was altered, is of a later version, or holds a record that cannot be true.
         """
-        with results_file.reading(path) as found, self._database.writing() as connection:
+        with results_file.reading(path) as records, self._database.writing() as connection:
             # Rows that merging looks up and writes later must not be written by others in between.
             lock_tables(connection, merge.WRITTEN)
-            return merge.merge(connection, found, mismatch, self._watch)
+            return merge.merge(connection, records, mismatch, self._watch)

@@ -64,18 +64,18 @@ def records(
 def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
     query = select(targets, *SYSTEM_COLUMNS).join(systems)
     query = query.where(targets.c.key.in_(chosen)).order_by(targets.c.key)
-    found: list[Target] = []
+    decoded: list[Target] = []
     for row in connection.execute(query):
         with decoding(f"target {row.key}"):
-            found.append(target_of(row))
-    for system in sorted({t.system.key: t.system for t in found}.values(), key=lambda s: s.key):
+            decoded.append(target_of(row))
+    for system in sorted({t.system.key: t.system for t in decoded}.values(), key=lambda s: s.key):
         yield "system", system.to_json()
-    wanted = {target.runtime.network for target in found} - {None}
-    query = select(networks).where(networks.c.key.in_(wanted)).order_by(networks.c.key)
+    network_keys = {target.runtime.network for target in decoded} - {None}
+    query = select(networks).where(networks.c.key.in_(network_keys)).order_by(networks.c.key)
     for row in connection.execute(query):
         with decoding(f"network {row.key}"):
             yield "network", network_of(row).to_json()
-    for target in found:
+    for target in decoded:
         runtime = target.runtime.to_json()
         yield "target", {"key": target.key, "system": target.system.key, "runtime": runtime}
 
@@ -124,11 +124,11 @@ def _measurements(
     order = measurements.c.target_key, measurements.c.brick_key, measurements.c.protocol
     rows = connection.execute(query.order_by(*order)).all()
     if keys is not None:
-        wanted = set(keys)
-        rows = [row for row in rows if row.brick_key in wanted]
+        chosen_keys = set(keys)
+        rows = [row for row in rows if row.brick_key in chosen_keys]
     for begin in range(0, len(rows), CHUNK):
         some = rows[begin : begin + CHUNK]
-        taken = rounds_by_id(connection, [row.id for row in some])
+        rounds_taken = rounds_by_id(connection, [row.id for row in some])
         for row in some:
             record = {
                 "target": row.target_key,
@@ -139,10 +139,10 @@ def _measurements(
             if row.state == FAILED:
                 record["reason"] = row.reason or ""
             else:
-                mine = taken.get(row.id, [])
+                mine = rounds_taken.get(row.id, [])
                 if len(mine) != row.round_count or not mine:
                     raise rounds_lost(row, len(mine))
                 if digits is not None:
-                    mine = [taken.rounded(digits) for taken in mine]
+                    mine = [round_.rounded(digits) for round_ in mine]
                 record["rounds"] = list(map(round_record, mine))
             yield "measurement", record

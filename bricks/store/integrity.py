@@ -83,19 +83,19 @@ def integrity_problems(connection: Connection) -> Iterator[str]:
 
 def _of_tables(connection: Connection) -> list[str]:
     """The problems of each table; none where the damage is outside the tables."""
-    found: list[str] = []
+    problems: list[str] = []
     try:
         names = connection.exec_driver_sql(_TABLES).scalars().all()
     except UNREADABLE:
-        return found
+        return problems
     for name in names:
         lines = list(_lines(connection, f'PRAGMA integrity_check("{name}")'))
         if len(lines) > _MAX_LINES:
             lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more"]
         if lines:
             lines.append(_readable(connection, name))
-        found += [f"database: table {name}: {line}" for line in lines]
-    return found
+        problems += [f"database: table {name}: {line}" for line in lines]
+    return problems
 
 
 def _lines(connection: Connection, check: str) -> Iterator[str]:
@@ -121,9 +121,9 @@ def _readable(connection: Connection, table: str) -> str:
     return f"{count} rows can be read"
 
 
-def as_far_as_readable(table: str, found: Iterator[str]) -> Iterator[str]:
-    """``found``, and a last line where the table that it is found in cannot be read on."""
+def as_far_as_readable(table: str, problems: Iterator[str]) -> Iterator[str]:
+    """``problems``, and a last line where the table that it is found in cannot be read on."""
     try:
-        yield from found
+        yield from problems
     except UNREADABLE as exc:
         yield f"table {table}: it cannot be read to its end ({first_line(origin(exc))})"

@@ -53,14 +53,14 @@ def rounds_of(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, tup
     Raises CacheDamaged for a round that is damaged, or lost.
     """
     by_id = {row.id: row for row in rows}
-    found = rounds_by_id(
+    by_measurement = rounds_by_id(
         connection, by_id, lambda row: f"the measurement of {by_id[row.measurement_id].brick_key}"
     )
     for number, row in by_id.items():
-        count = len(found.get(number, ()))
+        count = len(by_measurement.get(number, ()))
         if count != row.round_count or (row.state == DONE and not count):
             raise rounds_lost(row, count)
-    return {number: tuple(taken) for number, taken in found.items()}
+    return {number: tuple(of_measurement) for number, of_measurement in by_measurement.items()}
 
 
 def rounds_lost(row: Row[Any], count: int) -> CacheDamaged:
@@ -82,14 +82,14 @@ def rounds_by_id(
 
     Raises CacheDamaged for a round that is damaged, which it calls by ``name``.
     """
-    found: dict[int, list[Round]] = {}
+    by_measurement: dict[int, list[Round]] = {}
     for chunk in chunks(ids):
         query = select(rounds).where(rounds.c.measurement_id.in_(chunk))
         query = query.order_by(rounds.c.measurement_id, rounds.c.number)
         for row in connection.execute(query):
             with decoding(name(row)):
-                found.setdefault(row.measurement_id, []).append(round_of(row))
-    return found
+                by_measurement.setdefault(row.measurement_id, []).append(round_of(row))
+    return by_measurement
 
 
 def round_counts(connection: Connection, ids: Collection[int]) -> dict[int, int]:
@@ -114,11 +114,11 @@ def add_rounds(
     """
     counts = round_counts(connection, ids.values())
     added: list[dict[str, Any]] = []
-    for key, (taken, _) in walk.items():
-        if not taken.host_s:  # time was spent, on creating a session say, and nothing sampled
+    for key, (round_, _) in walk.items():
+        if not round_.host_s:  # time was spent, on creating a session say, and nothing sampled
             continue
         try:
-            columns = round_row(taken)
+            columns = round_row(round_)
         except ValueError as exc:
             raise StoreError(f"cannot keep a round of {key}: {exc}") from exc
         row = {"measurement_id": ids[key], "number": counts.get(ids[key], 0)}
@@ -141,7 +141,7 @@ def _count_rounds(
             round_count=measurements.c.round_count + bindparam("rounds_more"),
         ),
         [
-            {"row": ids[key], "wall_s_delta": wall_s, "rounds_more": bool(taken.host_s)}
-            for key, (taken, wall_s) in walk.items()
+            {"row": ids[key], "wall_s_delta": wall_s, "rounds_more": bool(round_.host_s)}
+            for key, (round_, wall_s) in walk.items()
         ],
     )

@@ -45,23 +45,23 @@ class Measurements:
 
     def settled(self, target_key: str, keys: Sequence[str]) -> set[str]:
         """Those of ``keys`` that :meth:`results` would tell; takes a fraction of its time."""
-        found: set[str] = set()
+        settled: set[str] = set()
         with self._database.reading() as connection:
             for chunk in chunks(keys):
                 query = select(measurements.c.brick_key).where(_settled(target_key, chunk))
-                found.update(connection.execute(query).scalars())
-        return found
+                settled.update(connection.execute(query).scalars())
+        return settled
 
     def failures(self, target_key: str, keys: Sequence[str]) -> list[Failure]:
         """The failures that :meth:`results` would tell of ``keys``, in the order given."""
-        found: dict[str, Failure] = {}
+        by_key: dict[str, Failure] = {}
         with self._database.reading() as connection:
             for chunk in chunks(keys):
                 query = select(measurements.c.brick_key, measurements.c.reason)
                 query = query.where(among(target_key, chunk), measurements.c.state == FAILED)
                 rows = connection.execute(query)
-                found.update((key, Failure(key, why or "")) for key, why in rows)
-        return [found[key] for key in dict.fromkeys(keys) if key in found]
+                by_key.update((key, Failure(key, why or "")) for key, why in rows)
+        return [by_key[key] for key in dict.fromkeys(keys) if key in by_key]
 
     def supplement(self, target_key: str, walk: Mapping[str, TimedRound]) -> None:
         """Add one round to each key of a walk that is measured already; others are left alone.
@@ -134,14 +134,14 @@ class Measurements:
         """Nothing: what is learned from a cache is not kept, because its content changes."""
 
 
-def _result(row: Row[Any], taken: tuple[Round, ...]) -> Measurement | Failure:
+def _result(row: Row[Any], rounds_taken: tuple[Round, ...]) -> Measurement | Failure:
     """What is known of a settled measurement, of which these rounds were taken."""
     if row.state == FAILED:
         return Failure(row.brick_key, row.reason or "")
     with decoding(f"the measurement of {row.brick_key}"):
         if row.state != DONE:
             raise ValueError(f"its state {row.state!r} is unknown")
-        return Measurement(row.brick_key, taken, float(row.wall_s))
+        return Measurement(row.brick_key, rounds_taken, float(row.wall_s))
 
 
 def _settled(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:

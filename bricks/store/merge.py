@@ -82,9 +82,9 @@ class Merged:
 
 
 def merge(
-    connection: Connection, found: Iterable[Record], mismatch: Mismatch, watch: Watch
+    connection: Connection, records: Iterable[Record], mismatch: Mismatch, watch: Watch
 ) -> Merged:
-    """Merge the records ``found``, which come in the order of their kinds in a file.
+    """Merge ``records``, which come in the order of their kinds in a file.
 
     Raises ValueError for a record that cannot be true, and StoreError for a damaged row that it
     refers to; the caller then ends the transaction.
@@ -96,10 +96,10 @@ def merge(
         "target": partial(_merge_targets, connection, merged),
         "brick": partial(_merge_bricks, connection, merged, mismatch),
         "plan": partial(_merge_plans, connection, merged),
-        "measurement": _Measurements(connection, merged, watch).merge,
+        "measurement": _MeasurementMerge(connection, merged, watch).merge,
     }
     reached = 0
-    for kind, group in groupby(found, key=lambda record: record[0]):
+    for kind, group in groupby(records, key=lambda record: record[0]):
         if kind not in into:
             raise ValueError(f"it holds a record of an unknown kind, {kind!r}")
         if KINDS.index(kind) < reached:
@@ -175,16 +175,16 @@ def _check(connection: Connection, plan: Plan) -> None:
         raise ValueError(f"the plan of {plan.model} cannot be true: {problem}")
 
 
-def _row(found: Settled, target_key: str, protocol: int) -> dict[str, Any]:
+def _row(settled: Settled, target_key: str, protocol: int) -> dict[str, Any]:
     """The columns of a measurement that is settled so."""
     return {
         "target_key": target_key,
-        "brick_key": found.key,
+        "brick_key": settled.key,
         "protocol": protocol,
-        "state": DONE if found.reason is None else FAILED,
-        "reason": found.reason,
-        "wall_s": found.wall_s,
-        "round_count": len(found.rounds),
+        "state": DONE if settled.reason is None else FAILED,
+        "reason": settled.reason,
+        "wall_s": settled.wall_s,
+        "round_count": len(settled.rounds),
         "owner_token": NOBODY,
         "owner_host": "",
         "owner_pid": 0,
@@ -193,7 +193,7 @@ def _row(found: Settled, target_key: str, protocol: int) -> dict[str, Any]:
     }
 
 
-class _Measurements:
+class _MeasurementMerge:
     def __init__(self, connection: Connection, merged: Merged, watch: Watch) -> None:
         self._connection, self._merged, self._watch = connection, merged, watch
 
@@ -201,9 +201,12 @@ class _Measurements:
         by_group: dict[tuple[str, int], dict[str, Settled]] = {}
         for data in records:
             group = str(data["target"]), int(data["protocol"])
-            found = Settled.of(data)
-            if by_group.setdefault(group, {}).setdefault(found.key, found) is not found:
-                raise ValueError(f"it holds two measurements of {found.key} on {group[0]}")
+            measurement = Settled.of(data)
+            if (
+                by_group.setdefault(group, {}).setdefault(measurement.key, measurement)
+                is not measurement
+            ):
+                raise ValueError(f"it holds two measurements of {measurement.key} on {group[0]}")
         self._watch.look_again()
         for (target_key, protocol), settled in by_group.items():
             _refuse_unknown(self._connection, target_key, settled)
@@ -212,16 +215,18 @@ class _Measurements:
     def _merge(self, target_key: str, protocol: int, settled: Mapping[str, Settled]) -> None:
         rows = self._rows(target_key, protocol, settled)
         new = [
-            _row(found, target_key, protocol) for key, found in settled.items() if key not in rows
+            _row(measurement, target_key, protocol)
+            for key, measurement in settled.items()
+            if key not in rows
         ]
         if new:
             self._connection.execute(measurements.insert(), new)
             self._merged.measurements += len(new)
             fresh = self._rows(target_key, protocol, [row["brick_key"] for row in new])
             self._add({row.id: (settled[key].rounds, 0) for key, row in fresh.items()})
-        taken = rounds_by_id(self._connection, [row.id for row in rows.values()])
+        known_rounds = rounds_by_id(self._connection, [row.id for row in rows.values()])
         for key, row in rows.items():
-            self._join(row, settled[key], taken.get(row.id, []))
+            self._join(row, settled[key], known_rounds.get(row.id, []))
 
     def _rows(self, target_key: str, protocol: int, keys: Iterable[str]) -> dict[str, Row[Any]]:
         query = select(measurements).where(
@@ -232,26 +237,26 @@ class _Measurements:
         rows = self._connection.execute(query.with_for_update()).all()
         return {row.brick_key: row for row in rows}
 
-    def _join(self, row: Row[Any], found: Settled, known: Sequence[Round]) -> None:
+    def _join(self, row: Row[Any], incoming: Settled, known: Sequence[Round]) -> None:
         """Add the new rounds of a measurement that this cache has begun, finished or failed."""
-        more = list((Counter(found.rounds) - Counter(known)).elements())
+        more = list((Counter(incoming.rounds) - Counter(known)).elements())
         if row.state == OPEN and row.owner_token != NOBODY:
             owner = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
             if self._watch.counts(owner, row.lease_until_s, row.lease_until_monotonic_s):
                 self._merged.busy += 1
                 return
-        settles = row.state == OPEN or (row.state == FAILED and found.reason is None)
+        settles = row.state == OPEN or (row.state == FAILED and incoming.reason is None)
         if not more and not settles:
             self._merged.known += 1
             return
         values: dict[str, Any] = {}
         if settles:
-            state = DONE if found.reason is None else FAILED
-            values = {"state": state, "reason": found.reason, "owner_token": NOBODY}
+            state = DONE if incoming.reason is None else FAILED
+            values = {"state": state, "reason": incoming.reason, "owner_token": NOBODY}
             self._merged.measurements += 1
-        share = len(more) / len(found.rounds) if found.rounds else 1.0
+        share = len(more) / len(incoming.rounds) if incoming.rounds else 1.0
         values |= {
-            "wall_s": row.wall_s + share * found.wall_s,
+            "wall_s": row.wall_s + share * incoming.wall_s,
             "round_count": len(known) + len(more),
         }
         self._connection.execute(
@@ -259,11 +264,11 @@ class _Measurements:
         )
         self._add({row.id: (more, len(known))})
 
-    def _add(self, found: Mapping[int, tuple[Sequence[Round], int]]) -> None:
+    def _add(self, new_rounds: Mapping[int, tuple[Sequence[Round], int]]) -> None:
         rows = [
-            {"measurement_id": number, "number": first + i, **round_row(taken)}
-            for number, (more, first) in found.items()
-            for i, taken in enumerate(more)
+            {"measurement_id": number, "number": first + i, **round_row(round_)}
+            for number, (more, first) in new_rounds.items()
+            for i, round_ in enumerate(more)
         ]
         if rows:
             self._connection.execute(rounds.insert(), rows)

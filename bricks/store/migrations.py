@@ -90,10 +90,10 @@ def prepare(engine: Engine, label: str, busy_timeout_s: float, make: bool) -> No
     An empty database gets tables only with ``make``: it may be a cache that was cut off.
     """
     with reading(engine) as connection:
-        found = version_of(connection, label)
-    if found == SCHEMA_VERSION:
+        version = version_of(connection, label)
+    if version == SCHEMA_VERSION:
         return
-    if found is None:
+    if version is None:
         if not make:
             raise StoreError(
                 f"the cache {label} is empty: nothing was ever kept in it, or its file was cut "
@@ -103,11 +103,11 @@ def prepare(engine: Engine, label: str, busy_timeout_s: float, make: bool) -> No
     with writing(engine) as connection:
         lock_schema(connection)
         # Another process may have done it while this one waited for the lock: look again.
-        found = version_of(connection, label)
-        if found is None:
+        version = version_of(connection, label)
+        if version is None:
             _create(connection)
         else:
-            _migrate(connection, found, label)
+            _migrate(connection, version, label)
 
 
 def version_of(connection: Connection, label: str) -> int | None:
@@ -132,19 +132,19 @@ def _create(connection: Connection) -> None:
     connection.execute(cache_info.insert(), row)
 
 
-def _migrate(connection: Connection, found: int, label: str) -> None:
-    if found > SCHEMA_VERSION:
+def _migrate(connection: Connection, version: int, label: str) -> None:
+    if version > SCHEMA_VERSION:
         raise StoreError(
-            f"the cache {label} has schema version {found}, and this bricks knows up to "
+            f"the cache {label} has schema version {version}, and this bricks knows up to "
             f"{SCHEMA_VERSION}: update bricks, or give another --cache"
         )
-    for version in range(found + 1, SCHEMA_VERSION + 1):
-        if version not in MIGRATIONS:
+    for step in range(version + 1, SCHEMA_VERSION + 1):
+        if step not in MIGRATIONS:
             raise StoreError(
-                f"the cache {label} has schema version {found}, which this bricks "
+                f"the cache {label} has schema version {step}, which this bricks "
                 f"(version {SCHEMA_VERSION}) cannot migrate: give another --cache"
             )
-        MIGRATIONS[version](connection)
+        MIGRATIONS[step](connection)
     connection.execute(
         update(cache_info)
         .where(cache_info.c.name == "schema_version")

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select
 
-from bricks.decompose.occurrence import Usage
-from bricks.decompose.plan import Brick, Decomposition, Plan
+from bricks.decompose.plan import Brick, Decomposition
 from bricks.store.database import Database
 from bricks.store.engine import chunks, insert_or_ignore, insert_or_replace
+from bricks.store.reading import ModelUsage, TimedPlan, by_name, in_order
 from bricks.store.rows import brick_of, brick_row, decoding, plan_of, plan_row, usage_in
 from bricks.store.schema import bricks, plans
 
@@ -35,16 +35,16 @@ class Plans:
             unique = ["digest", "granularity", "target_key"]
             insert_or_replace(connection, plans, row, unique)
 
-    def save_bricks(self, found: Iterable[Brick]) -> None:
+    def save_bricks(self, new_bricks: Iterable[Brick]) -> None:
         """Keep those bricks that are new."""
-        new = [brick_row(brick) for brick in found]
+        new = [brick_row(brick) for brick in new_bricks]
         if new:
             with self._database.writing() as connection:
                 insert_or_ignore(connection, bricks, new)
 
     def load(
         self, digest: str, granularity: str, target_key: str, *, name: str | None
-    ) -> tuple[Plan, float] | None:
+    ) -> TimedPlan | None:
         """The plan of a model, and the wall time in seconds that decomposing took; or None.
 
         ``name`` becomes the plan's ``model``: the same model may go by several names. None: the
@@ -59,45 +59,45 @@ class Plans:
             plan = plan_of(row)
             return plan if name is None else replace(plan, model=name), row.wall_s
 
-    def all(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
+    def all(self, target_key: str, granularity: str) -> list[TimedPlan]:
         """All plans that are known there, and the wall seconds that decomposing took, by name."""
-        found: list[tuple[Plan, float]] = []
+        plans_by_name: list[TimedPlan] = []
         with self._database.reading() as connection:
             for row in connection.execute(_plans_of(target_key, granularity)):
                 with decoding(f"the plan of {row.digest}"):
-                    found.append((plan_of(row), row.wall_s))
-        return sorted(found, key=lambda each: (each[0].model, each[0].digest))
+                    plans_by_name.append((plan_of(row), row.wall_s))
+        return by_name(plans_by_name)
 
     def usage(
         self, target_key: str, granularity: str, *, unlearned: bool = False
-    ) -> list[tuple[str, dict[str, Usage]]]:
+    ) -> list[ModelUsage]:
         """The name of each model whose plan is known there, and its bricks as ``Plan.usage``.
 
         ``unlearned`` or not: see :meth:`bricks.store.measurements.Measurements.learned`.
         """
         query = _plans_of(target_key, granularity).order_by(plans.c.id)
-        found = []
+        by_model = []
         with self._database.reading() as connection:
             for row in connection.execute(query):
                 with decoding(f"the plan of {row.digest}"):
-                    found.append(usage_in(row))
-        return found
+                    by_model.append(usage_in(row))
+        return by_model
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """Those of ``keys`` that are known, in the order given."""
         with self._database.reading() as connection:
-            found = bricks_in(connection, keys)
-        return {key: found[key] for key in dict.fromkeys(keys) if key in found}
+            known = bricks_in(connection, keys)
+        return in_order(keys, known)
 
 
 def bricks_in(connection: Connection, keys: Collection[str]) -> dict[str, Brick]:
     """Those of ``keys`` that are known, in a transaction that the caller opened."""
-    found: dict[str, Brick] = {}
+    known: dict[str, Brick] = {}
     for chunk in chunks(keys):
         for row in connection.execute(select(bricks).where(bricks.c.key.in_(chunk))):
             with decoding(f"brick {row.key}"):
-                found[row.key] = brick_of(row)
-    return found
+                known[row.key] = brick_of(row)
+    return known
 
 
 def _plans_of(target_key: str, granularity: str) -> Select[Any]:

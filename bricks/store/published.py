@@ -12,13 +12,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bricks.decompose.occurrence import Usage
-from bricks.decompose.plan import Brick, Plan
+from bricks.decompose.plan import Brick
 from bricks.errors import StoreError
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.store.published_file import PublishedFile, content_of
 from bricks.store.published_index import Entry, LearnedFile, folder, read_index
+from bricks.store.reading import ModelUsage, TimedPlan, by_name, in_order
 from bricks.system.target import System, Target
 
 _logger = logging.getLogger(__name__)
@@ -37,9 +37,9 @@ class Published:
         self._files: dict[str, PublishedFile | None] = {}
         self._learned: dict[str, bytes | None] = {}  # by file
         self.problems: list[str] = []
-        self.systems = _Systems(self)
-        self.plans = _Plans(self)
-        self.measurements = _Measurements(self)
+        self.systems = _PublishedSystems(self)
+        self.plans = _PublishedPlans(self)
+        self.measurements = _PublishedMeasurements(self)
 
     def entries(self) -> list[Entry]:
         """What there is, by the index; files that turned out to be unusable are left out."""
@@ -100,75 +100,68 @@ class Published:
         self.problems.append(line)
 
 
-class _Systems:
+class _PublishedSystems:
     def __init__(self, published: Published) -> None:
         self._published = published
 
     def all(self) -> list[System]:
-        """All systems, by name."""
         entries = self._published.entries()
-        found = {t.system.key: t.system for entry in entries for t in entry.targets}
-        return sorted(found.values(), key=lambda system: (system.name, system.key))
+        by_key = {t.system.key: t.system for entry in entries for t in entry.targets}
+        return sorted(by_key.values(), key=lambda system: (system.name, system.key))
 
     def targets(self) -> list[Target]:
-        """All targets, by name of their system."""
         entries = self._published.entries()
-        found = {target.key: target for entry in entries for target in entry.targets}
-        return sorted(found.values(), key=lambda target: (target.system.name, target.key))
+        by_key = {target.key: target for entry in entries for target in entry.targets}
+        return sorted(by_key.values(), key=lambda target: (target.system.name, target.key))
 
 
-class _Plans:
+class _PublishedPlans:
     def __init__(self, published: Published) -> None:
         self._published = published
 
     def load(
         self, digest: str, granularity: str, target_key: str, *, name: str | None
-    ) -> tuple[Plan, float] | None:
-        """The plan of a model, and the wall seconds of decomposing; or None."""
+    ) -> TimedPlan | None:
         for file in self._published.files_of(target_key):
-            found = file.plan(digest, granularity, target_key, name)
-            if found is not None:
-                return found
+            plan = file.plan(digest, granularity, target_key, name)
+            if plan is not None:
+                return plan
         return None
 
-    def all(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
-        """All plans that are known there, and the wall seconds that decomposing took, by name."""
+    def all(self, target_key: str, granularity: str) -> list[TimedPlan]:
         files = self._published.files_of(target_key)
-        found = [each for file in files for each in file.plans(target_key, granularity)]
-        return sorted(found, key=lambda each: (each[0].model, each[0].digest))
+        plans = [timed_plan for file in files for timed_plan in file.plans(target_key, granularity)]
+        return by_name(plans)
 
     def usage(
         self, target_key: str, granularity: str, *, unlearned: bool = False
-    ) -> list[tuple[str, dict[str, Usage]]]:
-        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``."""
+    ) -> list[ModelUsage]:
         if unlearned and self._published.measurements.learned(target_key) is not None:
             return []
         files = self._published.files_of(target_key)
-        return [each for file in files for each in file.usage(target_key, granularity)]
+        return [model for file in files for model in file.usage(target_key, granularity)]
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """Those of ``keys`` that are known, in the order given; may read all files."""
-        found: dict[str, Brick] = {}
+        bricks: dict[str, Brick] = {}
         missing, files = set(keys), self._published.files()
         while missing and (file := next(files, None)) is not None:
-            found |= file.bricks(missing)
-            missing -= found.keys()
-        return {key: found[key] for key in dict.fromkeys(keys) if key in found}
+            bricks |= file.bricks(missing)
+            missing -= bricks.keys()
+        return in_order(keys, bricks)
 
 
-class _Measurements:
+class _PublishedMeasurements:
     def __init__(self, published: Published) -> None:
         self._published = published
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
-        """Results of those of ``keys`` that are settled on this target, in the order given."""
-        found: dict[str, Measurement | Failure] = {}
+        results: dict[str, Measurement | Failure] = {}
         for file in self._published.files_of(target_key):
-            found = file.results(target_key, keys) | found
-        return {key: found[key] for key in dict.fromkeys(keys) if key in found}
+            results = file.results(target_key, keys) | results
+        return in_order(keys, results)
 
     def keys_in_states(self, target_key: str, factor: float) -> list[str]:
-        """Keys measured on this target at references that differ by more than ``factor``."""
         return sorted(
             key
             for key, result in self.results(target_key, [*self.costs(target_key)]).items()
@@ -176,7 +169,6 @@ class _Measurements:
         )
 
     def costs(self, target_key: str) -> dict[str, float]:
-        """Wall seconds, by key, of all that is measured on this target."""
         files = self._published.files_of(target_key)
         return {key: wall_s for file in files for key, wall_s in file.costs(target_key).items()}
 

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bricks.decompose.occurrence import Occurrence, Usage, usage_of
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement
 from bricks.store import records, results_file
 from bricks.store.published_index import DAMAGE
+from bricks.store.reading import ModelUsage, TimedPlan
 from bricks.store.round_records import round_of_record
 
 # How the lines of records begin, as ``results_file.write`` writes those of ``export.records``.
@@ -60,13 +60,13 @@ class PublishedFile:
     @classmethod
     def read(cls, path: Path, sha256: str) -> PublishedFile:
         """Read a file; StoreError unless it is as the index says."""
-        content, found = content_of(path, sha256), cls(path)
+        content, published = content_of(path, sha256), cls(path)
         with _decoding(path), results_file.uncompressed(io.BytesIO(content)) as file:
             every = results_file.lines(path, file)
             results_file.check_format(path, next(every, b""))
             for line in every:
-                found._add(line)
-        return found
+                published._add(line)
+        return published
 
     def _add(self, line: bytes) -> None:
         if (match := _MEASUREMENT.match(line)) is not None:
@@ -85,17 +85,17 @@ class PublishedFile:
 
     def plan(
         self, digest: str, granularity: str, target_key: str, name: str | None
-    ) -> tuple[Plan, float] | None:
+    ) -> TimedPlan | None:
         """The plan of a model, called ``name``, and the seconds of decomposing; or None."""
-        found = self.of_plans.get((target_key, granularity), {}).get(digest)
-        if found is None:
+        stored = self.of_plans.get((target_key, granularity), {}).get(digest)
+        if stored is None:
             return None
         with _decoding(self.path):
-            data = json.loads(found[0])["plan"]["plan"]
+            data = json.loads(stored[0])["plan"]["plan"]
             renamed = data if name is None else data | {"model": name}
-            return Plan.from_json(renamed), found[1]
+            return Plan.from_json(renamed), stored[1]
 
-    def plans(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
+    def plans(self, target_key: str, granularity: str) -> list[TimedPlan]:
         """All plans of a target, and the wall seconds that decomposing took."""
         with _decoding(self.path):
             return [
@@ -103,16 +103,12 @@ class PublishedFile:
                 for line, wall_s in self.of_plans.get((target_key, granularity), {}).values()
             ]
 
-    def usage(self, target_key: str, granularity: str) -> list[tuple[str, dict[str, Usage]]]:
+    def usage(self, target_key: str, granularity: str) -> list[ModelUsage]:
         """The name of each model of a target, and its bricks as ``Plan.usage``."""
         with _decoding(self.path):
-            plans = [
-                json.loads(line)["plan"]["plan"]
-                for line, _ in self.of_plans.get((target_key, granularity), {}).values()
-            ]
             return [
-                (str(p["model"]), usage_of([*map(Occurrence.from_json, p["occurrences"])]))
-                for p in plans
+                records.usage_of_plan(json.loads(line)["plan"]["plan"])
+                for line, _ in self.of_plans.get((target_key, granularity), {}).values()
             ]
 
     def bricks(self, keys: Collection[str]) -> dict[str, Brick]:

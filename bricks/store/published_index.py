@@ -115,7 +115,7 @@ def read_index(place: Path) -> list[Entry]:
                 f"{path} has version {version} of its format, and this package reads up to"
                 f" {VERSION}: update bricks"
             )
-        return [Entry.of(each) for each in data["files"]]
+        return [Entry.of(entry) for entry in data["files"]]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except StoreError:
@@ -128,8 +128,8 @@ def read_index(place: Path) -> list[Entry]:
 
 def write_index(place: Path, entries: Sequence[Entry]) -> None:
     """Write a folder's index, sorted by file."""
-    found = [entry.to_json() for entry in sorted(entries, key=lambda entry: entry.file)]
-    data = {"format": {"name": FORMAT, "version": VERSION}, "files": found}
+    files = [entry.to_json() for entry in sorted(entries, key=lambda entry: entry.file)]
+    data = {"format": {"name": FORMAT, "version": VERSION}, "files": files}
     part = place / (INDEX + ".part")
     part.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     part.replace(place / INDEX)

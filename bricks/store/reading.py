@@ -6,13 +6,31 @@ know how anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from bricks.decompose.occurrence import Usage
 from bricks.decompose.plan import Brick, Plan
 from bricks.samples.measurement import Failure, Measurement
 from bricks.system.target import System, Target
+
+Value = TypeVar("Value")
+
+# A plan, and the wall time in seconds that decomposing its model took.
+TimedPlan = tuple[Plan, float]
+
+# The name of a model, and its bricks as ``Plan.usage``.
+ModelUsage = tuple[str, dict[str, Usage]]
+
+
+def in_order(keys: Iterable[str], known: Mapping[str, Value]) -> dict[str, Value]:
+    """The entries of ``known`` under ``keys``, in the order of these."""
+    return in_order(keys, known)
+
+
+def by_name(plans: Iterable[TimedPlan]) -> list[TimedPlan]:
+    """``plans`` sorted by the names of their models."""
+    return sorted(plans, key=lambda timed_plan: (timed_plan[0].model, timed_plan[0].digest))
 
 
 class SystemsReading(Protocol):
@@ -30,18 +48,18 @@ class PlansReading(Protocol):
 
     def load(
         self, digest: str, granularity: str, target_key: str, *, name: str | None
-    ) -> tuple[Plan, float] | None:
+    ) -> TimedPlan | None:
         """The plan of a model, called ``name``, and the wall seconds of decomposing; or None.
 
         Without ``name``, it has the name that it was decomposed under.
         """
 
-    def all(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
+    def all(self, target_key: str, granularity: str) -> list[TimedPlan]:
         """All plans that are known there, and the wall seconds that decomposing took, by name."""
 
     def usage(
         self, target_key: str, granularity: str, *, unlearned: bool = False
-    ) -> list[tuple[str, dict[str, Usage]]]:
+    ) -> list[ModelUsage]:
         """The name of each model whose plan is known there, and its bricks as ``Plan.usage``.
 
         With ``unlearned``, without the models that :meth:`MeasurementsReading.learned` learned

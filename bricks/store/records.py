@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bricks.decompose.occurrence import Occurrence, usage_of
 from bricks.decompose.plan import Brick
 from bricks.errors import first_line
 from bricks.samples.measurement import Round
+from bricks.store.reading import ModelUsage
 from bricks.store.round_records import checked_round, round_of_record
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, System, Target, checked_price
@@ -54,6 +56,11 @@ def brick_of(data: Mapping[str, Any]) -> Brick:
     return Brick.from_json(str(data["key"]), b64decode(data["model"], validate=True), data)
 
 
+def usage_of_plan(data: Mapping[str, Any]) -> ModelUsage:
+    """The model's name and the usage of its bricks in a plan's JSON; faster than the plan."""
+    return str(data["model"]), usage_of([*map(Occurrence.from_json, data["occurrences"])])
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """A measurement: its rounds, or why there are none."""
@@ -69,8 +76,8 @@ class Settled:
         key, wall_s, reason = str(data["brick"]), float(data["wall_s"]), data.get("reason")
         if not (math.isfinite(wall_s) and wall_s >= 0):
             raise ValueError(f"the measurement of {key} took {wall_s} s")
-        taken = tuple(checked_round(round_of_record(record)) for record in data.get("rounds", ()))
-        if (reason is None) != bool(taken) or not all(each.host_s for each in taken):
+        rounds = tuple(checked_round(round_of_record(record)) for record in data.get("rounds", ()))
+        if (reason is None) != bool(rounds) or not all(round_.host_s for round_ in rounds):
             raise ValueError(f"the measurement of {key} has neither samples nor a reason")
         line = None if reason is None else first_line(Exception(str(reason)))
-        return cls(key, wall_s, taken, line)
+        return cls(key, wall_s, rounds, line)

@@ -130,10 +130,10 @@ class _Unpacked(io.RawIOBase):
             packed = self._plain.read(1 << 16) if self._unpacker.needs_input else b""
             if not packed and self._unpacker.needs_input:
                 raise EOFError("compressed data are cut off")
-            found = self._unpacker.decompress(packed, len(buffer))
-            if found:
-                buffer[: len(found)] = found
-                return len(found)
+            unpacked = self._unpacker.decompress(packed, len(buffer))
+            if unpacked:
+                buffer[: len(unpacked)] = unpacked
+                return len(unpacked)
         return 0
 
 
@@ -157,8 +157,8 @@ def reading(path: Path) -> Iterator[Iterator[Record]]:
     except OSError as exc:
         raise StoreError(f"{path} cannot be read ({exc.strerror}): give another file") from exc
     except (ModelError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
-        said = f"it lacks {exc}" if isinstance(exc, KeyError) else first_line(exc)
-        raise StoreError(f"{path} is refused, nothing was imported: {said}") from exc
+        problem = f"it lacks {exc}" if isinstance(exc, KeyError) else first_line(exc)
+        raise StoreError(f"{path} is refused, nothing was imported: {problem}") from exc
 
 
 def _checked(path: Path, file: IO[bytes]) -> int:

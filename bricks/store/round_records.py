@@ -15,11 +15,11 @@ from bricks.samples.measurement import Round
 from bricks.units.sample import Kernel, Sample
 
 
-def samples_of(taken: Round) -> list[Any]:
+def samples_of(round_: Round) -> list[Any]:
     """The samples of a round as JSON."""
-    if not taken.kernels:
-        return list(taken.host_s)
-    return [sample.to_json() for sample in taken.samples]
+    if not round_.kernels:
+        return list(round_.host_s)
+    return [sample.to_json() for sample in round_.samples]
 
 
 def round_of_samples(
@@ -35,9 +35,9 @@ def round_of_samples(
     return Round(tuple(samples), *conditions)
 
 
-def round_record(taken: Round) -> list[Any]:
+def round_record(round_: Round) -> list[Any]:
     """A round as a record of a results file has it."""
-    return [samples_of(taken), taken.reference_s, taken.waited_share, taken.reference_end_s]
+    return [samples_of(round_), round_.reference_s, round_.waited_share, round_.reference_end_s]
 
 
 def round_of_record(record: Sequence[Any]) -> Round:
@@ -46,27 +46,27 @@ def round_of_record(record: Sequence[Any]) -> Round:
     return round_of_samples(samples, *conditions)
 
 
-def checked_round(taken: Round) -> Round:
-    """``taken`` as it is; ValueError unless its numbers can be what they say."""
-    for reference_s in (taken.reference_s, taken.reference_end_s):
+def checked_round(round_: Round) -> Round:
+    """``round_`` as it is; ValueError unless its numbers can be what they say."""
+    for reference_s in (round_.reference_s, round_.reference_end_s):
         if reference_s is not None and not (math.isfinite(reference_s) and reference_s > 0):
             raise ValueError(f"the reference's latency {reference_s!r} is not a positive number")
-    waited_share = taken.waited_share
+    waited_share = round_.waited_share
     if waited_share is not None and not (math.isfinite(waited_share) and waited_share >= 0):
         raise ValueError(f"the share waited, {waited_share!r}, is no share")
-    kernels = tuple(tuple(map(_checked_kernel, of)) for of in taken.kernels)
-    return replace(taken, host_s=_checked_seconds(taken.host_s), kernels=kernels)
+    kernels = tuple(tuple(map(_checked_kernel, of)) for of in round_.kernels)
+    return replace(round_, host_s=_checked_seconds(round_.host_s), kernels=kernels)
 
 
 def _checked_seconds(samples: Iterable[object]) -> tuple[float, ...]:
     """``samples`` as they are, in seconds; ValueError unless all are finite positive numbers."""
-    found: list[float] = []
+    checked: list[float] = []
     for value in samples:
         number = float(value) if isinstance(value, (int, float)) else math.nan
         if isinstance(value, bool) or not math.isfinite(number) or number <= 0:
             raise ValueError(f"the sample {value!r} is not a finite positive number of seconds")
-        found.append(number)
-    return tuple(found)
+        checked.append(number)
+    return tuple(checked)
 
 
 def _checked_kernel(kernel: Kernel) -> Kernel:

@@ -16,11 +16,12 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from bricks.decompose.occurrence import Occurrence, Usage, usage_of
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import CacheDamaged, first_line
 from bricks.graph.containers import ValueType, type_from_json
 from bricks.samples.measurement import Round
+from bricks.store.reading import ModelUsage
+from bricks.store.records import usage_of_plan
 from bricks.store.round_records import checked_round, round_of_samples, samples_of
 from bricks.store.schema import systems
 from bricks.system.network import NetworkFingerprint
@@ -44,11 +45,11 @@ def decoding(what: str) -> Iterator[None]:
 
 def checksum(*values: object) -> int:
     """A checksum of column values; SQLite itself keeps none."""
-    found = 0
+    total = 0
     for value in values:
         raw = bytes(value) if isinstance(value, bytes | memoryview) else repr(value).encode()
-        found = zlib.crc32(raw, zlib.crc32(str(len(raw)).encode(), found))
-    return found
+        total = zlib.crc32(raw, zlib.crc32(str(len(raw)).encode(), total))
+    return total
 
 
 def checksum_of(row: Any) -> int:
@@ -196,16 +197,15 @@ def plan_of(row: Row[Any], *, check: bool = True) -> Plan:
     return Plan.from_json(_mapping(row.plan))
 
 
-def usage_in(row: Row[Any]) -> tuple[str, dict[str, Usage]]:
+def usage_in(row: Row[Any]) -> ModelUsage:
     """The name of a plan's model, and its bricks as ``Plan.usage``: faster than the plan."""
     _checked(row)
-    data = _mapping(row.plan)
-    return str(data["model"]), usage_of([*map(Occurrence.from_json, data["occurrences"])])
+    return usage_of_plan(_mapping(row.plan))
 
 
-def round_row(taken: Round) -> dict[str, Any]:
+def round_row(round_: Round) -> dict[str, Any]:
     """The columns of a round; ValueError unless its numbers can be what they say."""
-    checked = checked_round(taken)
+    checked = checked_round(round_)
     conditions = {
         name: None if value is None else float(value)
         for name, value in (

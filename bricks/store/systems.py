@@ -36,30 +36,30 @@ class Systems:
 
     def save_target(self, target: Target) -> None:
         """Keep a target and its system; name and recorded facts of a known system are updated."""
-        wanted = (systems, system_row(target.system)), (targets, target_row(target))
+        rows = (systems, system_row(target.system)), (targets, target_row(target))
         with self._database.reading() as connection:
             known = [
                 connection.execute(select(table).where(table.c.key == row["key"])).one_or_none()
-                for table, row in wanted
+                for table, row in rows
             ]
         if all(
-            found is not None and row.items() <= found._asdict().items()
-            for found, (_, row) in zip(known, wanted, strict=True)
+            stored is not None and row.items() <= stored._asdict().items()
+            for stored, (_, row) in zip(known, rows, strict=True)
         ):
             return  # so a cache that cannot be written serves what it holds
         with self._database.writing() as connection:
-            for table, row in wanted:
+            for table, row in rows:
                 insert_or_replace(connection, table, row, ["key"])
 
     def all(self) -> list[System]:
         """All systems, by name."""
         with self._database.reading() as connection:
             rows = connection.execute(select(systems).order_by(systems.c.key)).all()
-        found: list[System] = []
+        decoded: list[System] = []
         for row in rows:
             with decoding(f"system {row.key}"):
-                found.append(system_of(row))
-        return sorted(found, key=lambda system: system.name)
+                decoded.append(system_of(row))
+        return sorted(decoded, key=lambda system: system.name)
 
     def named(self, system: System) -> System:
         """``system`` with the name and the price that the cache has for it, if it has them."""
@@ -96,15 +96,15 @@ class Systems:
     def network_targets(self) -> list[tuple[NetworkFingerprint, Target]]:
         """All targets of collectives, each with its network, by name of the network."""
         # Targets first: a network is kept before its targets, also by another process meanwhile.
-        found = [t for t in self._targets() if t.runtime.network is not None]
+        targets = [t for t in self._targets() if t.runtime.network is not None]
         known = self._networks()
-        for target in found:
+        for target in targets:
             if target.runtime.network not in known:
                 raise CacheDamaged(
                     f"the network of target {target.key} is not in the cache"
                     f" {self._database.label}: run 'bricks cache verify'"
                 )
-        pairs = [(known[target.runtime.network], target) for target in found]
+        pairs = [(known[target.runtime.network], target) for target in targets]
         return sorted(pairs, key=lambda pair: (pair[0].name, pair[1].runtime.version))
 
     def save_network(self, network: NetworkFingerprint) -> None:
@@ -117,11 +117,11 @@ class Systems:
         query = query.join(systems).order_by(targets.c.key)
         with self._database.reading() as connection:
             rows = connection.execute(query).all()
-        found: list[Target] = []
+        decoded: list[Target] = []
         for row in rows:
             with decoding(f"target {row.key}"):
-                found.append(target_of(row))
-        return sorted(found, key=lambda target: target.system.name)
+                decoded.append(target_of(row))
+        return sorted(decoded, key=lambda target: target.system.name)
 
     def _networks(self) -> dict[str | None, NetworkFingerprint]:
         with self._database.reading() as connection:

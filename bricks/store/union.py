@@ -7,10 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bricks.decompose.occurrence import Usage
-from bricks.decompose.plan import Brick, Plan
+from bricks.decompose.plan import Brick
 from bricks.samples.measurement import Failure, Measurement
-from bricks.store.reading import MeasurementsReading, PlansReading, Reading, SystemsReading
+from bricks.store.reading import (
+    MeasurementsReading,
+    ModelUsage,
+    PlansReading,
+    Reading,
+    SystemsReading,
+    TimedPlan,
+    by_name,
+    in_order,
+)
 from bricks.system.target import System, Target
 
 # What is learned from a source hardly changes with so many times fewer measurements of another.
@@ -26,9 +34,9 @@ class Union:
 
     def __init__(self, *sources: Reading, first_only: str | None = None) -> None:
         self._sources = sources
-        self.systems: SystemsReading = _Systems([source.systems for source in sources])
-        self.plans: PlansReading = _Plans([source.plans for source in sources])
-        self.measurements: MeasurementsReading = _Measurements(
+        self.systems: SystemsReading = _UnionSystems([source.systems for source in sources])
+        self.plans: PlansReading = _UnionPlans([source.plans for source in sources])
+        self.measurements: MeasurementsReading = _UnionMeasurements(
             [source.measurements for source in sources], first_only
         )
 
@@ -38,66 +46,66 @@ class Union:
             source.refuse_damage()
 
 
-class _Systems:
+class _UnionSystems:
     def __init__(self, sources: Sequence[SystemsReading]) -> None:
         self._sources = sources
 
     def all(self) -> list[System]:
         """All systems, by name: each as the first source that knows it describes it."""
-        found = {s.key: s for source in reversed(self._sources) for s in source.all()}
-        return sorted(found.values(), key=lambda system: system.name)
+        by_key = {s.key: s for source in reversed(self._sources) for s in source.all()}
+        return sorted(by_key.values(), key=lambda system: system.name)
 
     def targets(self) -> list[Target]:
         """All targets, by name of their system, which is one for all targets of a system."""
         # A target is kept together with its system. So systems that are read after the targets
         # have that of each, also of one that another process adds meanwhile.
-        found = {t.key: t for source in reversed(self._sources) for t in source.targets()}
+        by_key = {t.key: t for source in reversed(self._sources) for t in source.targets()}
         systems = {system.key: system for system in self.all()}
-        named = [Target(systems[t.system.key], t.runtime) for t in found.values()]
+        named = [Target(systems[t.system.key], t.runtime) for t in by_key.values()]
         return sorted(named, key=lambda target: (target.system.name, target.key))
 
 
-class _Plans:
+class _UnionPlans:
     def __init__(self, sources: Sequence[PlansReading]) -> None:
         self._sources = sources
 
     def load(
         self, digest: str, granularity: str, target_key: str, *, name: str | None
-    ) -> tuple[Plan, float] | None:
+    ) -> TimedPlan | None:
         """That of the first source that has one."""
         for source in self._sources:
-            found = source.load(digest, granularity, target_key, name=name)
-            if found is not None:
-                return found
+            plan = source.load(digest, granularity, target_key, name=name)
+            if plan is not None:
+                return plan
         return None
 
-    def all(self, target_key: str, granularity: str) -> list[tuple[Plan, float]]:
-        """The plans of all sources, of a model that of the first; by name."""
-        found: dict[str, tuple[Plan, float]] = {}
+    def all(self, target_key: str, granularity: str) -> list[TimedPlan]:
+        by_digest: dict[str, TimedPlan] = {}
         for source in reversed(self._sources):
-            found |= {each[0].digest: each for each in source.all(target_key, granularity)}
-        return sorted(found.values(), key=lambda each: (each[0].model, each[0].digest))
+            by_digest |= {
+                timed_plan[0].digest: timed_plan
+                for timed_plan in source.all(target_key, granularity)
+            }
+        return by_name(by_digest.values())
 
     def usage(
         self, target_key: str, granularity: str, *, unlearned: bool = False
-    ) -> list[tuple[str, dict[str, Usage]]]:
-        """The models of all sources."""
+    ) -> list[ModelUsage]:
         # A model that several sources know is told once by each: that changes no question asked.
         every = (
             source.usage(target_key, granularity, unlearned=unlearned) for source in self._sources
         )
-        return [each for found in every for each in found]
+        return [model for models in every for model in models]
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
-        """Those of ``keys`` that a source knows, in the order given."""
-        found: dict[str, Brick] = {}
+        bricks: dict[str, Brick] = {}
         for source in self._sources:
-            missing = [key for key in keys if key not in found]
-            found |= source.load_bricks(missing) if missing else {}
-        return {key: found[key] for key in dict.fromkeys(keys) if key in found}
+            missing = [key for key in keys if key not in bricks]
+            bricks |= source.load_bricks(missing) if missing else {}
+        return in_order(keys, bricks)
 
 
-class _Measurements:
+class _UnionMeasurements:
     def __init__(self, sources: Sequence[MeasurementsReading], first_only: str | None) -> None:
         self._sources = sources
         self._first_only = first_only
@@ -107,24 +115,21 @@ class _Measurements:
         return self._sources[:1] if target_key == self._first_only else self._sources
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
-        """Results of those of ``keys`` that a source has settled, in the order given."""
-        found: dict[str, Measurement | Failure] = {}
+        results: dict[str, Measurement | Failure] = {}
         for source in self._on(target_key):
-            missing = [key for key in keys if key not in found]
-            found |= source.results(target_key, missing) if missing else {}
-        return {key: found[key] for key in dict.fromkeys(keys) if key in found}
+            missing = [key for key in keys if key not in results]
+            results |= source.results(target_key, missing) if missing else {}
+        return in_order(keys, results)
 
     def keys_in_states(self, target_key: str, factor: float) -> list[str]:
-        """Keys that a source has at references that differ by more than ``factor``."""
-        found = (source.keys_in_states(target_key, factor) for source in self._on(target_key))
-        return sorted(set().union(*found))
+        by_source = (source.keys_in_states(target_key, factor) for source in self._on(target_key))
+        return sorted(set().union(*by_source))
 
     def costs(self, target_key: str) -> dict[str, float]:
-        """Wall seconds, by key, of all that a source has measured on this target."""
-        found: dict[str, float] = {}
+        cost_s: dict[str, float] = {}
         for source in reversed(self._on(target_key)):
-            found |= source.costs(target_key)
-        return found
+            cost_s |= source.costs(target_key)
+        return cost_s
 
     def learned(self, target_key: str) -> bytes | None:
         """The learned file of the source that has nearly all measurements of this target."""

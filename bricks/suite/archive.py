@@ -33,8 +33,8 @@ def write(path: Path, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -
     Files are stored uncompressed, because compressed bytes depend on the library's version.
     """
     digests = {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(files)}
-    told = json.dumps({**manifest, "files": digests}, indent=1, ensure_ascii=False)
-    every = {**files, MANIFEST: told.encode() + b"\n"}
+    manifest_text = json.dumps({**manifest, "files": digests}, indent=1, ensure_ascii=False)
+    every = {**files, MANIFEST: manifest_text.encode() + b"\n"}
     part = path.with_name(path.name + ".part")
     try:
         with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
@@ -111,21 +111,21 @@ class Archive(Closing):
             )
 
     def _manifest(self) -> dict[str, Any]:
-        found = json.loads(self._content(MANIFEST))
-        if not isinstance(found, dict):
+        manifest = json.loads(self._content(MANIFEST))
+        if not isinstance(manifest, dict):
             raise TypeError("no JSON object")
-        return found
+        return manifest
 
     def _check_names(self) -> None:
         """Check that each file occurs once, is listed in the manifest, and lies in the archive."""
-        found = [info.filename for info in self._zip.infolist()]
-        if sorted(found) != sorted([MANIFEST, *self._digests]):
-            odd = sorted(set(found) ^ {MANIFEST, *self._digests})
+        names = [info.filename for info in self._zip.infolist()]
+        if sorted(names) != sorted([MANIFEST, *self._digests]):
+            odd = sorted(set(names) ^ {MANIFEST, *self._digests})
             raise SuiteError(
                 f"{self._path} holds other files than its manifest says"
                 f" ({odd[0] if odd else 'one twice'}): get it again"
             )
-        for name in found:
+        for name in names:
             parts = name.split("/")
             if name.startswith("/") or "\\" in name or ":" in name or {"", ".", ".."} & set(parts):
                 raise SuiteError(

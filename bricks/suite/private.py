@@ -30,9 +30,9 @@ _LONGEST_EQUATION = 64
 def refuse_what_tells(bricks: Iterable[Brick]) -> None:
     """Raise :class:`SuiteError` for a brick that contains text specific to its model."""
     for brick in bricks:
-        for said in _told(brick):
+        for text in _told(brick):
             raise SuiteError(
-                f"a brick ({', '.join(brick.operators)}) holds {said}, which tells of its model:"
+                f"a brick ({', '.join(brick.operators)}) holds {text}, which tells of its model:"
                 " leave that out of a private suite, or generate it without --private"
             )
 
@@ -71,25 +71,25 @@ def _texts(attribute: onnx.AttributeProto) -> Iterator[str]:
 def _public_words() -> frozenset[str]:
     """The operators of ONNX, and the words in the descriptions of their attributes."""
     schemas = defs.get_all_schemas_with_history()
-    found = {schema.name for schema in schemas}
-    for attribute in (each for schema in schemas for each in schema.attributes.values()):
-        found.update(_WORD.findall(attribute.description))
-        found.add(attribute.default_value.s.decode())
-    return frozenset(found)
+    words = {schema.name for schema in schemas}
+    for attribute in (attribute for schema in schemas for attribute in schema.attributes.values()):
+        words.update(_WORD.findall(attribute.description))
+        words.add(attribute.default_value.s.decode())
+    return frozenset(words)
 
 
 def decoys(
-    mine: Mapping[str, Brick], others: Iterable[Mapping[str, Brick]], wanted: int
+    mine: Mapping[str, Brick], others: Iterable[Mapping[str, Brick]], count: int
 ) -> dict[str, Brick]:
-    """``wanted`` bricks of ``others`` that are not in ``mine``, model by model."""
-    found: dict[str, Brick] = {}
+    """``count`` bricks of ``others`` that are not in ``mine``, model by model."""
+    chosen: dict[str, Brick] = {}
     for model in others:
         for key in sorted(model.keys() - mine.keys()):
-            if len(found) == wanted:
-                return found
-            found[key] = model[key]
-        if len(found) == wanted:
-            return found
+            if len(chosen) == count:
+                return chosen
+            chosen[key] = model[key]
+        if len(chosen) == count:
+            return chosen
     raise SuiteError(
-        f"there are no {wanted} bricks to mix in, only {len(found)}: give fewer --decoys"
+        f"there are no {count} bricks to mix in, only {len(chosen)}: give fewer --decoys"
     )

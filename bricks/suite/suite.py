@@ -89,7 +89,7 @@ class Suite:
 
 def write_suite(
     path: Path,
-    found: Sequence[tuple[Model, Decomposition]],
+    decomposed: Sequence[tuple[Model, Decomposition]],
     *,
     runtime: Runtime,
     granularity: str,
@@ -99,7 +99,7 @@ def write_suite(
 
     Models that differ only in their names are written once, under the first name.
     """
-    models = {model.digest: (model, found_) for model, found_ in reversed(found)}
+    models = {model.digest: (model, found_) for model, found_ in reversed(decomposed)}
     bricks = {key: brick for _, d in models.values() for key, brick in d.bricks.items()}
     files: dict[str, bytes] = {}
     for digest, (model, _) in models.items():
@@ -109,8 +109,8 @@ def write_suite(
     counts = {digest: d.plan.counts for digest, (_, d) in sorted(models.items())}
     files["models.json"] = _json({digest: dict(sorted(n.items())) for digest, n in counts.items()})
     names = sorted((model.name, digest) for digest, (model, _) in models.items())
-    told = _told(runtime, granularity, package)
-    told["models"] = [{"name": name, "digest": digest} for name, digest in names]
+    manifest = _told(runtime, granularity, package)
+    manifest["models"] = [{"name": name, "digest": digest} for name, digest in names]
     readme = _README.format(
         models=len(models),
         bricks=len(bricks),
@@ -120,7 +120,7 @@ def write_suite(
         backend=runtime.backend,
         version=runtime.version,
     )
-    write(path, told, {**files, "README.md": readme.encode()})
+    write(path, manifest, {**files, "README.md": readme.encode()})
 
 
 def write_private_suite(
@@ -199,17 +199,17 @@ def read_suite(path: Path) -> Suite:
 
 def _bricks(path: Path, archive: Archive) -> list[Brick]:
     """The bricks of a private suite, each checked against its key and its fields."""
-    found = []
+    bricks = []
     try:
         for key, facts in json.loads(archive.read("bricks.json")).items():
             brick = Brick.from_json(key, archive.read(f"bricks/{key}.onnx"), facts)
             problem = mismatch(brick)
             if problem is not None:
                 raise ValueError(problem)
-            found.append(brick)
+            bricks.append(brick)
     except (ModelError, AttributeError, LookupError, TypeError, ValueError) as exc:
         raise SuiteError(f"{path}: a brick in it is refused: {first_line(exc)}") from exc
-    return found
+    return bricks
 
 
 def pack_model(model: Model) -> bytes:

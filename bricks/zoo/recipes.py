@@ -50,13 +50,13 @@ class NotBuilt:
 def recipes(zoo: Path) -> list[str]:
     """Names of the recipes beside a zoo, sorted; raises :class:`ModelError` if there are none."""
     kinds = (*PYTHONS, _HERE)
-    found = sorted(p.stem for k in kinds for p in (zoo / "recipes").glob(f"{k}_*.py"))
-    if not found:
+    names = sorted(p.stem for k in kinds for p in (zoo / "recipes").glob(f"{k}_*.py"))
+    if not names:
         raise ModelError(
             f"there are no recipes in {zoo / 'recipes'}: they are in the source repository only,"
             " run bricks in a checkout of it"
         )
-    return found
+    return names
 
 
 def environment_of(zoo: Path, recipe: str) -> Environment | None:

@@ -16,12 +16,12 @@ TRAININGS = "training"
 
 def trainings() -> dict[str, str]:
     """The functions, as ``training/FILE.py:FUNCTION`` relative to the zoo, by their names."""
-    found = {}
+    functions = {}
     for path in sorted((zoo_folder() / TRAININGS).glob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                found[node.name] = f"{TRAININGS}/{path.name}:{node.name}"
-    return found
+                functions[node.name] = f"{TRAININGS}/{path.name}:{node.name}"
+    return functions
 
 
 def find_training(name: str) -> tuple[str, bool]:
