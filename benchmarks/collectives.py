@@ -28,7 +28,7 @@ from bricks.report.tables import number, percent, seconds, size
 from bricks.samples.statistics import median
 from bricks.session.known_networks import network_called
 from bricks.session.local_networks import measure_locally
-from bricks.session.networks import WantedNetwork
+from bricks.session.networks import NetworkRequest
 from bricks.store import Store
 from bricks.units.quantities import bytes_per_s_of
 
@@ -78,7 +78,7 @@ def measured(name: str, cache: Path, max_bytes: int) -> Facts:
         sizes = [each for each in SIZES if each <= max_bytes]
         measure_locally(
             store,
-            WantedNetwork(name, RANKS, operations=[ALL_REDUCE], sizes=sizes, computing=True),
+            NetworkRequest(name, RANKS, operations=[ALL_REDUCE], sizes=sizes, computing=True),
             shaped=shaped,
             bandwidth_bps=rate_bps,
             progress=lambda what, share: print(f"{share:4.0%} {what}", flush=True),

@@ -33,7 +33,7 @@ from bricks.report.tables import number, percent, seconds
 from bricks.samples.statistics import median
 from bricks.session.known_networks import network_called
 from bricks.session.local_networks import measure_locally
-from bricks.session.networks import WantedNetwork
+from bricks.session.networks import NetworkRequest
 from bricks.store import Store
 from bricks.studies.scaling.options import NetworkOptions, StepOptions
 from bricks.studies.scaling.result import ScaleFailure, ScalePoint
@@ -164,7 +164,7 @@ def _network(link: str, ranks: int, cache: Path) -> MeasuredNetwork:
     name = link if ranks == RANKS else f"{link}-{ranks}"
     with Store.open(cache) as store:
         operations = [ALL_REDUCE, BROADCAST]
-        wanted = WantedNetwork(name, ranks, operations=operations, sizes=SIZES, computing=True)
+        wanted = NetworkRequest(name, ranks, operations=operations, sizes=SIZES, computing=True)
         measure_locally(store, wanted, shaped=link != LOOPBACK, bandwidth_bps=rate_bps)
         return network_called(store, name)
 

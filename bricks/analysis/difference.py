@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
-from bricks.analysis.significance import MACHINE_DRIFT, Change, Ratio, judged
+from bricks.analysis.significance import MACHINE_DRIFT, LogRatio, Ratio, judged
 from bricks.analysis.target_data import BrickLatency, TargetData, TargetLatencies, states_of
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.samples.statistics import NORMAL_95, spread
@@ -138,7 +138,7 @@ class ModelDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class Incomparable:
+class IncomparableModel:
     """A model that cannot be compared, and why, in one line."""
 
     model: str
@@ -193,7 +193,7 @@ class Difference:
     common: CommonChange | None
     bricks: tuple[BrickDifference, ...]
     models: tuple[ModelDifference, ...]
-    incomparable: tuple[Incomparable, ...]
+    incomparable: tuple[IncomparableModel, ...]
     states_apart: bool
 
     @property
@@ -242,11 +242,11 @@ def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Diff
     then, now = (
         TargetLatencies(data, state_s) for data, state_s in zip((old, new), states_s, strict=True)
     )
-    models: list[tuple[ModelDifference, Change]] = []
+    models: list[tuple[ModelDifference, LogRatio]] = []
     incomparable = []
     for digest in digests:
         compared = _model(then, now, digest)
-        if isinstance(compared, Incomparable):
+        if isinstance(compared, IncomparableModel):
             incomparable.append(compared)
         else:
             models.append(compared)
@@ -293,9 +293,9 @@ def _bricks(
     ]
 
 
-def _change(before: BrickLatency, after: BrickLatency) -> Change:
+def _change(before: BrickLatency, after: BrickLatency) -> LogRatio:
     both = (before, after)
-    return Change(
+    return LogRatio(
         math.log(after.latency_s / before.latency_s),
         math.hypot(
             *(open_ for t in both for open_ in (t.independent_sd, t.shared_sd, MACHINE_DRIFT))
@@ -314,7 +314,7 @@ def _common(bricks: Sequence[BrickDifference]) -> CommonChange | None:
 
 def _model(
     then: TargetLatencies, now: TargetLatencies, digest: str
-) -> Incomparable | tuple[ModelDifference, Change]:
+) -> IncomparableModel | tuple[ModelDifference, LogRatio]:
     """The differences of one model; noise is judged later, for all models together."""
     plans = [known.data.plans.get(digest) for known in (then, now)]
     estimates: list[Estimate] = []
@@ -323,20 +323,22 @@ def _model(
             name = other.model if other else digest
             namesakes = any(p.model == name for p in known.data.plans.values())
             knows = "knows another model of that name" if namesakes else "does not know it"
-            return Incomparable(name, f"{name}: {known.data.name} {knows}: measure it there first")
+            return IncomparableModel(
+                name, f"{name}: {known.data.name} {knows}: measure it there first"
+            )
         estimate = known.recomposed(plan)
         if isinstance(estimate, IncompleteEstimate):
             first, more = estimate.gaps[0], len(estimate.gaps) - 1
             others = f" and {more} more" if more else ""
             missing = f"{known.data.name} lacks {first.brick} ({first.reason}){others}"
-            return Incomparable(plan.model, f"{plan.model}: {missing}")
+            return IncomparableModel(plan.model, f"{plan.model}: {missing}")
         if not estimate.estimate_s > 0:
             nothing = f"{known.data.name} takes no time for it: there is no ratio"
-            return Incomparable(plan.model, f"{plan.model}: {nothing}")
+            return IncomparableModel(plan.model, f"{plan.model}: {nothing}")
         estimates.append(estimate)
     (a, b), (before, after) = [plan for plan in plans if plan is not None], estimates
     deviations = (then.deviation(a, before, b.counts), now.deviation(b, after, a.counts))
-    change = Change(math.log(after.estimate_s / before.estimate_s), math.hypot(*deviations))
+    change = LogRatio(math.log(after.estimate_s / before.estimate_s), math.hypot(*deviations))
     found_alone = ModelDifference(
         model=b.model,
         old=before,

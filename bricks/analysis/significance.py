@@ -56,7 +56,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LogRatio:
     """The logarithm of a ratio, its standard deviation (never 0), and its degrees of freedom.
 
     ``degrees_of_freedom`` is that of a Student distribution: the smaller, the more often noise is
@@ -77,7 +77,7 @@ def degrees_of_freedom(rounds: int) -> float:
     return 1.0 + 2.0 * rounds
 
 
-def judged(changes: Sequence[Change]) -> list[Ratio]:
+def judged(changes: Sequence[LogRatio]) -> list[Ratio]:
     """Each of ``changes`` with its interval, judged together."""
     if not changes:
         return []
@@ -101,7 +101,7 @@ def _found(chances: Sequence[float]) -> int:
     )
 
 
-def _ratio(change: Change, level: float, *, beyond_noise: bool) -> Ratio:
+def _ratio(change: LogRatio, level: float, *, beyond_noise: bool) -> Ratio:
     from scipy.special import stdtrit
 
     reach = -float(stdtrit(change.degrees_of_freedom, level / 2)) * change.deviation

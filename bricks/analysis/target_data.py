@@ -66,7 +66,7 @@ class BrickLatency:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """The degrees of freedom of its standard deviation, see :class:`Change`."""
+        """The degrees of freedom of its standard deviation, see :class:`LogRatio`."""
         return degrees_of_freedom(1 if self.disturbed else self.rounds)
 
 

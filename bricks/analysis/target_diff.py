@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from bricks.analysis.difference import Difference, Incomparable, difference
+from bricks.analysis.difference import Difference, IncomparableModel, difference
 from bricks.analysis.target_data import TargetData
 from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.plan import Plan
@@ -171,7 +171,7 @@ def target_data(
 
 def _meant(
     models: Sequence[str], labels: Mapping[str, str]
-) -> tuple[list[str], list[Incomparable]]:
+) -> tuple[list[str], list[IncomparableModel]]:
     """The digests of the requested models; and for those that neither target knows, the reason."""
     digests: list[str] = []
     unknown = []
@@ -179,13 +179,13 @@ def _meant(
         try:
             titles = [name] if _called(name, labels) else [file.title for file in find_files(name)]
         except BricksError as error:
-            unknown.append(Incomparable(name, f"{name} is no model that both know: {error}"))
+            unknown.append(IncomparableModel(name, f"{name} is no model that both know: {error}"))
             continue
         for title in titles:
             digests += (matching := _called(title, labels))
             if not matching:
                 missing = f"{title}: neither of the two knows it: measure it on both first"
-                unknown.append(Incomparable(title, missing))
+                unknown.append(IncomparableModel(title, missing))
     return list(dict.fromkeys(digests)), unknown
 
 

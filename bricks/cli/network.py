@@ -20,7 +20,7 @@ from bricks.units.quantities import bytes_per_s_of
 if TYPE_CHECKING:
     from bricks.measure.progress import Progress
     from bricks.network.times import MeasuredNetwork
-    from bricks.session.networks import NetworkMeasured, WantedNetwork
+    from bricks.session.networks import NetworkMeasured, NetworkRequest
     from bricks.store import Store
 
 app = typer.Typer(
@@ -95,10 +95,10 @@ def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions)
     Measured are processes that really communicate, a core for each. Sizes that would take over ten
     seconds are left out. Example: bricks network measure lan --bandwidth 1Gbit --computing
     """
-    from bricks.session.networks import WantedNetwork
+    from bricks.session.networks import NetworkRequest
     from bricks.store import Store
 
-    wanted = WantedNetwork(
+    wanted = NetworkRequest(
         network.name, asked.ranks, asked.backend, _operations(asked.operations),
         _sizes(asked.max_bytes), asked.computing, asked.again,
     )  # fmt: skip
@@ -187,7 +187,7 @@ def _sizes(max_bytes: int) -> tuple[int, ...]:
 
 
 def _locally(
-    store: Store, wanted: WantedNetwork, bandwidth: str | None, progress: Progress
+    store: Store, wanted: NetworkRequest, bandwidth: str | None, progress: Progress
 ) -> NetworkMeasured:
     from bricks.session.local_networks import measure_locally
 
@@ -200,7 +200,7 @@ def _locally(
 
 
 def _on_hosts(
-    store: Store, wanted: WantedNetwork, scheduler: str, progress: Progress
+    store: Store, wanted: NetworkRequest, scheduler: str, progress: Progress
 ) -> NetworkMeasured:
     from bricks.fleet.cluster import connected
     from bricks.fleet.networks import measure_between_hosts

@@ -18,7 +18,7 @@ from bricks._version import __version__
 from bricks.errors import FleetError, StoreError, first_line
 from bricks.fleet import host as on_host
 from bricks.fleet.host import BatchResult, ModelPayload, Ready
-from bricks.fleet.hosts import Cluster, FleetHost, HostList, Phase
+from bricks.fleet.hosts import Cluster, FleetHost, HostList, HostPhase
 from bricks.fleet.queue import WorkQueue
 from bricks.fleet.report import FleetMeasured
 from bricks.fleet.work import FleetWork
@@ -101,7 +101,7 @@ class Coordinator:
 
     def _batches_for(self, host: FleetHost) -> bool:
         """Whether a host is idle while batches of its target are waiting."""
-        if host.phase is not Phase.IDLE or host.target is None:
+        if host.phase is not HostPhase.IDLE or host.target is None:
             return False
         return bool(self._queue_of(host).batches)
 
@@ -136,7 +136,7 @@ class Coordinator:
         A host that is ``refused`` stays out; one that was silent may join again.
         """
         host.cancel()
-        if host.phase is Phase.MEASURING:
+        if host.phase is HostPhase.MEASURING:
             self._put_back(host, f"{host.name} {why}")
         self._hosts.remove(host, why, refused=refused)
         if refused:
@@ -156,35 +156,35 @@ class Coordinator:
             else:
                 self._handle_result(host, result)
         if self._batches_for(host):
-            host.batch, host.phase = self._queue_of(host).take(), Phase.MEASURING
+            host.batch, host.phase = self._queue_of(host).take(), HostPhase.MEASURING
             host.call = self._cluster.call(host.address, on_host.measure, self._request, host.batch)
 
     def _handle_error(self, host: FleetHost, exc: Exception) -> None:
         line = first_line(exc)
-        if isinstance(exc, FleetError) and host.phase is Phase.MEASURING:
+        if isinstance(exc, FleetError) and host.phase is HostPhase.MEASURING:
             self._put_back(host, line, blame=False)
             self._prepare(host)
-        elif host.phase is Phase.MEASURING:
+        elif host.phase is HostPhase.MEASURING:
             self._put_back(host, f"{host.name}: {line}")
-            host.phase = Phase.IDLE
+            host.phase = HostPhase.IDLE
         else:
             self._drop(host, f"cannot measure: {line}", refused=True)
 
     def _handle_result(self, host: FleetHost, result: Any) -> None:
-        if host.phase is Phase.GREETING:
+        if host.phase is HostPhase.GREETING:
             version = result["package"]
             if version != __version__:
                 reason = f"runs bricks {version}, and not {__version__}: update one"
                 self._drop(host, reason, refused=True)
                 return
             self._prepare(host)
-        elif host.phase is Phase.PREPARING:
+        elif host.phase is HostPhase.PREPARING:
             self._handle_ready(host, result)
         else:
             self._handle_batch(host, result)
 
     def _prepare(self, host: FleetHost) -> None:
-        host.phase = Phase.PREPARING
+        host.phase = HostPhase.PREPARING
         host.call = self._cluster.call(
             host.address, on_host.prepare, self._request, self._options, self._payloads
         )
@@ -195,7 +195,7 @@ class Coordinator:
         except StoreError as exc:
             self._drop(host, f"cannot measure: {exc}", refused=True)
             return
-        host.target, host.phase = ready.target, Phase.IDLE
+        host.target, host.phase = ready.target, HostPhase.IDLE
         self._note(f"{host.name} has joined: {ready.target.system.name}")
 
     def _handle_batch(self, host: FleetHost, result: BatchResult) -> None:
@@ -219,9 +219,9 @@ class Coordinator:
             self._work.finish(host.target, result)
         except StoreError as exc:
             self._put_back(host, f"{host.name}: {exc}")
-            host.phase = Phase.IDLE
+            host.phase = HostPhase.IDLE
             return
-        host.phase, host.batch = Phase.IDLE, None
+        host.phase, host.batch = HostPhase.IDLE, None
         host.add(result)
 
     def _put_back(self, host: FleetHost, why: str, *, blame: bool = True) -> None:

@@ -54,7 +54,7 @@ class Cluster(Protocol):
         """Call a function on a host when it is free, without waiting for a result."""
 
 
-class Phase(Enum):
+class HostPhase(Enum):
     """What a host is doing for the coordinator."""
 
     GREETING, PREPARING, IDLE, MEASURING = range(4)
@@ -66,14 +66,14 @@ class FleetHost:
 
     ``last_seen`` is the scheduler's time of its last heartbeat, ``seen_s`` the local monotonic time
     at which that was noticed. ``target`` is None until the host is prepared; ``batch`` is what it
-    measures in :attr:`Phase.MEASURING`. The other fields are as in :class:`HostReport`.
+    measures in :attr:`HostPhase.MEASURING`. The other fields are as in :class:`HostReport`.
     """
 
     address: str
     name: str
     last_seen: float
     seen_s: float
-    phase: Phase = Phase.GREETING
+    phase: HostPhase = HostPhase.GREETING
     call: Call | None = None
     target: Target | None = None
     batch: KeyBatch = None

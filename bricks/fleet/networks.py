@@ -11,7 +11,7 @@ from bricks.measure.progress import Progress
 from bricks.measure.protocol.ranks import ReadInterface
 from bricks.session.networks import (
     NetworkMeasured,
-    WantedNetwork,
+    NetworkRequest,
     collectives_target,
     measure_on,
     network_of,
@@ -22,7 +22,7 @@ _TIMEOUT_S = 60.0
 
 
 def measure_between_hosts(
-    cluster: Cluster, store: Store, request: WantedNetwork, progress: Progress
+    cluster: Cluster, store: Store, request: NetworkRequest, progress: Progress
 ) -> NetworkMeasured:
     """Measure collectives between hosts of ``cluster``, a rank on each.
 

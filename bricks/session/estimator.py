@@ -19,7 +19,7 @@ from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.state_model import StateModel
 from bricks.session.latencies import Latencies
-from bricks.session.measured_target import Loaded
+from bricks.session.measured_target import LoadedBricks
 from bricks.session.plans import Plans
 from bricks.session.resources import Resources
 from bricks.store import Reading
@@ -41,7 +41,7 @@ class Estimator:
         self._plans = plans
         self._prior = prior
         self._latencies: dict[str, Latencies] = {}  # by target
-        self._loaded = Loaded()
+        self._loaded = LoadedBricks()
         # By target: models share most of their bricks, and decoding samples takes longest.
         self._settled: dict[str, dict[str, Measurement | Failure]] = {}
 

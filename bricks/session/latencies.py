@@ -18,7 +18,7 @@ from bricks.predict.prediction import Predictions
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.latency_model import LatencyModel
-from bricks.session.measured_target import Loaded, MeasuredTarget
+from bricks.session.measured_target import LoadedBricks, MeasuredTarget
 from bricks.session.source_targets import SourceTargets
 from bricks.store import Reading
 
@@ -41,7 +41,7 @@ class Latencies:
     """
 
     def __init__(
-        self, source: Reading, target_key: str, granularity: str, loaded: Loaded | None = None
+        self, source: Reading, target_key: str, granularity: str, loaded: LoadedBricks | None = None
     ) -> None:
         self.target = MeasuredTarget(source, target_key, granularity, loaded)
         self.added: set[str] = set()  # digests of models

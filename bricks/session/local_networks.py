@@ -20,7 +20,7 @@ from bricks.network.times import MeasuredNetwork
 from bricks.session.known_networks import network_called
 from bricks.session.networks import (
     NetworkMeasured,
-    WantedNetwork,
+    NetworkRequest,
     collectives_settings,
     collectives_target,
     measure_on,
@@ -69,7 +69,7 @@ def places_of(network: MeasuredNetwork, ranks: int) -> Iterator[Sequence[RankLoc
 
 def measure_locally(
     store: Store,
-    request: WantedNetwork,
+    request: NetworkRequest,
     *,
     shaped: bool = False,
     bandwidth_bps: float | None = None,
@@ -102,7 +102,7 @@ def _on_this_host(name: str, facts: Sequence[InterfaceFacts], system: System) ->
 
 def loopback_network(
     store: Store,
-    request: WantedNetwork,
+    request: NetworkRequest,
     *,
     announce: Callable[[str], None] = lambda name: None,
     progress: Progress = lambda what, share: None,

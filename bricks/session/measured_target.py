@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedBricks:
     """Bricks loaded so far, and their features without context: both by key."""
 
     bricks: dict[str, Brick] = field(default_factory=dict)
@@ -43,12 +43,12 @@ class MeasuredTarget:
     """
 
     def __init__(
-        self, source: Reading, key: str, granularity: str, loaded: Loaded | None = None
+        self, source: Reading, key: str, granularity: str, loaded: LoadedBricks | None = None
     ) -> None:
         self.source = source
         self.key = key
         self.granularity = granularity
-        self.loaded = Loaded() if loaded is None else loaded
+        self.loaded = LoadedBricks() if loaded is None else loaded
         self.measured: dict[str, Measurement] = {}
         self.failed: set[str] = set()
         self._contexts: dict[str, Context] = {}

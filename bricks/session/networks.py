@@ -32,7 +32,7 @@ MIN_RANKS, MAX_RANKS = 2, 64
 
 
 @dataclass(frozen=True, slots=True)
-class WantedNetwork:
+class NetworkRequest:
     """A network to measure as ``name``, between ``ranks`` over a ``backend`` of collectives.
 
     Each of ``operations`` is measured with each of ``sizes`` in bytes; with ``computing``, also
@@ -133,7 +133,7 @@ def measure_on(
     ranks: Ranks,
     network: NetworkFingerprint,
     target: Target,
-    request: WantedNetwork,
+    request: NetworkRequest,
     progress: Progress,
 ) -> NetworkMeasured:
     """Measure what the cache lacks of collectives between ``ranks`` on ``network``.

@@ -4,13 +4,13 @@ Here because a word on a command line, an argument of the library and an address
 models the same way. Must not know what is done with a model.
 """
 
-from bricks.sources.files import File
+from bricks.sources.files import OnnxFile
 from bricks.sources.in_memory import InMemory
 from bricks.sources.opening import find, find_files, only, open, read, refusal
 from bricks.sources.programs import (
     ZOO_FOLDER,
     Function,
-    Recorded,
+    RecordedProgram,
     find_training_step,
     find_workload,
     function_of,
@@ -18,12 +18,31 @@ from bricks.sources.programs import (
     recorded_program,
     zoo_of,
 )
-from bricks.sources.source import Opened, PrivateBricks, ReadOptions, Source, Unread
-from bricks.sources.suites import Suite
+from bricks.sources.source import PrivateBricks, ReadOptions, ReadResult, Source, Unread
+from bricks.sources.suites import SuiteFile
 
 __all__ = [
-    "ZOO_FOLDER", "File", "Function", "InMemory", "Opened", "PrivateBricks", "ReadOptions",
-    "Recorded", "Source", "Suite", "Unread", "find", "find_files", "find_training_step",
-    "find_workload", "function_of", "is_program", "only", "open", "read", "recorded_program",
-    "refusal", "zoo_of",
+    "ZOO_FOLDER",
+    "Function",
+    "InMemory",
+    "OnnxFile",
+    "PrivateBricks",
+    "ReadOptions",
+    "ReadResult",
+    "RecordedProgram",
+    "Source",
+    "SuiteFile",
+    "Unread",
+    "find",
+    "find_files",
+    "find_training_step",
+    "find_workload",
+    "function_of",
+    "is_program",
+    "only",
+    "open",
+    "read",
+    "recorded_program",
+    "refusal",
+    "zoo_of",
 ]  # fmt: skip

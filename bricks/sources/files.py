@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bricks.errors import ModelError, nearest
-from bricks.sources.source import Opened, ReadOptions, attempted
+from bricks.sources.source import ReadOptions, ReadResult, attempted
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class OnnxFile:
     """The model called ``title`` in the ONNX file ``path``."""
 
     word: str
     title: str
     path: Path
 
-    def open(self, options: ReadOptions) -> Iterator[Opened]:
+    def open(self, options: ReadOptions) -> Iterator[ReadResult]:
         """The model, its open dimensions fixed as ``options`` say."""
         from bricks.reading.read import read_model  # here: importing onnx takes a moment
 
@@ -37,7 +37,7 @@ class File:
         )  # fmt: skip
 
 
-def files(reference: str) -> list[File] | None:
+def files(reference: str) -> list[OnnxFile] | None:
     """The ONNX files that ``reference`` names; None where it is no path, but may be a name.
 
     It is an ONNX file, or a folder of them (sorted by name; if the folder itself holds none, its
@@ -49,11 +49,13 @@ def files(reference: str) -> list[File] | None:
     path = Path(os.path.expanduser(reference))  # pathlib's own raises for unknown users
     if path.is_dir():
         models = _models_in(path)
-        return [File(reference if len(models) == 1 else str(p), title, p) for title, p in models]
+        return [
+            OnnxFile(reference if len(models) == 1 else str(p), title, p) for title, p in models
+        ]
     if path.is_file() and path.suffix.lower() != ".onnx":
         raise ModelError(f"{reference}: not an ONNX file (its name must end in .onnx)")
     if path.exists():  # a file; or a pipe or a device, such as /dev/stdin
-        return [File(reference, path.stem if path.is_file() else path.name, path)]
+        return [OnnxFile(reference, path.stem if path.is_file() else path.name, path)]
     if path.is_symlink():
         raise ModelError(
             f"{reference} is a link to {os.readlink(path)}, which does not exist: mend the link"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bricks.sources.files import File
-from bricks.sources.source import Opened, ReadOptions
+from bricks.sources.files import OnnxFile
+from bricks.sources.source import ReadOptions, ReadResult
 
 if TYPE_CHECKING:
     import onnx
@@ -26,11 +26,13 @@ class InMemory:
     folder: Callable[[], Path]
     word: str = ""
 
-    def open(self, options: ReadOptions) -> Iterator[Opened]:
+    def open(self, options: ReadOptions) -> Iterator[ReadResult]:
         """The model, its open dimensions fixed as ``options`` say."""
         # Here: to predict what is measured, nothing more need be imported.
         from bricks.graph.in_memory import proto_of, title_of, write_model
 
         proto = proto_of(self.held)
         title = title_of(proto)
-        yield from File(self.word, title, write_model(proto, self.folder(), title)).open(options)
+        yield from OnnxFile(self.word, title, write_model(proto, self.folder(), title)).open(
+            options
+        )

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from bricks.errors import BricksError, ModelError, UsageError
-from bricks.sources.files import File, files
-from bricks.sources.programs import Function, Recorded, recorded_program
-from bricks.sources.source import Opened, PrivateBricks, ReadOptions, Source, Unread
-from bricks.sources.suites import Suite, is_suite
+from bricks.sources.files import OnnxFile, files
+from bricks.sources.programs import Function, RecordedProgram, recorded_program
+from bricks.sources.source import PrivateBricks, ReadOptions, ReadResult, Source, Unread
+from bricks.sources.suites import SuiteFile, is_suite
 from bricks.zoo import entry, is_entry
 
 if TYPE_CHECKING:
@@ -34,28 +34,28 @@ def find(reference: str) -> Sequence[Source]:
         return (Function(reference),)
     recorded = recorded_program(reference)
     if recorded is not None:
-        return (Recorded(recorded),)
+        return (RecordedProgram(recorded),)
     if is_suite(reference):
-        return (Suite(reference),)
+        return (SuiteFile(reference),)
     return find_files(reference)
 
 
-def find_files(reference: str) -> Sequence[File]:
+def find_files(reference: str) -> Sequence[OnnxFile]:
     """The ONNX files that ``reference`` names, on disk or in the zoo; see :func:`find`."""
     on_disk = files(reference)
     return (_of_zoo(reference),) if on_disk is None else on_disk
 
 
-def _of_zoo(reference: str) -> File:
+def _of_zoo(reference: str) -> OnnxFile:
     known = entry(reference, "file, folder or zoo model")
     if not known.path.is_file():
         raise ModelError(
             f"the file of zoo model {known.name!r} is missing: {known.path}; rebuild the zoo"
         )
-    return File(reference, known.name, known.path)
+    return OnnxFile(reference, known.name, known.path)
 
 
-def open(reference: str, options: ReadOptions) -> Iterator[Opened]:
+def open(reference: str, options: ReadOptions) -> Iterator[ReadResult]:
     """Read the models that ``reference`` names; one that cannot be read doesn't stop the others.
 
     Raises :class:`UsageError` for options that do not go with what it names.
@@ -63,7 +63,7 @@ def open(reference: str, options: ReadOptions) -> Iterator[Opened]:
     try:
         sources = find(reference)
     except BricksError as error:
-        yield Opened(reference, Unread(reference, error))
+        yield ReadResult(reference, Unread(reference, error))
         return
     for source in sources:
         yield from source.open(options)

@@ -14,7 +14,7 @@ from bricks.errors import UsageError, suggestion
 from bricks.graph.form import ModelForm
 from bricks.graph.program_phases import TRAINING
 from bricks.sources.defaults import PROGRAMS_RUNTIME
-from bricks.sources.source import Opened, ReadOptions, attempted
+from bricks.sources.source import ReadOptions, ReadResult, attempted
 from bricks.zoo import ZooEntry, entries, find_training, is_entry, programs
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Function:
         sized = {} if batch is None else {"batch": batch}
         return {"entry": self.word, "folder": folder, "options": {**sized, **self.arguments}}
 
-    def open(self, options: ReadOptions) -> Iterator[Opened]:
+    def open(self, options: ReadOptions) -> Iterator[ReadResult]:
         """One step of the program, recorded in a worker."""
         yield attempted(self.word, self.word, lambda: self.record(options))
 
@@ -84,7 +84,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedProgram:
     """The program of the zoo called ``entry.name``, a step of which was recorded."""
 
     entry: ZooEntry
@@ -100,7 +100,7 @@ class Recorded:
         code = self.entry.code
         return None if code is None else Function(code, ZOO_FOLDER)
 
-    def open(self, options: ReadOptions) -> Iterator[Opened]:
+    def open(self, options: ReadOptions) -> Iterator[ReadResult]:
         """The step as it was recorded; recorded again for a batch size, or another runtime."""
         yield attempted(self.word, self.word, lambda: self._read(options))
 
@@ -124,7 +124,7 @@ class Recorded:
 def function_of(reference: str) -> Function:
     """The function that ``reference`` is, or that a recorded program of the zoo comes from."""
     recorded = recorded_program(reference)
-    function = None if recorded is None else Recorded(recorded).function
+    function = None if recorded is None else RecordedProgram(recorded).function
     return Function(reference) if function is None else function
 
 
@@ -137,12 +137,12 @@ def find_workload(name: str) -> Function:
     return Function(function, ZOO_FOLDER if of_zoo else None)
 
 
-def find_training_step(reference: str) -> Function | Recorded:
+def find_training_step(reference: str) -> Function | RecordedProgram:
     """The training step that ``reference`` names: a function, or a recorded one of the zoo.
 
     Raises :class:`~bricks.errors.UsageError` if there is none, with the nearest name.
     """
-    steps = {entry.name: Recorded(entry) for entry in programs() if entry.kind == TRAINING}
+    steps = {entry.name: RecordedProgram(entry) for entry in programs() if entry.kind == TRAINING}
     if reference in steps:
         return steps[reference]
     if is_entry(reference):

@@ -66,7 +66,7 @@ class PrivateBricks:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ReadResult:
     """What came of reading a model, and the ``word`` that names it alone on a command line.
 
     For models of a suite, ``word`` is the suite. ``adjustable`` says whether the reader may choose
@@ -85,7 +85,7 @@ class Source(Protocol):
     def word(self) -> str:
         """The word that names this source alone."""
 
-    def open(self, options: ReadOptions) -> Iterator[Opened]:
+    def open(self, options: ReadOptions) -> Iterator[ReadResult]:
         """Read its models one by one; what cannot be read does not stop the others.
 
         Raises :class:`UsageError` for options that do not go with this source.
@@ -94,9 +94,9 @@ class Source(Protocol):
 
 def attempted(
     word: str, name: str, read: Callable[[], Model], *, adjustable: bool = False
-) -> Opened:
+) -> ReadResult:
     """The model that ``read`` returns, or its error, under ``name``."""
     try:
-        return Opened(word, read(), adjustable)
+        return ReadResult(word, read(), adjustable)
     except BricksError as error:
-        return Opened(word, Unread(name, error), adjustable)
+        return ReadResult(word, Unread(name, error), adjustable)

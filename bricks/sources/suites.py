@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.errors import BricksError, UsageError
-from bricks.sources.source import Opened, PrivateBricks, ReadOptions, Unread
+from bricks.sources.source import PrivateBricks, ReadOptions, ReadResult, Unread
 
 if TYPE_CHECKING:
     from bricks import suite
@@ -23,12 +23,12 @@ def is_suite(reference: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Suite:
+class SuiteFile:
     """The suite in the archive that ``word`` is the path of."""
 
     word: str
 
-    def open(self, options: ReadOptions) -> Iterator[Opened]:
+    def open(self, options: ReadOptions) -> Iterator[ReadResult]:
         """Its models, or the bricks of a private suite.
 
         Raises :class:`UsageError` for a batch size, shapes or values, and for another granularity.
@@ -43,11 +43,11 @@ class Suite:
         try:
             contents = read_suite(path)
         except BricksError as error:
-            yield Opened(self.word, Unread(str(path), error))
+            yield ReadResult(self.word, Unread(str(path), error))
             return
         yield from self._opened(contents, options.granularity)
 
-    def _opened(self, contents: suite.Suite, granularity: str) -> Iterator[Opened]:
+    def _opened(self, contents: suite.Suite, granularity: str) -> Iterator[ReadResult]:
         path = Path(self.word)
         if contents.granularity != granularity:
             raise UsageError(
@@ -55,6 +55,6 @@ class Suite:
                 f" {contents.granularity}"
             )
         if contents.bricks:
-            yield Opened(self.word, PrivateBricks(str(path), contents.bricks))
+            yield ReadResult(self.word, PrivateBricks(str(path), contents.bricks))
         for model in contents.models:
-            yield Opened(self.word, model)
+            yield ReadResult(self.word, model)

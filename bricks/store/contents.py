@@ -18,7 +18,7 @@ from bricks.store.owners import Watch
 from bricks.store.stats import CacheStats, stats_of
 
 
-class Contents:
+class CacheContents:
     """All that a cache holds. ``watch`` judges the claims of processes that measure meanwhile."""
 
     def __init__(self, database: Database, watch: Watch) -> None:

@@ -25,7 +25,7 @@ from bricks.store.engine import CHUNK, chunks, insert_or_ignore
 from bricks.store.measurement_rows import rounds_by_id
 from bricks.store.owners import Owner, Watch, lease_columns
 from bricks.store.plans import bricks_in
-from bricks.store.records import Settled
+from bricks.store.records import SettledMeasurement
 from bricks.store.records import brick_of as brick_record
 from bricks.store.records import network_of as network_record
 from bricks.store.records import system_of as system_record
@@ -175,7 +175,7 @@ def _check(connection: Connection, plan: Plan) -> None:
         raise ValueError(f"the plan of {plan.model} cannot be true: {problem}")
 
 
-def _row(settled: Settled, target_key: str, protocol: int) -> dict[str, Any]:
+def _row(settled: SettledMeasurement, target_key: str, protocol: int) -> dict[str, Any]:
     """The columns of a measurement that is settled so."""
     return {
         "target_key": target_key,
@@ -198,10 +198,10 @@ class _MeasurementMerge:
         self._connection, self._merged, self._watch = connection, merged, watch
 
     def merge(self, records: list[dict[str, Any]]) -> None:
-        by_group: dict[tuple[str, int], dict[str, Settled]] = {}
+        by_group: dict[tuple[str, int], dict[str, SettledMeasurement]] = {}
         for data in records:
             group = str(data["target"]), int(data["protocol"])
-            measurement = Settled.of(data)
+            measurement = SettledMeasurement.of(data)
             if (
                 by_group.setdefault(group, {}).setdefault(measurement.key, measurement)
                 is not measurement
@@ -212,7 +212,9 @@ class _MeasurementMerge:
             _refuse_unknown(self._connection, target_key, settled)
             self._merge(target_key, protocol, settled)
 
-    def _merge(self, target_key: str, protocol: int, settled: Mapping[str, Settled]) -> None:
+    def _merge(
+        self, target_key: str, protocol: int, settled: Mapping[str, SettledMeasurement]
+    ) -> None:
         rows = self._rows(target_key, protocol, settled)
         new = [
             _row(measurement, target_key, protocol)
@@ -237,7 +239,7 @@ class _MeasurementMerge:
         rows = self._connection.execute(query.with_for_update()).all()
         return {row.brick_key: row for row in rows}
 
-    def _join(self, row: Row[Any], incoming: Settled, known: Sequence[Round]) -> None:
+    def _join(self, row: Row[Any], incoming: SettledMeasurement, known: Sequence[Round]) -> None:
         """Add the new rounds of a measurement that this cache has begun, finished or failed."""
         more = list((Counter(incoming.rounds) - Counter(known)).elements())
         if row.state == OPEN and row.owner_token != NOBODY:

@@ -19,7 +19,7 @@ from bricks.store.rows import brick_of, brick_row, decoding, plan_of, plan_row, 
 from bricks.store.schema import bricks, plans
 
 
-class Plans:
+class CachedPlans:
     """The plans that a cache has of each target, and the bricks that they name."""
 
     def __init__(self, database: Database) -> None:

@@ -44,7 +44,7 @@ class SystemsReading(Protocol):
 
 
 class PlansReading(Protocol):
-    """Plans and bricks; see :class:`bricks.store.plans.Plans`."""
+    """Plans and bricks; see :class:`bricks.store.plans.CachedPlans`."""
 
     def load(
         self, digest: str, granularity: str, target_key: str, *, name: str | None
@@ -71,7 +71,7 @@ class PlansReading(Protocol):
 
 
 class MeasurementsReading(Protocol):
-    """Settled measurements; see :class:`bricks.store.measurements.Measurements`."""
+    """SettledMeasurement measurements; see :class:`bricks.store.measurements.Measurements`."""
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
         """Results of those of ``keys`` that are settled on this target, in the order given."""

@@ -62,7 +62,7 @@ def usage_of_plan(data: Mapping[str, Any]) -> ModelUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledMeasurement:
     """A measurement: its rounds, or why there are none."""
 
     key: str
@@ -71,7 +71,7 @@ class Settled:
     reason: str | None
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Settled:
+    def of(cls, data: Mapping[str, Any]) -> SettledMeasurement:
         """A measurement; ValueError for numbers that cannot be what they say."""
         key, wall_s, reason = str(data["brick"]), float(data["wall_s"]), data.get("reason")
         if not (math.isfinite(wall_s) and wall_s >= 0):

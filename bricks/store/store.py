@@ -12,11 +12,11 @@ from pathlib import Path
 from bricks.closing import Closing
 from bricks.store import engine
 from bricks.store.claims import Claims
-from bricks.store.contents import Contents
+from bricks.store.contents import CacheContents
 from bricks.store.database import Database
 from bricks.store.measurements import Measurements
 from bricks.store.owners import LEASE_S, Watch
-from bricks.store.plans import Plans
+from bricks.store.plans import CachedPlans
 from bricks.store.systems import Systems
 
 
@@ -33,10 +33,10 @@ class Store(Closing):
         self._database = database
         self.path = database.label
         self.systems = Systems(database)
-        self.plans = Plans(database)
+        self.plans = CachedPlans(database)
         self.measurements = Measurements(database)
         self.claims = Claims(database, watch)
-        self.contents = Contents(database, watch)
+        self.contents = CacheContents(database, watch)
 
     @classmethod
     def open(

@@ -276,7 +276,8 @@ class _Site:
 
         def read() -> Model:
             return sources.read(
-                sources.File(known.name, known.name, known.path), sources.ReadOptions(batch=size)
+                sources.OnnxFile(known.name, known.name, known.path),
+                sources.ReadOptions(batch=size),
             )
 
         return self._jobs.submit(_client(request), known.name, read, upload=False)

@@ -17,7 +17,7 @@ from bricks.analysis.significance import (
     BRICK_DRIFT,
     MACHINE_DRIFT,
     WRONG,
-    Change,
+    LogRatio,
     degrees_of_freedom,
     judged,
 )
@@ -180,7 +180,7 @@ def test_changes_are_judged_by_benjamini_and_hochberg() -> None:
         0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262,
         0.5719, 0.6528, 0.7590, 1.0000,
     ]  # fmt: skip
-    changes = [Change(-float(ndtri(p / 2)) * 0.1, 0.1) for p in chances]
+    changes = [LogRatio(-float(ndtri(p / 2)) * 0.1, 0.1) for p in chances]
     found = judged(changes)
     assert [r.beyond_noise for r in found] == [True] * 4 + [False] * 11
     for ratio in found:  # and their intervals say the same
@@ -197,9 +197,9 @@ def test_intervals_leave_out_one_exactly_where_something_is_found(
 ) -> None:
     lot = random.Random(2)
     changes = [
-        Change(lot.gauss(0, 0.1) + (i % 3 == 0), 0.1, degrees_of_freedom) for i in range(300)
+        LogRatio(lot.gauss(0, 0.1) + (i % 3 == 0), 0.1, degrees_of_freedom) for i in range(300)
     ]
-    found = judged([*changes, Change(20.0, 10.0, degrees_of_freedom)])
+    found = judged([*changes, LogRatio(20.0, 10.0, degrees_of_freedom)])
     assert any(r.slower for r in found) or degrees_of_freedom == degrees_of_freedom(1)
     for ratio in found:
         assert ratio.interval.low <= ratio.interval.value <= ratio.interval.high

@@ -21,7 +21,7 @@ from bricks.cli import completion
 from bricks.graph.program_phases import TRAINING
 from bricks.network.times import MeasuredNetwork, NetworkEstimate, StatedNetwork
 from bricks.session.local_networks import loopback_network
-from bricks.session.networks import WantedNetwork
+from bricks.session.networks import NetworkRequest
 from bricks.store import Store
 from bricks.studies.scaling.buckets import Gradient
 from bricks.studies.scaling.copies import SIZES, CopyTimes, by_size
@@ -221,7 +221,7 @@ def test_a_check_without_a_network_measures_the_loopback_once(
 ) -> None:
     torch_environment.python()
 
-    def quick(store: Store, wanted: WantedNetwork, **how: Any) -> MeasuredNetwork:
+    def quick(store: Store, wanted: NetworkRequest, **how: Any) -> MeasuredNetwork:
         small = replace(wanted, backend="fake", sizes=(1024, 4096))
         return loopback_network(store, small, **how)
 

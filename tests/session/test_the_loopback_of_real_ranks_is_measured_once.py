@@ -14,7 +14,7 @@ from bricks.network.collective import Collective
 from bricks.network.times import MeasuredNetwork
 from bricks.session.known_networks import measured_networks
 from bricks.session.local_networks import loopback_network, measure_locally
-from bricks.session.networks import WantedNetwork
+from bricks.session.networks import NetworkRequest
 from bricks.store import Store
 
 SIZES = (1024, 4096)
@@ -36,8 +36,8 @@ def asked(
     return network, announced
 
 
-def wanted(ranks: int, operations: Sequence[str], name: str = "loopback") -> WantedNetwork:
-    return WantedNetwork(name, ranks, "fake", operations, SIZES)
+def wanted(ranks: int, operations: Sequence[str], name: str = "loopback") -> NetworkRequest:
+    return NetworkRequest(name, ranks, "fake", operations, SIZES)
 
 
 def known(network: MeasuredNetwork) -> set[tuple[str, int]]:

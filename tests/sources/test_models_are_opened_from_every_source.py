@@ -19,13 +19,13 @@ from bricks.graph.program_phases import TRAINING
 from bricks.graph.source import source_graph
 from bricks.reading.read import read_model
 from bricks.sources import (
-    File,
     Function,
     InMemory,
+    OnnxFile,
     PrivateBricks,
     ReadOptions,
-    Recorded,
-    Suite,
+    RecordedProgram,
+    SuiteFile,
     Unread,
     find,
     find_files,
@@ -66,11 +66,11 @@ def private(tmp_path: Path) -> Path:
 def test_a_reference_names_the_source_that_it_looks_like(tmp_path: Path, suite: Path) -> None:
     assert find("nets.py:small") == (Function("nets.py:small"),)
     assert find("package.nets:small") == (Function("package.nets:small"),)
-    assert find(str(suite)) == (Suite(str(suite)),)
+    assert find(str(suite)) == (SuiteFile(str(suite)),)
     (of_zoo,) = find("squeezenet")
-    assert isinstance(of_zoo, File) and of_zoo.path.is_file()
+    assert isinstance(of_zoo, OnnxFile) and of_zoo.path.is_file()
     for entry in programs():
-        assert find(entry.name) == (Recorded(entry),)
+        assert find(entry.name) == (RecordedProgram(entry),)
 
 
 def test_a_file_is_read_with_the_inputs_that_the_reader_chooses(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_only_one_of_several_can_be_read(tmp_path: Path) -> None:
 
 def test_a_training_step_is_a_function_or_a_recorded_one() -> None:
     step = next(each for each in programs() if each.kind == TRAINING)
-    assert sources.find_training_step(step.name) == Recorded(step)
+    assert sources.find_training_step(step.name) == RecordedProgram(step)
     assert sources.find_training_step("nets.py:step") == Function("nets.py:step")
     other = next(each for each in programs() if each.kind != TRAINING)
     for name in (other.name, step.name + "x"):

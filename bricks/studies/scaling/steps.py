@@ -17,7 +17,7 @@ from bricks.measure.rounds import StopRule
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.session.predicting import basis, predict_plan
 from bricks.session.workspace import Workspace
-from bricks.sources import Recorded, read, recorded_program
+from bricks.sources import RecordedProgram, read, recorded_program
 from bricks.studies.scaling.copies import (
     SIZES,
     CopyTimes,
@@ -80,7 +80,7 @@ def recorded(workspace: Workspace, workload: str, batch: int | None) -> Model:
     model, known = read(workload, options), recorded_program(workload)
     if known is None or known.code is None or module_tensors(model) is not None:
         return model
-    return Recorded(known).record(options)
+    return RecordedProgram(known).record(options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
 from bricks.session import local_networks
 from bricks.session.defaults import PROGRAMS_RUNTIME
 from bricks.session.known_networks import network_called
-from bricks.session.networks import CHECKED_SIZES, WantedNetwork
+from bricks.session.networks import CHECKED_SIZES, NetworkRequest
 from bricks.session.workspace import Workspace
 from bricks.studies.scaling.check import real_step
 from bricks.studies.scaling.copies import copy_bricks, ddp_bricks
@@ -181,7 +181,7 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
     def _loopback(self, announce: Callable[[str], None]) -> MeasuredNetwork:
         """This host's loopback between the ranks to check, measured as far as it is not known."""
         operations = {of for name in self.options.strategies.names for of in COLLECTIVES[name]}
-        wanted = WantedNetwork(
+        wanted = NetworkRequest(
             "loopback", self.options.check or 1, operations=sorted(operations), sizes=CHECKED_SIZES
         )
         return local_networks.loopback_network(
