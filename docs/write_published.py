@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bricks.store.published_index import Entry, read_index
+from bricks.store.published_index import IndexEntry, read_index
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "cache" / "published"
@@ -87,7 +87,7 @@ cut off, or of a later format, is left out by name, and the others serve: see
 """
 
 
-def page(entries: Sequence[Entry]) -> str:
+def page(entries: Sequence[IndexEntry]) -> str:
     """The text of the page."""
     head = (
         "| system | processor | runtime | threads | measured | bricks | models | disturbed | noise"
@@ -101,7 +101,7 @@ def page(entries: Sequence[Entry]) -> str:
     return BEGINNING.format(system=system) + "\n" + table + "\n" + ending
 
 
-def _rows(entry: Entry) -> list[str]:
+def _rows(entry: IndexEntry) -> list[str]:
     found = []
     for target in sorted(entry.targets, key=lambda t: (t.runtime.backend, t.runtime.threads)):
         facts, runtime = entry.about["targets"][target.key], target.runtime

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bricks.analysis.publishing import learn_anew
+from bricks.analysis.publishing import learn_again
 
 PLACE = Path(__file__).resolve().parent.parent / "cache" / "published"
 
 
 if __name__ == "__main__":
-    for entry in learn_anew(PLACE):
+    for entry in learn_again(PLACE):
         if entry.learned is not None:
             size = (PLACE / entry.learned.file).stat().st_size
             print(f"{entry.learned.file}: {size / 1e6:.1f} MB")

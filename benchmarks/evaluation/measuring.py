@@ -33,7 +33,7 @@ from bricks import (
     WorkerError,
 )
 from bricks.closing import Closing
-from bricks.sources import find_files, only
+from bricks.sources import exactly_one, find_files
 from bricks.zoo import entries
 from evaluation import published
 from evaluation.layers import Layers
@@ -347,7 +347,7 @@ def tell(line: str) -> None:
 
 
 def _name(given: str) -> str:
-    return only(given, find_files(given)).title
+    return exactly_one(given, find_files(given)).title
 
 
 def _inputs(inputs: Sequence[tuple[str, str, tuple[int | str, ...]]]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
-from bricks.analysis.significance import MACHINE_DRIFT, LogRatio, Ratio, judged
+from bricks.analysis.significance import MACHINE_DRIFT, LogRatio, Ratio, judge
 from bricks.analysis.target_data import BrickLatency, TargetData, TargetLatencies, states_of
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.samples.statistics import NORMAL_95, spread
@@ -250,7 +250,7 @@ def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Diff
             incomparable.append(compared)
         else:
             models.append(compared)
-    ratios = judged([change for _, change in models])
+    ratios = judge([change for _, change in models])
     bricks = _bricks(then, now, digests)
     return Difference(
         old=ComparedTarget(old.name, old.target, then.state_s),
@@ -275,9 +275,9 @@ def _bricks(
         plans = [known.data.plans.get(digest) for known in (then, now)]
         for key in sorted(set.intersection(*(set(p.keys if p else ()) for p in plans))):
             models.setdefault(key, []).append(plans[0].model if plans[0] else "")
-    shared = [key for key in models if key in then.taken and key in now.taken]
-    pairs = [(then.taken[key], now.taken[key]) for key in shared]
-    ratios = judged([_change(before, after) for before, after in pairs])
+    shared = [key for key in models if key in then.latencies and key in now.latencies]
+    pairs = [(then.latencies[key], now.latencies[key]) for key in shared]
+    ratios = judge([_change(before, after) for before, after in pairs])
     return [
         BrickDifference(
             brick=key,
@@ -343,7 +343,7 @@ def _model(
         model=b.model,
         old=before,
         new=after,
-        ratio=judged([change])[0],
+        ratio=judge([change])[0],
         contributions=_contributions(before, after),
         disturbed_share=max(then.disturbed_share(a), now.disturbed_share(b)),
     )

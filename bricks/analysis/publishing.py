@@ -29,7 +29,7 @@ from bricks.session.defaults import GRANULARITY
 from bricks.session.latencies import Latencies
 from bricks.session.workspace import Workspace
 from bricks.store import Published, Store
-from bricks.store.published_index import INDEX, Entry, LearnedFile, read_index, write_index
+from bricks.store.published_index import INDEX, IndexEntry, LearnedFile, read_index, write_index
 from bricks.studies.inference.result import Comparison, ComparisonFailure
 from bricks.studies.inference.study import compare
 from bricks.system import ForeignLoad, System
@@ -131,7 +131,7 @@ class Validated:
         return cls(workspace.target.key, facts)
 
 
-def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> Entry:
+def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> IndexEntry:
     """Write the measurements of this system in ``cache`` into the folder ``place``.
 
     All targets of ``cache`` must be of one system, and each be validated. An earlier file of the
@@ -167,10 +167,10 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> E
             )
             digest = hashlib.sha256(written.read_bytes()).hexdigest()
             facts = {"targets": {t.key: about[t.key] for t in chosen}}
-            entry = Entry(name, digest, tuple(chosen), facts)
+            entry = IndexEntry(name, digest, tuple(chosen), facts)
             write_index(Path(folder), [entry])
             _check(store, Published(Path(folder)), entry)
-            entry = learned_from(entry, Path(folder))
+            entry = with_learned_file(entry, Path(folder))
             if entry.learned is not None:
                 (Path(folder) / entry.learned.file).replace(place / entry.learned.file)
             written.replace(place / name)
@@ -178,7 +178,7 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> E
     return entry
 
 
-def learned_from(entry: Entry, place: Path) -> Entry:
+def with_learned_file(entry: IndexEntry, place: Path) -> IndexEntry:
     """``entry``, with what was learned from its file in the folder ``place``, kept beside it.
 
     The index there must have no earlier learned file of it, and stays as it is. Nothing is kept of
@@ -197,16 +197,16 @@ def learned_from(entry: Entry, place: Path) -> Entry:
     return replace(entry, learned=LearnedFile(name, digest, entry.sha256))
 
 
-def learn_anew(place: Path) -> list[Entry]:
+def learn_again(place: Path) -> list[IndexEntry]:
     """Learn again from all files of a folder, and write its index: for another predictor."""
     plain = [replace(entry, learned=None) for entry in read_index(place)]
     write_index(place, plain)
-    entries = [learned_from(entry, place) for entry in plain]
+    entries = [with_learned_file(entry, place) for entry in plain]
     write_index(place, entries)
     return entries
 
 
-def _merge(store: Store, place: Path, entry: Entry) -> None:
+def _merge(store: Store, place: Path, entry: IndexEntry) -> None:
     """Take over an earlier file, which must be as its index entry says."""
     path = place / entry.file
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != entry.sha256:
@@ -239,7 +239,7 @@ def _rounded(results: Mapping[str, Measurement | Failure]) -> dict[str, Measurem
     }
 
 
-def _check(store: Store, published: Published, entry: Entry) -> None:
+def _check(store: Store, published: Published, entry: IndexEntry) -> None:
     """StoreError unless the file has the plans and results that the cache has."""
     for target in entry.targets:
         keys = [*store.measurements.costs(target.key)]

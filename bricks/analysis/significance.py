@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from bricks.units.interval import Interval
 
 # The false discovery rate: the share of reported changes that may be none.
-WRONG = 0.05
+FALSE_DISCOVERY_RATE = 0.05
 
 # The largest half-width of an interval, reached with single rounds: a factor of a thousand.
 _WIDEST = math.log(1e3)
@@ -77,7 +77,7 @@ def degrees_of_freedom(rounds: int) -> float:
     return 1.0 + 2.0 * rounds
 
 
-def judged(changes: Sequence[LogRatio]) -> list[Ratio]:
+def judge(changes: Sequence[LogRatio]) -> list[Ratio]:
     """Each of ``changes`` with its interval, judged together."""
     if not changes:
         return []
@@ -86,18 +86,23 @@ def judged(changes: Sequence[LogRatio]) -> list[Ratio]:
     chances = [
         2.0 * float(stdtr(c.degrees_of_freedom, -abs(c.log_ratio) / c.deviation)) for c in changes
     ]
-    level = WRONG * max(1, _found(chances)) / len(changes)
+    level = FALSE_DISCOVERY_RATE * max(1, _discovery_count(chances)) / len(changes)
     return [
         _ratio(change, level, beyond_noise=chance <= level)
         for change, chance in zip(changes, chances, strict=True)
     ]
 
 
-def _found(chances: Sequence[float]) -> int:
-    """The number of discoveries: the largest n whose n-th p-value is within its share of WRONG."""
+def _discovery_count(chances: Sequence[float]) -> int:
+    """Discoveries: the largest n whose n-th p-value is at most n shares of the rate."""
     ordered = sorted(chances)
     return max(
-        (n for n, chance in enumerate(ordered, 1) if chance <= WRONG * n / len(ordered)), default=0
+        (
+            n
+            for n, chance in enumerate(ordered, 1)
+            if chance <= FALSE_DISCOVERY_RATE * n / len(ordered)
+        ),
+        default=0,
     )
 
 

@@ -84,11 +84,12 @@ class TargetLatencies:
         deviation = _SINGLE
         if any(len(of) > 1 for of in rounds_s.values()):
             deviation = pooled_deviation(rounds_s.values())
-        self.taken = {
-            key: self._taken(parts[key], of, deviation, correction) for key, of in rounds_s.items()
+        self.latencies = {
+            key: self._latency_of(parts[key], of, deviation, correction)
+            for key, of in rounds_s.items()
         }
 
-    def _taken(
+    def _latency_of(
         self,
         part: Measurement,
         rounds_s: list[float],
@@ -119,7 +120,9 @@ class TargetLatencies:
 
     def disturbed_share(self, plan: Plan) -> float:
         """The share of the measured part of ``plan`` that has disturbed rounds only."""
-        parts = [(abs(n), self.taken[key]) for key, n in plan.counts.items() if key in self.taken]
+        parts = [
+            (abs(n), self.latencies[key]) for key, n in plan.counts.items() if key in self.latencies
+        ]
         whole_s = sum(n * latency.latency_s for n, latency in parts)
         return sum(n * latency.latency_s for n, latency in parts if latency.disturbed) / (
             whole_s or 1.0
@@ -133,7 +136,7 @@ class TargetLatencies:
         """
         squares = common_s = 0.0
         for key, n in plan.counts.items():
-            measured, predicted = self.taken.get(key), self.data.predictions.of.get(key)
+            measured, predicted = self.latencies.get(key), self.data.predictions.of.get(key)
             if measured is not None:
                 squares += (n * measured.latency_s * measured.independent_sd) ** 2
                 common_s += abs(n) * measured.latency_s * measured.shared_sd

@@ -16,7 +16,7 @@ from bricks.cli.workspaces import open_workspace
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
-    from bricks.report.wide import ShownEstimate
+    from bricks.report.wide_intervals import ShownEstimate
     from bricks.studies.inference.result import Comparison
 
 
@@ -61,7 +61,7 @@ def _shown(
 
 
 def _advised(result: Comparison, shown: Sequence[ShownEstimate | None]) -> Comparison:
-    from bricks.report.wide import advice
+    from bricks.report.wide_intervals import advice
     from bricks.studies.inference.result import ModelComparison
 
     rows = zip(result.rows, shown, strict=True)
@@ -79,7 +79,7 @@ def _advised(result: Comparison, shown: Sequence[ShownEstimate | None]) -> Compa
 def _show(result: Comparison, shown: Sequence[ShownEstimate]) -> None:
     from bricks.report.comparison import comparison_parts
     from bricks.report.tables import disturbance
-    from bricks.report.wide import estimate_lines
+    from bricks.report.wide_intervals import estimate_lines
 
     show(*comparison_parts(result))
     add(*disturbance(result))

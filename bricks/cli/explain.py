@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bricks.analysis.explain import Explainer
     from bricks.analysis.explained import ExplainedModel
     from bricks.graph.model import Model
-    from bricks.report.wide import ShownEstimate
+    from bricks.report.wide_intervals import ShownEstimate
     from bricks.session.workspace import Workspace
     from bricks.system import Target
 
@@ -110,7 +110,7 @@ def _show(
     explained: Sequence[ExplainedModel], shown: Sequence[ShownEstimate | None], most: int | None
 ) -> None:
     from bricks.report.explanation import explanation_lines
-    from bricks.report.wide import estimate_lines
+    from bricks.report.wide_intervals import estimate_lines
 
     told = [(of, each) for of, each in zip(explained, shown, strict=True) if of.parts]
     for number, (of, each) in enumerate(told):
@@ -124,7 +124,7 @@ def _traced(
     """Write the model's trace; print remarks on it, or why there is none."""
     from bricks.analysis.trace import traced
     from bricks.report.trace import trace_text
-    from bricks.report.trace_remarks import remarks
+    from bricks.report.trace_notes import trace_notes
 
     facts: dict[str, Any] = {"file": str(file), "remarks": [], "error": None}
     if isinstance(model, Unread):
@@ -137,4 +137,4 @@ def _traced(
     except OSError as exc:
         why = f"{file} cannot be written ({exc.strerror}): give --trace another file"
         return {**facts, "error": why}
-    return {**facts, "remarks": [text for lines in remarks(found).values() for text in lines]}
+    return {**facts, "remarks": [text for lines in trace_notes(found).values() for text in lines]}

@@ -21,7 +21,7 @@ from bricks.units.quantities import seconds_of, whole_numbers_of
 
 if TYPE_CHECKING:
     from bricks.analysis.latency_advice import LatencyAdvice, NoLatencyAdvice
-    from bricks.report.wide import ShownEstimate
+    from bricks.report.wide_intervals import ShownEstimate
     from bricks.session.workspace import Workspace
 
     Advised = tuple[LatencyAdvice | NoLatencyAdvice, ShownEstimate | None]
@@ -56,7 +56,7 @@ def advise_latencies(
         print_json(facts(answer))
     elif answer.advised:
         from bricks.report.latency_advice import advice_table
-        from bricks.report.wide import wide_lines
+        from bricks.report.wide_intervals import wide_lines
 
         show(advice_table(answer.advised))
         show(*wide_lines([shown for _, shown in advised if shown is not None]))
@@ -97,13 +97,13 @@ def _advised(
 def _shown(of: LatencyAdvice | NoLatencyAdvice, remedies: Remedies, word: str | None) -> Advised:
     """The advice with what narrows a wide interval."""
     from bricks.analysis.latency_advice import NoLatencyAdvice
-    from bricks.report.figures import counted
-    from bricks.report.wide import advice
+    from bricks.report.figures import count_text
+    from bricks.report.wide_intervals import advice
 
     if isinstance(of, NoLatencyAdvice):
         return of, None
     sized = "" if of.batch is None else f", batch {of.batch}"
-    threads = counted(of.target.runtime.threads, "thread")
+    threads = count_text(of.target.runtime.threads, "thread")
     title = f"{of.model} on {of.target.system.name} with {threads}{sized}"
     shown = remedies.shown(title, of.estimate, word)
     return replace(of, advice=advice(shown)), shown

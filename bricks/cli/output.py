@@ -85,7 +85,7 @@ def _print(console: Console, part: RenderableType) -> None:
         console.print(printable(part), soft_wrap=endless)
         return
     if isinstance(part, Table):
-        from bricks.report.narrow import fitting
+        from bricks.report.row_lists import fitting
 
         part = fitting(part, console)
     if not endless:

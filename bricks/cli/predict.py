@@ -21,7 +21,7 @@ from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
-    from bricks.report.wide import ShownEstimate
+    from bricks.report.wide_intervals import ShownEstimate
     from bricks.session.workspace import Workspace
     from bricks.studies.inference.prediction import PredictedModel
     from bricks.system import Target
@@ -90,14 +90,14 @@ def shown_with(remedies: Remedies, of: PredictedModel, word: str | None) -> Show
 
 def with_advice(of: Predicted, shown: ShownEstimate | None) -> Predicted:
     """The same model with that command in words, where its interval is wide."""
-    from bricks.report.wide import advice
+    from bricks.report.wide_intervals import advice
 
     return of if shown is None else replace(of, advice=advice(shown))
 
 
 def _show(models: Sequence[PredictedModel], shown: Sequence[ShownEstimate]) -> None:
     from bricks.report.prediction import memory_remarks, phase_lines, prediction_table
-    from bricks.report.wide import estimate_lines
+    from bricks.report.wide_intervals import estimate_lines
 
     if all(of.estimate is None for of in models):
         return

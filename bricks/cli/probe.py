@@ -78,7 +78,7 @@ def probe(options: SurveyOptions, effort: ProbeOptions) -> None:
             "measured_bricks": done.measured,
             "teachers": [
                 {"system": target.system.name, "runtime": target.runtime.to_json()}
-                for target in done.teachers
+                for target in done.source_targets
             ],
             "deviation": done.deviation,
             "wall_s": done.wall_s,
@@ -91,11 +91,11 @@ def probe(options: SurveyOptions, effort: ProbeOptions) -> None:
     if options.general.json:
         print_json(facts)
     elif done.deviation is not None:
-        also = f", and from {_counted(len(done.teachers))}" if done.teachers else ""
+        also = f", and from {_counted(len(done.source_targets))}" if done.source_targets else ""
         show(
             f"{name}: {done.measured} of {done.bricks} bricks are measured ({done.wall_s:.1f} s),"
             f" the others are predicted from them{also}.",
-            *(f"  {_said(target)}" for target in done.teachers),
+            *(f"  {_said(target)}" for target in done.source_targets),
             f"Of {done.models} models, half are known to"
             f" ± {100 * NORMAL_95 * done.deviation:.0f} % or better.",
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bricks.compose.estimate import Estimate
     from bricks.compose.wide_interval import Remedy
     from bricks.decompose.plan import Plan
-    from bricks.report.wide import ShownEstimate
+    from bricks.report.wide_intervals import ShownEstimate
     from bricks.system import Target
 
 
@@ -60,7 +60,7 @@ class Remedies:
 
         ``word`` names the model on a command line; None where no word does.
         """
-        from bricks.report.wide import ShownEstimate
+        from bricks.report.wide_intervals import ShownEstimate
 
         return ShownEstimate(title, estimate, word, self.line, self.place)
 
@@ -92,7 +92,7 @@ def width_of(shown: ShownEstimate | None) -> dict[str, Any]:
     """What JSON says of an interval's width, and of what narrows it if that is wide."""
     if shown is None:
         return {"uncertainty": None, "advice": None}
-    from bricks.report.wide import advice
+    from bricks.report.wide_intervals import advice
 
     return {"uncertainty": shown.estimate.uncertainty.to_json(), "advice": advice(shown)}
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
-    from bricks.report.wide import ShownEstimate
+    from bricks.report.wide_intervals import ShownEstimate
     from bricks.session.workspace import Workspace
     from bricks.system.target import Target
 

@@ -17,7 +17,7 @@ from bricks.errors import printable
 Row = TypeVar("Row")
 Row_contra = TypeVar("Row_contra", contravariant=True)
 
-NOTHING = "–"
+DASH = "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +71,4 @@ def shown(cells: Cells) -> Table:
 
 
 def _text(cell: str | None) -> str:
-    return NOTHING if cell is None else printable(cell)
+    return DASH if cell is None else printable(cell)

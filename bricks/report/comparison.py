@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 
 from bricks.report.columns import Column, table_of
-from bricks.report.figures import ends, place
+from bricks.report.figures import interval_text, target_text
 from bricks.report.tables import number, percent, seconds
 from bricks.studies.inference.result import Comparison, ModelComparison, Summary
 
@@ -17,7 +17,7 @@ COLUMNS: Sequence[Column[ModelComparison]] = (
     Column("new", lambda row: str(row.new_bricks)),
     Column("measured", lambda row: seconds(row.measured_s.value)),
     Column("estimate", lambda row: seconds(row.estimate.estimate_s)),
-    Column("interval", lambda row: ends(row.estimate.latency_s)),
+    Column("interval", lambda row: interval_text(row.estimate.latency_s)),
     Column("ratio", lambda row: number(row.ratio, 3)),
 )
 
@@ -26,7 +26,7 @@ def comparison_parts(of: Comparison) -> list[RenderableType]:
     """Where models were run, a row for each, and what all of them say."""
     workers = f", {of.workers} workers" if of.workers > 1 else ""
     return [
-        f"{place(of.target)}{workers}, granularity {of.granularity}",
+        f"{target_text(of.target)}{workers}, granularity {of.granularity}",
         "",
         table_of(of.compared, COLUMNS),
         "",

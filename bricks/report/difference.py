@@ -17,8 +17,8 @@ from bricks.analysis.difference import (
 )
 from bricks.analysis.significance import Ratio
 from bricks.analysis.target_diff import TargetDiff
-from bricks.report.columns import NOTHING, Column, table_of
-from bricks.report.figures import counted, ends
+from bricks.report.columns import DASH, Column, table_of
+from bricks.report.figures import count_text, interval_text
 from bricks.report.tables import NOTABLE_SHARE, percent, seconds
 
 # This many are shown; ``--json`` has all.
@@ -60,7 +60,7 @@ def _common(common: CommonChange) -> str:
     ratio = common.ratio
     return (
         f"All together take {_ratio(ratio.value)} times as long (the median;"
-        f" {ends(ratio, _ratio)}). That is part of every ratio below; it"
+        f" {interval_text(ratio, _ratio)}). That is part of every ratio below; it"
         " may be the runtime, or the machine in another session."
         + " It is more than two sessions of one machine mostly differ by."
         * common.unusual
@@ -146,12 +146,12 @@ def _model_columns(common: CommonChange | None) -> Sequence[Column[ModelDifferen
 
 _RATIO: Sequence[Column[ModelDifference | BrickDifference]] = (
     Column("ratio", lambda row: _ratio(row.ratio.interval.value)),
-    Column("interval", lambda row: ends(row.ratio.interval, _ratio)),
+    Column("interval", lambda row: interval_text(row.ratio.interval, _ratio)),
 )
 
 
 def _beside(ratio: Ratio, common: CommonChange | None) -> str:
-    return NOTHING if common is None else _ratio(ratio.interval.value / common.ratio.value)
+    return DASH if common is None else _ratio(ratio.interval.value / common.ratio.value)
 
 
 def _verdict(model: ModelDifference) -> str:
@@ -191,8 +191,8 @@ def _replaced(model: ModelDifference) -> Iterator[str]:
         gone = sum(not part.new_occurrences for part in model.contributions)
         come = sum(not part.old_occurrences for part in model.contributions)
         yield (
-            f"{model.model}: the executed graphs differ: {counted(gone, 'brick')} that took"
-            f" {seconds(model.gone_s)} were replaced by {counted(come, 'brick')} that take"
+            f"{model.model}: the executed graphs differ: {count_text(gone, 'brick')} that took"
+            f" {seconds(model.gone_s)} were replaced by {count_text(come, 'brick')} that take"
             f" {seconds(model.come_s)}."
         )
 

@@ -13,7 +13,7 @@ from bricks.analysis.explanation import Part
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import printable
-from bricks.report.figures import with_ends
+from bricks.report.figures import value_text
 from bricks.report.prediction import memory_remarks, phase_lines
 from bricks.report.tables import (
     measured_text,
@@ -58,7 +58,7 @@ def _head(model: ExplainedModel) -> str:
     match model.estimate:
         case Estimate() as of:
             measured = measured_text(of.measured_share, of.published_share)
-            return f"{model.model}: {with_ends(of.latency_s)}; measured: {measured}"
+            return f"{model.model}: {value_text(of.latency_s)}; measured: {measured}"
         case IncompleteEstimate() as of:
             return f"{model.model}: incomplete, {seconds(of.measured_s)} of it are known"
     return model.model

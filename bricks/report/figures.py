@@ -18,7 +18,7 @@ Unit = Callable[[float], str]
 OptionalUnit = Callable[[float | None], str]
 
 
-def ends(of: Interval | None, unit: Unit = seconds) -> str | None:
+def interval_text(of: Interval | None, unit: Unit = seconds) -> str | None:
     """Both ends: ``1.20 ms … 1.40 ms``, the upper one may be none; None without an interval."""
     if of is None:
         return None
@@ -45,24 +45,24 @@ def figure_columns(title: str = "") -> list[Column[FigureRow]]:
     return [
         Column(title, lambda row: row.title, left=True),
         Column("predicted", lambda row: row.unit(row.predicted.value)),
-        Column("interval", lambda row: ends(row.predicted, row.unit)),
+        Column("interval", lambda row: interval_text(row.predicted, row.unit)),
     ]
 
 
-def with_ends(of: Interval, unit: Unit = seconds) -> str:
+def value_text(of: Interval, unit: Unit = seconds) -> str:
     """The value and both ends: ``1.30 ms (1.20 ms … 1.40 ms)``."""
-    return f"{unit(of.value)} ({ends(of, unit)})"
+    return f"{unit(of.value)} ({interval_text(of, unit)})"
 
 
-def place(target: Target) -> str:
+def target_text(target: Target) -> str:
     """A system with its runtime: ``c7i.large, onnxruntime 1.23.2, 2 threads``."""
-    return printable(f"{target.system.name}, {runtime_words(target)}")
+    return printable(f"{target.system.name}, {runtime_text(target)}")
 
 
-def runtime_words(target: Target) -> str:
+def runtime_text(target: Target) -> str:
     """The runtime, its version and its threads."""
     runtime = target.runtime
-    return f"{runtime.backend} {runtime.version}, {counted(runtime.threads, 'thread')}"
+    return f"{runtime.backend} {runtime.version}, {count_text(runtime.threads, 'thread')}"
 
 
 def rate_text(value: float | None) -> str:
@@ -70,7 +70,7 @@ def rate_text(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}/s"
 
 
-def counted(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """``count`` with its ``noun`` in the singular or the plural: ``1 thread``, ``2 threads``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 

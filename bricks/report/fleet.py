@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from bricks.report.columns import NOTHING, Column, table_of
+from bricks.report.columns import DASH, Column, table_of
 from bricks.report.tables import NOTABLE_CORES, number
 
 Row = Mapping[str, Any]
@@ -28,7 +28,7 @@ def fleet_tables(targets: Sequence[Row], hosts: Sequence[Row]) -> list[Table]:
     names = {target["system"]["key"]: target["system"]["name"] for target in targets}
     columns: list[Column[Row]] = [
         Column("host", lambda row: row["name"], left=True),
-        Column("system", lambda row: names.get(row["system"], NOTHING), left=True),
+        Column("system", lambda row: names.get(row["system"], DASH), left=True),
         Column("new", lambda row: str(row["new_bricks"])),
         Column("rounds", lambda row: str(row["rounds"])),
         Column("disturbed", lambda row: str(row["disturbed_rounds"])),

@@ -12,11 +12,11 @@ from bricks.errors import printable
 from bricks.report.columns import Column, table_of
 from bricks.report.figures import (
     FigureRow,
-    ends,
     figure_columns,
-    place,
+    interval_text,
     provenance_text,
     rate_text,
+    target_text,
 )
 from bricks.report.tables import number, percent, seconds, size
 from bricks.studies.generation.result import (
@@ -50,7 +50,7 @@ def _asked(result: GenerationResult) -> str:
     return (
         f"{printable(result.model)}, {at_once if asked.batch > 1 else texts} of"
         f" {asked.prompt_tokens} prompt and {asked.new_tokens} new tokens, on"
-        f" {place(result.target)}"
+        f" {target_text(result.target)}"
     )
 
 
@@ -88,7 +88,7 @@ _STEPS: Sequence[Column[_ShownStep]] = (
     Column("new tokens", lambda row: str(row.step.tokens)),
     Column("in the cache", lambda row: str(row.step.past)),
     Column("latency", lambda row: seconds(row.step.run.latency_s.value)),
-    Column("interval", lambda row: ends(row.step.run.latency_s, seconds)),
+    Column("interval", lambda row: interval_text(row.step.run.latency_s, seconds)),
     Column("measured", lambda row: provenance_text(row.step.run.provenance)),
 )
 _REAL_STEPS: Sequence[Column[_ShownStep]] = (

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bricks.errors import printable
-from bricks.report.columns import NOTHING, Column, table_of
+from bricks.report.columns import DASH, Column, table_of
 from bricks.report.tables import number, percent, seconds, size
 from bricks.units.quantities import written_bits
 
@@ -93,7 +93,7 @@ def _interface(identity: Row) -> str:
 
 
 def _rate_text(bytes_per_s: float | None) -> str:
-    return NOTHING if bytes_per_s is None else f"{size(bytes_per_s)}/s"
+    return DASH if bytes_per_s is None else f"{size(bytes_per_s)}/s"
 
 
 def _rate(identity: Row) -> str:

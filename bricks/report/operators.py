@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from rich.table import Table
 
 from bricks.errors import printable
-from bricks.report.columns import NOTHING, Column, Row, table_of
+from bricks.report.columns import DASH, Column, Row, table_of
 from bricks.report.heat_image import heat_image
 from bricks.report.page import render_page
 from bricks.report.tables import billions, percent, seconds
@@ -196,7 +196,7 @@ def network_table(results: Sequence[NetworkResult]) -> Table:
 
 
 def _worst_output(accuracy: Accuracy) -> str:
-    return NOTHING if accuracy.worst is None else accuracy.worst.output
+    return DASH if accuracy.worst is None else accuracy.worst.output
 
 
 _NETWORK: Sequence[Column[_NetworkRow]] = (
@@ -284,11 +284,11 @@ def _of_page(result: OperatorResult) -> dict[str, Any]:
         "name": result.name,
         "source": result.source,
         "gflop": billions(work.flops),
-        "megabytes": NOTHING if work.bytes is None else f"{work.bytes / 1e6:.3g}",
+        "megabytes": DASH if work.bytes is None else f"{work.bytes / 1e6:.3g}",
         "runs": [
             {
                 "runtime": run.runtime,
-                "cells": [column.cell((result.name, run)) or NOTHING for column in _QUANTITIES],
+                "cells": [column.cell((result.name, run)) or DASH for column in _QUANTITIES],
                 "reasons": [*_form(run), *_reasons(run)],
                 "map": _map(run),
             }

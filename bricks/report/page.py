@@ -18,12 +18,12 @@ from bricks.analysis.runtimes import RuntimeChoice, choices
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.errors import UsageError, printable
-from bricks.report.figures import place
+from bricks.report.figures import target_text
 from bricks.report.page_data import page_data
 from bricks.report.prediction import phase_lines
 from bricks.report.runtimes import loss_text, risk_text
 from bricks.report.tables import billions, peak_parts, peak_size, percent, seconds, size
-from bricks.report.wide import ShownEstimate, advice, wide_lines
+from bricks.report.wide_intervals import ShownEstimate, advice, wide_lines
 from bricks.system import Target
 from bricks.system.names import labels_of
 
@@ -124,7 +124,7 @@ def style() -> str:
 def target_label(target: Target) -> str:
     """The label of a target, if there are several."""
     level = target.runtime.optimization
-    return place(target) + ("" if level == "all" else f", optimisation {printable(level)}")
+    return target_text(target) + ("" if level == "all" else f", optimisation {printable(level)}")
 
 
 def _choices(choices: Sequence[RuntimeChoice]) -> list[dict[str, Any]]:

@@ -8,15 +8,15 @@ from rich.table import Table
 
 from bricks.compose.estimate import Estimate, PhaseShare
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
-from bricks.report.columns import NOTHING, Column, table_of
-from bricks.report.figures import ends
+from bricks.report.columns import DASH, Column, table_of
+from bricks.report.figures import interval_text
 from bricks.report.tables import measured_text, peak_size, seconds
 from bricks.studies.inference.prediction import PredictedModel
 
 _COLUMNS: Sequence[Column[PredictedModel]] = (
     Column("model", lambda of: of.model, left=True),
     Column("estimate", lambda of: _latency(of)),
-    Column("interval", lambda of: ends(of.interval) or NOTHING),
+    Column("interval", lambda of: interval_text(of.interval) or DASH),
     Column("critical path", lambda of: _critical_path(of)),
     Column("measured", lambda of: _measured(of)),
 )
@@ -39,7 +39,7 @@ def _critical_path(of: PredictedModel) -> str:
 
 def _measured(of: PredictedModel) -> str:
     if not isinstance(of.estimate, Estimate):
-        return NOTHING
+        return DASH
     return measured_text(of.estimate.measured_share, of.estimate.published_share)
 
 

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from bricks.analysis.runtimes import Loss, NoRuntimeEstimate, RuntimeChoice, RuntimeEstimate
 from bricks.errors import printable
 from bricks.report.columns import Column, table_of
-from bricks.report.figures import ends, provenance_text
+from bricks.report.figures import interval_text, provenance_text
 from bricks.report.tables import percent, seconds
 from bricks.system.names import labels_of
 
@@ -58,7 +58,7 @@ def _estimate(row: _Row) -> str | None:
 
 
 def _interval(row: _Row) -> str | None:
-    return ends(row[1].estimate.latency_s) if isinstance(row[1], RuntimeEstimate) else None
+    return interval_text(row[1].estimate.latency_s) if isinstance(row[1], RuntimeEstimate) else None
 
 
 def _lower(row: _Row) -> str | None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.console import RenderableType
 
 from bricks.errors import printable
-from bricks.report.columns import NOTHING, Column, table_of
-from bricks.report.figures import ends, runtime_words
+from bricks.report.columns import DASH, Column, table_of
+from bricks.report.figures import interval_text, runtime_text
 from bricks.report.tables import number, percent, seconds, size
 from bricks.studies.scaling.result import CheckedStep, Origins, ScalePoint, ScalingResult
 from bricks.units.interval import Interval
@@ -18,7 +18,7 @@ STRATEGY: Column[ScalePoint] = Column("strategy", lambda point: point.strategy, 
 COLUMNS: Sequence[Column[ScalePoint]] = (
     Column("ranks", lambda point: str(point.ranks)),
     Column("step", lambda point: seconds(point.step_s.value)),
-    Column("interval", lambda point: ends(point.step_s)),
+    Column("interval", lambda point: interval_text(point.step_s)),
     Column("samples/s", lambda point: f"{point.samples_per_s.value:.4g}"),
     Column("speed-up", lambda point: number(point.speedup.value)),
     Column("efficiency", lambda point: percent(point.efficiency.value, 0)),
@@ -35,7 +35,7 @@ COLUMNS: Sequence[Column[ScalePoint]] = (
 
 def _sent(point: ScalePoint, text: str) -> str:
     """A rank by itself sends nothing."""
-    return text if point.ranks > 1 else NOTHING
+    return text if point.ranks > 1 else DASH
 
 
 def _cost(cost: Interval | None) -> str | None:
@@ -50,7 +50,7 @@ def scaling_parts(result: ScalingResult) -> list[RenderableType]:
     """Lines and a table in the order to show them."""
     points, system = result.predicted, printable(result.target.system.name)
     parts: list[RenderableType] = [
-        f"{printable(result.workload)} on ranks of {system}, {runtime_words(result.target)};"
+        f"{printable(result.workload)} on ranks of {system}, {runtime_text(result.target)};"
         f" network: {printable(result.network)}",
         *_conditions(result),
     ]

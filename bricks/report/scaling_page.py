@@ -12,7 +12,7 @@ from typing import Any
 from bricks.compose.lanes import Span
 from bricks.errors import printable
 from bricks.report.columns import Column, cells_of
-from bricks.report.figures import place
+from bricks.report.figures import target_text
 from bricks.report.page import in_script, render_page
 from bricks.report.scaling import COLUMNS, STRATEGY
 from bricks.report.tables import number, seconds
@@ -30,7 +30,7 @@ def scaling_page(result: ScalingResult, *, version: str, made: str) -> str:
     return render_page(
         "scaling",
         title=printable(result.workload),
-        where=f"{place(result.target)}; network: {printable(result.network)}",
+        where=f"{target_text(result.target)}; network: {printable(result.network)}",
         points=cells_of(points, _COLUMNS),
         failures=result.errors,
         most=most,

@@ -13,9 +13,9 @@ from bricks.report.columns import Column, table_of
 from bricks.report.figures import (
     FigureRow,
     OptionalUnit,
-    counted,
-    ends,
+    count_text,
     figure_columns,
+    interval_text,
     provenance_text,
     rate_text,
 )
@@ -56,7 +56,7 @@ def _load(load: ScenarioLoad) -> str:
 def _server(result: ScenarioResult) -> str:
     serving, threads = result.serving, result.target.runtime.threads
     parts = [
-        f"{counted(serving.instances, 'instance')} with {counted(threads, 'thread')}"
+        f"{count_text(serving.instances, 'instance')} with {count_text(threads, 'thread')}"
         f"{'' if serving.instances == 1 else ' each'}"
     ]
     if serving.max_batch > 1:
@@ -137,7 +137,7 @@ def _rows(result: ScenarioResult) -> Iterator[_ServedFigure]:
 _BATCHES: Sequence[Column[BatchLatency]] = (
     Column("batch", lambda row: str(row.size)),
     Column("latency", lambda row: seconds(row.run.latency_s.value)),
-    Column("interval", lambda row: ends(row.run.latency_s, seconds)),
+    Column("interval", lambda row: interval_text(row.run.latency_s, seconds)),
     Column("samples/s", lambda row: f"{row.throughput.value:.4g}"),
     Column("measured", lambda row: provenance_text(row.run.provenance)),
 )
@@ -181,7 +181,7 @@ def _served(checked: CheckedScenario, load: ScenarioLoad) -> Iterator[str]:
     )
     yield f"In the worker, without the queue, a batch takes {', '.join(latencies)}."
     yield (
-        f"Served: {counted(checked.samples, 'real sample')} that MLPerf LoadGen asked for,"
+        f"Served: {count_text(checked.samples, 'real sample')} that MLPerf LoadGen asked for,"
         f" {number(checked.mean_batch, 1)} samples a batch. So asked: what is predicted for"
         " the very times at which these came."
     )

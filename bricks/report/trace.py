@@ -35,7 +35,7 @@ from bricks.report.trace_events import (
     slice_on,
     trace_file,
 )
-from bricks.report.trace_remarks import MEASURED, RECOMPOSED, remarks
+from bricks.report.trace_notes import MEASURED, RECOMPOSED, trace_notes
 from bricks.samples.profile import NodeRun, NoProfile, Profile
 
 _PROCESSES = {RECOMPOSED: 1, MEASURED: 2}
@@ -68,7 +68,7 @@ def _about(of: Traced) -> dict[str, Any]:
     }
     if isinstance(of.profile, Profile):
         facts |= _profiled(of, of.profile)
-    facts["remarks"] = [text for lines in remarks(of).values() for text in lines]
+    facts["remarks"] = [text for lines in trace_notes(of).values() for text in lines]
     return facts
 
 
@@ -100,7 +100,7 @@ def _profiled(of: Traced, profile: Profile) -> dict[str, Any]:
 
 
 def _recomposed(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
-    timeline, notes = of.recomposed, remarks(of)
+    timeline, notes = of.recomposed, trace_notes(of)
     incomplete = not isinstance(of.estimate, Estimate)
     # A missing profile is reported here.
     notes_shown = notes[RECOMPOSED] + (notes[MEASURED] if isinstance(of.profile, NoProfile) else [])
@@ -145,7 +145,7 @@ def _measured(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
     profile = of.profile
     if isinstance(profile, NoProfile):
         return
-    notes = remarks(of)[MEASURED]
+    notes = trace_notes(of)[MEASURED]
     lanes = ["nodes"]
     if profile.lanes > 1:
         lanes = [f"nodes of thread {lane + 1}" for lane in range(profile.lanes)]

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from bricks.errors import printable
 from bricks.report.columns import Column, table_of
-from bricks.report.figures import ends, place, with_ends
+from bricks.report.figures import interval_text, target_text, value_text
 from bricks.report.tables import number, percent, seconds
 from bricks.studies.training.result import TrainingPrediction, TrainingResult, TrainingRun
 from bricks.studies.training.validation import (
@@ -31,14 +31,14 @@ COLUMNS: Sequence[Column[TrainingRun]] = (
     Column("step", lambda run: seconds(run.step_s)),
     Column("measured", lambda run: seconds(run.measured_s)),
     Column("predicted", lambda run: seconds(run.predicted_s)),
-    Column("interval", lambda run: ends(run.predicted) or "–"),
+    Column("interval", lambda run: interval_text(run.predicted) or "–"),
     Column("ratio", lambda run: number(run.ratio, 3)),
 )
 
 
 def training_parts(result: TrainingResult) -> list[RenderableType]:
     """Lines and tables in the order to show them."""
-    parts: list[RenderableType] = [place(result.target), *_predicted(result.prediction)]
+    parts: list[RenderableType] = [target_text(result.target), *_predicted(result.prediction)]
     if result.runs:
         parts += ["", _table(result), *_steps(result)]
     if result.validation is not None:
@@ -47,10 +47,10 @@ def training_parts(result: TrainingResult) -> list[RenderableType]:
 
 
 def _predicted(of: TrainingPrediction) -> Iterator[str]:
-    step = "is not predicted" if of.step is None else f"takes {with_ends(of.step)}"
+    step = "is not predicted" if of.step is None else f"takes {value_text(of.step)}"
     yield (
-        f"Predicted: a step {step} (from bricks), loading its batch {with_ends(of.loading)},"
-        f" an evaluation {with_ends(of.evaluation)} (both timed as a whole)."
+        f"Predicted: a step {step} (from bricks), loading its batch {value_text(of.loading)},"
+        f" an evaluation {value_text(of.evaluation)} (both timed as a whole)."
     )
     if of.loading_processes:
         yield (
@@ -87,7 +87,7 @@ def _steps(result: TrainingResult) -> Iterator[str]:
     fewest, _, most = result.steps
     yield (
         f"{result.reached_count} of {count} {'seed' if count == 1 else 'seeds'} reached an accuracy"
-        f" of {result.until:g}, in {fewest} to {most} steps: counted, not predicted."
+        f" of {result.until:g}, in {fewest} to {most} steps: count_text, not predicted."
     )
     if not any(run.new_epochs for run in result.runs):
         yield "Nothing was trained: all epochs were kept; --again trains anew."

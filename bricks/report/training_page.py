@@ -9,7 +9,7 @@ from typing import Any
 
 from bricks.errors import printable
 from bricks.report.columns import cells_of
-from bricks.report.figures import place
+from bricks.report.figures import target_text
 from bricks.report.page import in_script, render_page
 from bricks.report.training import COLUMNS
 from bricks.studies.training.result import TrainingFailure, TrainingResult
@@ -28,7 +28,7 @@ def training_page(result: TrainingResult, *, version: str, made: str) -> str:
         "training",
         title=printable(result.workload),
         until=result.until,
-        where=place(result.target),
+        where=target_text(result.target),
         runs=cells_of(result.runs, COLUMNS),
         failures=[f.error for f in result.trainings if isinstance(f, TrainingFailure)],
         window=window,

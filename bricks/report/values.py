@@ -12,7 +12,7 @@ from bricks.analysis.explanation import Part
 from bricks.errors import printable
 from bricks.report.tables import percent
 
-# More bricks than these are counted, and not told one by one.
+# More bricks than these are count_text, and not told one by one.
 _MOST = 4
 
 

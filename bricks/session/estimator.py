@@ -144,10 +144,10 @@ class Estimator:
         keys = unsure(plan, results, state_s) if self._prior is not None else set()
         if not keys or self._prior is None:
             return predictions
-        known = self._prior.believed(sorted(keys), plan, target, state_s)
+        known = self._prior.elsewhere(sorted(keys), plan, target, state_s)
         return replace(predictions, prior=known)
 
-    def believed(
+    def elsewhere(
         self, keys: Sequence[str], plan: Plan, target: Target, state_s: float | None
     ) -> dict[str, Prediction]:
         """What other hosts of this kind tell about ``keys`` of ``plan``, measured or predicted."""

@@ -46,7 +46,7 @@ class Latencies:
         self.target = MeasuredTarget(source, target_key, granularity, loaded)
         self.added: set[str] = set()  # digests of models
         self._planned: set[str] = set()  # likewise, of models known by their plans alone
-        self._ahead: set[str] = set()  # bricks of added models that no prediction met so far
+        self._unpredicted: set[str] = set()  # bricks of added models that no prediction met so far
         # Models share bricks; in another model or state a brick has other features.
         self._predicted: dict[tuple[str, BrickFeatures], Prediction] = {}
         self._sources = SourceTargets(self.target)
@@ -63,7 +63,7 @@ class Latencies:
         """Add this model's bricks, even if the cache could not store them."""
         if decomposition.plan.digest not in self.added:
             self.added.add(decomposition.plan.digest)
-            self._ahead.update(decomposition.bricks)
+            self._unpredicted.update(decomposition.bricks)
             self.target.add_model(decomposition)
 
     def add_plan(self, plan: Plan) -> None:
@@ -134,8 +134,8 @@ class Latencies:
         assert model.predictor is not None
         features = model.in_state(self.target.features(keys), state_s)
         if any(item not in self._predicted for item in features.items()):
-            ahead = self._ahead - self.target.resolved(self._ahead) - features.keys()
-            self._ahead.clear()
+            ahead = self._unpredicted - self.target.resolved(self._unpredicted) - features.keys()
+            self._unpredicted.clear()
             others = model.in_state(self.target.features(sorted(ahead)), state_s)
             every = {**features, **others}
             new = {key: t for key, t in every.items() if (key, t) not in self._predicted}

@@ -48,7 +48,7 @@ def probe(
         bricks=len(keys),
         probes=len(results.keys() & set(chosen)),
         measured=sum(isinstance(result, Measurement) for result in results.values()),
-        teachers=tuple(others[other.target_key] for other in latencies.others),
+        source_targets=tuple(others[other.target_key] for other in latencies.others),
         deviation=deviation(jobs, latencies),
         failures=tuple(r for k, r in results.items() if isinstance(r, Failure) and k in chosen),
         wall_s=time.perf_counter() - started,

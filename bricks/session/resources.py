@@ -23,7 +23,7 @@ from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.session.options import Options
 from bricks.session.setup import Setup
 from bricks.store import Published, Reading, Store, Union
-from bricks.store.published_index import NOWHERE
+from bricks.store.published_index import NO_FOLDER
 from bricks.system import Runtime, Target
 
 _logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Resources(Closing):
         self.setup = setup.named(store.systems.named(setup.target.system))
         self.progress = progress
         self.store = store
-        self.published = Published() if setup.options.published else Published(NOWHERE)
+        self.published = Published() if setup.options.published else Published(NO_FOLDER)
         self.known: Reading = Union(store, self.published)
         self.supervisor = Supervisor(setup.worker_settings)
         self.graphs = Graphs(self.supervisor, setup.options.graph_timeout_s)

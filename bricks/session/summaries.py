@@ -33,7 +33,7 @@ class Measured(Sampling):
 class Probed:
     """The result of probing a target: ``probes`` of the models' ``bricks`` were measured.
 
-    The others are predicted from them, and from the measurements of ``teachers``, other targets.
+    The others are predicted from these probes, and from the measurements of ``source_targets``.
     ``deviation`` is the uncertainty afterwards: the median over models of the relative standard
     deviation of their estimates. ``measured`` counts all bricks that are measured by now.
     """
@@ -42,7 +42,7 @@ class Probed:
     bricks: int
     probes: int
     measured: int
-    teachers: tuple[Target, ...]
+    source_targets: tuple[Target, ...]
     deviation: float | None
     failures: tuple[Failure, ...]
     wall_s: float

@@ -55,7 +55,7 @@ def target_called(workspace: Workspace, name: str) -> Target:
     keys = {system.key for system in systems_called((t.system for t in known), name)}
     targets = [target for target in known if target.system.key in keys]
     runtime = workspace.runtime
-    matching = [t for t in targets if _like(t.runtime, runtime) == runtime]
+    matching = [t for t in targets if _with_version_and_threads(t.runtime, runtime) == runtime]
     if workspace.options.threads is not None:
         matching = [t for t in matching if t.runtime.threads == runtime.threads]
     if not matching:
@@ -70,7 +70,7 @@ def target_called(workspace: Workspace, name: str) -> Target:
     return max(matching, key=partial(nearness, runtime))
 
 
-def _like(runtime: Runtime, other: Runtime) -> Runtime:
+def _with_version_and_threads(runtime: Runtime, other: Runtime) -> Runtime:
     return replace(runtime, version=other.version, threads=other.threads)
 
 

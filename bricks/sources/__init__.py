@@ -6,7 +6,7 @@ models the same way. Must not know what is done with a model.
 
 from bricks.sources.files import OnnxFile
 from bricks.sources.in_memory import InMemory
-from bricks.sources.opening import find, find_files, only, open, read, refusal
+from bricks.sources.opening import exactly_one, find, find_files, open, private_suite_error, read
 from bricks.sources.programs import (
     ZOO_FOLDER,
     Function,
@@ -22,27 +22,8 @@ from bricks.sources.source import PrivateBricks, ReadOptions, ReadResult, Source
 from bricks.sources.suites import SuiteFile
 
 __all__ = [
-    "ZOO_FOLDER",
-    "Function",
-    "InMemory",
-    "OnnxFile",
-    "PrivateBricks",
-    "ReadOptions",
-    "ReadResult",
-    "RecordedProgram",
-    "Source",
-    "SuiteFile",
-    "Unread",
-    "find",
-    "find_files",
-    "find_training_step",
-    "find_workload",
-    "function_of",
-    "is_program",
-    "only",
-    "open",
-    "read",
-    "recorded_program",
-    "refusal",
-    "zoo_of",
+    "ZOO_FOLDER", "Function", "InMemory", "OnnxFile", "PrivateBricks", "ReadOptions", "ReadResult",
+    "RecordedProgram", "Source", "SuiteFile", "Unread", "exactly_one", "find", "find_files",
+    "find_training_step", "find_workload", "function_of", "is_program", "open",
+    "private_suite_error", "read", "recorded_program", "zoo_of",
 ]  # fmt: skip

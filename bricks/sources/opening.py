@@ -75,11 +75,11 @@ def read(source: str | Source, options: ReadOptions) -> Model:
     Raises the error of a model that cannot be read, and :class:`UsageError` where there are
     several.
     """
-    one = only(source, find(source)) if isinstance(source, str) else source
-    return _model(only(one.word, list(one.open(options))).found)
+    one = exactly_one(source, find(source)) if isinstance(source, str) else source
+    return _model(exactly_one(one.word, list(one.open(options))).found)
 
 
-def only(reference: str, candidates: Sequence[_Found]) -> _Found:
+def exactly_one(reference: str, candidates: Sequence[_Found]) -> _Found:
     """The one that ``reference`` names; :class:`UsageError` if there is another number of them."""
     if len(candidates) != 1:
         raise UsageError(f"{reference} holds {len(candidates)} models: name one of them")
@@ -90,10 +90,10 @@ def _model(model: Model | Unread | PrivateBricks) -> Model:
     if isinstance(model, Unread):
         raise model.cause
     if isinstance(model, PrivateBricks):
-        raise refusal(model)
+        raise private_suite_error(model)
     return model
 
 
-def refusal(private: PrivateBricks) -> UsageError:
+def private_suite_error(private: PrivateBricks) -> UsageError:
     """The error for who wants models of a private suite."""
     return UsageError(f"{private.file} is private, it holds no models: 'bricks measure' takes it")

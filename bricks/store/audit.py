@@ -18,8 +18,8 @@ from bricks.errors import StoreError
 from bricks.store.integrity import UNREADABLE, as_far_as_readable, integrity_problems
 from bricks.store.rows import (
     SYSTEM_COLUMNS,
-    as_written,
     brick_of,
+    checksum_matches,
     decoding,
     network_of,
     plan_of,
@@ -132,7 +132,7 @@ def _of_bricks(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
         except StoreError as exc:
             yield str(exc)
             continue
-        if not as_written(row):
+        if not checksum_matches(row):
             yield f"brick {row.key}: {CHANGED}"
         if not brick.model:
             yield f"brick {row.key}: its model is empty"
@@ -165,7 +165,7 @@ def _of_plans(connection: Connection, known: set[str] | None) -> Iterator[str]:
         except StoreError as exc:
             yield str(exc)
             continue
-        if not as_written(row):
+        if not checksum_matches(row):
             yield f"{name}: {CHANGED}"
         if (plan.digest, plan.granularity) != (row.digest, row.granularity):
             yield f"{name}: its text is of {plan.digest[:16]} ({plan.granularity})"
@@ -203,7 +203,7 @@ def _of_rounds(connection: Connection) -> Iterator[str]:
         except StoreError as exc:
             yield str(exc)
             continue
-        if not as_written(row):
+        if not checksum_matches(row):
             yield f"{name}: {CHANGED}"
         if len(samples) != row.sample_count:
             yield f"{name}: it has {len(samples)} samples, not {row.sample_count}"

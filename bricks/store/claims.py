@@ -18,8 +18,8 @@ from bricks.store.engine import chunks, insert_or_ignore
 from bricks.store.measurement_rows import (
     TimedRound,
     add_rounds,
-    among,
-    held,
+    locked,
+    of_keys,
     opened_row,
     round_counts,
     rounds_of,
@@ -60,14 +60,14 @@ class Claims:
         """The rows that ``owner`` holds from now on, by key."""
         mine = _owner_columns(owner, self._watch.lease_s)
         new = opened_row(target_key) | mine
-        self._watch.look_again()
+        self._watch.refresh()
         claimed: dict[str, Row[Any]] = {}
         for chunk in chunks(sorted(keys)):
             insert_or_ignore(connection, measurements, [{**new, "brick_key": key} for key in chunk])
             query = select(measurements).where(
-                among(target_key, chunk), measurements.c.state == OPEN
+                of_keys(target_key, chunk), measurements.c.state == OPEN
             )
-            for row in connection.execute(held(query)).all():
+            for row in connection.execute(locked(query)).all():
                 free = not self._held_by_another(row, owner)
                 if row.owner_token == owner.token or (free and _take_over(connection, row, mine)):
                     claimed[row.brick_key] = row
@@ -78,7 +78,7 @@ class Claims:
         if row.owner_token in (NOBODY, owner.token):
             return False
         other = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
-        return self._watch.counts(other, row.lease_until_s, row.lease_until_monotonic_s)
+        return self._watch.is_valid(other, row.lease_until_s, row.lease_until_monotonic_s)
 
     def append_rounds(self, target_key: str, walk: Mapping[str, TimedRound], owner: Owner) -> None:
         """Add one round to each key of a walk: its raw samples and wall time, in seconds.
@@ -101,7 +101,7 @@ class Claims:
     def _renew(self, connection: Connection, target_key: str, owner: Owner) -> None:
         mine = measurements.c.target_key == target_key, _owned(owner)
         # Held first, so that the update locks nothing in an order of its own.
-        connection.execute(held(select(measurements.c.id).where(*mine))).all()
+        connection.execute(locked(select(measurements.c.id).where(*mine))).all()
         lease = lease_columns(self._watch.lease_s)
         connection.execute(update(measurements).where(*mine).values(lease))
 
@@ -131,8 +131,8 @@ class Claims:
         """
         with self._database.writing() as connection:
             for chunk in chunks(sorted(keys)):
-                mine = select(measurements.c.id).where(among(target_key, chunk), _owned(owner))
-                ids = connection.execute(held(mine)).scalars().all()
+                mine = select(measurements.c.id).where(of_keys(target_key, chunk), _owned(owner))
+                ids = connection.execute(locked(mine)).scalars().all()
                 change = update(measurements).where(measurements.c.id.in_(ids))
                 connection.execute(change.values(owner_token=NOBODY))
 
@@ -172,8 +172,8 @@ def _ids_owned(
     ids: dict[str, int] = {}
     for chunk in chunks(sorted(keys)):
         query = select(measurements.c.brick_key, measurements.c.id)
-        query = query.where(among(target_key, chunk), _owned(owner))
-        ids.update((key, number) for key, number in connection.execute(held(query)))
+        query = query.where(of_keys(target_key, chunk), _owned(owner))
+        ids.update((key, number) for key, number in connection.execute(locked(query)))
     lost = [key for key in dict.fromkeys(keys) if key not in ids]
     if lost:
         raise StoreError(
@@ -189,6 +189,6 @@ def _settle(
     for chunk in chunks(keys):
         connection.execute(
             update(measurements)
-            .where(among(target_key, chunk))
+            .where(of_keys(target_key, chunk))
             .values(owner_token=NOBODY, **values)
         )

@@ -22,7 +22,7 @@ from bricks.store.schema import DONE, OPEN, measurements, rounds
 TimedRound = tuple[Round, float]
 
 
-def among(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:
+def of_keys(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:
     """The rows of ``keys`` on a target, measured by the current protocol."""
     return and_(
         measurements.c.target_key == target_key,
@@ -37,7 +37,7 @@ def opened_row(target_key: str) -> dict[str, Any]:
     return {**new, "wall_s": 0.0, "round_count": 0}
 
 
-def held(query: Select[Any]) -> Select[Any]:
+def locked(query: Select[Any]) -> Select[Any]:
     """A query of measurements that keeps others from changing its rows until the end.
 
     Always in the same order, and of many keys the chunks are sorted too: two transactions that lock

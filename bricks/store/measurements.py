@@ -14,7 +14,7 @@ from bricks.samples.machine_state import SAME_STATE_FACTOR
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store.database import Database
 from bricks.store.engine import chunks
-from bricks.store.measurement_rows import TimedRound, add_rounds, among, held, rounds_of
+from bricks.store.measurement_rows import TimedRound, add_rounds, locked, of_keys, rounds_of
 from bricks.store.rows import decoding
 from bricks.store.schema import DONE, FAILED, OPEN, measurements, rounds
 
@@ -58,7 +58,7 @@ class Measurements:
         with self._database.reading() as connection:
             for chunk in chunks(keys):
                 query = select(measurements.c.brick_key, measurements.c.reason)
-                query = query.where(among(target_key, chunk), measurements.c.state == FAILED)
+                query = query.where(of_keys(target_key, chunk), measurements.c.state == FAILED)
                 rows = connection.execute(query)
                 by_key.update((key, Failure(key, why or "")) for key, why in rows)
         return [by_key[key] for key in dict.fromkeys(keys) if key in by_key]
@@ -73,9 +73,9 @@ class Measurements:
         with self._database.writing() as connection:
             for chunk in chunks(sorted(walk)):
                 query = select(measurements.c.brick_key, measurements.c.id).where(
-                    among(target_key, chunk), measurements.c.state == DONE
+                    of_keys(target_key, chunk), measurements.c.state == DONE
                 )
-                ids.update((key, number) for key, number in connection.execute(held(query)))
+                ids.update((key, number) for key, number in connection.execute(locked(query)))
             add_rounds(connection, ids, {key: walk[key] for key in ids})
 
     def keys_in_states(self, target_key: str, factor: float) -> list[str]:
@@ -126,7 +126,7 @@ class Measurements:
         forgotten = 0
         with self._database.writing() as connection:
             for chunk in chunks(sorted(keys)):
-                of = among(target_key, chunk), measurements.c.state == FAILED
+                of = of_keys(target_key, chunk), measurements.c.state == FAILED
                 forgotten += connection.execute(delete(measurements).where(*of)).rowcount
         return forgotten
 
@@ -145,7 +145,7 @@ def _result(row: Row[Any], rounds_taken: tuple[Round, ...]) -> Measurement | Fai
 
 
 def _settled(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:
-    return and_(among(target_key, keys), measurements.c.state != OPEN)
+    return and_(of_keys(target_key, keys), measurements.c.state != OPEN)
 
 
 def _done(target_key: str) -> ColumnElement[bool]:

@@ -207,7 +207,7 @@ class _MeasurementMerge:
                 is not measurement
             ):
                 raise ValueError(f"it holds two measurements of {measurement.key} on {group[0]}")
-        self._watch.look_again()
+        self._watch.refresh()
         for (target_key, protocol), settled in by_group.items():
             _refuse_unknown(self._connection, target_key, settled)
             self._merge(target_key, protocol, settled)
@@ -244,7 +244,7 @@ class _MeasurementMerge:
         more = list((Counter(incoming.rounds) - Counter(known)).elements())
         if row.state == OPEN and row.owner_token != NOBODY:
             owner = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
-            if self._watch.counts(owner, row.lease_until_s, row.lease_until_monotonic_s):
+            if self._watch.is_valid(owner, row.lease_until_s, row.lease_until_monotonic_s):
                 self._merged.busy += 1
                 return
         settles = row.state == OPEN or (row.state == FAILED and incoming.reason is None)

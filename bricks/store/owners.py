@@ -118,11 +118,11 @@ class Watch:
         self._first_seen: dict[tuple[str, float], float] = {}
         self._alive: dict[str, bool] = {}
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Forget which owners live; between these calls answers are kept, since asking is slow."""
         self._alive.clear()
 
-    def counts(self, owner: Owner, lease_until_s: float, lease_until_monotonic_s: float) -> bool:
+    def is_valid(self, owner: Owner, lease_until_s: float, lease_until_monotonic_s: float) -> bool:
         """Whether a claim counts now: its lease runs, and its process may still live."""
         now = time.monotonic()
         if owner.host == host_id():

@@ -17,7 +17,7 @@ from bricks.errors import StoreError
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.store.published_file import PublishedFile, content_of
-from bricks.store.published_index import Entry, LearnedFile, folder, read_index
+from bricks.store.published_index import IndexEntry, LearnedFile, folder, read_index
 from bricks.store.reading import ModelUsage, TimedPlan, by_name, in_order
 from bricks.system.target import System, Target
 
@@ -33,7 +33,7 @@ class Published:
 
     def __init__(self, place: Path | None = None) -> None:
         self._place = folder() if place is None else place
-        self._entries: list[Entry] | None = None
+        self._entries: list[IndexEntry] | None = None
         self._files: dict[str, PublishedFile | None] = {}
         self._learned: dict[str, bytes | None] = {}  # by file
         self.problems: list[str] = []
@@ -41,7 +41,7 @@ class Published:
         self.plans = _PublishedPlans(self)
         self.measurements = _PublishedMeasurements(self)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[IndexEntry]:
         """What there is, by the index; files that turned out to be unusable are left out."""
         if self._entries is None:
             try:
@@ -84,7 +84,7 @@ class Published:
                 self._leave_out(error)
         return self._learned[file.file]
 
-    def _file(self, entry: Entry) -> PublishedFile | None:
+    def _file(self, entry: IndexEntry) -> PublishedFile | None:
         if entry.file not in self._files:
             self._files[entry.file] = None  # left out, unless it can be read
             try:

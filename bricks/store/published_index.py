@@ -22,11 +22,11 @@ from bricks.system.target import Target
 INDEX, FORMAT, VERSION = "index.json", "bricks-published", 1
 
 # In an installed package the files lie beside this module, in a checkout with the caches.
-_BESIDE = Path(__file__).with_name("published_results")
+_PACKAGED = Path(__file__).with_name("published_results")
 _CHECKOUT = Path(__file__).resolve().parents[2] / "cache" / "published"
 
 # A folder that is none, so that nothing is published there.
-NOWHERE = Path(os.devnull)
+NO_FOLDER = Path(os.devnull)
 
 # What decoding raises where something is no index, or no file of results.
 DAMAGE = (
@@ -40,7 +40,7 @@ def folder() -> Path:
     chosen = os.environ.get("BRICKS_PUBLISHED")
     if chosen:
         return Path(chosen).expanduser()
-    return _BESIDE if (_BESIDE / INDEX).is_file() else _CHECKOUT
+    return _PACKAGED if (_PACKAGED / INDEX).is_file() else _CHECKOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class LearnedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexEntry:
     """One published file, as the index describes it; ``about`` is what its page shows.
 
     ``learned`` is what was learned from it, where that is kept.
@@ -75,7 +75,7 @@ class Entry:
     learned: LearnedFile | None = None
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Entry:
+    def of(cls, data: Mapping[str, Any]) -> IndexEntry:
         """The inverse of :meth:`to_json`; ValueError and the like for what is none."""
         system = records.system_of(data["system"])
         targets = tuple(records.target_of(target, system) for target in data["targets"])
@@ -102,7 +102,7 @@ def _file_name(name: Any) -> str:
     return str(name)
 
 
-def read_index(place: Path) -> list[Entry]:
+def read_index(place: Path) -> list[IndexEntry]:
     """The entries of a folder's index, none where there is no index; StoreError if damaged."""
     path = place / INDEX
     try:
@@ -115,7 +115,7 @@ def read_index(place: Path) -> list[Entry]:
                 f"{path} has version {version} of its format, and this package reads up to"
                 f" {VERSION}: update bricks"
             )
-        return [Entry.of(entry) for entry in data["files"]]
+        return [IndexEntry.of(entry) for entry in data["files"]]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except StoreError:
@@ -126,7 +126,7 @@ def read_index(place: Path) -> list[Entry]:
         ) from exc
 
 
-def write_index(place: Path, entries: Sequence[Entry]) -> None:
+def write_index(place: Path, entries: Sequence[IndexEntry]) -> None:
     """Write a folder's index, sorted by file."""
     files = [entry.to_json() for entry in sorted(entries, key=lambda entry: entry.file)]
     data = {"format": {"name": FORMAT, "version": VERSION}, "files": files}

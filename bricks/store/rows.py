@@ -62,13 +62,13 @@ def checksum_of(row: Any) -> int:
     return checksum(row.key, row.model, *types, row.operators, row.flops, row.examples)
 
 
-def as_written(row: Row[Any]) -> bool:
+def checksum_matches(row: Row[Any]) -> bool:
     """Whether a row is as it was written; one without a checksum is taken to be."""
     return row.checksum is None or row.checksum == checksum_of(row)
 
 
 def _checked(row: Row[Any]) -> None:
-    if not as_written(row):
+    if not checksum_matches(row):
         raise ValueError("it is not as it was written")
 
 

@@ -27,17 +27,17 @@ _EQUATION = re.compile(r"[A-Za-z,.> -]*")
 _LONGEST_EQUATION = 64
 
 
-def refuse_what_tells(bricks: Iterable[Brick]) -> None:
+def refuse_identifying_text(bricks: Iterable[Brick]) -> None:
     """Raise :class:`SuiteError` for a brick that contains text specific to its model."""
     for brick in bricks:
-        for text in _told(brick):
+        for text in _identifying_text(brick):
             raise SuiteError(
                 f"a brick ({', '.join(brick.operators)}) holds {text}, which tells of its model:"
                 " leave that out of a private suite, or generate it without --private"
             )
 
 
-def _told(brick: Brick) -> Iterator[str]:
+def _identifying_text(brick: Brick) -> Iterator[str]:
     """Text in a brick that is not public vocabulary."""
     proto = parse_model(brick.model)
     for node in all_nodes(proto.graph):

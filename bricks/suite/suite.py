@@ -27,7 +27,7 @@ from bricks.graph.program import leave_out_code
 from bricks.graph.view import graph_of, parse_model
 from bricks.reading.read import read_model
 from bricks.suite.archive import Archive, write
-from bricks.suite.private import refuse_what_tells
+from bricks.suite.private import refuse_identifying_text
 from bricks.system import Runtime
 
 FORMAT, VERSION = "bricks-suite", 1
@@ -109,7 +109,7 @@ def write_suite(
     counts = {digest: d.plan.counts for digest, (_, d) in sorted(models.items())}
     files["models.json"] = _json({digest: dict(sorted(n.items())) for digest, n in counts.items()})
     names = sorted((model.name, digest) for digest, (model, _) in models.items())
-    manifest = _told(runtime, granularity, package)
+    manifest = _manifest_of(runtime, granularity, package)
     manifest["models"] = [{"name": name, "digest": digest} for name, digest in names]
     readme = _README.format(
         models=len(models),
@@ -130,7 +130,7 @@ def write_private_suite(
 
     Raises :class:`SuiteError` for a brick that contains text specific to its model.
     """
-    refuse_what_tells(bricks.values())
+    refuse_identifying_text(bricks.values())
     readme = _PRIVATE_README.format(
         bricks=len(bricks),
         package=package,
@@ -138,7 +138,7 @@ def write_private_suite(
         version=runtime.version,
     )
     files = {**_files_of(bricks), "README.md": readme.encode()}
-    write(path, _told(runtime, granularity, package), files)
+    write(path, _manifest_of(runtime, granularity, package), files)
 
 
 def _files_of(bricks: Mapping[str, Brick]) -> dict[str, bytes]:
@@ -162,7 +162,7 @@ def _portable(model: bytes) -> bytes:
     return written
 
 
-def _told(runtime: Runtime, granularity: str, package: str) -> dict[str, Any]:
+def _manifest_of(runtime: Runtime, granularity: str, package: str) -> dict[str, Any]:
     return {
         "format": {"name": FORMAT, "version": VERSION, "package": package},
         "granularity": granularity,

@@ -15,11 +15,11 @@ from store_examples import make_target
 from bricks.analysis.difference import Difference, difference
 from bricks.analysis.significance import (
     BRICK_DRIFT,
+    FALSE_DISCOVERY_RATE,
     MACHINE_DRIFT,
-    WRONG,
     LogRatio,
     degrees_of_freedom,
-    judged,
+    judge,
 )
 from bricks.analysis.target_data import TargetData
 from bricks.decompose.plan import Plan
@@ -181,12 +181,12 @@ def test_changes_are_judged_by_benjamini_and_hochberg() -> None:
         0.5719, 0.6528, 0.7590, 1.0000,
     ]  # fmt: skip
     changes = [LogRatio(-float(ndtri(p / 2)) * 0.1, 0.1) for p in chances]
-    found = judged(changes)
+    found = judge(changes)
     assert [r.beyond_noise for r in found] == [True] * 4 + [False] * 11
     for ratio in found:  # and their intervals say the same
         assert ratio.beyond_noise == (not ratio.interval.low <= 1 <= ratio.interval.high)
-    assert judged([]) == []
-    assert WRONG == 0.05
+    assert judge([]) == []
+    assert FALSE_DISCOVERY_RATE == 0.05
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_intervals_leave_out_one_exactly_where_something_is_found(
     changes = [
         LogRatio(lot.gauss(0, 0.1) + (i % 3 == 0), 0.1, degrees_of_freedom) for i in range(300)
     ]
-    found = judged([*changes, LogRatio(20.0, 10.0, degrees_of_freedom)])
+    found = judge([*changes, LogRatio(20.0, 10.0, degrees_of_freedom)])
     assert any(r.slower for r in found) or degrees_of_freedom == degrees_of_freedom(1)
     for ratio in found:
         assert ratio.interval.low <= ratio.interval.value <= ratio.interval.high

@@ -14,7 +14,13 @@ from commands import environment
 from pages import DOCS, blocks, commands, slow_unless_changed
 
 from bricks.analysis.difference import CommonChange
-from bricks.analysis.significance import BRICK_DRIFT, MACHINE_DRIFT, WRONG, LogRatio, judged
+from bricks.analysis.significance import (
+    BRICK_DRIFT,
+    FALSE_DISCOVERY_RATE,
+    MACHINE_DRIFT,
+    LogRatio,
+    judge,
+)
 from bricks.cli.main import run
 from bricks.units.interval import Interval
 
@@ -51,12 +57,12 @@ def test_the_figures_are_those_of_the_code() -> None:
     text = " ".join(PAGE.split())
     assert f"by {100 * BRICK_DRIFT:g} % a session for each brick" in text
     assert f"by {100 * MACHINE_DRIFT:g} % for all together" in text
-    assert f"{100 * WRONG:g} % may be wrong" in text
+    assert f"{100 * FALSE_DISCOVERY_RATE:g} % may be wrong" in text
     assert not CommonChange(Interval(1.054, 1, 2), 9).unusual
     assert CommonChange(Interval(1.058, 1, 2), 9).unusual
     assert "Where it is more than 5.5 %" in text
     least = [
-        judged([LogRatio(math.log(r), math.sqrt(2) * MACHINE_DRIFT)])[0] for r in (1.055, 1.058)
+        judge([LogRatio(math.log(r), math.sqrt(2) * MACHINE_DRIFT)])[0] for r in (1.055, 1.058)
     ]
     assert [ratio.slower for ratio in least] == [False, True]
     assert "no slowdown of less than 5.5 % is found" in text

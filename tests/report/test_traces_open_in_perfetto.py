@@ -23,7 +23,7 @@ from bricks.compose.timeline import OccurrenceRun
 from bricks.errors import printable
 from bricks.report.trace import trace_text
 from bricks.report.trace_events import BACKSLASH
-from bricks.report.trace_remarks import MEASURED, RECOMPOSED, remarks
+from bricks.report.trace_notes import MEASURED, RECOMPOSED, trace_notes
 from bricks.samples.profile import NoProfile, Profile
 
 # No latency is looked at: others may measure meanwhile.
@@ -313,7 +313,7 @@ def test_predicted_and_left_out_are_told(dense: Traced) -> None:
         estimate=replace(dense.estimate, predicted_share=0.25),
         profile=replace(dense.profile, omitted=7),
     )
-    found = remarks(of)
+    found = trace_notes(of)
     assert "25.0 % of the time is of bricks that were predicted, not measured" in found[RECOMPOSED]
     assert "7 nodes inside of others are left out" in found[MEASURED]
     assert json.loads(trace_text(of))["otherData"]["remarks"] == [

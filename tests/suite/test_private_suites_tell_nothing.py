@@ -22,7 +22,7 @@ import bricks.session.workspace
 from bricks import read_suite
 from bricks.decompose.identity import key_of
 from bricks.errors import SuiteError
-from bricks.suite.private import refuse_what_tells
+from bricks.suite.private import refuse_identifying_text
 from bricks.system import fingerprint
 
 # What every name and every text of the model begins with.
@@ -220,9 +220,9 @@ def test_a_brick_of_an_operator_that_is_not_public_is_refused() -> None:
     graph = one_node("Relu", FLOATS, domain=f"{MARK}.operators")
     own = cut(replace(graph, opsets={f"{MARK}.operators": 1}), [0]).brick
     public = cut(one_node("Gelu", FLOATS, domain="com.microsoft"), [0]).brick
-    refuse_what_tells([public])
+    refuse_identifying_text([public])
     with refused(SuiteError, f"'{MARK}.operators'"):
-        refuse_what_tells([public, own])
+        refuse_identifying_text([public, own])
 
 
 def test_words_that_onnx_itself_uses_tell_nothing(here: Here, tmp_path: Path) -> None:

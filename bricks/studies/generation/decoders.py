@@ -13,7 +13,7 @@ from bricks.graph.decoder import Decoder, decoder_of
 from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
 from bricks.session.workspace import Workspace
-from bricks.sources import Function, find_files, is_program, only
+from bricks.sources import Function, exactly_one, find_files, is_program
 from bricks.zoo import is_entry
 
 
@@ -95,5 +95,5 @@ def steps_of(name: str) -> Steps:
 
 def onnx_decoder(name: str) -> Decoder:
     """The decoder in an ONNX file, or of the zoo."""
-    file = only(name, find_files(name))
+    file = exactly_one(name, find_files(name))
     return decoder_of(file.path, file.title)

@@ -18,7 +18,7 @@ RECOMPOSED, MEASURED = "recomposed from bricks", "measured by the runtime's own 
 _MAX_REASONS = 3
 
 
-def remarks(of: Traced) -> dict[str, list[str]]:
+def trace_notes(of: Traced) -> dict[str, list[str]]:
     """Remarks that a reader of a timeline needs, by the name of its process."""
     by_process = {RECOMPOSED: _of_recomposed(of), MEASURED: _of_measured(of)}
     return {process: [printable(text) for text in lines] for process, lines in by_process.items()}
