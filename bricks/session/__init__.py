@@ -6,13 +6,13 @@ Here so that studies, analyses and commands get one object, a
     options.py, setup.py    the options, checked, and the target that they describe
     resources.py            what is open: cache, published data, worker
     plans.py                models decomposed; known_plans.py: their plans in caches, on any target
-    measured_target.py      what is measured on a target; source_targets.py: what others tell of it
-    latency_model.py        what was learned from that; latencies.py learns again when it has to
-    estimator.py            estimates of plans; estimators.py chooses what they learn from
+    measured_target.py      results of a target; source_targets.py: other targets to learn from
+    latency_model.py        a predictor learned from these; latencies.py learns again when needed
+    estimator.py            estimates of plans; estimators.py chooses their measurements
     campaigns.py            measuring; adaptive.py decides which bricks
     workspace.py            ``Workspace``, which has all of these
     networks.py             collectives measured between ranks; local_networks.py: on this host
 
-What is asked of a workspace is a function of it: measuring.py, predicting.py, probing.py,
+Questions to a workspace are functions of it: measuring.py, predicting.py, probing.py,
 peak_memory.py, machine_peaks.py, whole_models.py, batch.py.
 """

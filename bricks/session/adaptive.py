@@ -52,7 +52,7 @@ _AHEAD = 0.5
 # after it, and if more stages follow, each of which takes longer than the one before.
 _LAST, _ONE_OF_SEVERAL = 0.9, 0.3
 
-# A probe's goal, as a relative standard deviation: smaller than any effort's.
+# The goal of probing, as a relative standard deviation: smaller than any effort's.
 _WELL = 0.001
 
 # Runs a campaign over jobs, which may take this many seconds.
@@ -84,7 +84,7 @@ class AdaptiveMeasurement:
 
     @property
     def untried(self) -> bool:
-        """Whether no brick has been measured yet: then some probably will be."""
+        """Whether no brick is measured or failed yet."""
         return bool(self._keys) and not self._latencies.target.resolved(self._keys)
 
     def run(self, run: Run) -> CampaignResult:
@@ -113,7 +113,7 @@ class AdaptiveMeasurement:
         return _combined(done, self._unfinished(done))
 
     def _costliest(self, run: Run) -> CampaignResult:
-        """Measure what probably takes longest in the models, until the budget is spent."""
+        """Measure the bricks with the longest expected time in the models, within the budget."""
         latency_s = self._latencies.target.usual_s(self._keys)
         counts = Counter[str]()
         for job in self._jobs:
@@ -155,7 +155,7 @@ class AdaptiveMeasurement:
         return done[-1].unfinished if done else frozenset()
 
     def _choose(self) -> tuple[list[str], str]:
-        """The bricks of the next stage, and how well the models are known before it."""
+        """The bricks of the next stage, and the models' precision before it, in words."""
         beliefs = self._latencies.beliefs(self._keys)
         if self._planner is None:
             self._planner = _planner(self._jobs, self._latencies, beliefs)
@@ -199,7 +199,7 @@ class AdaptiveMeasurement:
 
 
 def probes(jobs: Sequence[ModelJob], latencies: Latencies, most: int) -> list[str]:
-    """The ``most`` bricks of ``jobs`` that tell most about a target, given other targets."""
+    """The ``most`` bricks of ``jobs`` that are most informative about a target, given others."""
     return _planner(jobs, latencies, latencies.beliefs(_keys(jobs))).choose(_WELL, most=most)
 
 
@@ -233,10 +233,8 @@ def _keys(jobs: Sequence[ModelJob]) -> set[str]:
     return {key for job in jobs for key in job.decomposition.plan.keys}
 
 
-def _planner(
-    jobs: Sequence[ModelJob], latencies: Latencies, beliefs: Mapping[str, Belief]
-) -> Planner:
-    """A planner that starts from the current beliefs."""
+def _planner(jobs: Sequence[ModelJob], latencies: Latencies, beliefs: Mapping[str, Belief]) -> Planner:
+    """A planner that starts from the current posteriors."""
     # Imported here, since its libraries take a second to import.
     from bricks.predict.planner import Planner
 

@@ -25,7 +25,7 @@ _WORTH_A_PROCESS = 4
 def decompose_all(
     workspace: Workspace, models: Sequence[Model], *, processes: int | None = None
 ) -> None:
-    """Decompose those of ``models`` that the cache is missing, in parallel, and store the plans.
+    """Decompose the ``models`` without a plan in the cache, in parallel, and store their plans.
 
     Runs ``processes`` worker processes, by default one per physical core, or a single one if there
     is little to do; each has one thread, and its part of the memory. Only this process writes to
@@ -66,7 +66,7 @@ def decompose_all(
 def _decomposed(
     free: SimpleQueue[Decomposer], models: Sequence[Model]
 ) -> tuple[Sequence[Model], list[Decomposition]]:
-    """``models``, and the decompositions of those that can be decomposed."""
+    """``models``, and the decompositions of all that can be decomposed."""
     decompose, decompositions = free.get(), []
     try:
         for model in models:
@@ -78,7 +78,7 @@ def _decomposed(
 
 
 def _portions(models: Sequence[Model], processes: int) -> list[list[Model]]:
-    """``models`` in the order of their start, in groups that one process takes.
+    """``models`` in the order of their start, in groups of one process each.
 
     The models with the largest weights form one group, up to half of a process's share of the work:
     that process keeps the memory that they need, and the others need less. The other models start

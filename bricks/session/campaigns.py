@@ -27,7 +27,7 @@ _FEW_BRICKS = 100
 
 
 class Campaigns:
-    """Campaigns on the target of ``resources``; the ``estimators`` hear what has been measured."""
+    """Campaigns on the target of ``resources``; ``estimators`` are notified of new measurements."""
 
     def __init__(self, resources: Resources, plans: Plans, estimators: Estimators) -> None:
         self._resources = resources
@@ -58,7 +58,7 @@ class Campaigns:
         return bricks - store.measurements.settled(target.key, sorted(bricks))
 
     def budget_s(self) -> float | None:
-        """What is left of the budget, in seconds, but always enough for a round; None: no limit."""
+        """The rest of the budget in seconds, always enough for a round; None for no limit."""
         conditions = self._resources.conditions
         budget_s, began_s = conditions.budget_s, conditions.budget_began_s
         if budget_s is None or began_s is None:

@@ -27,10 +27,10 @@ from bricks.system import Target
 
 
 class Estimator:
-    """Estimates from ``source`` for models cut and run as ``resources`` say.
+    """Estimates from the measurements of ``source`` for models cut and run as ``resources`` say.
 
-    Bricks of models that ``plans`` has decomposed need not be loaded again. ``prior`` estimates
-    without this host's own measurements: it counts where these are too uncertain to stand alone.
+    Bricks that ``plans`` has decomposed are not loaded again. ``prior`` is the estimator without
+    this host's own measurements, used where these are too uncertain.
     """
 
     def __init__(
@@ -54,20 +54,20 @@ class Estimator:
         return self._latencies[target.key]
 
     def forget(self) -> None:
-        """Learn again at the next request: the store has changed."""
+        """Discard all that was learned: the store has changed."""
         self._latencies.clear()
         self._settled.clear()
 
     def note_measured(self, target: Target, remeasured: Collection[str]) -> None:
-        """There are new results on ``target``, and new rounds of the ``remeasured`` bricks."""
+        """Discard results on ``target`` that new measurements and ``remeasured`` bricks replace."""
         self._settled.pop(target.key, None)
         self.latencies(target).invalidate(remeasured)
 
     def results(self, keys: Collection[str], target: Target) -> Results:
         """The stored results of ``keys`` on ``target``: bricks, probes and whole models.
 
-        Ask for what is needed and no more: a key that the user's cache lacks is looked for in
-        published files, which takes long.
+        Pass no needless keys: a key that the user's cache lacks is searched in published files,
+        which takes long.
         """
         settled = self._settled.setdefault(target.key, {})
         missing = [key for key in dict.fromkeys(keys) if key not in settled]
@@ -78,9 +78,9 @@ class Estimator:
     def predictions(
         self, keys: Sequence[str], results: Results, target: Target, plan: Plan | None = None
     ) -> Predictions:
-        """Predictions for those ``keys`` that were not tried, or never can be.
+        """Predictions for all ``keys`` without a measurement.
 
-        ``keys`` are of ``plan``, if they are of one.
+        ``plan`` is the plan that the keys belong to, if any.
         """
         if all(isinstance(results.get(key), Measurement) for key in keys):
             return Predictions()  # return early: searching the whole cache takes a while
@@ -97,7 +97,7 @@ class Estimator:
         state_s: float | None,
         target: Target,
     ) -> StateModel | None:
-        """How latencies change between states; None if all of ``plan`` is known in ``state_s``."""
+        """The model of machine states; None if all of ``plan`` is known in ``state_s``."""
         if all_known_in(plan, results, predictions, state_s):
             return None  # return early: learning from the whole cache takes a while
         return self._informed(target).target.states(plan.keys)
@@ -140,7 +140,7 @@ class Estimator:
         target: Target,
         state_s: float | None,
     ) -> Predictions:
-        """``predictions``, and what was known before of bricks whose measurements are unsure."""
+        """``predictions`` with the priors of bricks whose measurements are uncertain."""
         keys = unsure(plan, results, state_s) if self._prior is not None else set()
         if not keys or self._prior is None:
             return predictions
@@ -150,7 +150,7 @@ class Estimator:
     def elsewhere(
         self, keys: Sequence[str], plan: Plan, target: Target, state_s: float | None
     ) -> dict[str, Prediction]:
-        """What other hosts of this kind tell about ``keys`` of ``plan``, measured or predicted."""
+        """Predictions for the bricks ``keys`` of ``plan`` from other hosts of this kind."""
         results = self.results(keys, target)
         measured = {key: m for key, m in results.items() if isinstance(m, Measurement)}
         known = {key: measured_elsewhere(round_spread(m, state_s)) for key, m in measured.items()}

@@ -1,4 +1,4 @@
-"""The estimators of a workspace: with all that is known, and with what this host has measured.
+"""The estimators of a workspace: from all measurements, and from this host's measurements.
 
 Here to choose between them, and so that both learn of new measurements. Must not know how bricks
 are measured.
@@ -21,8 +21,8 @@ from bricks.system import Target
 class Estimators:
     """Estimators of models cut and run as ``resources`` say; they share the ``plans``.
 
-    ``known`` estimates from the cache and all published measurements. ``measured`` leaves out what
-    others published of this host's target: where bricks are measured here, that is no part.
+    ``known`` estimates from the cache and all published measurements. ``measured`` ignores
+    published measurements of this host's target, for estimates whose bricks are measured here.
     """
 
     def __init__(self, resources: Resources, plans: Plans) -> None:
@@ -37,7 +37,7 @@ class Estimators:
             self.measured = Estimator(others, resources, plans, prior)
 
     def of(self, plan: Plan, target: Target, *, measure: bool = False) -> Estimator:
-        """The estimator of ``plan``: others' measurements are read where this host's lack some.
+        """The estimator of ``plan``: published measurements are read if own ones are missing.
 
         With ``measure``, missing ones will be measured.
         """
@@ -53,11 +53,11 @@ class Estimators:
         return self.known.latencies(self._resources.target if target is None else target)
 
     def note_measured(self, remeasured: Collection[str]) -> None:
-        """There are new results on this host, and new rounds of the ``remeasured`` bricks."""
+        """Notify the estimators of new results, and of new rounds of the ``remeasured`` bricks."""
         for estimator in {self.known, self.measured}:
             estimator.note_measured(self._resources.target, remeasured)
 
     def forget(self) -> None:
-        """Learn again at the next request: the store has changed."""
+        """Discard all that was learned: the store has changed."""
         for estimator in {self.known, self.measured}:
             estimator.forget()

@@ -1,4 +1,4 @@
-"""The jobs of a workspace: what is measured for a model, and for a brick of no known model.
+"""The measuring jobs of a workspace: for the bricks of a model, a whole model, or one brick.
 
 Must not know how, or when, a job is measured.
 """
@@ -15,10 +15,8 @@ from bricks.measure.jobs import ModelJob
 from bricks.session.workspace import Workspace
 
 
-def bricks_job(
-    workspace: Workspace, model: Model, *, chosen: frozenset[str] | None = None
-) -> ModelJob:
-    """The job that measures the bricks of ``model``; only those ``chosen``, unless None."""
+def bricks_job(workspace: Workspace, model: Model, *, chosen: frozenset[str] | None = None) -> ModelJob:
+    """The job that measures the bricks of ``model``; with ``chosen``, only these keys."""
     return ModelJob(model, workspace.plans.decompose(model), whole=False, chosen=chosen)
 
 
@@ -32,7 +30,7 @@ def whole_job(workspace: Workspace, model: Model) -> ModelJob:
 
 
 def isolated_job(workspace: Workspace, brick: Brick | Decomposition) -> ModelJob:
-    """The job that measures a brick by itself, decomposed so already or not."""
+    """The job that measures one brick outside any model; it may be decomposed already."""
     decomposition = brick
     if isinstance(decomposition, Brick):
         cut = str(workspace.granularity)

@@ -26,7 +26,7 @@ def measured_networks(store: Store) -> list[MeasuredNetwork]:
 
 
 def network_called(store: Store, name: str) -> MeasuredNetwork:
-    """The network with this name or key, as its newest backend was measured.
+    """The network with this name or key, measured with its newest backend.
 
     Raises :class:`UsageError` if there is none, or nothing is measured on it.
     """

@@ -36,8 +36,8 @@ WELL_KNOWN = 300
 class Latencies:
     """Latencies on one target of ``source``, for models cut at ``granularity``.
 
-    ``target`` is what the source knows of it. ``loaded`` are bricks and features that several
-    targets have in common.
+    ``target`` has the source's bricks and results of this target. ``loaded`` are bricks and
+    features that several targets share.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Latencies:
         self.target = MeasuredTarget(source, target_key, granularity, loaded)
         self.added: set[str] = set()  # digests of models
         self._planned: set[str] = set()  # likewise, of models known by their plans alone
-        self._unpredicted: set[str] = set()  # bricks of added models that no prediction met so far
+        self._unpredicted: set[str] = set()  # bricks of added models without a prediction so far
         # Models share bricks; in another model or state a brick has other features.
         self._predicted: dict[tuple[str, BrickFeatures], Prediction] = {}
         self._sources = SourceTargets(self.target)
@@ -54,13 +54,13 @@ class Latencies:
         self._outdated = True  # whether there are measurements that the model has not learned from
 
     def invalidate(self, remeasured: Collection[str] = ()) -> None:
-        """Learn again: there are new measurements, and new rounds of the ``remeasured`` bricks."""
+        """Discard predictions: there are new measurements, and new rounds of ``remeasured``."""
         self.target.forget(remeasured)
         self._predicted.clear()
         self._outdated = True
 
     def add_model(self, decomposition: Decomposition) -> None:
-        """Add this model's bricks, even if the cache could not store them."""
+        """Add the bricks of a decomposed model, whether or not the cache stores them."""
         if decomposition.plan.digest not in self.added:
             self.added.add(decomposition.plan.digest)
             self._unpredicted.update(decomposition.bricks)
@@ -88,23 +88,23 @@ class Latencies:
 
     @property
     def others(self) -> Sequence[SourceTarget]:
-        """The data of other source targets, as long as too few bricks are measured here."""
+        """Measurements of other targets to learn from; empty once enough bricks are measured here."""
         kept = self._model is not None and self._model.kept
         return () if kept or len(self.target.measured) >= WELL_KNOWN else self._sources.all
 
     def borrowed(self) -> Borrowed | None:
-        """What other targets tell about this one, if too little is measured here to learn from."""
+        """The predictor of other targets, if too few bricks are measured on this one to learn from."""
         if self.model().predictor is not None or not self.others:
             return None
         return self._sources.borrowed()
 
     def borrowed_calls(self) -> dict[str, Measurement | Failure]:
-        """What a call costs on a target of which predictions are borrowed; else nothing."""
+        """Measured call overhead of a target whose predictor is borrowed; empty without one."""
         borrowed = self.borrowed()
         return {} if borrowed is None else self._sources.calls(borrowed)
 
     def _predicting(self) -> LatencyModel | None:
-        """The model with a predictor of its own or a borrowed one; None if there is neither."""
+        """The latency model with its own or a borrowed predictor; None without either."""
         model, borrowed = self.model(), self.borrowed()
         if borrowed is not None:
             return model.borrowing(borrowed)
@@ -113,9 +113,9 @@ class Latencies:
     def predictions(self, keys: Collection[str], state_s: float | None = None) -> Predictions:
         """Predictions for the unresolved ``keys``; empty if too few bricks are measured anywhere.
 
-        Also for those that cannot be measured, since the runtime runs other kernels for them alone.
-        All are for the machine state ``state_s`` if enough is measured in it, and else, as by
-        default, for the state in which most is measured.
+        Bricks for which the runtime runs other kernels outside the model cannot be measured, and are
+        predicted too. Latencies are for the machine state ``state_s`` if enough bricks are measured
+        in it; otherwise, and by default, for the state in which most bricks are measured.
         """
         unresolved = set(keys) - self.target.resolved(keys)
         unmeasurable = self._unmeasurable(keys)
@@ -144,16 +144,16 @@ class Latencies:
         return {key: self._predicted[key, t] for key, t in features.items()}
 
     def _unmeasurable(self, keys: Collection[str]) -> frozenset[str]:
-        """Those of ``keys`` that failed since they run as other kernels alone."""
+        """Keys of failed bricks for which the runtime runs other kernels outside their model."""
         failed = self.target.load([key for key in keys if key in self.target.failed])
         return frozenset(k for k, b in failed.items() if noted_other_kernels(parse_model(b.model)))
 
     def predictions_in(
         self, state_s: float | None, keys: Collection[str], predictions: Predictions
     ) -> Predictions:
-        """Those of ``predictions`` that are of ``keys``, in the machine state ``state_s``.
+        """The part of ``predictions`` for ``keys``, in the machine state ``state_s``.
 
-        They are made anew if ``predictions`` are for another state.
+        It is predicted again if ``predictions`` are for another state.
         """
         of_keys = set(keys)
         mine = {key: p for key, p in predictions.of.items() if key in of_keys}
@@ -162,9 +162,9 @@ class Latencies:
         return self.predictions(mine, state_s)
 
     def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
-        """Beliefs about each of ``keys``, and about all measured bricks, which inform them.
+        """Latency posteriors of the bricks ``keys``, and of all measured bricks, which inform these.
 
-        A failed brick has a latency of zero, and counts as measured.
+        A failed brick has a latency of zero and counts as measured.
         """
         from bricks.predict.planner import Belief
 
@@ -177,7 +177,7 @@ class Latencies:
         return measured_beliefs | self._expected(model, sorted(set(keys) - resolved))
 
     def _expected(self, model: LatencyModel, keys: Sequence[str]) -> dict[str, Belief]:
-        """Beliefs about unmeasured bricks: from the model, other targets, or the usual host."""
+        """Posteriors of unmeasured bricks: from the model, other targets, or a typical host."""
         from bricks.predict.planner import Belief
         from bricks.predict.transfer import expected
 
@@ -195,7 +195,7 @@ class Latencies:
         return {k: Belief(s) for k, s in self.target.usual_s(features).items()}
 
     def to_keep(self) -> Learned | None:
-        """What is learned from this target's own measurements; None if they are too few."""
+        """The learned file's content from this target's own measurements; None if they are too few."""
         from bricks.predict.learned_file import Learned
         from bricks.predict.predictor import Predictor
 

@@ -1,4 +1,4 @@
-"""The latency model of a target: what was learned from its measurements, at one moment.
+"""The latency model of a target: a predictor learned from its measurements at one moment.
 
 It never changes: after new measurements, :mod:`bricks.session.latencies` has another one. Learning
 imports libraries that take a moment, so that they are imported where something is learned. Must not
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class LatencyModel:
     """A ``predictor`` of latencies, and the ``known`` latencies that it was learned from.
 
-    ``predictor`` is None if there were too few. If it tells machine states apart, ``seen`` are
-    those in which bricks were measured; ``state_s`` is the one in which most is. ``kept`` is
-    whether it was learned earlier and read from a file.
+    ``predictor`` is None if there were too few latencies. If it distinguishes machine states,
+    ``seen`` are the states in which bricks were measured; ``state_s`` is the most frequent one, by
+    the latency of the reference workload. ``kept`` says whether it was read from a learned file.
     """
 
     predictor: Predictor | Transfer | Borrowed | None
@@ -41,7 +41,7 @@ class LatencyModel:
 
     @classmethod
     def read(cls, target: MeasuredTarget) -> LatencyModel | None:
-        """The model that was learned earlier from the same measurements, and kept with them."""
+        """The model in the learned file of the target's measurements; None without such a file."""
         kept = learned_before(target)
         if kept is None:
             return None
@@ -57,7 +57,7 @@ class LatencyModel:
     ) -> LatencyModel:
         """A model of ``known`` latencies of bricks with these ``features``.
 
-        From those of ``others`` too: other targets, for one that is not well known itself.
+        Measurements of ``others``, further targets, inform the model of a target with few own ones.
         """
         from bricks.predict.observations import Observations
         from bricks.predict.predictor import learn
@@ -79,12 +79,12 @@ class LatencyModel:
 
     @property
     def missing_count(self) -> int:
-        """How many more bricks must be measured before any can be predicted."""
+        """The number of further bricks to measure before any can be predicted."""
         return 0 if self.predictor else max(1, MIN - len(self.known.measured))
 
     @property
     def bias(self) -> float:
-        """The standard deviation of the error common to all predictions, relative to them."""
+        """The relative standard deviation of the error that all predictions have in common."""
         if self.predictor is None:
             return 0.0
         bias = self.predictor.bias
@@ -92,13 +92,13 @@ class LatencyModel:
 
     @property
     def _elsewhere(self) -> bool:
-        """Whether it was learned from another host of this kind."""
+        """Whether the model was mostly learned from another host of this kind."""
         measured = self.known.measured
         own = sum(not m.published for m in measured.values())
         return self.kept or 2 * own < len(measured)
 
     def state_for(self, state_s: float | None) -> float | None:
-        """The machine state ``state_s`` if enough is measured in it; else where most is."""
+        """The state ``state_s`` if enough bricks are measured in it; else the most frequent state."""
         if state_s is None or self.seen is None or not self.seen.enough_in(state_s):
             return self.state_s
         return state_s
@@ -111,7 +111,7 @@ class LatencyModel:
 
 
 def learned_before(target: MeasuredTarget) -> Learned | None:
-    """What was learned of ``target`` earlier, if that is kept and of its granularity."""
+    """The learned file of ``target``, if there is one for its granularity."""
     content = target.source.measurements.learned(target.key)
     if content is None:
         return None

@@ -109,7 +109,7 @@ def loopback_network(
 ) -> MeasuredNetwork:
     """This host's loopback with the measurements of ``request``, isolated and while computing.
 
-    What is known of it under any name is not measured again. Before anything is measured,
+    Measurements of this network under any name are not repeated. Before anything is measured,
     ``announce`` is called with the network's name. Raises the errors of :func:`measure_on`.
     """
     request.refuse()
@@ -143,5 +143,5 @@ def _names(name: str, ranks: int) -> Iterator[str]:
 
 
 def _aspects(of: Collective) -> list[str]:
-    """The keys of what is measured of a collective, alone and along with computing."""
+    """Keys of a collective's measurements: isolated, and while ranks compute."""
     return [replace(of, aspect=aspect).key for aspect in (Aspect.ALONE, *BESIDE)]

@@ -1,6 +1,6 @@
 """The peak rates of a target: operations and bytes per second that measured bricks have reached.
 
-Peaks of this host are measured on request. Must not know what is compared with them.
+Peaks of this host are measured on request. Must not know how peaks are used.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class Peaks:
     def bandwidth(self, size_bytes: float) -> float | None:
         """The best bandwidth for moving ``size_bytes``; None if it was not measured.
 
-        That of the next smaller size or of a larger one, whichever is fastest: so it is never too
-        low.
+        The best of the next smaller size and all larger ones, so it is never too low.
         """
         after = bisect_right(self.levels, size_bytes, key=lambda level: level.size_bytes)
         reachable = self.levels[max(0, after - 1) :]

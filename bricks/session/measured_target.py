@@ -1,4 +1,4 @@
-"""What a source of measurements knows of one target: its bricks, and how long they take.
+"""The bricks of one target in a source of measurements, and their latencies.
 
 Read once, and again as far as new measurements are announced. Must not know what is learned from
 it, nor how bricks are measured.
@@ -34,12 +34,12 @@ class LoadedBricks:
 
 
 class MeasuredTarget:
-    """Results and bricks that ``source`` has of a target, by its ``key``.
+    """Results and bricks that ``source`` has of the target with ``key``.
 
     Bricks are of models cut at ``granularity``.
 
-    ``measured`` and ``failed`` are the results that were asked for so far. ``loaded`` are bricks
-    and features that several targets have in common.
+    ``measured`` and ``failed`` are the results read so far. ``loaded`` are bricks and features that
+    several targets share.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class MeasuredTarget:
         self._states: StateModel | None = None
 
     def forget(self, remeasured: Collection[str]) -> None:
-        """Read again: there are new measurements, and new rounds of the ``remeasured`` bricks."""
+        """Discard results that new measurements, and new rounds of ``remeasured`` bricks, replace."""
         for key in remeasured:
             self.measured.pop(key, None)
         self.failed.clear()
         self._states = None
 
     def resolved(self, keys: Collection[str]) -> set[str]:
-        """Those of ``keys`` that are measured by now, or have failed."""
+        """The subset of ``keys`` that is measured, or has failed."""
         open_keys = [k for k in keys if k not in self.measured and k not in self.failed]
         for key, result in self.source.measurements.results(self.key, open_keys).items():
             if isinstance(result, Measurement):
@@ -72,7 +72,7 @@ class MeasuredTarget:
         return {k for k in keys if k in self.measured or k in self.failed}
 
     def states(self, keys: Collection[str]) -> StateModel:
-        """How latencies change between machine states on this target, those of ``keys`` too."""
+        """The model of this target's machine states, including the bricks ``keys``."""
         if self._states is None:
             self._states = learn_states(self.source, self.key)
         features = self.features([key for key in keys if not self._states.knows(key)])
@@ -91,7 +91,7 @@ class MeasuredTarget:
         return KnownLatencies(self, measured, state_s, _families(models))
 
     def features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
-        """The features of each of ``keys``, in the model of whose work it is the largest share."""
+        """Features of the bricks ``keys``, each in the model of whose work it is the largest share."""
         bare = self._bare_features(keys)
         return {
             key: replace(t, context=self._contexts[key]) if key in self._contexts else t
@@ -116,7 +116,7 @@ class MeasuredTarget:
         self.note_contexts([plan.usage])
 
     def note_contexts(self, models: Sequence[Mapping[str, Usage]], unseen_bytes: int = 0) -> None:
-        """Note the contexts of these models' bricks; see :func:`contexts`."""
+        """Record the contexts of the bricks of ``models``; see :func:`contexts`."""
         from bricks.predict.context import contexts
 
         features = self._bare_features(sorted({key for usage in models for key in usage}))
@@ -124,7 +124,7 @@ class MeasuredTarget:
             self._contexts[key] = context.prevailing(self._contexts.get(key))
 
     def load(self, keys: Collection[str]) -> dict[str, Brick]:
-        """The bricks with these ``keys``, as far as they are known."""
+        """The known bricks of ``keys``."""
         bricks = self.loaded.bricks
         missing = [key for key in keys if key not in bricks]
         bricks |= self.source.plans.load_bricks(missing)
@@ -142,8 +142,8 @@ class MeasuredTarget:
 class KnownLatencies:
     """Latencies of ``measured`` bricks of a target, all in the machine state ``state_s``.
 
-    That is the one in which most is measured: latencies of two states must not be mixed.
-    ``families`` are the bricks of each family of models.
+    It is the state in which most bricks are measured: latencies of two states must not be mixed.
+    ``families`` are keys of bricks by family of models.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class KnownLatencies:
         return {key: self.mean_s(m) for key, m in self.measured.items()}
 
     def mean_s(self, measurement: Measurement) -> float:
-        """What one of many runs of a brick takes in that state, in seconds."""
+        """The mean latency in seconds of a brick's runs, in the machine state ``state_s``."""
         if self._correction is None:
             every = self.measured.values()
             changed = not all(m.known_in(self.state_s) for m in every)

@@ -1,4 +1,4 @@
-"""What is known of a network, as JSON: each fit with its points, and what computing costs.
+"""The fits and slowdowns of a measured network, as JSON objects.
 
 Must not know how it is shown.
 """
@@ -15,7 +15,7 @@ from bricks.network.times import MeasuredNetwork
 
 
 def fits(network: MeasuredNetwork) -> list[dict[str, Any]]:
-    """The fits of all operations, alone and beside computing, by ranks."""
+    """The fits of all operations by ranks, isolated and while ranks compute."""
     return [
         _fit(series, operation, ranks, aspect)
         for operation in OPERATIONS
@@ -65,7 +65,7 @@ def _finite(value: float) -> float | None:
 
 
 def slowdowns(network: MeasuredNetwork) -> list[dict[str, Any]]:
-    """How much slower ranks compute beside a collective, by ranks; empty if not measured."""
+    """By ranks, the slowdown of computing during a collective; empty if not measured."""
     ranks = {
         count for operation in OPERATIONS for count in network.series(operation, Aspect.UNIT_DURING)
     }

@@ -33,10 +33,10 @@ MIN_RANKS, MAX_RANKS = 2, 64
 
 @dataclass(frozen=True, slots=True)
 class NetworkRequest:
-    """A network to measure as ``name``, between ``ranks`` over a ``backend`` of collectives.
+    """A request to measure a network as ``name``, between ``ranks`` over a collective ``backend``.
 
     Each of ``operations`` is measured with each of ``sizes`` in bytes; with ``computing``, also
-    while ranks compute; with ``again``, what is known gets further rounds.
+    while ranks compute; with ``again``, measured collectives get further rounds.
     """
 
     name: str
@@ -48,7 +48,7 @@ class NetworkRequest:
     again: bool = False
 
     def refuse(self) -> None:
-        """:class:`UsageError` for what cannot be measured."""
+        """Raise :class:`UsageError` if the network cannot be measured."""
         if not self.name.strip() or not self.name.isprintable():
             raise UsageError(f"{self.name!r} is no name: give one of printable characters")
         if not MIN_RANKS <= self.ranks <= MAX_RANKS:
@@ -71,7 +71,7 @@ class NetworkRequest:
 
 @dataclass(frozen=True, slots=True)
 class NetworkMeasured:
-    """What measuring a network did."""
+    """The result of measuring a network: its fingerprint, its target, and the collectives."""
 
     network: NetworkFingerprint
     target: Target
@@ -79,7 +79,7 @@ class NetworkMeasured:
 
 
 def collectives_settings(backend: str) -> tuple[WorkerSettings, str]:
-    """Settings of workers that are ranks over ``backend``, and the version of what it comes with.
+    """Settings of workers that are ranks over ``backend``, and its package's version.
 
     Raises :class:`UsageError` for an unknown backend, and :class:`BackendError` for one that cannot
     be used here.
@@ -89,7 +89,7 @@ def collectives_settings(backend: str) -> tuple[WorkerSettings, str]:
 
 
 def _offering(backend: str) -> Offer:
-    """The runtime with this backend of collectives."""
+    """The offer of the runtime with this collective backend."""
     offers = {name: offer for offer in backends.offers() for name in offer.collectives}
     if backend not in offers:
         raise UsageError(f"no backend is called {backend!r}: {suggestion(backend, offers)}")
@@ -111,7 +111,7 @@ def network_of(
     same_host: bool,
     cores_per_rank: float,
 ) -> NetworkFingerprint:
-    """The fingerprint of what ranks are joined by: ``facts`` of each one's interface, in order."""
+    """The fingerprint of the network between ranks; ``facts`` are of each rank's interface."""
     first = facts[0]
     unlike = [interface for interface in facts if interface.decisive != first.decisive]
     if unlike:
@@ -136,10 +136,9 @@ def measure_on(
     request: NetworkRequest,
     progress: Progress,
 ) -> NetworkMeasured:
-    """Measure what the cache lacks of collectives between ``ranks`` on ``network``.
+    """Measure the collectives between ``ranks`` on ``network`` that the cache is missing.
 
-    Raises
-    :class:`UsageError` if the name is that of another network, or the network has another name, and
+    Raises :class:`UsageError` if the name is that of another network, or the network has another name, and
     :class:`~bricks.errors.WorkerError` if a rank fails: all rounds until then are kept.
     """
     _refuse_other_name(store, network)

@@ -51,8 +51,8 @@ class Options:
     ``may_overlap`` says which of them may (:mod:`bricks.compose.schedule`). Bricks are measured
     one at a time, whatever both say.
 
-    ``published`` lets predictions use the measurements that ship with the package, beside those of
-    the cache; none of them ever counts as measured where a brick is to be measured.
+    ``published`` lets predictions use the measurements that ship with the package; they never
+    replace measuring a brick.
 
     Without ``keep_plans``, models that are decomposed leave nothing in the cache; their bricks can
     then be predicted, not measured.
@@ -75,7 +75,7 @@ class Options:
 
 
 def effort_of(options: Options) -> Effort:
-    """The effort of that name; :class:`UsageError` if there is none."""
+    """The effort that ``options`` name; :class:`UsageError` if there is none."""
     if options.effort not in EFFORTS:
         meant = suggestion(options.effort, EFFORTS, "give one of")
         raise UsageError(f"there is no effort {options.effort!r}: {meant}")

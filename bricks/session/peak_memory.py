@@ -21,7 +21,7 @@ from bricks.system import Target
 def predict_memory(
     workspace: Workspace, model: Model, *, target: Target | None = None
 ) -> PeakMemory | UnknownMemory:
-    """The peak memory of a process that loads and runs ``model``, from its plan alone.
+    """The peak memory in bytes of a process that loads and runs ``model``, from its plan.
 
     Nothing is measured, and no weight is read. ``target`` is another target of the cache; it
     raises :class:`UsageError` as ``predict`` does.

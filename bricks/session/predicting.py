@@ -23,11 +23,9 @@ def predict(
 ) -> Estimate | IncompleteEstimate:
     """The model's latency, recomposed; with ``measure``, missing bricks are measured first.
 
-    Bricks that the effort or the budget leaves out, or that are missing without ``measure``,
-    are predicted from the target's measured bricks, if there are enough to learn from; else
-    they stay a gap. ``target`` is another target of the cache: nothing can be measured there.
-    Raises :class:`UsageError` if the model was never decomposed there and its executed graph
-    depends on it.
+    Bricks that stay unmeasured are predicted from measured ones, or are gaps if these are too few.
+    On another ``target`` of the cache nothing can be measured. Raises :class:`UsageError` if the
+    model was never decomposed on that target, and its executed graph depends on it.
     """
     return recompose(basis(workspace, model, measure=measure, target=target))
 
@@ -48,7 +46,7 @@ def basis(
 
 
 def _resolved(workspace: Workspace, plan: Plan, results: Results) -> bool:
-    """Whether nothing of ``plan`` is left to be measured, nor to be tried again."""
+    """Whether all bricks of ``plan`` are measured, or failed and are not to be tried again."""
     if workspace.options.retry and any(isinstance(r, Failure) for r in results.values()):
         return False
     return results.keys() >= set(needed_by(plan))
@@ -57,7 +55,7 @@ def _resolved(workspace: Workspace, plan: Plan, results: Results) -> bool:
 def predict_plan(
     workspace: Workspace, plan: Plan, *, target: Target | None = None
 ) -> Estimate | IncompleteEstimate:
-    """The latency of ``plan``, as :func:`predict` tells it without measuring."""
+    """The latency of ``plan``, recomposed without measuring; see :func:`predict`."""
     target = workspace.target if target is None else target
     estimator = workspace.estimators.of(plan, target)
     results = estimator.results(needed_by(plan), target)

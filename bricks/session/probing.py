@@ -1,6 +1,6 @@
-"""Probes a target: measures the few bricks that tell most about it, so that others are predicted.
+"""Probes a target: measures the few most informative bricks, so that others are predicted.
 
-Must not know how bricks are measured, nor how what was found is shown.
+Must not know how bricks are measured, nor how results are shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def probe(
     bricks: int = PROBE_BRICKS,
     budget_s: float = PROBING_S,
 ) -> Probed:
-    """Measure the few ``bricks`` of ``models`` that are most informative about this target.
+    """Measure the ``bricks`` bricks of ``models`` that are most informative about this target.
 
     Measurements of other targets in the cache give the expected latencies, and these bricks
     show how this target differs: afterwards all others can be predicted. Takes at most about

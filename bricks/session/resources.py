@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Resources(Closing):
-    """What is open as long as a workspace is; use it as a context manager, or close it.
+    """The open cache, published data and worker of a workspace; a context manager.
 
     ``store`` is the user's cache, ``published`` the measurements that ship, and ``known`` both read
     as one. ``supervisor`` owns the worker, which starts when a model or brick has to run, and not
@@ -64,7 +64,7 @@ class Resources(Closing):
 
     @property
     def options(self) -> Options:
-        """The options that everything here follows."""
+        """The options of the session."""
         return self.setup.options
 
     @property
@@ -88,12 +88,12 @@ class Resources(Closing):
         return self.setup.conditions
 
     def worker(self) -> Supervisor:
-        """A worker of its own for the runtime, for what is neither brick nor model."""
+        """A further worker of the runtime, for work other than bricks and models."""
         return Supervisor(self.setup.worker_settings)
 
     @contextmanager
     def timing(self) -> Iterator[None]:
-        """Meanwhile, nobody else of this user times on this host, nor does this worker."""
+        """Exclude other timing by this user on this host; the worker's process is ended first."""
         on_wait = partial(self.progress, WAITING, 0.0)
         self.supervisor.reset()  # its threads and memory would be in the way
         with timing_lock(on_wait) if self.conditions.exclusive else nullcontext():

@@ -43,7 +43,7 @@ class Setup:
         return cls(options, info, granularity, effort, target, conditions_of(options, info, target))
 
     def named(self, system: System) -> Setup:
-        """This setup on the same system under the name that a cache knows it by."""
+        """This setup with ``system``, the same system under its name in a cache."""
         return replace(self, target=replace(self.target, system=system))
 
     @property

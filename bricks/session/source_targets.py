@@ -1,4 +1,4 @@
-"""Other targets as sources: what their measurements tell of a target that is hardly measured.
+"""Other targets as training data for a target with few measurements of its own.
 
 Must not know when these are asked.
 """
@@ -50,7 +50,7 @@ class SourceTargets:
 
     @property
     def all(self) -> Sequence[SourceTarget]:
-        """Those with most measurements."""
+        """The source targets with most measurements."""
         if self._sources is None:
             sources = map(source_target, self._others())
             self._sources = [source for source in sources if source is not None]
@@ -65,7 +65,7 @@ class SourceTargets:
         ]
 
     def borrowed(self) -> Borrowed:
-        """A predictor from these alone, preferably from those that differ in the system alone."""
+        """A predictor from other targets, preferably those with the same runtime."""
         from bricks.predict.transfer import Borrowed
 
         runtimes = {t.key: t.runtime for t in self._target.source.systems.targets()}
@@ -74,7 +74,7 @@ class SourceTargets:
         return Borrowed(alike or self.all)
 
     def calls(self, borrowed: Borrowed) -> dict[str, Measurement | Failure]:
-        """The measured overhead of a call on one of the targets of ``borrowed``; else nothing."""
+        """The measured call overhead of one of the targets of ``borrowed``; empty without any."""
         for key in borrowed.target_keys:
             calls = self._target.source.measurements.results(key, ALL_PROBES)
             if all(isinstance(calls.get(probe), Measurement) for probe in PROBES.values()):

@@ -14,9 +14,9 @@ from bricks.system import Target
 
 @dataclass(frozen=True, slots=True)
 class Measured(Sampling):
-    """The result of measuring. ``bricks`` are those of the models, ``new_bricks`` were missing.
+    """The result of measuring models: their ``bricks``, of which ``new_bricks`` were missing.
 
-    ``predicted_bricks`` are left to be predicted: the effort does not need their measurements.
+    ``predicted_bricks`` are not measured, because the effort does not need them.
     """
 
     models: int

@@ -75,7 +75,7 @@ def _with_version_and_threads(runtime: Runtime, other: Runtime) -> Runtime:
 
 
 def nearness(runtime: Runtime, target: Target) -> tuple[object, ...]:
-    """Of two targets of a system, the one that is more like what is wanted has more of this."""
+    """A sort key: of two targets of a system, the greater is more similar to ``runtime``."""
     there = target.runtime
     return (
         there.threads == runtime.threads,

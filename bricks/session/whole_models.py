@@ -33,7 +33,7 @@ def verify(workspace: Workspace, model: Model) -> Verification:
 
 
 def evaluate(workspace: Workspace, model: Model, *, repeats: int, **fields: Any) -> Evaluation:
-    """What the runtime computes of ``model``, ``repeats`` times, beside a reference in double.
+    """Outputs of ``repeats`` runs of ``model``, compared with a reference in double precision.
 
     ``fields`` are further ones of :class:`~bricks.measure.protocol.evaluation.EvaluateModel`.
     """

@@ -91,7 +91,7 @@ class Workspace(Resources):
         return read(source, self.read_options(**fields))
 
     def read_options(self, **fields: Any) -> ReadOptions:
-        """How models are read here; ``fields`` are further fields of :class:`ReadOptions`."""
+        """The options to read models with; ``fields`` override those of :class:`ReadOptions`."""
         return ReadOptions(
             granularity=self.options.granularity,
             runtime=self.runtime.backend,
