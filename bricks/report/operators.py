@@ -16,7 +16,7 @@ from bricks.report.columns import DASH, Column, Row, table_of
 from bricks.report.heat_image import heat_image
 from bricks.report.page import render_page
 from bricks.report.tables import billions, percent, seconds
-from bricks.samples.evaluation import ComparedOutput, Divergence
+from bricks.samples.evaluation import ComparedOutput, Divergence, Evaluation
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,
@@ -68,6 +68,10 @@ def _latency(row: _OperatorRow) -> OperatorLatency | Missing:
 
 def _accuracy(row: _OperatorRow | _NetworkRow) -> Accuracy | Missing:
     return row[1].accuracy
+
+
+def _distinct(evaluation: Evaluation) -> str:
+    return f"{evaluation.distinct} of {evaluation.repeats}"
 
 
 def _error_text(accuracy: Accuracy, norm: str) -> str | None:

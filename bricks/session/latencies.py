@@ -88,12 +88,12 @@ class Latencies:
 
     @property
     def others(self) -> Sequence[SourceTarget]:
-        """Measurements of other targets to learn from; empty once enough bricks are measured here."""
+        """Other targets to learn from; empty once enough bricks are measured on this one."""
         kept = self._model is not None and self._model.kept
         return () if kept or len(self.target.measured) >= WELL_KNOWN else self._sources.all
 
     def borrowed(self) -> Borrowed | None:
-        """The predictor of other targets, if too few bricks are measured on this one to learn from."""
+        """The predictor of other targets, if too few bricks are measured on this one."""
         if self.model().predictor is not None or not self.others:
             return None
         return self._sources.borrowed()
@@ -113,8 +113,8 @@ class Latencies:
     def predictions(self, keys: Collection[str], state_s: float | None = None) -> Predictions:
         """Predictions for the unresolved ``keys``; empty if too few bricks are measured anywhere.
 
-        Bricks for which the runtime runs other kernels outside the model cannot be measured, and are
-        predicted too. Latencies are for the machine state ``state_s`` if enough bricks are measured
+        Bricks for which the runtime runs other kernels outside the model cannot be measured, so
+        they are predicted too. Latencies are for the machine state ``state_s`` if enough bricks are measured
         in it; otherwise, and by default, for the state in which most bricks are measured.
         """
         unresolved = set(keys) - self.target.resolved(keys)
@@ -162,7 +162,7 @@ class Latencies:
         return self.predictions(mine, state_s)
 
     def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
-        """Latency posteriors of the bricks ``keys``, and of all measured bricks, which inform these.
+        """Latency posteriors of the bricks ``keys``, and of all measured bricks.
 
         A failed brick has a latency of zero and counts as measured.
         """
@@ -195,7 +195,7 @@ class Latencies:
         return {k: Belief(s) for k, s in self.target.usual_s(features).items()}
 
     def to_keep(self) -> Learned | None:
-        """The learned file's content from this target's own measurements; None if they are too few."""
+        """The learned content of this target's own measurements; None if they are too few."""
         from bricks.predict.learned_file import Learned
         from bricks.predict.predictor import Predictor
 

@@ -98,7 +98,7 @@ class LatencyModel:
         return self.kept or 2 * own < len(measured)
 
     def state_for(self, state_s: float | None) -> float | None:
-        """The state ``state_s`` if enough bricks are measured in it; else the most frequent state."""
+        """The state ``state_s`` if enough bricks are measured in it; else the prevailing one."""
         if state_s is None or self.seen is None or not self.seen.enough_in(state_s):
             return self.state_s
         return state_s

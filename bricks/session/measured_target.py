@@ -55,7 +55,7 @@ class MeasuredTarget:
         self._states: StateModel | None = None
 
     def forget(self, remeasured: Collection[str]) -> None:
-        """Discard results that new measurements, and new rounds of ``remeasured`` bricks, replace."""
+        """Discard results that new measurements and ``remeasured`` bricks replace."""
         for key in remeasured:
             self.measured.pop(key, None)
         self.failed.clear()
@@ -91,7 +91,7 @@ class MeasuredTarget:
         return KnownLatencies(self, measured, state_s, _families(models))
 
     def features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
-        """Features of the bricks ``keys``, each in the model of whose work it is the largest share."""
+        """Features of ``keys``, each brick in the model of whose work it is the largest share."""
         bare = self._bare_features(keys)
         return {
             key: replace(t, context=self._contexts[key]) if key in self._contexts else t

@@ -138,8 +138,8 @@ def measure_on(
 ) -> NetworkMeasured:
     """Measure the collectives between ``ranks`` on ``network`` that the cache is missing.
 
-    Raises :class:`UsageError` if the name is that of another network, or the network has another name, and
-    :class:`~bricks.errors.WorkerError` if a rank fails: all rounds until then are kept.
+    Raises :class:`UsageError` if the name is that of another network, or the network has another
+    name, and :class:`~bricks.errors.WorkerError` if a rank fails: all rounds until then are kept.
     """
     _refuse_other_name(store, network)
     store.systems.save_network(network)
