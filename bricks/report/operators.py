@@ -100,9 +100,7 @@ def _peak_share(latency: OperatorLatency) -> str | None:
 _ACCURACIES = (
     _column("L2 error", _accuracy, lambda accuracy: _error_text(accuracy, "l2")),
     _column("L∞ error", _accuracy, lambda accuracy: _error_text(accuracy, "linf")),
-    _column(
-        "results", _accuracy, lambda of: f"{of.evaluation.distinct} of {of.evaluation.repeats}"
-    ),
+    _column("results", _accuracy, lambda accuracy: _distinct(accuracy.evaluation)),
     _column("gradient", _accuracy, lambda accuracy: _gradient(accuracy.gradients)),
 )
 _QUANTITIES: Sequence[Column[_OperatorRow]] = (

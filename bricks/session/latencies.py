@@ -114,8 +114,8 @@ class Latencies:
         """Predictions for the unresolved ``keys``; empty if too few bricks are measured anywhere.
 
         Bricks for which the runtime runs other kernels outside the model cannot be measured, so
-        they are predicted too. Latencies are for the machine state ``state_s`` if enough bricks are measured
-        in it; otherwise, and by default, for the state in which most bricks are measured.
+        they are predicted too. Latencies are for the machine state ``state_s`` if enough bricks are
+        measured in it; otherwise, and by default, for the state in which most are measured.
         """
         unresolved = set(keys) - self.target.resolved(keys)
         unmeasurable = self._unmeasurable(keys)
