@@ -14,7 +14,7 @@ from bricks.cli.typed import with_options
 from bricks.cli.warnings import warn_of_empty_inputs
 from bricks.cli.workspaces import runtime_of
 from bricks.errors import ModelError, OpenDimensions, UsageError
-from bricks.sources import Opened, PrivateBricks, ReadOptions, Unread
+from bricks.sources import PrivateBricks, ReadOptions, ReadResult, Unread
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
@@ -40,7 +40,7 @@ def read_all(
             found = opened.found
             if isinstance(found, PrivateBricks):
                 if private_bricks is None:
-                    raise sources.refusal(found)
+                    raise sources.private_suite_error(found)
                 private_bricks += found.bricks
             elif isinstance(found, Unread):
                 models.append(_with_command(found, reference, opened.word, options))
@@ -101,7 +101,7 @@ def _references(options: CommonOptions) -> Sequence[str]:
 
 
 def _note(
-    opened: Opened, model: Model, words: dict[str, str] | None, read_options: ReadOptions
+    opened: ReadResult, model: Model, words: dict[str, str] | None, read_options: ReadOptions
 ) -> None:
     """Note the word of a model, and warn of empty inputs unless their shapes were given."""
     if opened.adjustable and not read_options.shapes and not read_options.values:
