@@ -25,7 +25,7 @@ ModelUsage = tuple[str, dict[str, Usage]]
 
 def in_order(keys: Iterable[str], known: Mapping[str, Value]) -> dict[str, Value]:
     """The entries of ``known`` under ``keys``, in the order of these."""
-    return in_order(keys, known)
+    return {key: known[key] for key in dict.fromkeys(keys) if key in known}
 
 
 def by_name(plans: Iterable[TimedPlan]) -> list[TimedPlan]:
