@@ -233,7 +233,9 @@ def _keys(jobs: Sequence[ModelJob]) -> set[str]:
     return {key for job in jobs for key in job.decomposition.plan.keys}
 
 
-def _planner(jobs: Sequence[ModelJob], latencies: Latencies, beliefs: Mapping[str, Belief]) -> Planner:
+def _planner(
+    jobs: Sequence[ModelJob], latencies: Latencies, beliefs: Mapping[str, Belief]
+) -> Planner:
     """A planner that starts from the current posteriors."""
     # Imported here, since its libraries take a second to import.
     from bricks.predict.planner import Planner

@@ -15,7 +15,9 @@ from bricks.measure.jobs import ModelJob
 from bricks.session.workspace import Workspace
 
 
-def bricks_job(workspace: Workspace, model: Model, *, chosen: frozenset[str] | None = None) -> ModelJob:
+def bricks_job(
+    workspace: Workspace, model: Model, *, chosen: frozenset[str] | None = None
+) -> ModelJob:
     """The job that measures the bricks of ``model``; with ``chosen``, only these keys."""
     return ModelJob(model, workspace.plans.decompose(model), whole=False, chosen=chosen)
 
