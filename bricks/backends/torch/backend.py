@@ -29,10 +29,9 @@ from bricks.backends.ranks import Communicator, DistributedTrainer
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import users_errors
 from bricks.backends.torch.gradients import gradients
-from bricks.backends.torch.instruments import TorchInstruments
+from bricks.backends.torch.instruments import ProbeModel, TorchInstruments, is_probe_model
 from bricks.backends.torch.item_orders import item_orders
 from bricks.backends.torch.probe import PhaseProbe, PhaseProbes, probed
-from bricks.backends.torch.probe_models import ProbeModel, is_probe_model
 from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, TensorHandles

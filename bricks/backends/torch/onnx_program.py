@@ -1,8 +1,8 @@
-"""An ONNX model as a program of PyTorch: its nodes' counterparts, called one after the other.
+"""An ONNX model as a program of PyTorch: a module that calls its nodes' counterparts in order.
 
-The function here keeps the contract of :mod:`bricks.backends.torch.entry`, so that such a program
-is recorded, cut and measured as any other. Numbers that follow from shapes and constants are
-computed in the first step, and need no call in others. Must not know how it is recorded.
+:func:`onnx_program` follows the contract of :mod:`bricks.backends.torch.entry`, so the program is
+recorded, cut and measured as any other. Numbers that follow from shapes and constants are computed
+in the first step alone. Must not know how programs are recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import onnx
 import torch
 from onnx import helper, numpy_helper
 
-from bricks.backends.torch.counterparts import OPERATORS, Node, Value
+from bricks.backends.torch.counterparts import OPERATORS, TorchNode, Value
 from bricks.backends.torch.counterparts.node import no_counterpart
 from bricks.errors import BackendError, first_line
 from bricks.graph.payload import is_referenced
@@ -27,28 +27,28 @@ from bricks.graph.view import parse_model
 
 
 def onnx_program(model: str, data: str) -> dict[str, Any]:
-    """The program of the ONNX model in file ``model``, with inputs and weights of file ``data``.
+    """Return the program of an ONNX file ``model``, with inputs and weights of the file ``data``.
 
     ``data`` is a :class:`~bricks.graph.reference_values.Reference`. Raises :class:`BackendError`
     for the first operator without a counterpart.
     """
     proto = parse_model(Path(model).read_bytes())
-    held = Reference.load(Path(data))
-    inputs = tuple(_tensor(held.inputs[info.name]) for info in proto.graph.input)
-    module = OnnxModule(proto, held.weights).eval()
+    reference = Reference.load(Path(data))
+    inputs = tuple(_tensor(reference.inputs[info.name]) for info in proto.graph.input)
+    module = OnnxModule(proto, reference.weights).eval()
     with torch.no_grad():
         module(*inputs)
     return {"module": module, "inputs": inputs}
 
 
 class OnnxModule(torch.nn.Module):
-    """The nodes of ``proto`` in order; ``weights`` are those that it does not hold itself."""
+    """The nodes of ``proto`` in order; ``weights`` are those without values in it."""
 
     def __init__(self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> None:
         super().__init__()
         self._inputs = [info.name for info in proto.graph.input]
         self._outputs = [info.name for info in proto.graph.output]
-        # What is known without a call, by name.
+        # Values that are the same in each step, by name.
         self._fixed = {
             tensor.name: numpy_helper.to_array(tensor)
             for tensor in proto.graph.initializer
@@ -61,7 +61,7 @@ class OnnxModule(torch.nn.Module):
             self.register_buffer(self._weights[name], _tensor(array))
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The outputs; a value is dropped once nothing reads it any more."""
+        """Return the outputs; a value is dropped after its last use."""
         values: dict[str, Value] = dict(zip(self._inputs, inputs, strict=True))
         values |= {name: getattr(self, buffer) for name, buffer in self._weights.items()}
         values |= self._fixed
@@ -73,27 +73,24 @@ class OnnxModule(torch.nn.Module):
                 reads[name] -= 1
                 if not reads[name]:
                     values.pop(name, None)
-        return tuple(self._step_tensor(values[name]) for name in self._outputs)
+        outputs = (values[name] for name in self._outputs)
+        return tuple(_tensor(v) if isinstance(v, np.ndarray) else v for v in outputs)
 
-    def _run(self, step: _Step, values: dict[str, Value]) -> None:
+    def _run(self, step: _NodeStep, values: dict[str, Value]) -> None:
         if all(name in self._fixed for name in step.makes):
             return
-        given = [values[name] if name else None for name in step.node.input]
-        fixed = step.reads and all(isinstance(each, np.ndarray | None) for each in given)
-        found = step.fold(given) if fixed else step.compute(given)
-        for name, value in zip(step.node.output, found, strict=False):
+        inputs = [values[name] if name else None for name in step.node.input]
+        fixed = step.reads and all(isinstance(value, np.ndarray | None) for value in inputs)
+        outputs = step.fold(inputs) if fixed else step.compute(inputs)
+        for name, value in zip(step.node.output, outputs, strict=False):
             if name and value is not None:
                 values[name] = value
                 if isinstance(value, np.ndarray):
                     self._fixed[name] = value
 
-    @staticmethod
-    def _step_tensor(value: Value) -> torch.Tensor:
-        return _tensor(value) if isinstance(value, np.ndarray) else value
 
-
-class _Step:
-    """A node of the model with what is kept of it between steps of the program."""
+class _NodeStep:
+    """A node of the model with constants that are kept between steps of the program."""
 
     def __init__(self, node: onnx.NodeProto, opset: int, read: set[str]) -> None:
         self.node = node
@@ -102,39 +99,39 @@ class _Step:
         self._opset = opset
         self._kept: dict[Any, Any] = {}
         self._attributes = {each.name: _attribute(each) for each in node.attribute}
-        self._wanted = [name in read for name in node.output]
+        self._outputs_read = [name in read for name in node.output]
         self._compute = None if default_domain(node.domain) else OPERATORS.get(node.op_type)
 
-    def compute(self, given: Sequence[Value | None]) -> Sequence[Value | None]:
-        """What the node's counterpart gives."""
+    def compute(self, inputs: Sequence[Value | None]) -> Sequence[Value | None]:
+        """Return the outputs of the node's counterpart."""
         if self._compute is None:
             raise no_counterpart(".".join(filter(None, (self.node.domain, self.node.op_type))))
-        node = Node(
-            self.node.op_type, self._attributes, given, self._wanted, self._opset,
+        node = TorchNode(
+            self.node.op_type, self._attributes, inputs, self._outputs_read, self._opset,
             self._constant, self._once,
         )  # fmt: skip
         try:
-            found = self._compute(node)
+            outputs = self._compute(node)
         except (RuntimeError, IndexError, TypeError, ValueError) as exc:
             raise BackendError(f"PyTorch cannot run {node.operator}: {first_line(exc)}") from exc
-        return found if isinstance(found, tuple | list) else [found]
+        return outputs if isinstance(outputs, tuple | list) else [outputs]
 
-    def fold(self, given: Sequence[Value | None]) -> Sequence[Value | None]:
-        """What follows from fixed numbers alone, by onnx's own evaluator."""
+    def fold(self, inputs: Sequence[Value | None]) -> Sequence[Value | None]:
+        """Compute a node with fixed inputs alone, by onnx's own evaluator."""
         from onnx.reference import ReferenceEvaluator
 
-        names = [(name, each) for name, each in zip(self.node.input, given, strict=True) if name]
+        feeds = {name: v for name, v in zip(self.node.input, inputs, strict=True) if name}
         graph = helper.make_graph(
-            [self.node], "fixed", [onnx.ValueInfoProto(name=name) for name, _ in names],
+            [self.node], "fixed", [onnx.ValueInfoProto(name=name) for name in feeds],
             [onnx.ValueInfoProto(name=name) for name in self.makes],
         )  # fmt: skip
         opsets = [helper.make_opsetid("", self._opset)]
         model = helper.make_model(graph, opset_imports=opsets)
         try:
-            found = iter(ReferenceEvaluator(model).run(None, dict(names)))
+            outputs = iter(ReferenceEvaluator(model).run(None, feeds))
         except Exception as exc:  # the evaluator's errors have no common base class
             raise no_counterpart(self.node.op_type, f"these numbers ({first_line(exc)})") from exc
-        return [np.asarray(next(found)) if name else None for name in self.node.output]
+        return [np.asarray(next(outputs)) if name else None for name in self.node.output]
 
     def _constant(self, array: np.ndarray) -> torch.Tensor:
         tensor: torch.Tensor = self._once(f"constant {id(array)}", lambda: _tensor(array))
@@ -146,11 +143,11 @@ class _Step:
         return self._kept[name]
 
 
-def _steps(proto: onnx.ModelProto) -> list[_Step]:
+def _steps(proto: onnx.ModelProto) -> list[_NodeStep]:
     versions = {default_domain(entry.domain): entry.version for entry in proto.opset_import}
     read = {name for node in proto.graph.node for name in node.input}
     read.update(info.name for info in proto.graph.output)
-    return [_Step(node, versions.get("", 1), read) for node in proto.graph.node]
+    return [_NodeStep(node, versions.get("", 1), read) for node in proto.graph.node]
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:
@@ -160,7 +157,7 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     if attribute.type == onnx.AttributeProto.STRINGS:
-        return [each.decode() for each in value]
+        return [text.decode() for text in value]
     return list(value) if attribute.type in _LISTS else value
 
 
@@ -168,7 +165,7 @@ _LISTS = (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS)
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:
-    """A tensor of its own with these numbers."""
+    """Copy an array to a tensor."""
     try:
         return torch.from_numpy(np.array(array))
     except TypeError as exc:

@@ -1,8 +1,8 @@
-"""Single operators as programs, with their sizes as options: what PyTorch calls to compute them.
+"""Single operators as programs, with their sizes as options.
 
-The functions keep the contract of :mod:`bricks.backends.torch.entry`. Inputs are uniform between -1
-and 1, as those of ONNX models are; weights are drawn as PyTorch does it for the layer, so that
-states of recurrent layers neither grow nor vanish. Must not know which sizes are of interest.
+The functions follow the contract of :mod:`bricks.backends.torch.entry`. Inputs are uniform between
+-1 and 1, as inputs of ONNX models are; weights are initialised as PyTorch does for the layer, so
+that states of recurrent layers neither grow nor vanish. Must not know which sizes are of interest.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _RECURRENT = {"vanilla": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 
 class _Product(nn.Module):
     def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        """The matrix product of the inputs."""
+        """Multiply two matrices."""
         return torch.mm(a, b)
 
 
 class _Sequence(nn.Module):
-    """A recurrent layer, of which only the hidden states of all steps are wanted."""
+    """A recurrent layer that returns only the hidden states of all steps."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The hidden states."""
+        """Return the hidden states."""
         states: torch.Tensor = self.layer(x)[0]
         return states
 
@@ -46,7 +46,7 @@ def convolution(
     batch: int, channels: int, height: int, width: int, filters: int, rows: int, columns: int,
     pad_rows: int, pad_columns: int, stride_rows: int, stride_columns: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """A two-dimensional convolution without bias, of images in the order NCHW."""
+    """Return a two-dimensional convolution without bias, of images in the order NCHW."""
     layer = nn.Conv2d(
         channels, filters, (rows, columns), (stride_rows, stride_columns),
         (pad_rows, pad_columns), bias=False,
@@ -55,12 +55,12 @@ def convolution(
 
 
 def product(rows: int, columns: int, terms: int) -> dict[str, Any]:
-    """A product of two matrices, ``rows`` by ``terms`` and ``terms`` by ``columns``."""
+    """Return a product of two matrices, ``rows`` by ``terms`` and ``terms`` by ``columns``."""
     return _program(_Product(), _drawn(rows, terms), _drawn(terms, columns))
 
 
 def recurrent(cell: str, hidden: int, batch: int, steps: int) -> dict[str, Any]:
-    """A recurrent layer of one direction without bias, whose input is as wide as its state."""
+    """Return a recurrent layer of one direction without bias, with input and state of one width."""
     options = {"nonlinearity": "relu"} if cell == "vanilla" else {}
     layer = _RECURRENT[cell](hidden, hidden, bias=False, **options)
     return _program(_Sequence(layer), _drawn(steps, batch, hidden))

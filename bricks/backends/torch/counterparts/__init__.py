@@ -1,13 +1,13 @@
-"""What PyTorch has for the operators of ONNX: one small function per operator.
+"""PyTorch's counterparts of the operators of ONNX: one small function per operator.
 
-Each calls what a user of PyTorch would call. An operator without a counterpart, or with an
-attribute that PyTorch computes otherwise, raises an error, which is one named gap. Written for the
+Each makes the calls that a user of PyTorch would make. An operator without a counterpart, or with
+an attribute that PyTorch computes otherwise, raises an error that names it. Written for the
 standard operators up to opset 22. Must not know graphs, weights or time.
 """
 
 from bricks.backends.torch.counterparts import arrays, elements, layers, recurrent, reductions
-from bricks.backends.torch.counterparts.node import OPERATORS, Node, Value
+from bricks.backends.torch.counterparts.node import OPERATORS, TorchNode, Value
 
 __all__ = [
-    "OPERATORS", "Node", "Value", "arrays", "elements", "layers", "recurrent", "reductions",
+    "OPERATORS", "TorchNode", "Value", "arrays", "elements", "layers", "recurrent", "reductions",
 ]  # fmt: skip

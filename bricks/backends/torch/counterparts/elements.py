@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from bricks.backends.torch.counterparts.node import OPERATORS, Node, dtype_of, operator
+from bricks.backends.torch.counterparts.node import OPERATORS, TorchNode, dtype_of, operator
 
 _ONE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "Abs": torch.abs, "Acos": torch.acos, "Acosh": torch.acosh, "Asin": torch.asin,
@@ -32,17 +32,27 @@ _TWO: dict[str, Callable[[Any, Any], torch.Tensor]] = {
 }  # fmt: skip
 
 
-def _unary(compute: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Node], torch.Tensor]:
+_WITH_ATTRIBUTES: dict[str, Callable[[TorchNode], torch.Tensor]] = {
+    "Celu": lambda n: F.celu(n.tensor(), n.attribute("alpha", 1.0)),
+    "Elu": lambda n: F.elu(n.tensor(), n.attribute("alpha", 1.0)),
+    "Gelu": lambda n: F.gelu(n.tensor(), approximate=n.attribute("approximate", "none")),
+    "LeakyRelu": lambda n: F.leaky_relu(n.tensor(), n.attribute("alpha", 0.01)),
+    "ThresholdedRelu": lambda n: F.threshold(n.tensor(), n.attribute("alpha", 1.0), 0.0),
+    "Where": lambda n: torch.where(n.tensor(0), n.operand(1), n.operand(2)),
+}
+
+
+def _unary(compute: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[TorchNode], torch.Tensor]:
     return lambda n: compute(n.tensor())
 
 
-def _operands(n: Node) -> tuple[Any, Any]:
-    """Both inputs; the second a number where it is one, else PyTorch would broadcast a tensor."""
+def _operands(n: TorchNode) -> tuple[Any, Any]:
+    """Return both inputs; a fixed second number as such, which PyTorch need not broadcast."""
     return n.tensor(0), n.operand(1)
 
 
-def _binary(compute: Callable[[Any, Any], torch.Tensor]) -> Callable[[Node], torch.Tensor]:
-    def computed(n: Node) -> torch.Tensor:
+def _binary(compute: Callable[[Any, Any], torch.Tensor]) -> Callable[[TorchNode], torch.Tensor]:
+    def computed(n: TorchNode) -> torch.Tensor:
         n.default_only(broadcast=0)  # of versions before 7
         return compute(*_operands(n))
 
@@ -51,11 +61,12 @@ def _binary(compute: Callable[[Any, Any], torch.Tensor]) -> Callable[[Node], tor
 
 OPERATORS.update({name: _unary(compute) for name, compute in _ONE.items()})
 OPERATORS.update({name: _binary(compute) for name, compute in _TWO.items()})
+OPERATORS.update(_WITH_ATTRIBUTES)
 
 
 @operator("Identity", "Dropout")
-def identity(n: Node) -> torch.Tensor:
-    """The input itself; of dropout, as in inference."""
+def identity(n: TorchNode) -> torch.Tensor:
+    """Return the input; dropout is that of inference."""
     if n.operator == "Dropout" and n.numbers(2, default=False):
         raise n.refused("training_mode")
     if any(n.outputs[1:]):
@@ -64,51 +75,45 @@ def identity(n: Node) -> torch.Tensor:
 
 
 @operator("Pow")
-def power(n: Node) -> torch.Tensor:
-    """A power, of the type of its base."""
+def power(n: TorchNode) -> torch.Tensor:
+    """Raise to a power, of the type of the base."""
     base, exponent = _operands(n)
     return torch.pow(base, exponent).to(base.dtype)
 
 
 @operator("Div")
-def division(n: Node) -> torch.Tensor:
-    """A quotient; of integers, without its fraction."""
+def division(n: TorchNode) -> torch.Tensor:
+    """Divide; integers truncate."""
     one, other = _operands(n)
     whole = not one.is_floating_point()
     return torch.div(one, other, rounding_mode="trunc" if whole else None)
 
 
 @operator("Mod")
-def remainder(n: Node) -> torch.Tensor:
-    """The remainder with the sign of the divisor, or with ``fmod`` that of the dividend."""
+def remainder(n: TorchNode) -> torch.Tensor:
+    """Return the remainder with the sign of the divisor, or with ``fmod`` of the dividend."""
     return (torch.fmod if n.attribute("fmod", 0) else torch.remainder)(*_operands(n))
 
 
 @operator("Max", "Min", "Sum", "Mean")
-def of_several(n: Node) -> torch.Tensor:
-    """An operation on any number of tensors, from left to right."""
+def of_several(n: TorchNode) -> torch.Tensor:
+    """Reduce any number of tensors from left to right."""
     joins = {"Max": torch.maximum, "Min": torch.minimum}
-    tensors = [n.tensor(k) for k in range(len(n.inputs))]
+    tensors = n.tensors()
     joined = reduce(joins.get(n.operator, torch.add), tensors)
     return torch.div(joined, len(tensors)) if n.operator == "Mean" else joined
 
 
 @operator("Clip")
-def clip(n: Node) -> torch.Tensor:
-    """Values between two bounds, either of which may be missing."""
+def clip(n: TorchNode) -> torch.Tensor:
+    """Clamp to two bounds, either of which may be missing."""
     least, most = n.numbers(1, "min"), n.numbers(2, "max")
     return n.tensor() if least is most is None else torch.clamp(n.tensor(), least, most)
 
 
-@operator("LeakyRelu")
-def leaky_relu(n: Node) -> torch.Tensor:
-    """A smaller slope below zero."""
-    return F.leaky_relu(n.tensor(), n.attribute("alpha", 0.01))
-
-
 @operator("PRelu")
-def prelu(n: Node) -> torch.Tensor:
-    """One slope below zero for all values, or one for each channel."""
+def prelu(n: TorchNode) -> torch.Tensor:
+    """Apply one slope below zero to all values, or one for each channel."""
     x, slope = n.tensor(0), n.tensor(1)
     channels = x.shape[1] if x.ndim > 1 else 1
     by_channel = (channels, *(1,) * (x.ndim - 2))
@@ -117,21 +122,9 @@ def prelu(n: Node) -> torch.Tensor:
     return F.prelu(x, slope.reshape(-1))
 
 
-@operator("Elu")
-def elu(n: Node) -> torch.Tensor:
-    """Exponential below zero."""
-    return F.elu(n.tensor(), n.attribute("alpha", 1.0))
-
-
-@operator("Celu")
-def celu(n: Node) -> torch.Tensor:
-    """Exponential below zero, with a continuous derivative."""
-    return F.celu(n.tensor(), n.attribute("alpha", 1.0))
-
-
 @operator("Selu")
-def selu(n: Node) -> torch.Tensor:
-    """With its usual factors, which PyTorch has alone."""
+def selu(n: TorchNode) -> torch.Tensor:
+    """Apply SELU with its usual factors, the only ones of PyTorch."""
     alpha, gamma = n.attribute("alpha", 1.67326), n.attribute("gamma", 1.0507)
     if abs(alpha - 1.67326) > 1e-4 or abs(gamma - 1.0507) > 1e-4:
         raise n.refused("other factors than usual")
@@ -139,29 +132,17 @@ def selu(n: Node) -> torch.Tensor:
 
 
 @operator("HardSigmoid")
-def hard_sigmoid(n: Node) -> torch.Tensor:
-    """PyTorch's own with a slope of a sixth; else what it is made of."""
+def hard_sigmoid(n: TorchNode) -> torch.Tensor:
+    """Call PyTorch's own for a slope of 1/6; else clamp a linear function."""
     alpha, beta = n.attribute("alpha", 0.2), n.attribute("beta", 0.5)
     if abs(alpha - 1 / 6) < 1e-6 and beta == 0.5:
         return F.hardsigmoid(n.tensor())
     return torch.clamp(n.tensor() * alpha + beta, 0.0, 1.0)
 
 
-@operator("ThresholdedRelu")
-def thresholded_relu(n: Node) -> torch.Tensor:
-    """Zero up to a threshold."""
-    return F.threshold(n.tensor(), n.attribute("alpha", 1.0), 0.0)
-
-
-@operator("Gelu")
-def gelu(n: Node) -> torch.Tensor:
-    """Exact, or by a hyperbolic tangent."""
-    return F.gelu(n.tensor(), approximate=n.attribute("approximate", "none"))
-
-
 @operator("Softmax", "LogSoftmax")
-def softmax(n: Node) -> torch.Tensor:
-    """Over one axis; before version 13 over all axes from that one on."""
+def softmax(n: TorchNode) -> torch.Tensor:
+    """Normalise over one axis; before version 13 over all axes from it on."""
     compute = torch.softmax if n.operator == "Softmax" else torch.log_softmax
     x = n.tensor()
     if n.opset >= 13:
@@ -173,13 +154,7 @@ def softmax(n: Node) -> torch.Tensor:
 
 
 @operator("Cast")
-def cast(n: Node) -> torch.Tensor:
-    """Another type of numbers."""
+def cast(n: TorchNode) -> torch.Tensor:
+    """Convert to another element type."""
     n.default_only(saturate=1)
     return n.tensor().to(dtype_of(n, n.attribute("to")))
-
-
-@operator("Where")
-def where(n: Node) -> torch.Tensor:
-    """The second input where the first is true, else the third."""
-    return torch.where(n.tensor(0), n.operand(1), n.operand(2))

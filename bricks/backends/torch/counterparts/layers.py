@@ -7,23 +7,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch.nn import functional as F
 
-from bricks.backends.torch.counterparts.node import Node, operator
+from bricks.backends.torch.counterparts.node import OPERATORS, TorchNode, operator
 from bricks.backends.windows import window_of
 
-_CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
-_MAXIMA = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
-_MEANS = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
-_GLOBAL_MEANS = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+_ByRank = dict[int, Callable[..., torch.Tensor]]
+
+_CONVOLUTIONS: _ByRank = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_TRANSPOSED: _ByRank = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+_MAXIMA: _ByRank = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+_MEANS: _ByRank = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+_GLOBAL_MEANS: _ByRank = {
+    1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d,
+}  # fmt: skip
 
 
-def _of_rank(n: Node, functions: dict[int, Callable[..., Any]], rank: int) -> Callable[..., Any]:
-    """PyTorch's function for so many spatial axes."""
+_SINGLE_CALLS: dict[str, Callable[[TorchNode], torch.Tensor]] = {
+    "Einsum": lambda n: torch.einsum(n.attribute("equation"), *n.tensors()),
+    "GlobalMaxPool": lambda n: n.tensor().amax(tuple(range(2, n.tensor().ndim)), keepdim=True),
+    "InstanceNormalization": lambda n: F.instance_norm(
+        n.tensor(), weight=n.tensor(1), bias=n.tensor(2), eps=n.attribute("epsilon", 1e-5)
+    ),
+    "LpNormalization": lambda n: F.normalize(
+        n.tensor(), n.attribute("p", 2), n.attribute("axis", -1)
+    ),
+    "MatMul": lambda n: torch.matmul(n.tensor(0), n.tensor(1)),
+}
+OPERATORS.update(_SINGLE_CALLS)
+
+
+def _of_rank(n: TorchNode, functions: _ByRank, rank: int) -> Callable[..., torch.Tensor]:
+    """Return PyTorch's function for a number of spatial axes."""
     if rank not in functions:
         raise n.refused(f"{rank} spatial axes")
     return functions[rank]
@@ -32,28 +49,25 @@ def _of_rank(n: Node, functions: dict[int, Callable[..., Any]], rank: int) -> Ca
 def _padded(
     x: torch.Tensor, begin: Sequence[int], end: Sequence[int], value: float
 ) -> torch.Tensor:
-    """``x`` padded on its spatial axes: PyTorch's layers pad both ends alike."""
+    """Pad the spatial axes of ``x``: PyTorch's layers pad both ends equally."""
     pairs = zip(reversed(begin), reversed(end), strict=True)
     return F.pad(x, [size for pair in pairs for size in pair], value=value)
 
 
 @operator("Conv")
-def convolution(n: Node) -> torch.Tensor:
-    """A convolution; padding that differs at both ends is a call before it."""
+def convolution(n: TorchNode) -> torch.Tensor:
+    """Convolve; padding that differs between the ends is a call before it."""
     x, w = n.tensor(0), n.tensor(1)
     compute = _of_rank(n, _CONVOLUTIONS, x.ndim - 2)
     strides, dilations, begin, end = window_of(n.attribute, n.tensor().shape[2:], w.shape[2:])
     if begin != end:
         x, begin = _padded(x, begin, end, 0.0), [0] * len(begin)
-    found: torch.Tensor = compute(
-        x, w, n.optional(2), strides, begin, dilations, n.attribute("group", 1)
-    )
-    return found
+    return compute(x, w, n.optional(2), strides, begin, dilations, n.attribute("group", 1))
 
 
 @operator("ConvTranspose")
-def transposed_convolution(n: Node) -> torch.Tensor:
-    """A transposed convolution, whose padding is the same at both ends."""
+def transposed_convolution(n: TorchNode) -> torch.Tensor:
+    """Convolve transposed, with equal padding at both ends."""
     x, w = n.tensor(0), n.tensor(1)
     kernel = w.shape[2:]
     n.default_only(auto_pad="NOTSET")
@@ -67,12 +81,11 @@ def transposed_convolution(n: Node) -> torch.Tensor:
         raise n.refused("padding that differs too much at both ends")
     compute = _of_rank(n, _TRANSPOSED, x.ndim - 2)
     group = n.attribute("group", 1)
-    found: torch.Tensor = compute(x, w, n.optional(2), strides, begin, more, group, dilations)
-    return found
+    return compute(x, w, n.optional(2), strides, begin, more, group, dilations)
 
 
-def _pool_window(n: Node) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
-    """Kernel, strides, dilations and padding of a pool."""
+def _pool_window(n: TorchNode) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+    """Return kernel, strides, dilations and padding of a pool."""
     kernel = list(n.attribute("kernel_shape"))
     if n.attribute("ceil_mode", 0) and n.attribute("auto_pad", "NOTSET") != "NOTSET":
         raise n.refused("ceil_mode and auto_pad")
@@ -83,13 +96,13 @@ def _pool_window(n: Node) -> tuple[list[int], list[int], list[int], list[int], l
 
 
 def _more_than_half(kernel: Sequence[int], begin: Sequence[int]) -> bool:
-    """Whether PyTorch's pools refuse such padding."""
+    """Whether PyTorch's pools refuse the padding."""
     return any(2 * b > k for k, b in zip(kernel, begin, strict=True))
 
 
 @operator("MaxPool")
-def greatest(n: Node) -> torch.Tensor:
-    """The greatest values; padding that differs at both ends is a call before it."""
+def greatest(n: TorchNode) -> torch.Tensor:
+    """Pool maxima; padding that differs between the ends is a call before it."""
     if any(n.outputs[1:]):
         raise n.refused("its indices as an output")
     kernel, strides, dilations, begin, end = _pool_window(n)
@@ -98,13 +111,12 @@ def greatest(n: Node) -> torch.Tensor:
     if begin != end or _more_than_half(kernel, begin):
         x, begin = _padded(x, begin, end, -math.inf), [0] * len(begin)
     ceil = bool(n.attribute("ceil_mode", 0))
-    found: torch.Tensor = compute(x, kernel, strides, begin, dilations, ceil)
-    return found
+    return compute(x, kernel, strides, begin, dilations, ceil)
 
 
 @operator("AveragePool")
-def mean(n: Node) -> torch.Tensor:
-    """The means, of what is padded too if ``count_include_pad`` says so."""
+def mean(n: TorchNode) -> torch.Tensor:
+    """Pool means, with ``count_include_pad`` also of the padding."""
     kernel, strides, dilations, begin, end = _pool_window(n)
     if any(each != 1 for each in dilations):
         raise n.refused("dilations")
@@ -116,55 +128,32 @@ def mean(n: Node) -> torch.Tensor:
             raise n.refused("padding that differs at both ends and does not count")
         x, begin = _padded(x, begin, end, 0.0), [0] * len(begin)
     ceil = bool(n.attribute("ceil_mode", 0))
-    found: torch.Tensor = compute(x, kernel, strides, begin, ceil, counted)
-    return found
+    return compute(x, kernel, strides, begin, ceil, counted)
 
 
 @operator("GlobalAveragePool")
-def global_mean(n: Node) -> torch.Tensor:
-    """The mean of each channel."""
+def global_mean(n: TorchNode) -> torch.Tensor:
+    """Average each channel."""
     x = n.tensor()
-    found: torch.Tensor = _of_rank(n, _GLOBAL_MEANS, x.ndim - 2)(x, 1)
-    return found
-
-
-@operator("GlobalMaxPool")
-def global_maximum(n: Node) -> torch.Tensor:
-    """The greatest value of each channel."""
-    x = n.tensor()
-    return x.amax(tuple(range(2, x.ndim)), keepdim=True)
-
-
-@operator("MatMul")
-def product(n: Node) -> torch.Tensor:
-    """A product of matrices, or of stacks of them."""
-    return torch.matmul(n.tensor(0), n.tensor(1))
+    return _of_rank(n, _GLOBAL_MEANS, x.ndim - 2)(x, 1)
 
 
 @operator("Gemm")
-def sum_and_product(n: Node) -> torch.Tensor:
-    """A product of two matrices, and what is added to it."""
+def sum_and_product(n: TorchNode) -> torch.Tensor:
+    """Multiply two matrices and add a third input."""
     a, b = n.tensor(0), n.tensor(1)
     a = a.t() if n.attribute("transA", 0) else a
     b = b.t() if n.attribute("transB", 0) else b
     alpha, beta = n.attribute("alpha", 1.0), n.attribute("beta", 1.0)
     if not n.has(2):
-        found = torch.mm(a, b)
-        return found if alpha == 1 else found * alpha
+        product = torch.mm(a, b)
+        return product if alpha == 1 else product * alpha
     return torch.addmm(n.tensor(2), a, b, beta=beta, alpha=alpha)
 
 
-@operator("Einsum")
-def einsum(n: Node) -> torch.Tensor:
-    """A sum of products, as its equation says."""
-    tensors = [n.tensor(k) for k in range(len(n.inputs))]
-    found: torch.Tensor = torch.einsum(n.attribute("equation"), *tensors)
-    return found
-
-
 @operator("BatchNormalization")
-def batch_normalization(n: Node) -> torch.Tensor:
-    """By the mean and variance that are given, as in inference."""
+def batch_normalization(n: TorchNode) -> torch.Tensor:
+    """Normalise by mean and variance inputs, as in inference."""
     n.default_only(training_mode=0, spatial=1)
     if any(n.outputs[1:]):
         raise n.refused("statistics as outputs")
@@ -172,16 +161,9 @@ def batch_normalization(n: Node) -> torch.Tensor:
     return F.batch_norm(x, mean, variance, scale, bias, False, 0.0, n.attribute("epsilon", 1e-5))
 
 
-@operator("InstanceNormalization")
-def instance_normalization(n: Node) -> torch.Tensor:
-    """Each channel of each sample by itself."""
-    eps = n.attribute("epsilon", 1e-5)
-    return F.instance_norm(n.tensor(), weight=n.tensor(1), bias=n.tensor(2), eps=eps)
-
-
 @operator("LayerNormalization")
-def layer_normalization(n: Node) -> torch.Tensor:
-    """All axes from ``axis`` on together."""
+def layer_normalization(n: TorchNode) -> torch.Tensor:
+    """Normalise over all axes from ``axis`` on."""
     x, scale, bias = n.tensor(0), n.tensor(1), n.optional(2)
     if any(n.outputs[1:]):
         raise n.refused("statistics as outputs")
@@ -192,8 +174,8 @@ def layer_normalization(n: Node) -> torch.Tensor:
 
 
 @operator("RMSNormalization")
-def rms_normalization(n: Node) -> torch.Tensor:
-    """All axes from ``axis`` on together, by their root mean square."""
+def rms_normalization(n: TorchNode) -> torch.Tensor:
+    """Normalise by the root mean square over all axes from ``axis`` on."""
     x, scale = n.tensor(0), n.tensor(1)
     shape = list(x.shape[n.attribute("axis", -1) :])
     if list(scale.shape) != shape:
@@ -202,23 +184,17 @@ def rms_normalization(n: Node) -> torch.Tensor:
 
 
 @operator("GroupNormalization")
-def group_normalization(n: Node) -> torch.Tensor:
-    """Groups of channels together; before version 21 there was one scale for each group."""
+def group_normalization(n: TorchNode) -> torch.Tensor:
+    """Normalise groups of channels; before version 21 with one scale for each group."""
     if n.opset < 21:
         raise n.refused("one scale for each group")
     x, scale, bias = (n.tensor(k) for k in range(3))
     return F.group_norm(x, n.attribute("num_groups"), scale, bias, n.attribute("epsilon", 1e-5))
 
 
-@operator("LpNormalization")
-def norm(n: Node) -> torch.Tensor:
-    """One axis, by its norm."""
-    return F.normalize(n.tensor(), n.attribute("p", 2), n.attribute("axis", -1))
-
-
 @operator("LRN")
-def local_response_normalization(n: Node) -> torch.Tensor:
-    """Each channel by its neighbours, as many before it as after it."""
+def local_response_normalization(n: TorchNode) -> torch.Tensor:
+    """Normalise each channel by its neighbours, equally many on both sides."""
     size = n.attribute("size")
     if size % 2 == 0:
         raise n.refused("an even size")

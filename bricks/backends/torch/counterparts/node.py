@@ -1,6 +1,6 @@
-"""A node of an ONNX model with its inputs in PyTorch, and the registry of counterparts.
+"""The arguments of a counterpart (attributes, inputs of an ONNX node) and the registry of them.
 
-Separate so that the modules of counterparts share one interface. Must not know graphs or weights.
+Must not know graphs or weights.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import torch
 from bricks.errors import BackendError
 from bricks.graph.program import TORCH_DTYPES
 
-# A tensor, or an array of numbers that are fixed, such as shapes and axes.
+# A tensor, or an array of numbers that are the same in each step, such as shapes and axes.
 Value: TypeAlias = torch.Tensor | np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A node to compute: its attributes (texts as ``str``), and its inputs (None: omitted).
+class TorchNode:
+    """A node to compute: its attributes (strings as ``str``), and its inputs (None: omitted).
 
-    ``outputs`` says for each output whether it is wanted; ``opset`` is the operators' version.
-    ``constant`` turns fixed numbers into a tensor that is the same in each step, and ``once`` keeps
-    by a name what a function computes in the first step.
+    ``outputs`` is whether each output is read; ``opset`` the version of the operators. ``constant``
+    converts fixed numbers to a tensor that is kept for all steps, and ``once`` keeps by a name the
+    result of a function in the first step.
     """
 
     operator: str
@@ -38,33 +38,37 @@ class Node:
     once: Callable[[str, Callable[[], Any]], Any]
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute's value."""
+        """Return the value of an attribute."""
         return self.attributes.get(name, default)
 
     def has(self, index: int) -> bool:
-        """Whether there is an input at ``index``."""
+        """Whether the input at ``index`` exists."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def tensor(self, index: int = 0) -> torch.Tensor:
-        """The input at ``index`` as a tensor."""
+        """Return the input at ``index`` as a tensor."""
         value = self.inputs[index]
         assert value is not None, f"{self.operator} has no input {index}"
         return self.constant(value) if isinstance(value, np.ndarray) else value
 
+    def tensors(self) -> list[torch.Tensor]:
+        """Return all inputs as tensors."""
+        return [self.tensor(index) for index in range(len(self.inputs))]
+
     def optional(self, index: int) -> torch.Tensor | None:
-        """The input at ``index`` as a tensor; None if it is omitted."""
+        """Return the input at ``index`` as a tensor; None if it is omitted."""
         return self.tensor(index) if self.has(index) else None
 
     def operand(self, index: int) -> Any:
-        """As :meth:`tensor`, but a fixed number without axes as a number of Python's."""
+        """As :meth:`tensor`, but a fixed scalar as a Python number."""
         value = self.inputs[index]
         plain = isinstance(value, np.ndarray) and value.ndim == 0
         return value.item() if plain and value is not None else self.tensor(index)
 
     def numbers(self, index: int, attribute: str = "", default: Any = None) -> Any:
-        """Fixed numbers that are an attribute in older opsets and an input in newer ones.
+        """Return fixed numbers that are an attribute in older opsets and an input in newer ones.
 
-        Raises :class:`BackendError` if that input is computed in each step.
+        Raises :class:`BackendError` if the input is computed in each step.
         """
         if attribute in self.attributes:
             return self.attributes[attribute]
@@ -82,17 +86,17 @@ class Node:
                 raise self.refused(f"{name} {self.attribute(name)}")
 
     def refused(self, why: str = "") -> BackendError:
-        """The error that says what PyTorch has no counterpart of; the same for all such nodes."""
+        """Return the error for a node without a counterpart; ``why`` names the cause."""
         return no_counterpart(self.operator, why)
 
 
 def no_counterpart(operator: str, why: str = "") -> BackendError:
-    """The error that says what PyTorch has no counterpart of."""
-    told = f" with {why}" if why else ""
-    return BackendError(f"no counterpart of {operator}{told} in PyTorch is known")
+    """Return the error for an operator without a counterpart, with the cause."""
+    cause = f" with {why}" if why else ""
+    return BackendError(f"no counterpart of {operator}{cause} in PyTorch is known")
 
 
-Compute = Callable[[Node], "Value | Sequence[Value | None]"]
+Compute = Callable[[TorchNode], "Value | Sequence[Value | None]"]
 OPERATORS: dict[str, Compute] = {}
 
 
@@ -106,10 +110,10 @@ def operator(*names: str) -> Callable[[Compute], Compute]:
     return register
 
 
-def dtype_of(n: Node, number: int) -> torch.dtype:
-    """PyTorch's type for an element type of ONNX."""
+def dtype_of(n: TorchNode, number: int) -> torch.dtype:
+    """Return PyTorch's type for an element type of ONNX."""
     name = onnx.TensorProto.DataType.Name(number)
     if name not in TORCH_DTYPES:
         raise n.refused(f"type {name}")
-    found: torch.dtype = getattr(torch, TORCH_DTYPES[name])
-    return found
+    dtype: torch.dtype = getattr(torch, TORCH_DTYPES[name])
+    return dtype

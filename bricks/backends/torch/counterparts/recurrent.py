@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
-from bricks.backends.torch.counterparts.node import Node, operator
+from bricks.backends.torch.counterparts.node import TorchNode, operator
 
-# The order in which PyTorch has the gates of ONNX.
+# The positions in ONNX of PyTorch's gates.
 _GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
 _USUAL = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
 
 
 @operator("LSTM", "GRU", "RNN")
-def recurrent(n: Node) -> tuple[torch.Tensor | None, ...]:
-    """A layer in one direction or in both: all hidden states, and those after the last step."""
+def recurrent(n: TorchNode) -> tuple[torch.Tensor | None, ...]:
+    """Run a layer in one or both directions: all hidden states, and the last states."""
     compute = _function(n)
     x = n.tensor(0)
     directions = n.tensor(1).shape[0]
@@ -33,8 +33,8 @@ def recurrent(n: Node) -> tuple[torch.Tensor | None, ...]:
     return split, *last
 
 
-def _function(n: Node) -> Any:
-    """PyTorch's function, if it computes the same."""
+def _function(n: TorchNode) -> Any:
+    """Return PyTorch's function, if it computes the same."""
     n.default_only(layout=0, input_forget=0, clip=None)
     if n.attribute("direction", "forward") == "reverse":
         raise n.refused("direction reverse")
@@ -45,32 +45,32 @@ def _function(n: Node) -> Any:
     if n.operator == "GRU" and not n.attribute("linear_before_reset", 0):
         raise n.refused("linear_before_reset 0")
     usual = _USUAL[n.operator]
-    given = n.attribute("activations", usual)
-    if n.operator == "RNN" and set(given) == {"Relu"}:
+    activations = n.attribute("activations", usual)
+    if n.operator == "RNN" and set(activations) == {"Relu"}:
         return torch.rnn_relu
-    if any(given[k] != usual[k % len(usual)] for k in range(len(given))):
+    if any(name != usual[k % len(usual)] for k, name in enumerate(activations)):
         raise n.refused("other activations than usual")
     return {"LSTM": torch.lstm, "GRU": torch.gru, "RNN": torch.rnn_tanh}[n.operator]
 
 
-def _parameters(n: Node, directions: int) -> list[torch.Tensor]:
-    """Weights, and biases if there are any, of each direction."""
-    found = []
+def _parameters(n: TorchNode, directions: int) -> list[torch.Tensor]:
+    """Return weights, and biases if the node has any, of each direction."""
+    parameters = []
     for k in range(directions):
-        found += [_in_order(n, n.tensor(port)[k]) for port in (1, 2)]
+        parameters += [_in_order(n, n.tensor(port)[k]) for port in (1, 2)]
         if n.has(3):
-            found += [_in_order(n, half) for half in n.tensor(3)[k].chunk(2)]
-    return found
+            parameters += [_in_order(n, half) for half in n.tensor(3)[k].chunk(2)]
+    return parameters
 
 
-def _in_order(n: Node, rows: torch.Tensor) -> torch.Tensor:
-    """The rows of each gate where PyTorch expects them."""
+def _in_order(n: TorchNode, rows: torch.Tensor) -> torch.Tensor:
+    """Permute the rows of the gates to PyTorch's order."""
     gates = rows.chunk(len(_GATES[n.operator]))
     return torch.cat([gates[k] for k in _GATES[n.operator]])
 
 
-def _state(n: Node, port: int, x: torch.Tensor, directions: int) -> torch.Tensor:
-    """The state at the beginning, zero by default."""
+def _state(n: TorchNode, port: int, x: torch.Tensor, directions: int) -> torch.Tensor:
+    """Return the initial state, zero by default."""
     if n.has(port):
         return n.tensor(port)
     shape = directions, x.shape[1], n.tensor(2).shape[-1]

@@ -1,4 +1,4 @@
-"""Counterparts of reductions and of operators that search.
+"""Counterparts of reductions, searches and scans.
 
 See :mod:`bricks.backends.torch.counterparts`.
 """
@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from bricks.backends.torch.counterparts.node import Node, operator
+from bricks.backends.torch.counterparts.node import TorchNode, operator
 
 _Axes = Sequence[int]
 _Reduce = Callable[[torch.Tensor, _Axes, bool], torch.Tensor]
 
 
 def _product(x: torch.Tensor, axes: _Axes, keep: bool) -> torch.Tensor:
-    """PyTorch multiplies along one axis at a time."""
+    """Multiply along one axis at a time, as PyTorch does."""
     for axis in sorted((axis % x.ndim for axis in axes), reverse=True):
         x = x.prod(axis, keepdim=keep)
     return x
@@ -37,29 +37,29 @@ _REDUCTIONS: dict[str, _Reduce] = {
 
 
 @operator(*_REDUCTIONS)
-def reduction(n: Node) -> torch.Tensor:
-    """Over some axes, or over all."""
+def reduction(n: TorchNode) -> torch.Tensor:
+    """Reduce some axes, or all."""
     x = n.tensor()
     axes = n.numbers(1, "axes")
     if not axes:
         if n.attribute("noop_with_empty_axes", 0):
             raise n.refused("noop_with_empty_axes")
         axes = range(x.ndim)
-    found = _REDUCTIONS[n.operator](x, tuple(axes), bool(n.attribute("keepdims", 1)))
-    return found.to(x.dtype)  # PyTorch adds integers in more bits
+    reduced = _REDUCTIONS[n.operator](x, tuple(axes), bool(n.attribute("keepdims", 1)))
+    return reduced.to(x.dtype)  # PyTorch adds integers in more bits
 
 
 @operator("ArgMax", "ArgMin")
-def position(n: Node) -> torch.Tensor:
-    """Where the greatest or least value is along an axis."""
+def position(n: TorchNode) -> torch.Tensor:
+    """Return the index of the greatest or least value along an axis."""
     n.default_only(select_last_index=0)
     compute = torch.argmax if n.operator == "ArgMax" else torch.argmin
     return compute(n.tensor(), n.attribute("axis", 0), bool(n.attribute("keepdims", 1)))
 
 
 @operator("CumSum")
-def running_sum(n: Node) -> torch.Tensor:
-    """Sums of all values before, and the value itself."""
+def running_sum(n: TorchNode) -> torch.Tensor:
+    """Sum all values up to each along an axis."""
     n.default_only(exclusive=0, reverse=0)
     axis = n.numbers(1)
     x = n.tensor()
@@ -67,12 +67,12 @@ def running_sum(n: Node) -> torch.Tensor:
 
 
 @operator("TopK")
-def top_k(n: Node) -> tuple[torch.Tensor, torch.Tensor]:
-    """The greatest or least values along an axis, and where they are; of equal ones, any."""
+def top_k(n: TorchNode) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the greatest or least values along an axis, and their indices; of equal ones, any."""
     count = n.numbers(1, "k")
     (count,) = count if isinstance(count, list) else (count,)
-    found = torch.topk(
+    top = torch.topk(
         n.tensor(), count, n.attribute("axis", -1), bool(n.attribute("largest", 1)),
         bool(n.attribute("sorted", 1)),
     )  # fmt: skip
-    return found.values, found.indices
+    return top.values, top.indices
