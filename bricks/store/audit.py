@@ -1,4 +1,4 @@
-"""What ``verify`` checks: whether rows agree with their checksums, their keys and one another.
+"""Checks of ``verify``: rows against their checksums, their keys and one another.
 
 Each problem is one line that names the row. Nothing is repaired here. Must not know how the key of
 a brick is computed; the caller passes ``rekey``.
@@ -52,7 +52,7 @@ CHANGED = "it is not as it was written"
 
 
 def problems(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
-    """All problems found, one line each; a row that cannot be read does not hide the others."""
+    """All problems, one line each; an unreadable row does not hide problems of other rows."""
     yield from integrity_problems(connection)
     known = _known_bricks(connection)
     for table, lines in (

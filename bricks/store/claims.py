@@ -1,6 +1,6 @@
 """Claims on measurements: what makes "measured once per target" true.
 
-The process that inserts the row of a measurement holds it until it is done or failed. A row that
+The process that inserts the row of a measurement owns it until it is done or failed. A row that
 its owner abandoned is taken over by an UPDATE that only succeeds while owner and lease are still
 those that were judged. Must not know what a key stands for.
 """
@@ -29,7 +29,7 @@ from bricks.store.schema import DONE, FAILED, NOBODY, OPEN, measurements
 
 
 class Claims:
-    """The measurements of a cache that processes hold, and what they may do with them.
+    """The claims of processes on measurements of a cache, and their changes to these.
 
     ``watch`` judges whether a claim of another owner still counts.
     """
@@ -39,7 +39,7 @@ class Claims:
         self._watch = watch
 
     def claim(self, target_key: str, keys: Sequence[str], owner: Owner) -> list[Claim]:
-        """Claim, at once, those of ``keys`` that are not settled and that no other owner holds.
+        """Claim, at once, all ``keys`` that are not settled and not claimed by another owner.
 
         The caller measures what it claimed, and then calls :meth:`finish`, :meth:`fail` or
         :meth:`release`. A claim whose process died or whose lease ran out is taken over, with the
@@ -57,7 +57,7 @@ class Claims:
     def _claimed(
         self, connection: Connection, target_key: str, keys: Sequence[str], owner: Owner
     ) -> dict[str, Row[Any]]:
-        """The rows that ``owner`` holds from now on, by key."""
+        """The rows claimed by ``owner`` from now on, by key."""
         mine = _owner_columns(owner, self._watch.lease_s)
         new = opened_row(target_key) | mine
         self._watch.refresh()
@@ -74,7 +74,7 @@ class Claims:
         return claimed
 
     def _held_by_another(self, row: Row[Any], owner: Owner) -> bool:
-        """Whether another owner has a claim on the row that counts."""
+        """Whether another owner has a valid claim on the row."""
         if row.owner_token in (NOBODY, owner.token):
             return False
         other = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
@@ -83,8 +83,8 @@ class Claims:
     def append_rounds(self, target_key: str, walk: Mapping[str, TimedRound], owner: Owner) -> None:
         """Add one round to each key of a walk: its raw samples and wall time, in seconds.
 
-        Renews the lease of all that ``owner`` holds. Raises StoreError, and keeps nothing, when a
-        key isn't held any more.
+        Renews the leases of ``owner``. Raises StoreError, and keeps nothing, when a key is not
+        claimed any more.
         """
         with self._database.writing() as connection:
             # Renewing comes first: it locks all rows of the owner in their order, and appending
@@ -94,7 +94,7 @@ class Claims:
             add_rounds(connection, _ids_owned(connection, target_key, list(walk), owner), walk)
 
     def renew(self, target_key: str, owner: Owner) -> None:
-        """Prolong the leases of ``owner`` where a long time passes without a round."""
+        """Prolong the leases of ``owner`` during a long time without a round."""
         with self._database.writing() as connection:
             self._renew(connection, target_key, owner)
 
@@ -118,7 +118,7 @@ class Claims:
             _settle(connection, target_key, keys, {"state": DONE})
 
     def fail(self, target_key: str, key: str, reason: str, owner: Owner) -> None:
-        """Declare that something claimed cannot be measured, and why, in one line."""
+        """Declare that a claimed key cannot be measured; ``reason`` becomes one line."""
         line = first_line(Exception(reason)) if reason.strip() else "no reason was given"
         with self._database.writing() as connection:
             _ids_owned(connection, target_key, [key], owner)
@@ -127,7 +127,7 @@ class Claims:
     def release(self, target_key: str, keys: Sequence[str], owner: Owner) -> None:
         """Give claims back unfinished; the next owner goes on with their rounds.
 
-        What ``owner`` does not hold (any more) is left alone.
+        Keys without a claim of ``owner`` are left unchanged.
         """
         with self._database.writing() as connection:
             for chunk in chunks(sorted(keys)):
@@ -168,7 +168,7 @@ def _take_over(connection: Connection, row: Row[Any], mine: Mapping[str, Any]) -
 def _ids_owned(
     connection: Connection, target_key: str, keys: Sequence[str], owner: Owner
 ) -> dict[str, int]:
-    """Row numbers of ``keys``; StoreError unless the owner holds each of them."""
+    """Row numbers of ``keys``; StoreError unless the owner has a claim on each of them."""
     ids: dict[str, int] = {}
     for chunk in chunks(sorted(keys)):
         query = select(measurements.c.brick_key, measurements.c.id)

@@ -19,7 +19,7 @@ from bricks.store.stats import CacheStats, stats_of
 
 
 class CacheContents:
-    """All that a cache holds. ``watch`` judges the claims of processes that measure meanwhile."""
+    """The whole content of a cache; ``watch`` validates claims of other processes."""
 
     def __init__(self, database: Database, watch: Watch) -> None:
         self._database = database
@@ -56,7 +56,7 @@ class CacheContents:
         keys: Collection[str] | None = None,
         digits: int | None = None,
     ) -> int:
-        """Write all settled measurements on these targets into a file; the number of records.
+        """Write all settled measurements on the targets into a file; returns the number of records.
 
         The file also holds the targets' plans and their bricks; or, with ``keys``, neither of them
         and only the measurements of these keys, for a cache that has the bricks already.

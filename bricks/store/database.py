@@ -1,4 +1,4 @@
-"""One connection to one cache: its transactions, and whether it can be written and is whole.
+"""One connection to a cache: transactions, write permission, and integrity.
 
 A transaction does its whole work or, after an error, nothing. Every error of the database becomes a
 StoreError of one line. Must not know the tables.
@@ -22,7 +22,7 @@ from bricks.store.migrations import prepare
 class Database:
     """A database that holds a cache of the current schema; make one with :meth:`open`.
 
-    ``label`` is how messages call it.
+    ``label`` is its name in messages.
     """
 
     def __init__(self, engine: Engine, label: str, unwritable: str | None = None) -> None:

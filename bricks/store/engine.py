@@ -116,7 +116,7 @@ def _url(location: str) -> URL:
 
 
 def exists(location: str | Path) -> bool:
-    """Whether a folder holds a database file; creates nothing. True for URLs: a server knows."""
+    """Whether a folder has a database file; creates nothing. Always true for URLs."""
     if _is_url(location):
         return True
     try:
@@ -134,7 +134,7 @@ def _folder(location: str | Path) -> Path:
 
 
 def label_of(url: URL) -> str:
-    """How messages call the database: its file, or its URL without what may be secret."""
+    """The database's name in messages: its file, or its URL without secrets."""
     if url.get_backend_name() == "sqlite" and url.database:
         return url.database
     # Passwords may be among the options, too.
@@ -142,7 +142,7 @@ def label_of(url: URL) -> str:
 
 
 def connect(url: URL, busy_timeout_s: float) -> Engine:
-    """An engine whose transactions are as the other modules of the package expect them."""
+    """An engine that begins reading and writing transactions as this package needs."""
     if url.get_backend_name() == "postgresql":
         return _connect_postgresql(url, busy_timeout_s)
     try:
@@ -202,11 +202,11 @@ def _decoded(text: bytes) -> str:
 
 
 def frozen(url: URL, refused: StoreError) -> tuple[URL, str] | None:
-    """Another way to read a cache that ``refused`` to open, and what to say of writing it.
+    """A read-only URL of a cache that ``refused`` to open, and the error text of writes.
 
-    None where there is no such way. Even reading a write-ahead log makes files beside the database;
-    where that cannot be, the database is read as one that nobody changes. That is only right while
-    no log lies beside it, which would hold what is newest.
+    None if there is no such URL. SQLite creates files next to the database even to read a
+    write-ahead log; in a folder without write permission, the database is opened as immutable.
+    Raises StoreError if a log with newer data lies next to it.
     """
     name = _sqlite_name(refused.__cause__)
     unwritable = name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"))
@@ -253,13 +253,13 @@ def prefer_write_ahead_log(engine: Engine, busy_timeout_s: float) -> None:
 
 
 def lock_schema(connection: Connection) -> None:
-    """Let one process at a time change the schema; SQLite's writers already are alone."""
+    """Let one process at a time change the schema; SQLite admits one writer anyway."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})")
 
 
 def lock_tables(connection: Connection, tables: Iterable[Table]) -> None:
-    """Let no other transaction write to ``tables`` until the end; SQLite's writers are alone.
+    """Let no other transaction write to ``tables`` until the end; SQLite admits one writer anyway.
 
     The tables are locked in the order given, which is that of other transactions' writes.
     """
@@ -277,7 +277,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that writes: all of it, or, after an exception, nothing."""
+    """A transaction that writes everything or, after an exception, nothing."""
     with engine.connect() as plain:
         connection = plain.execution_options(bricks_writes=True)
         with connection.begin():
@@ -296,7 +296,7 @@ def translated(label: str) -> Iterator[None]:
 
 
 def refusal(label: str, text: str) -> StoreError:
-    """The error that says ``text`` of the cache ``label``: for some texts, of a type of its own."""
+    """The error ``text`` about the cache ``label``, of the type in ``_TYPES`` for this text."""
     return _TYPES.get(text, StoreError)(f"the cache {label} {text}")
 
 
@@ -327,7 +327,7 @@ def _explain(exc: Exception) -> str:
 
 
 def insert_or_ignore(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Insert ``rows``; those that a unique constraint already has are left as they are."""
+    """Insert ``rows``; existing rows with the same unique columns are left unchanged."""
     if rows:
         connection.execute(_insert(connection, table).on_conflict_do_nothing(), rows)
 
@@ -343,7 +343,7 @@ def insert_or_replace(
 
 
 def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """An INSERT that knows ON CONFLICT; both products spell it alike, SQLAlchemy has it twice."""
+    """An INSERT with ON CONFLICT, which SQLAlchemy has separately for each dialect."""
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects import postgresql  # at use: few caches are on a server
 
@@ -352,7 +352,7 @@ def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.
 
 
 def size_bytes(connection: Connection) -> int:
-    """Bytes that the database takes, its write-ahead log included."""
+    """The size of the database in bytes, including its write-ahead log."""
     if connection.dialect.name == "postgresql":
         query = "SELECT pg_database_size(current_database())"
         return int(connection.exec_driver_sql(query).scalar_one())

@@ -1,4 +1,4 @@
-"""What one cache gives to another: rows as records of plain JSON.
+"""Exports rows of a cache as records of plain JSON, for another cache.
 
 A reader of the records needs nothing but them: a record names keys, and the records of these keys
 come before it. Each function works inside a transaction that the caller opened. Must not know how
@@ -45,7 +45,7 @@ def records(
     keys: Collection[str] | None = None,
     digits: int | None = None,
 ) -> Iterator[Record]:
-    """All settled measurements on these targets, with the plans and bricks that they refer to.
+    """All settled measurements on the targets, with the plans and bricks that they refer to.
 
     The records come in the order of :data:`~bricks.store.results_file.KINDS`, and the same content
     gives the same records; only rounds keep the order in which they were taken. With ``keys``, the
@@ -81,7 +81,7 @@ def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
 
 
 def _bricks(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
-    """Those that were measured there or that a plan of there names."""
+    """Records of the bricks measured on the ``chosen`` targets, or used by one of their plans."""
     query = select(measurements.c.brick_key).where(
         measurements.c.target_key.in_(chosen), measurements.c.state != OPEN
     )

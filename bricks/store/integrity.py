@@ -110,7 +110,7 @@ def _lines(connection: Connection, check: str) -> Iterator[str]:
 
 
 def _readable(connection: Connection, table: str) -> str:
-    """How far a damaged table can be read."""
+    """How many rows of a damaged table can be read, in words."""
     count = 0
     try:
         result = connection.exec_driver_sql(f'SELECT * FROM "{table}" NOT INDEXED')
@@ -122,7 +122,7 @@ def _readable(connection: Connection, table: str) -> str:
 
 
 def as_far_as_readable(table: str, problems: Iterator[str]) -> Iterator[str]:
-    """``problems``, and a last line where the table that it is found in cannot be read on."""
+    """``problems``, and a last line if the table cannot be read to its end."""
     try:
         yield from problems
     except UNREADABLE as exc:

@@ -23,7 +23,7 @@ TimedRound = tuple[Round, float]
 
 
 def of_keys(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:
-    """The rows of ``keys`` on a target, measured by the current protocol."""
+    """The condition that selects ``keys`` on a target, measured by the current protocol."""
     return and_(
         measurements.c.target_key == target_key,
         measurements.c.protocol == PROTOCOL,
@@ -38,17 +38,16 @@ def opened_row(target_key: str) -> dict[str, Any]:
 
 
 def locked(query: Select[Any]) -> Select[Any]:
-    """A query of measurements that keeps others from changing its rows until the end.
+    """``query`` with locks on its rows, so that no other transaction changes them.
 
-    Always in the same order, and of many keys the chunks are sorted too: two transactions that lock
-    the same rows cannot wait for each other.
-    SQLite, which has no such locks, lets one write at a time anyhow.
+    Rows are locked in the order of their keys, so two transactions cannot deadlock. SQLite has no
+    row locks, and admits one writer at a time.
     """
     return query.order_by(measurements.c.brick_key).with_for_update()
 
 
 def rounds_of(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, tuple[Round, ...]]:
-    """The rounds of each measurement, by its number, in the order they were taken.
+    """The rounds of each measurement by its row number, in the order in which they were taken.
 
     Raises CacheDamaged for a round that is damaged, or lost.
     """
@@ -93,7 +92,7 @@ def rounds_by_id(
 
 
 def round_counts(connection: Connection, ids: Collection[int]) -> dict[int, int]:
-    """How many rounds each measurement has, by its row number; those without are left out."""
+    """The number of rounds of each measurement with rounds, by its row number."""
     counts: dict[int, int] = {}
     for chunk in chunks(ids):
         query = (
@@ -132,7 +131,7 @@ def add_rounds(
 def _count_rounds(
     connection: Connection, ids: Mapping[str, int], walk: Mapping[str, TimedRound]
 ) -> None:
-    """Add a walk's wall time and rounds to those of its measurements."""
+    """Add a walk's wall time and rounds to the counts of its measurements."""
     connection.execute(
         update(measurements)
         .where(measurements.c.id == bindparam("row"))

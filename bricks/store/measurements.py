@@ -26,7 +26,7 @@ class Measurements:
         self._database = database
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
-        """Results of those of ``keys`` that are settled on this target, in the order given.
+        """The settled results of ``keys`` on this target, in the order of ``keys``.
 
         By the current protocol.
         """
@@ -44,7 +44,7 @@ class Measurements:
         }
 
     def settled(self, target_key: str, keys: Sequence[str]) -> set[str]:
-        """Those of ``keys`` that :meth:`results` would tell; takes a fraction of its time."""
+        """The settled subset of ``keys``, in a fraction of the time of :meth:`results`."""
         settled: set[str] = set()
         with self._database.reading() as connection:
             for chunk in chunks(keys):
@@ -53,7 +53,7 @@ class Measurements:
         return settled
 
     def failures(self, target_key: str, keys: Sequence[str]) -> list[Failure]:
-        """The failures that :meth:`results` would tell of ``keys``, in the order given."""
+        """The failures among the results of ``keys``, in the order of ``keys``."""
         by_key: dict[str, Failure] = {}
         with self._database.reading() as connection:
             for chunk in chunks(keys):
@@ -64,7 +64,7 @@ class Measurements:
         return [by_key[key] for key in dict.fromkeys(keys) if key in by_key]
 
     def supplement(self, target_key: str, walk: Mapping[str, TimedRound]) -> None:
-        """Add one round to each key of a walk that is measured already; others are left alone.
+        """Add one round to each measured key of a walk; other keys are left unchanged.
 
         For keys that are measured again because the machine is in another state now. Needs no
         claim: two runs that measure the same key again do each other no harm.
@@ -79,7 +79,7 @@ class Measurements:
             add_rounds(connection, ids, {key: walk[key] for key in ids})
 
     def keys_in_states(self, target_key: str, factor: float) -> list[str]:
-        """Keys measured on this target at references that differ by more than ``factor``.
+        """Keys with rounds on this target whose reference latencies differ by more than ``factor``.
 
         In order. Rounds during which the reference changed do not count.
         """
@@ -96,7 +96,7 @@ class Measurements:
             return list(connection.execute(query).scalars())
 
     def reference_counts(self, target_key: str) -> dict[float, int]:
-        """How many rounds were taken at each latency of the reference, in seconds, to 100 ns.
+        """The number of rounds by latency of the reference workload, in seconds, rounded to 100 ns.
 
         Rounds during which it changed do not count.
         """
@@ -115,14 +115,14 @@ class Measurements:
             return {max(1, step) / 1e7: count for step, count in connection.execute(query)}
 
     def costs(self, target_key: str) -> dict[str, float]:
-        """Wall seconds by key of all that is measured on this target, in order of beginning."""
+        """The wall time in seconds of each measured key on this target, in order of beginning."""
         query = select(measurements.c.brick_key, measurements.c.wall_s).where(_done(target_key))
         with self._database.reading() as connection:
             rows = connection.execute(query.order_by(measurements.c.id)).all()
         return {row.brick_key: float(row.wall_s) for row in rows}
 
     def forget_failures(self, target_key: str, keys: Sequence[str]) -> int:
-        """Forget failures so that they are tried again; returns how many there were."""
+        """Delete failures, so that they are tried again; returns their number."""
         forgotten = 0
         with self._database.writing() as connection:
             for chunk in chunks(sorted(keys)):
@@ -135,7 +135,7 @@ class Measurements:
 
 
 def _result(row: Row[Any], rounds_taken: tuple[Round, ...]) -> Measurement | Failure:
-    """What is known of a settled measurement, of which these rounds were taken."""
+    """The result in a settled measurement's row, with its rounds."""
     if row.state == FAILED:
         return Failure(row.brick_key, row.reason or "")
     with decoding(f"the measurement of {row.brick_key}"):

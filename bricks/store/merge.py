@@ -1,10 +1,10 @@
-"""What one cache takes from another: records of plain JSON, merged into rows.
+"""Merges records of plain JSON from another cache into rows.
 
-Merging is idempotent: a row that is here already is left as it is, and of a measurement that both
-caches have, the rounds of both are kept. No record is trusted: keys of systems, targets and bricks
-are computed again from the facts that they stand for, so a measurement of one system never comes to
-count for another. Each function works inside a transaction that the caller opened. Must not know
-how records are written to files, nor which bricks are sound; the caller passes ``mismatch``.
+Merging is idempotent: existing rows are left unchanged, and a measurement that both caches have
+keeps the rounds of both. No record is trusted: keys of systems, targets and bricks are computed
+again from their facts, so a measurement of one system never counts for another. Each function works
+inside a transaction that the caller opened. Must not know how records are written to files, nor
+which bricks are sound; the caller passes ``mismatch``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from bricks.store.schema import (
 )
 from bricks.system.target import Target
 
-# What is wrong with a brick in one line; None if it is what its key stands for.
+# The problem of a brick in one line; None if its content has its key.
 Mismatch = Callable[[Brick], str | None]
 
 # The tables that merging writes to, in the order in which other transactions write to them.
@@ -64,10 +64,10 @@ WRITTEN = (measurements, rounds, systems, networks, targets, bricks, plans)
 
 @dataclass(slots=True)
 class Merged:
-    """How many of each were new.
+    """Numbers of new rows by table.
 
-    ``known`` counts measurements without new rounds; ``busy`` those that another process is
-    measuring now, which were left alone.
+    ``known`` counts measurements without new rounds; ``busy`` counts measurements that another
+    process is making now, which were left unchanged.
     """
 
     systems: int = 0
@@ -166,7 +166,7 @@ def _merge_plans(connection: Connection, merged: Merged, records: list[dict[str,
 
 
 def _check(connection: Connection, plan: Plan) -> None:
-    """ValueError unless the cache has a plan's bricks, and its values are theirs."""
+    """ValueError unless the cache has all bricks of ``plan``, with matching values."""
     missing = set(plan.keys) - _known_bricks(connection, plan.keys)
     if missing:
         raise ValueError(f"the plan of {plan.model} names {min(missing)}, which is nowhere")
@@ -176,7 +176,7 @@ def _check(connection: Connection, plan: Plan) -> None:
 
 
 def _row(settled: SettledMeasurement, target_key: str, protocol: int) -> dict[str, Any]:
-    """The columns of a measurement that is settled so."""
+    """The columns of a settled measurement."""
     return {
         "target_key": target_key,
         "brick_key": settled.key,
@@ -240,7 +240,7 @@ class _MeasurementMerge:
         return {row.brick_key: row for row in rows}
 
     def _join(self, row: Row[Any], incoming: SettledMeasurement, known: Sequence[Round]) -> None:
-        """Add the new rounds of a measurement that this cache has begun, finished or failed."""
+        """Add the ``incoming`` rounds to a measurement that this cache has, unless it has them."""
         more = list((Counter(incoming.rounds) - Counter(known)).elements())
         if row.state == OPEN and row.owner_token != NOBODY:
             owner = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
@@ -278,7 +278,7 @@ class _MeasurementMerge:
 
 
 def _refuse_unknown(connection: Connection, target_key: str, keys: Collection[str]) -> None:
-    """ValueError for measurements of a brick, or on a target, that the cache does not have."""
+    """ValueError for measurements of a brick or target that the cache does not have."""
     query = select(targets.c.key).where(targets.c.key == target_key)
     if connection.execute(query).one_or_none() is None:
         raise ValueError(f"it has measurements on the target {target_key}, which is nowhere")
@@ -297,7 +297,7 @@ def _known_bricks(connection: Connection, keys: Collection[str]) -> set[str]:
 
 
 def _insert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> int:
-    """Insert those of ``rows`` that are not there yet; how many they are."""
+    """Insert the ``rows`` that do not exist yet; returns their number."""
     before = _count(connection, table)
     insert_or_ignore(connection, table, rows)
     return _count(connection, table) - before

@@ -1,4 +1,4 @@
-"""Bring the database that was opened to the layout this package knows, or say why not.
+"""Migrates an opened database to the current schema, or refuses it.
 
 An empty database gets the current tables. An older cache is migrated, step by step, in one
 transaction: it is either all migrated or untouched. A newer cache, or a database that is none of

@@ -46,7 +46,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A key to measure, with the rounds that earlier, unfinished runs took of it.
+    """A key to measure, with the rounds of earlier, unfinished runs.
 
     ``rounds`` are raw latencies in seconds, ``wall_s`` is the time spent on them.
     """
@@ -88,7 +88,7 @@ def alive(owner: Owner) -> bool:
 
 
 def _started_s(pid: int) -> float:
-    """Start of a process, by a clock that is never set; psutil.NoSuchProcess if there is none."""
+    """Start of a process in seconds after the host's; psutil.NoSuchProcess if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -98,7 +98,7 @@ def _started_s(pid: int) -> float:
 
 
 def lease_columns(lease_s: float) -> dict[str, float]:
-    """When a lease that begins now ends, by both clocks."""
+    """The columns with the end of a lease that begins now, by both clocks, in seconds."""
     return {
         "lease_until_s": time.time() + lease_s,
         "lease_until_monotonic_s": time.monotonic() + lease_s,
@@ -106,7 +106,7 @@ def lease_columns(lease_s: float) -> dict[str, float]:
 
 
 class Watch:
-    """Judges claims, and relies on the time of day no more than it must.
+    """Decides whether claims are still valid, by monotonic clocks where it can.
 
     On the owner's host the end of a lease is judged by the monotonic clock, on other hosts by the
     time of day. There a lease has also ended when it was not renewed for as long as a lease lasts,
@@ -119,11 +119,11 @@ class Watch:
         self._alive: dict[str, bool] = {}
 
     def refresh(self) -> None:
-        """Forget which owners live; between these calls answers are kept, since asking is slow."""
+        """Discard the cached liveness of owners, which is slow to determine."""
         self._alive.clear()
 
     def is_valid(self, owner: Owner, lease_until_s: float, lease_until_monotonic_s: float) -> bool:
-        """Whether a claim counts now: its lease runs, and its process may still live."""
+        """Whether a claim is valid now: its lease has not ended, and its process may still live."""
         now = time.monotonic()
         if owner.host == host_id():
             if owner.token not in self._alive:

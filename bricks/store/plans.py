@@ -20,13 +20,13 @@ from bricks.store.schema import bricks, plans
 
 
 class CachedPlans:
-    """The plans that a cache has of each target, and the bricks that they name."""
+    """The plans that a cache has of each target, and their bricks."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def save(self, decomposition: Decomposition, target_key: str) -> None:
-        """Keep a plan and those of its bricks that are new; saved again, the last plan counts."""
+        """Store a plan and its new bricks; a plan saved again replaces the earlier one."""
         plan = decomposition.plan
         row = plan_row(plan, target_key, decomposition.wall_s)
         new = [brick_row(brick) for _, brick in sorted(decomposition.bricks.items())]
@@ -36,7 +36,7 @@ class CachedPlans:
             insert_or_replace(connection, plans, row, unique)
 
     def save_bricks(self, new_bricks: Iterable[Brick]) -> None:
-        """Keep those bricks that are new."""
+        """Store the bricks that do not exist yet."""
         new = [brick_row(brick) for brick in new_bricks]
         if new:
             with self._database.writing() as connection:
@@ -60,7 +60,7 @@ class CachedPlans:
             return plan if name is None else replace(plan, model=name), row.wall_s
 
     def all(self, target_key: str, granularity: str) -> list[TimedPlan]:
-        """All plans that are known there, and the wall seconds that decomposing took, by name."""
+        """All plans of a target, with the wall time in seconds of decomposing, by name."""
         plans_by_name: list[TimedPlan] = []
         with self._database.reading() as connection:
             for row in connection.execute(_plans_of(target_key, granularity)):
@@ -71,7 +71,7 @@ class CachedPlans:
     def usage(
         self, target_key: str, granularity: str, *, unlearned: bool = False
     ) -> list[ModelUsage]:
-        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``.
+        """The name of each model with a plan on the target, and its ``Plan.usage``.
 
         ``unlearned`` or not: see :meth:`bricks.store.measurements.Measurements.learned`.
         """
@@ -84,14 +84,14 @@ class CachedPlans:
         return by_model
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
-        """Those of ``keys`` that are known, in the order given."""
+        """The known bricks of ``keys``, in their order."""
         with self._database.reading() as connection:
             known = bricks_in(connection, keys)
         return in_order(keys, known)
 
 
 def bricks_in(connection: Connection, keys: Collection[str]) -> dict[str, Brick]:
-    """Those of ``keys`` that are known, in a transaction that the caller opened."""
+    """The known bricks of ``keys``, in a transaction that the caller opened."""
     known: dict[str, Brick] = {}
     for chunk in chunks(keys):
         for row in connection.execute(select(bricks).where(bricks.c.key.in_(chunk))):

@@ -25,10 +25,9 @@ _logger = logging.getLogger(__name__)
 
 
 class Published:
-    """The published measurements in a folder, by default those that ship with the package.
+    """The published measurements in a folder, by default the folder that ships with the package.
 
-    ``problems`` are lines about what had to be left out so far. For the rest, see
-    :class:`bricks.store.reading.Reading`.
+    ``problems`` are lines about unusable files so far. See :class:`bricks.store.reading.Reading`.
     """
 
     def __init__(self, place: Path | None = None) -> None:
@@ -42,7 +41,7 @@ class Published:
         self.measurements = _PublishedMeasurements(self)
 
     def entries(self) -> list[IndexEntry]:
-        """What there is, by the index; files that turned out to be unusable are left out."""
+        """The index entries of all files that are not known to be unusable."""
         if self._entries is None:
             try:
                 self._entries = read_index(self._place)
@@ -60,7 +59,7 @@ class Published:
         """Do nothing: a damaged file was left out when it was read."""
 
     def files(self) -> Iterator[PublishedFile]:
-        """All files that can be read, those first that were: plans were taken from them."""
+        """All readable files; files that were read already come first."""
         for entry in sorted(self.entries(), key=lambda entry: entry.file not in self._files):
             file = self._file(entry)
             if file is not None:
@@ -75,7 +74,7 @@ class Published:
                     yield file
 
     def learned(self, file: LearnedFile) -> bytes | None:
-        """The content of a file; a damaged one is left out by name, and has none."""
+        """The content of a learned file; None for a damaged one, which is reported by name."""
         if file.file not in self._learned:
             try:
                 self._learned[file.file] = content_of(self._place / file.file, file.sha256)
@@ -142,7 +141,7 @@ class _PublishedPlans:
         return [model for file in files for model in file.usage(target_key, granularity)]
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
-        """Those of ``keys`` that are known, in the order given; may read all files."""
+        """The known bricks of ``keys``, in their order; may read all files."""
         bricks: dict[str, Brick] = {}
         missing, files = set(keys), self._published.files()
         while missing and (file := next(files, None)) is not None:
@@ -173,9 +172,9 @@ class _PublishedMeasurements:
         return {key: wall_s for file in files for key, wall_s in file.costs(target_key).items()}
 
     def learned(self, target_key: str) -> bytes | None:
-        """What was learned from all that is measured on this target, where one file has all.
+        """The learned file of a target whose measurements are all in one file.
 
-        A damaged file is left out by name: then all is learned anew.
+        A damaged file is reported by name, and the predictor is learned again.
         """
         entries = self._published.entries()
         having = [e for e in entries if any(t.key == target_key for t in e.targets)]
@@ -188,7 +187,7 @@ class _PublishedMeasurements:
 
 
 def _differ(measured: Measurement, factor: float) -> bool:
-    """Whether rounds in which the reference was steady were taken at references so different."""
+    """Whether steady rounds have reference latencies that differ by more than ``factor``."""
     seen = [
         r.reference_s
         for r in measured.rounds

@@ -1,7 +1,7 @@
-"""One file of published measurements: its lines by what they are about, decoded on demand.
+"""One file of published measurements: its lines, indexed, and decoded on demand.
 
-An estimate needs one plan and a few hundred measurements of a file of thousands. Must not know
-which files there are, nor what to do about a damaged one.
+An estimate needs one plan and a few hundred measurements of a file of thousands. Must not
+know which files there are, nor how a damaged one is handled.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def content_of(path: Path, sha256: str) -> bytes:
 
 @dataclass(slots=True)
 class PublishedFile:
-    """The lines of one file, found by what they are about, and decoded on demand."""
+    """The lines of one file, indexed by target, model or key, and decoded on demand."""
 
     path: Path
     of_plans: dict[tuple[str, str], dict[str, tuple[bytes, float]]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class PublishedFile:
             ]
 
     def bricks(self, keys: Collection[str]) -> dict[str, Brick]:
-        """Those of ``keys`` that the file has."""
+        """The bricks of ``keys`` in the file."""
         with _decoding(self.path):
             return {
                 key: records.brick_of(json.loads(self.of_bricks[key])["brick"])
@@ -121,7 +121,7 @@ class PublishedFile:
             }
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
-        """Results of those of ``keys`` that are settled on this target."""
+        """The results of ``keys`` on this target in the file."""
         mine = self.of_results.get(target_key, {})
         with _decoding(self.path):
             return {key: _result(mine[key][0]) for key in keys if key in mine}

@@ -1,4 +1,4 @@
-"""What can be asked of measurements, wherever they are kept: the cache, or files that ship.
+"""The read interface of measurements, in a cache or in published files.
 
 Separate so that estimates and predictions do not depend on where a measurement comes from. Must not
 know how anything is written.
@@ -24,7 +24,7 @@ ModelUsage = tuple[str, dict[str, Usage]]
 
 
 def in_order(keys: Iterable[str], known: Mapping[str, Value]) -> dict[str, Value]:
-    """The entries of ``known`` under ``keys``, in the order of these."""
+    """The entries of ``known`` under ``keys``, in the order of ``keys``."""
     return {key: known[key] for key in dict.fromkeys(keys) if key in known}
 
 
@@ -55,26 +55,25 @@ class PlansReading(Protocol):
         """
 
     def all(self, target_key: str, granularity: str) -> list[TimedPlan]:
-        """All plans that are known there, and the wall seconds that decomposing took, by name."""
+        """All plans of a target, with the wall time in seconds of decomposing, by name."""
 
     def usage(
         self, target_key: str, granularity: str, *, unlearned: bool = False
     ) -> list[ModelUsage]:
-        """The name of each model whose plan is known there, and its bricks as ``Plan.usage``.
+        """The name of each model with a plan on the target, and its ``Plan.usage``.
 
-        With ``unlearned``, without the models that :meth:`MeasurementsReading.learned` learned
-        from.
+        With ``unlearned``, models in the file of :meth:`MeasurementsReading.learned` are left out.
         """
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
-        """Those of ``keys`` that are known, in the order given."""
+        """The known bricks of ``keys``, in their order."""
 
 
 class MeasurementsReading(Protocol):
     """SettledMeasurement measurements; see :class:`bricks.store.measurements.Measurements`."""
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
-        """Results of those of ``keys`` that are settled on this target, in the order given."""
+        """The settled results of ``keys`` on this target, in the order of ``keys``."""
 
     def keys_in_states(self, target_key: str, factor: float) -> list[str]:
         """Keys measured on this target at references that differ by more than ``factor``."""
@@ -83,7 +82,7 @@ class MeasurementsReading(Protocol):
         """Wall seconds, by key, of all that is measured on this target."""
 
     def learned(self, target_key: str) -> bytes | None:
-        """What was learned from all that is measured on this target, where that is kept.
+        """The learned file of all measurements on this target; None if there is none.
 
         A file of :mod:`bricks.predict.learned_file`, whose version may be another one.
         """
@@ -98,11 +97,11 @@ class Reading(Protocol):
 
     @property
     def plans(self) -> PlansReading:
-        """The plans of these targets, and their bricks."""
+        """The plans of its targets, and their bricks."""
 
     @property
     def measurements(self) -> MeasurementsReading:
-        """The settled measurements on these targets."""
+        """The settled measurements on its targets."""
 
     def refuse_damage(self) -> None:
         """Raise StoreError where what is kept is damaged."""

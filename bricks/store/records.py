@@ -1,6 +1,6 @@
-"""Records of results files as frozen data: what merging and reading have in common.
+"""Decodes records of results files into frozen data, for merging and reading.
 
-A record is checked as far as it can be by itself. Must not know where records go.
+Each record is validated in isolation. Must not know how records are used.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SettledMeasurement:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> SettledMeasurement:
-        """A measurement; ValueError for numbers that cannot be what they say."""
+        """The measurement in a record; ValueError for impossible numbers."""
         key, wall_s, reason = str(data["brick"]), float(data["wall_s"]), data.get("reason")
         if not (math.isfinite(wall_s) and wall_s >= 0):
             raise ValueError(f"the measurement of {key} took {wall_s} s")

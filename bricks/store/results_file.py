@@ -44,7 +44,7 @@ KINDS = ("system", "network", "target", "brick", "plan", "measurement")
 
 
 def write(path: Path, records: Iterable[Record], *, package: str) -> int:
-    """Write a file, or nothing; the number of records."""
+    """Write a file, atomically; returns the number of records."""
     part = path.with_name(path.name + ".part")
     digest, count = hashlib.sha256(), 0
 
@@ -71,7 +71,7 @@ def write(path: Path, records: Iterable[Record], *, package: str) -> int:
 
 @contextmanager
 def _written(path: Path, plain: BinaryIO) -> Iterator[IO[bytes]]:
-    """What takes the lines of the file at ``path``: the same lines give the same bytes."""
+    """A file to write the lines at ``path`` to, compressed reproducibly by its suffix."""
     if path.suffix == XZIPPED:
         with lzma.LZMAFile(plain, "wb", preset=6) as packed:
             yield cast(IO[bytes], packed)
@@ -99,7 +99,7 @@ def uncompressed(plain: BinaryIO) -> Iterator[IO[bytes]]:
 
 
 class _Unpacked(io.RawIOBase):
-    """What a file holds that is compressed with xz, in a limited amount of memory.
+    """The decompressed content of an xz file, in a limited amount of memory.
 
     Raises EOFError for one that is cut off. It can only be sought from its beginning.
     """

@@ -36,7 +36,7 @@ def round_of_samples(
 
 
 def round_record(round_: Round) -> list[Any]:
-    """A round as a record of a results file has it."""
+    """A round as in a record of a results file."""
     return [samples_of(round_), round_.reference_s, round_.waited_share, round_.reference_end_s]
 
 
@@ -47,7 +47,7 @@ def round_of_record(record: Sequence[Any]) -> Round:
 
 
 def checked_round(round_: Round) -> Round:
-    """``round_`` as it is; ValueError unless its numbers can be what they say."""
+    """``round_`` itself; ValueError for impossible numbers."""
     for reference_s in (round_.reference_s, round_.reference_end_s):
         if reference_s is not None and not (math.isfinite(reference_s) and reference_s > 0):
             raise ValueError(f"the reference's latency {reference_s!r} is not a positive number")
@@ -59,7 +59,7 @@ def checked_round(round_: Round) -> Round:
 
 
 def _checked_seconds(samples: Iterable[object]) -> tuple[float, ...]:
-    """``samples`` as they are, in seconds; ValueError unless all are finite positive numbers."""
+    """``samples`` in seconds; ValueError unless all are finite positive numbers."""
     checked: list[float] = []
     for value in samples:
         number = float(value) if isinstance(value, (int, float)) else math.nan

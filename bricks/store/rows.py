@@ -63,7 +63,7 @@ def checksum_of(row: Any) -> int:
 
 
 def checksum_matches(row: Row[Any]) -> bool:
-    """Whether a row is as it was written; one without a checksum is taken to be."""
+    """Whether a row has the checksum of its columns; true without a checksum."""
     return row.checksum is None or row.checksum == checksum_of(row)
 
 
@@ -81,7 +81,7 @@ def to_text(data: object) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-# The columns that a system is read from.
+# The columns of a system.
 SYSTEM_COLUMNS = (
     systems.c.name,
     systems.c.identity,
@@ -102,7 +102,7 @@ def system_row(system: System) -> dict[str, Any]:
 
 
 def system_of(row: Row[Any]) -> System:
-    """The system in :data:`SYSTEM_COLUMNS`, under the name that it was given, if it was."""
+    """The system in :data:`SYSTEM_COLUMNS`, under its user-given name if there is one."""
     name, price = row.given_name or row.name, row.price_per_hour
     if price is not None and not (math.isfinite(price) and price >= 0):
         raise ValueError(f"its price {price!r} is none")

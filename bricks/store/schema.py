@@ -35,10 +35,10 @@ from sqlalchemy.types import TypeEngine
 #   6  networks, which targets of collectives name in their runtime
 SCHEMA_VERSION = 6
 
-# States of a measurement: OPEN rows are claimed, or wait for somebody to go on with them.
+# States of a measurement: OPEN rows are claimed, or wait for a process to continue them.
 OPEN, DONE, FAILED = "open", "done", "failed"
 
-# The owner of a row that nobody holds.
+# The owner of a row without a claim.
 NOBODY = ""
 
 metadata = MetaData()

@@ -29,7 +29,7 @@ from bricks.store.schema import (
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """What a cache holds. ``open_claims`` counts measurements begun and not settled."""
+    """Counts of a cache's rows; ``open_claims`` are measurements begun and not settled."""
 
     path: str
     schema_version: int

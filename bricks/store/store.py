@@ -1,4 +1,4 @@
-"""The cache as the other packages see it: four repositories over one connection.
+"""The interface of the cache: repositories over one database connection.
 
 A call of a repository is one transaction: it does its whole work or, after an error, nothing. Every
 error of the database becomes a StoreError of one line. Must not know how models are decomposed,

@@ -1,4 +1,4 @@
-"""Systems, networks and targets of a cache: what measurements are of.
+"""Systems, networks and targets of a cache, which measurements refer to.
 
 Must not know what was measured on them.
 """
@@ -35,7 +35,7 @@ class Systems:
         self._database = database
 
     def save_target(self, target: Target) -> None:
-        """Keep a target and its system; name and recorded facts of a known system are updated."""
+        """Store a target and its system; name and recorded facts of a known system are updated."""
         rows = (systems, system_row(target.system)), (targets, target_row(target))
         with self._database.reading() as connection:
             known = [
@@ -62,7 +62,7 @@ class Systems:
         return sorted(decoded, key=lambda system: system.name)
 
     def named(self, system: System) -> System:
-        """``system`` with the name and the price that the cache has for it, if it has them."""
+        """``system`` with its name and price in the cache, if the cache has it."""
         for known in self.all():
             if known.key == system.key:
                 return replace(system, name=known.name, price_per_hour=known.price_per_hour)
@@ -71,7 +71,7 @@ class Systems:
     def describe(
         self, key: str, *, name: str | None = None, price_per_hour: float | None = None
     ) -> None:
-        """Give a system a name, or a price, that stays whatever is measured on it.
+        """Set a system's name or price permanently.
 
         Raises StoreError where another system has the name.
         """
@@ -108,7 +108,7 @@ class Systems:
         return sorted(pairs, key=lambda pair: (pair[0].name, pair[1].runtime.version))
 
     def save_network(self, network: NetworkFingerprint) -> None:
-        """Keep a network; a known one keeps the name that it has."""
+        """Store a network; a known network keeps its name."""
         with self._database.writing() as connection:
             insert_or_ignore(connection, networks, [network_row(network)])
 

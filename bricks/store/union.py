@@ -1,4 +1,4 @@
-"""The user's cache and published measurements, read as one.
+"""Several sources of measurements, such as a cache and published files, read as one.
 
 The cache's own plans and results win; nothing is ever copied. Must not know where either is kept.
 """
@@ -72,7 +72,7 @@ class _UnionPlans:
     def load(
         self, digest: str, granularity: str, target_key: str, *, name: str | None
     ) -> TimedPlan | None:
-        """That of the first source that has one."""
+        """The plan of the first source that has one."""
         for source in self._sources:
             plan = source.load(digest, granularity, target_key, name=name)
             if plan is not None:
@@ -91,7 +91,7 @@ class _UnionPlans:
     def usage(
         self, target_key: str, granularity: str, *, unlearned: bool = False
     ) -> list[ModelUsage]:
-        # A model that several sources know is told once by each: that changes no question asked.
+        # A model of several sources is repeated, which does not change any result.
         every = (
             source.usage(target_key, granularity, unlearned=unlearned) for source in self._sources
         )
