@@ -36,7 +36,7 @@ demo: setup ## estimates against whole-model runs on the shipped models
 
 # An interrupted run goes on; remove the cache to measure anew. PAPER adds options, such as --quick.
 paper: setup ## the DLBricks paper's evaluation over again, an hour or two on a quiet host: docs/paper.md
-	$(BIN)/python benchmarks/paper.py --cache cache/paper $(PAPER)
+	$(BIN)/python -m benchmarks paper --cache cache/paper $(PAPER)
 
 # Side by side, as many as there are cores; WORKERS=1: one by one.
 test: setup ## the quick tests: every law and command, within five minutes on two cores

@@ -1,10 +1,10 @@
 """How does decomposing grow with a model? Graphs of 100 to 20,000 nodes, and a large decoder.
 
-    .venv/bin/python benchmarks/growth.py
+    .venv/bin/python -m benchmarks growth
 
-Writes docs/growth.md. Each row is a process of its own with nothing cached; reading and
-decomposing are timed inside of it, and memory is the peak of the process and of its worker
-together. Run nothing else meanwhile.
+Each row is the median of some processes with nothing cached; reading and decomposing are timed
+inside of them, and memory is the peak of the process and of its worker together. Run nothing else
+meanwhile.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
 
-from bricks import Bench
+from benchmarks.markdown import table
+from benchmarks.study import ROOT, Benchmark, Results, Run
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "growth.md"
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-from decoder import Architecture, decoder, shapes  # noqa: E402  # found by the path above
+from decoder import Architecture, decoder, shapes  # found by the path above
 
 NODES = (100, 300, 1000, 3000, 10_000, 20_000)
 GRANULARITIES = ("executed", "1", "5")
+WIDTH, WIDTHS, WIDE_NODES = 64, (64, 1024, 4096), 1000
+# Tokens of a step of the decoder, and tokens before them.
+STEPS = {"decode, 512 before": (1, 512), "prefill of 512": (512, 1)}
 REPEATS = 3
 # Nodes of a layer: product, bias, activation, product, sum.
 LAYER = 5
 
-ONE = """
+DECOMPOSE = """
 import json, resource, sys, time
 from bricks import Bench
 path, granularity, cache, shapes = sys.argv[1:]
@@ -52,7 +53,7 @@ print(json.dumps({
 }))
 """
 
-# Times the runtime alone: making a session of the graph, all optimisations included.
+# Makes a session of the graph, all optimisations included, and nothing else.
 RUNTIME = """
 import json, sys, time
 from bricks import read_model
@@ -100,16 +101,81 @@ def layers(nodes: int, width: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def decomposed(path: Path, granularity: str, given: dict[str, Any]) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A residual network of ``nodes``, one with weights of a ``width``, or a step of the decoder.
+
+    The field that is not 0 or empty says which; the decoder's is the text of the page.
+    """
+
+    granularity: str
+    nodes: int = 0
+    width: int = 0
+    step: str = ""
+
+    def save(self, path: Path) -> str:
+        """Write the model to a file; returns the shapes of its inputs as JSON."""
+        if not self.step:
+            onnx.save(layers(self.nodes or WIDE_NODES, self.width or WIDTH), path)
+            return "{}"
+        onnx.save(decoder(Architecture()), path)
+        return json.dumps(shapes(Architecture(), *STEPS[self.step]))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Reading and decomposing a model; the runtime alone takes ``runtime_s`` for the same graph."""
+
+    case: Case
+    nodes: int
+    bricks: int
+    weight_bytes: int
+    read_s: float
+    decompose_s: float
+    peak_bytes: int
+    runtime_s: float | None = None
+
+    @property
+    def cells(self) -> list[str]:
+        """The figures of the table."""
+        return [
+            self.case.granularity, str(self.nodes), str(self.bricks),
+            f"{self.weight_bytes / 1e9:.2f}", f"{self.read_s:.2f}", f"{self.decompose_s:.2f}",
+            f"{self.peak_bytes / 1e6:.0f}",
+        ]  # fmt: skip
+
+
+def cases() -> list[Case]:
+    """More and more nodes, larger and larger weights, and a large decoder."""
+    return [
+        *(Case(granularity, nodes) for granularity in GRANULARITIES for nodes in NODES),
+        *(Case("executed", width=width) for width in WIDTHS),
+        *(Case(granularity, step=step) for step in STEPS for granularity in GRANULARITIES),
+    ]
+
+
+def run(case: Case, run: Run) -> Row:
     """Medians over some processes."""
-    runs = []
-    for _ in range(REPEATS):
-        with tempfile.TemporaryDirectory() as cache:
-            runs.append(run(ONE, str(path), granularity, cache, json.dumps(given)))
-    return {key: median(each[key] for each in runs) for key in runs[0]}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        given = case.save(path)
+        found = []
+        for number in range(REPEATS):
+            cache = str(Path(folder) / str(number))
+            found.append(_printed(DECOMPOSE, str(path), case.granularity, cache, given))
+        middle = {name: median(each[name] for each in found) for name in found[0]}
+        runtime_s = None
+        if case.granularity == "executed" and case.nodes:
+            runtime_s = median(_printed(RUNTIME, str(path))["runtime_s"] for _ in range(REPEATS))
+    counts = (int(middle[name]) for name in ("nodes", "bricks", "weight_bytes"))
+    nodes, bricks, weight_bytes = counts
+    return Row(
+        case, nodes, bricks, weight_bytes, middle["read_s"], middle["decompose_s"],
+        int(middle["peak_bytes"]), runtime_s,
+    )  # fmt: skip
 
 
-def run(script: str, *arguments: str) -> dict[str, float]:
+def _printed(script: str, *arguments: str) -> dict[str, float]:
     """Run a script in a process of its own, and return the JSON that it prints."""
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -117,96 +183,58 @@ def run(script: str, *arguments: str) -> dict[str, float]:
     return facts
 
 
-def row(name: str, granularity: str, facts: dict[str, float]) -> str:
-    """A row of the table."""
+def parts(results: Results[Row]) -> dict[str, str]:
+    """The tables, and the growth of times with nodes."""
+    nodes = [row for row in results.rows if row.case.nodes]
+    weights = [row for row in results.rows if row.case.width]
+    steps = [row for row in results.rows if row.case.step]
+    return {
+        "date": results.about.date,
+        "system": results.about.system,
+        "powers": _powers(nodes),
+        "by_nodes": _table((f"{row.case.nodes} nodes", row) for row in nodes),
+        "by_weights": _table(
+            (f"{WIDE_NODES} nodes, {row.case.width} wide", row) for row in weights
+        ),
+        "by_step": _table((row.case.step, row) for row in steps),
+    }
+
+
+def _powers(rows: Sequence[Row]) -> str:
+    """How times grow with nodes, over the upper half of them."""
+    times_s = {
+        granularity: {
+            row.case.nodes: row.read_s + row.decompose_s
+            for row in rows
+            if row.case.granularity == granularity
+        }
+        for granularity in GRANULARITIES
+    }
+    runtime_s = {row.case.nodes: row.runtime_s for row in rows if row.runtime_s is not None}
+    few, many = NODES[len(NODES) // 2 - 1], NODES[-1]
+    if len(runtime_s) < len(NODES):
+        return ""
+    slopes = ", ".join(f"{_slope(of):.2f} at `{name}`" for name, of in times_s.items())
     return (
-        f"| {name} | {granularity} | {facts['nodes']:.0f} | {facts['bricks']:.0f}"
-        f" | {facts['weight_bytes'] / 1e9:.2f} | {facts['read_s']:.2f}"
-        f" | {facts['decompose_s']:.2f} | {facts['peak_bytes'] / 1e6:.0f} |"
+        f"From {few} to {many} nodes, the time to read and decompose a model grows with its nodes"
+        f" to the power of {slopes} ([granularities](glossary.md#granularity)). At `executed`, this"
+        " includes the runtime's own session and optimisations, which alone take"
+        f" {runtime_s[few]:.2f} s for {few} nodes and {runtime_s[many]:.2f} s for {many}: a power"
+        f" of {_slope(runtime_s):.2f}."
     )
 
 
-def exponent(times: dict[int, float]) -> float:
-    """How time grows with nodes: the slope between logarithms, over the upper half."""
-    (few, before), (many, after) = (sorted(times.items())[i] for i in (len(times) // 2 - 1, -1))
+def _slope(times_s: dict[int, float]) -> float:
+    """The slope between logarithms of nodes and of seconds, over the upper half."""
+    ordered = sorted(times_s.items())
+    (few, before), (many, after) = ordered[len(ordered) // 2 - 1], ordered[-1]
     return math.log(after / before) / math.log(many / few)
 
 
-HEAD = (
-    "| model | granularity | nodes | bricks | weights, GB | read, s | decompose, s | memory, MB |",
-    "|---|---|--:|--:|--:|--:|--:|--:|",
-)
+def _table(rows: Iterable[tuple[str, Row]]) -> str:
+    head = ["model", "granularity", "nodes", "bricks", "weights, GB", "read, s", "decompose, s",
+            "memory, MB"]  # fmt: skip
+    return table(head, ([name, *row.cells] for name, row in rows), "ll")
 
 
-def by_nodes(path: Path) -> tuple[list[str], str]:
-    """The rows for graphs of more and more nodes, and what follows from them."""
-    rows: list[str] = []
-    grown: dict[str, dict[int, float]] = {}
-    for granularity in GRANULARITIES:
-        for nodes in NODES:
-            onnx.save(layers(nodes, 64), path)
-            facts = decomposed(path, granularity, {})
-            grown.setdefault(granularity, {})[nodes] = facts["read_s"] + facts["decompose_s"]
-            rows.append(row(f"{nodes} nodes", granularity, facts))
-            if granularity == "executed":
-                alone = median(run(RUNTIME, str(path))["runtime_s"] for _ in range(REPEATS))
-                grown.setdefault("runtime", {})[nodes] = alone
-    runtime = grown.pop("runtime")
-    slopes = ", ".join(f"{exponent(times):.2f} at `{g}`" for g, times in grown.items())
-    upper = NODES[len(NODES) // 2 - 1]
-    return rows, (
-        f"From {upper} to {NODES[-1]} nodes, the time to read and decompose a model grows with its"
-        f" nodes to the power of {slopes} ([granularities](glossary.md#granularity))."
-        " At `executed`, this includes the runtime's own session and optimisations, which alone"
-        f" take {runtime[upper]:.2f} s for {upper} nodes and {runtime[NODES[-1]]:.2f} s for"
-        f" {NODES[-1]}: a power of {exponent(runtime):.2f}."
-        " The size of the weights does not matter, because none is read."
-    )
-
-
-def by_weights(path: Path) -> Iterator[str]:
-    """Rows for graphs of larger and larger weights."""
-    for width in (64, 1024, 4096):
-        onnx.save(layers(1000, width), path)
-        yield row(f"1000 nodes, {width} wide", "executed", decomposed(path, "executed", {}))
-
-
-def of_decoder(path: Path) -> Iterator[str]:
-    """Rows for a large decoder, a token at a time and many at once."""
-    of = Architecture()
-    onnx.save(decoder(of), path)
-    for name, tokens, past in (("decode, 512 before", 1, 512), ("prefill of 512", 512, 1)):
-        for granularity in GRANULARITIES:
-            facts = decomposed(path, granularity, shapes(of, tokens, past))
-            yield row(name, granularity, facts)
-
-
-def main() -> None:
-    """Measure, and write the page."""
-    with tempfile.TemporaryDirectory() as name:
-        with Bench(Path(name) / "cache") as bench:
-            system = bench.target.system.name
-        path = Path(name) / "layers.onnx"
-        rows, conclusion = by_nodes(path)
-        lines = [
-            "# How decomposition scales",
-            "",
-            f"Written by `benchmarks/growth.py` on {datetime.now(UTC).date()}, on {system}.",
-            "",
-            conclusion,
-            "",
-            f"Each row is the median of {REPEATS} processes with an empty cache. Memory is the peak"
-            " of the process and of its worker together, 200 MB of it for the interpreters and"
-            " libraries. The file of the weights does not exist.",
-            "",
-            "    .venv/bin/python benchmarks/growth.py",
-            *("", "## By number of nodes", "", *HEAD, *rows),
-            *("", "## By size of weights", "", *HEAD, *by_weights(path)),
-            *("", "## A decoder of 7 billion parameters", "", *HEAD, *of_decoder(path)),
-            "",
-        ]
-    PAGE.write_text("\n".join(lines), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+BENCHMARKS = (Benchmark("growth", "growth.md", Row, cases, run, parts),)

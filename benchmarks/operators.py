@@ -1,93 +1,89 @@
 """How fast and how exactly do runtimes compute operators? DeepBench's, over all runtimes here.
 
-Writes docs/levels.md (its figures) and benchmarks/results/operators.json.
+    .venv/bin/python -m benchmarks operators
 
-    .venv/bin/python benchmarks/operators.py
-
-Compares the operators over all runtimes that are installed, as ``bricks operators`` does, with one
-thread. What the cache holds is not measured again. Run nothing else meanwhile.
+Compares the operators over all installed runtimes, as ``bricks operators`` does, with one thread.
+Run nothing else meanwhile.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from datetime import UTC, datetime
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from page_parts import with_parts
-
-from bricks import Bench
+from benchmarks.markdown import paragraphs, table
+from benchmarks.study import Benchmark, Results, Run
 from bricks.backends import describe, names
 from bricks.errors import BackendError
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
 from bricks.report.tables import percent, seconds
 from bricks.samples.statistics import median
 from bricks.studies.numerics.comparison import compare_operators
 from bricks.studies.numerics.deepbench import deepbench
-from bricks.studies.numerics.results import OperatorResult
 from bricks.units.facts import facts
 
-ROOT = Path(__file__).resolve().parent.parent
-RAW = ROOT / "benchmarks" / "results" / "operators.json"
-PAGE = ROOT / "docs" / "levels.md"
-CACHE = ROOT / "cache" / "operators"
-
 RUNTIMES = ("onnxruntime", "openvino", "mxnet", "torch")
-RULE = StopRule(precision=0.02, max_rounds=12)
-
-Row = Mapping[str, Any]
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Measure, and write the page."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--operators", nargs="+", help="Only these.")
-    parser.add_argument("--runtimes", nargs="+", default=list(RUNTIMES))
-    parser.add_argument("--raw", type=Path, default=RAW)
-    parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("--page", type=Path, default=PAGE)
-    parser.add_argument("--pages", action="store_true", help="Only write the page.")
-    arguments = parser.parse_args(words)
-    if not arguments.pages:
-        facts = _measured(arguments)
-        arguments.raw.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    facts = json.loads(arguments.raw.read_text(encoding="utf-8"))
-    text = arguments.page.read_text(encoding="utf-8")
-    arguments.page.write_text(page(facts, text), encoding="utf-8")
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An operator of DeepBench, with a number of threads."""
+
+    operator: str
+    threads: int = 1
 
 
-def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
-    chosen = [o for o in deepbench() if not arguments.operators or o.name in arguments.operators]
-    arguments.cache.mkdir(parents=True, exist_ok=True)
+@dataclass(frozen=True, slots=True)
+class RuntimeRow:
+    """An operator in one runtime; None where it lacks a figure, for one of the ``reasons``.
+
+    ``l2_relative`` is the greatest relative L2 error of an output, ``distinct`` the number of
+    different results of repeated runs, ``gradient_error`` the greatest relative one.
+    """
+
+    runtime: str
+    latency_s: float | None
+    low_s: float | None
+    high_s: float | None
+    flops_per_s: float | None
+    bytes_per_s: float | None
+    peak_share: float | None
+    l2_relative: float | None
+    distinct: int | None
+    gradient_error: float | None
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An operator's work, and its figures in every runtime."""
+
+    case: Case
+    flops: int | None
+    bytes: int | None
+    runtimes: tuple[RuntimeRow, ...]
+
+
+def cases() -> list[Case]:
+    """All operators."""
+    return [Case(operator.name) for operator in deepbench()]
+
+
+def run(case: Case, run: Run) -> Row:
+    """Compare an operator over all installed runtimes; each call begins with another of them."""
+    operators = {operator.name: operator for operator in deepbench()}
+    first = list(operators).index(case.operator)
     with ExitStack() as opened:
         benches = [
-            opened.enter_context(
-                Bench(
-                    arguments.cache, runtime=name, threads=arguments.threads,
-                    conditions=Conditions(rule=RULE), published=False,
-                )
-            )
-            for name in arguments.runtimes
+            opened.enter_context(run.bench("cache", runtime=name, threads=case.threads))
+            for name in RUNTIMES
             if _installed(name)
-        ]  # fmt: skip
-        found = compare_operators(
-            chosen, [each.workspace for each in benches], repeats=arguments.repeats, done=_tell
-        )
-        system = benches[0].target.system.name
-    return {
-        "system": system,
-        "threads": arguments.threads,
-        "date": datetime.now(UTC).date().isoformat(),
-        "runtimes": [runtime.to_json() for runtime in found.runtimes],
-        "operators": [_without_maps(facts(result)) for result in found.operators],
-    }
+        ]
+        turn = first % len(benches)
+        workspaces = [bench.workspace for bench in benches[turn:] + benches[:turn]]
+        found = compare_operators([operators[case.operator]], workspaces)
+    return row_of(case, facts(found.operators[0]))
 
 
 def _installed(name: str) -> bool:
@@ -101,92 +97,82 @@ def _installed(name: str) -> bool:
     return True
 
 
-def _tell(result: OperatorResult) -> None:
-    print(result.name, [run.latency for run in result.runs], flush=True)
+def row_of(case: Case, operator: Mapping[str, Any]) -> Row:
+    """The row of an operator from its facts, as ``bricks operators --json`` has them."""
+    runtimes = tuple(map(_runtime_row, operator["runtimes"]))
+    return Row(case, operator["flops"], operator["bytes"], runtimes)
 
 
-def _without_maps(operator: dict[str, Any]) -> dict[str, Any]:
-    """An operator's facts without heat maps, which are most of their bytes."""
-    for run in operator["runtimes"]:
-        for output in (run["accuracy"] or {"outputs": []})["outputs"]:
-            del output["heat_map"], output["variance_map"]
-    return operator
+def _runtime_row(runtime: Mapping[str, Any]) -> RuntimeRow:
+    accuracy = runtime["accuracy"] or {"outputs": [], "reason": None}
+    outputs = accuracy["outputs"]
+    errors = [output["norms"]["l2_relative"] for output in outputs if output["norms"] is not None]
+    reasons = [runtime["error"], runtime["accuracy_error"], accuracy["reason"]]
+    reasons += [output["reason"] for output in outputs]
+    gradients = accuracy.get("gradients") or {}
+    return RuntimeRow(
+        runtime["runtime"],
+        runtime["latency_s"],
+        runtime["low_s"],
+        runtime["high_s"],
+        runtime["flops_per_s"],
+        runtime["bytes_per_s"],
+        runtime["peak_share"],
+        max((error for error in errors if error is not None), default=None),
+        accuracy.get("distinct"),
+        gradients.get("max_relative_error"),
+        tuple(dict.fromkeys(reason for reason in reasons if reason)),
+    )
 
 
-def page(facts: Mapping[str, Any], text: str) -> str:
-    """The page ``text`` with the table and the figures of ``facts``."""
-    runtimes = [runtime["backend"] for runtime in facts["runtimes"]]
-    heads = [f"{r['backend']} {r['version']}" for r in facts["runtimes"]]
-    lines = [
-        f"{facts['threads']} thread, {facts['system']} (`benchmarks/operators.py`): latency,"
-        " GFLOP/s, relative L2 error.",
-        "",
-        f"| operator | {' | '.join(heads)} |",
-        f"|---|{'--:|' * len(heads)}",
-    ]
+def parts(results: Results[Row]) -> dict[str, str]:
+    """The table of all operators, and the figures of the levels that they measure."""
+    runtimes = results.about.runtimes
+    lines = []
     lacking: dict[str, list[str]] = {}
-    for operator in facts["operators"]:
-        rows = {row["runtime"]: row for row in operator["runtimes"]}
-        cells = [_cell(rows[name]) for name in runtimes]
-        lines.append(f"| {operator['operator']} | {' | '.join(cells)} |")
+    for row in results.rows:
+        of = {each.runtime: each for each in row.runtimes}
+        lines.append([row.case.operator, *(_cell(of[name]) for name in runtimes)])
         for name in runtimes:
-            for reason in dict.fromkeys(_reasons(rows[name])):
-                lacking.setdefault(f"{name}: {reason}", []).append(operator["operator"])
-    if lacking:
-        lines.append("")
-    lines += [f"- {reason} ({', '.join(names)})" for reason, names in lacking.items()]
-    text = with_parts(text, __file__, {"operators": "\n".join(lines)})
-    for name, figure in _figures(facts).items():
-        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        before, after = text.split(begin)[0], text.split(end)[1]
-        text = f"{before}{begin}{figure}{end}{after}"
-    return text
+            for reason in of[name].reasons:
+                lacking.setdefault(f"{name}: {reason}", []).append(row.case.operator)
+    about = (
+        f"{results.rows[0].case.threads} thread, {results.about.system}"
+        " (`benchmarks/operators.py`): latency, GFLOP/s, relative L2 error."
+    )
+    heads = [f"{name} {version}" for name, version in runtimes.items()]
+    notes = "\n".join(f"- {reason} ({', '.join(of)})" for reason, of in lacking.items())
+    body = paragraphs(about, table(["operator", *heads], lines), notes)
+    return {"operators": body, **_levels(results)}
 
 
-def _cell(row: Row) -> str:
-    if row["latency_s"] is None:
+def _cell(row: RuntimeRow) -> str:
+    if row.latency_s is None:
         return "–"
-    rate = "–" if row["flops_per_s"] is None else f"{row['flops_per_s'] / 1e9:.3g}"
-    error = _worst(row)
-    return f"{seconds(row['latency_s'])}, {rate}, {'–' if error is None else f'{error:.0e}'}"
+    rate = "–" if row.flops_per_s is None else f"{row.flops_per_s / 1e9:.3g}"
+    error = "–" if row.l2_relative is None else f"{row.l2_relative:.0e}"
+    return f"{seconds(row.latency_s)}, {rate}, {error}"
 
 
-def _reasons(row: Row) -> list[str]:
-    """Why something of an operator is missing with a runtime."""
-    accuracy = row["accuracy"]
-    reasons = [row["error"], row["accuracy_error"]]
-    if accuracy is not None:
-        reasons += [accuracy["reason"], *(output["reason"] for output in accuracy["outputs"])]
-    return [reason for reason in reasons if reason]
-
-
-def _worst(row: Row) -> float | None:
-    """The greatest relative L2 error of an output."""
-    outputs = [] if row["accuracy"] is None else row["accuracy"]["outputs"]
-    errors = [o["norms"]["l2_relative"] for o in outputs if o["norms"] is not None]
-    return max((error for error in errors if error is not None), default=None)
-
-
-def _figures(facts: Mapping[str, Any]) -> dict[str, str]:
-    rows = [row for operator in facts["operators"] for row in operator["runtimes"]]
-    latencies = [row["latency_s"] for row in rows if row["latency_s"] is not None]
-    shares = [row["peak_share"] for row in rows if row["peak_share"] is not None]
-    errors = [error for row in rows if (error := _worst(row)) is not None]
-    accuracies = [row["accuracy"] for row in rows if row["accuracy"] is not None]
-    alike = sum(accuracy["distinct"] == 1 for accuracy in accuracies)
-    gradients = [a["gradients"] for a in accuracies if a["gradients"] is not None]
-    off = [gradient["max_relative_error"] for gradient in gradients]
+def _levels(results: Results[Row]) -> dict[str, str]:
+    """The figure of each metric of level 0."""
+    rows = [each for row in results.rows for each in row.runtimes]
+    latencies_s = list(_known(row.latency_s for row in rows))
+    shares = list(_known(row.peak_share for row in rows))
+    distinct = list(_known(row.distinct for row in rows))
+    errors = list(_known(row.l2_relative for row in rows))
+    gradients = list(_known(row.gradient_error for row in rows))
     return {
-        "wall_clock": f"{seconds(min(latencies))} to {seconds(max(latencies))}",
+        "wall_clock": f"{seconds(min(latencies_s))} to {seconds(max(latencies_s))}",
         "rates": f"median {percent(median(shares), 0)} of the roofline" if shares else "–",
         "norms": f"relative L2 error at most {max(errors):.0e}" if errors else "–",
-        "variance": f"{alike} of {len(accuracies)} deterministic",
-        "gradients": f"off by at most {max(off):.0e}" if off else "–",
+        "variance": f"{distinct.count(1)} of {len(distinct)} deterministic",
+        "gradients": f"off by at most {max(gradients):.0e}" if gradients else "–",
     }
 
 
-if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted: run the same command again to go on") from None
+def _known(values: Iterable[float | None]) -> Iterator[float]:
+    return (value for value in values if value is not None)
+
+
+BENCHMARKS = (Benchmark("operators", "levels.md", Row, cases, run, parts),)

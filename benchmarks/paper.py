@@ -28,10 +28,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from evaluation import figures, page, results
-from evaluation.measuring import Benches, Evaluation, Settings, dated, tell
-from evaluation.results import EXECUTED, Results, ResultsError
-
+from benchmarks.evaluation import figures, page, results
+from benchmarks.evaluation.measuring import Benches, Evaluation, Settings, dated, tell
+from benchmarks.evaluation.results import EXECUTED, Results, ResultsError
 from bricks import BricksError, StopRule
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,85 +1,120 @@
-"""How accurate are predictions of bricks that were never measured? Leaves out a family at a time.
+"""How accurate are predictions of bricks that were never measured? A family is left out at a time.
 
-    .venv/bin/python benchmarks/prediction.py --cache cache --threads 1
-    .venv/bin/python benchmarks/prediction.py --cache cache --threads 2
+    .venv/bin/python -m benchmarks prediction --cache cache
 
-Needs a cache in which the zoo is measured, bricks and whole models (`bricks compare`). Writes its
-part of docs/performance.md, and benchmarks/results/prediction.json. Nothing is timed.
+Needs a cache in which the zoo is measured, bricks and whole models, with one thread and with two
+(``bricks compare``). Nothing is timed.
 
 Bricks that only the models of one family have are predicted from all other bricks, or with
-`balanced` from those that `--effort balanced` would have measured. The latency of a model is
-recomposed from both, for the machine state in which the whole model was run, and compared with that
-run. Families are split into two halves, every second one in alphabetical order: the features and
-constants of the predictor were chosen on the first half.
+``balanced`` from the bricks that ``--effort balanced`` would have measured. The latency of a model
+is recomposed from both, for the machine state in which the whole model was run, and compared with
+that run. Families are split into two halves, every second one in alphabetical order: the features
+and constants of the predictor were chosen on the first half.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Any, Protocol
 
-import cost_page
 import numpy as np
-import rivals
-from choosing import chosen_by
 
-from bricks import Bench, Estimate, Measurement
+from benchmarks.markdown import table
+from benchmarks.ratios import Ratios, digits
+from benchmarks.study import Benchmark, Results, Run
+from bricks import Bench, BricksError, Estimate, Measurement, Store
 from bricks.compose.basis import Basis
 from bricks.compose.parts import state_of
 from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Brick, Plan
+from bricks.measure.campaign_result import CampaignResult
+from bricks.measure.jobs import ModelJob
+from bricks.measure.progress import Progress
 from bricks.predict.context import in_context
+from bricks.predict.effort import EFFORTS
 from bricks.predict.features import BrickFeatures, extract_features
 from bricks.predict.observations import Observations
-from bricks.predict.prediction import Prediction, Predictions
-from bricks.predict.predictor import learn
+from bricks.predict.prediction import Predictions
+from bricks.predict.predictor import Predictor, learn
+from bricks.report.tables import number, percent
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import PROTOCOL
 from bricks.samples.state_model import StateModel
+from bricks.session.adaptive import AdaptiveMeasurement
+from bricks.session.latencies import Latencies
+from bricks.store import Owner
+from bricks.system import Target
 from bricks.zoo import entries
 
-ROOT = Path(__file__).resolve().parent.parent
-RAW = ROOT / "benchmarks" / "results" / "prediction.json"
+MEASURED = "all measured"
+HALVES = {"first half": {0}, "second half": {1}, "all": {0, 1}}
 
 
-class Learned(Protocol):
-    """A predictor; ``bias`` is the log error that all of its predictions may have in common."""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A number of threads, and the bricks that count as measured: those of an effort, or all."""
 
-    @property
-    def bias(self) -> float:
-        """The standard deviation of that error."""
-
-    def predict(self, features: Mapping[str, BrickFeatures]) -> Mapping[str, Prediction]:
-        """The latency of each brick."""
+    threads: int
+    known: str
 
 
-Method = Callable[
-    [Mapping[str, BrickFeatures], Mapping[str, float], Mapping[str, Collection[str]]], Learned
-]
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A model's estimate next to its run; latencies in seconds."""
+
+    model: str
+    family: str
+    half: int
+    measured_s: float
+    estimate_s: float
+    low_s: float
+    high_s: float
+    predicted_share: float
 
 
-def learned(
-    features: Mapping[str, BrickFeatures],
-    latency_s: Mapping[str, float],
-    groups: Mapping[str, Collection[str]],
-) -> Learned:
-    """The predictor of the package."""
-    predictor = learn(features, latency_s, groups)
-    assert predictor is not None, "too few bricks are measured"
-    return predictor
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The zoo's estimates from a number of measured ``bricks``, of one protocol.
+
+    ``predicted_bricks`` were predicted, with a median error of ``brick_error``.
+    """
+
+    case: Case
+    protocol: int
+    bricks: int
+    models: tuple[ModelRow, ...]
+    predicted_bricks: int | None = None
+    brick_error: float | None = None
 
 
-METHODS: Mapping[str, Method] = {
-    "learned": learned, "roofline": rivals.roofline, "nearest brick": rivals.nearest,
-}  # fmt: skip
+def cases() -> list[Case]:
+    """With one thread and with two: two efforts, and measurements of all bricks."""
+    return [Case(threads, known) for threads in (1, 2) for known in ("full", "balanced", MEASURED)]
+
+
+def run(case: Case, run: Run) -> Row:
+    """Leave one family after another out of the bricks that count as measured."""
+    with Bench(run.folder, threads=case.threads) as bench:
+        run.note(bench)
+        zoo = read(bench)
+        if case.known == MEASURED:
+            rows = tuple(all_measured(zoo))
+            return Row(case, PROTOCOL, len(zoo.features), rows)
+        known = (
+            zoo.features.keys()
+            if case.known == "full"
+            else chosen_by(bench, case.known, zoo.results)
+        )
+    outcome = left_out(zoo, known)
+    error = float(np.median(np.expm1(np.abs(outcome.brick_errors))))
+    return Row(
+        case, PROTOCOL, len(known), outcome.rows, len(outcome.brick_errors), digits(error, 4)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,90 +152,86 @@ class Zoo:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A model's estimate beside its run; latencies in seconds."""
-
-    model: str
-    family: str
-    measured_s: float
-    estimate_s: float
-    low_s: float
-    high_s: float
-    predicted_share: float
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
-    """The models' estimates, and the log error of each predicted brick with its family."""
+    """The models' estimates, and the log error of each predicted brick."""
 
-    rows: Sequence[Row]
-    bricks: Sequence[tuple[str, float]]
+    rows: tuple[ModelRow, ...]
+    brick_errors: Sequence[float]
 
 
-def left_out(
-    zoo: Zoo, method: Method, measured: Collection[str], families: Sequence[str] | None = None
-) -> Outcome:
+def left_out(zoo: Zoo, measured: Collection[str], families: Sequence[str] | None = None) -> Outcome:
     """One family after another, or of ``families``, is left out of the bricks ``measured``."""
-    rows: list[Row] = []
-    bricks: list[tuple[str, float]] = []
+    rows: list[ModelRow] = []
+    errors: list[float] = []
     keys = {family: zoo.keys_of(family) for family in zoo.families}
     every = zoo.observations(zoo.features.keys() & zoo.results.keys())
     for family in zoo.families if families is None else families:
         groups = {other: theirs for other, theirs in keys.items() if other != family}
         known = set().union(*groups.values()).intersection(measured)
         seen = zoo.observations(known)
-        predictor = method(_part(seen.features(_part(zoo.features, known)), known),
-                           seen.latency_s, groups)  # fmt: skip
+        predictor = _learned(seen, _part(zoo.features, known), groups)
         own = sorted(keys[family].intersection(every.latency_s) - set().union(*groups.values()))
         in_own_states = replace(seen, states={**every.states, **seen.states})
         predicted = predictor.predict(in_own_states.features(_part(zoo.features, own)))
-        bricks += [
-            (family, math.log(every.latency_s[key] / p.latency_s)) for key, p in predicted.items()
-        ]
+        errors += [math.log(every.latency_s[key] / p.latency_s) for key, p in predicted.items()]
         states = zoo.states(known)
         mine = [model for model in sorted(zoo.runs) if zoo.family[model] == family]
-        rows += [_row(zoo, model, known, seen, states, predictor) for model in mine]
-    return Outcome(rows, bricks)
+        rows += [_model_row(zoo, model, known, seen, states, predictor) for model in mine]
+    return Outcome(tuple(rows), errors)
+
+
+def _learned(
+    seen: Observations,
+    features: Mapping[str, BrickFeatures],
+    groups: Mapping[str, Collection[str]],
+) -> Predictor:
+    predictor = learn(seen.features(features), seen.latency_s, groups)
+    assert predictor is not None, "too few bricks are measured"
+    return predictor
 
 
 def _part(of: Mapping[str, BrickFeatures], keys: Collection[str]) -> dict[str, BrickFeatures]:
     return {key: of[key] for key in sorted(keys)}
 
 
-def _row(
+def _model_row(
     zoo: Zoo,
     model: str,
     known: Collection[str],
     seen: Observations,
     states: StateModel,
-    predictor: Learned,
-) -> Row:
+    predictor: Predictor,
+) -> ModelRow:
     plan, runs = zoo.plans[model], zoo.runs[model]
     results = {key: zoo.results[key] for key in (*plan.counts.keys() & known, *PROBES.values())}
     whole = replace(runs[0], rounds=tuple(r for run in runs for r in run.rounds))
     state_s = state_of(plan, results, whole)
     unmeasured = _part(zoo.features, plan.counts.keys() - results.keys())
-    wanted = seen.states_seen.in_state(unmeasured, state_s)
-    predictions = Predictions(predictor.predict(wanted), predictor.bias, state_s)
+    features = seen.states_seen.in_state(unmeasured, state_s)
+    predictions = Predictions(predictor.predict(features), predictor.bias, state_s)
     estimate = recompose(Basis(plan, results, state_s, predictions=predictions, states=states))
     assert isinstance(estimate, Estimate), f"{model}: {estimate}"
-    return Row(
+    family = zoo.family[model]
+    return ModelRow(
         model,
-        zoo.family[model],
-        took_s(runs, state_s),
-        estimate.estimate_s,
-        estimate.low_s,
-        estimate.high_s,
-        estimate.predicted_share,
+        family,
+        zoo.families.index(family) % 2,
+        digits(took_s(runs, state_s), 4),
+        digits(estimate.estimate_s, 4),
+        digits(estimate.low_s, 4),
+        digits(estimate.high_s, 4),
+        digits(estimate.predicted_share, 4),
     )
 
 
-def all_measured(zoo: Zoo) -> list[Row]:
+def all_measured(zoo: Zoo) -> Iterable[ModelRow]:
     """The models' estimates from measurements of all bricks."""
     seen = zoo.observations(zoo.features.keys() & zoo.results.keys())
     states = zoo.states(seen.latency_s)
-    nothing = learned(seen.features(zoo.features), seen.latency_s, {})
-    return [_row(zoo, model, zoo.results, seen, states, nothing) for model in sorted(zoo.runs)]
+    predictor = _learned(seen, zoo.features, {})
+    return (
+        _model_row(zoo, model, zoo.results, seen, states, predictor) for model in sorted(zoo.runs)
+    )
 
 
 def took_s(runs: Sequence[Measurement], state_s: float | None) -> float:
@@ -227,7 +258,7 @@ def read(bench: Bench) -> Zoo:
     )
     results = {key: m for key, m in found.items() if isinstance(m, Measurement)}
     if not results.keys() >= {*bricks, *PROBES.values()}:
-        raise SystemExit("the cache does not hold the zoo's measurements: run bricks compare on it")
+        raise BricksError("the cache lacks measurements of the zoo: run bricks compare on it")
     return Zoo(
         plans=plans,
         family={entry.name: entry.family for entry in entries()},
@@ -240,61 +271,89 @@ def read(bench: Bench) -> Zoo:
     )
 
 
-def facts_of(bench: Bench) -> dict[str, Any]:
-    """The facts of a target for the page: estimates at each effort, and with each method."""
-    zoo = read(bench)
-    every = zoo.features.keys()
-    known = {"full": every, "balanced": chosen_by(bench, "balanced", zoo.results)}
-    found: dict[str, Any] = {
-        "about": {
-            "date": str(datetime.now(UTC).date()),
-            "system": bench.target.system.name,
-            "backend": bench.target.runtime.backend,
-            "version": bench.target.runtime.version,
-            "protocol": PROTOCOL,
-        },
-        "halves": {family: i % 2 for i, family in enumerate(zoo.families)},
-        "all measured": [asdict(row) for row in all_measured(zoo)],
-        "measured": {effort: len(keys) for effort, keys in known.items()},
-        "efforts": {},
-        "methods": {},
+def chosen_by(bench: Bench, effort: str, results: Mapping[str, Measurement]) -> frozenset[str]:
+    """The bricks of the zoo that an effort would measure, if it found ``results``."""
+    models = [bench.read(entry.name) for entry in entries()]
+    jobs = [ModelJob(model, bench.decompose(model), whole=False) for model in models]
+    target, owner = bench.target, Owner.current()
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
+        store.systems.save_target(target)
+        for job in jobs:
+            store.plans.save(job.decomposition, target.key)
+        latencies = Latencies(store, target.key, "executed")
+
+        def run(
+            jobs: Sequence[ModelJob], _left_s: float | None, _progress: Progress
+        ) -> CampaignResult:
+            wanted = {key for job in jobs for key in job.bricks} & results.keys()
+            new = sorted(wanted - store.measurements.results(target.key, sorted(wanted)).keys())
+            _copy({key: results[key] for key in new}, store, target, owner)
+            return CampaignResult({}, (), frozenset())
+
+        AdaptiveMeasurement(jobs, latencies, EFFORTS[effort], None, lambda *_: None).run(run)
+        keys = {key for job in jobs for key in job.bricks}
+        return frozenset(store.measurements.results(target.key, sorted(keys)))
+
+
+def _copy(results: Mapping[str, Measurement], store: Store, target: Target, owner: Owner) -> None:
+    keys = sorted(results)
+    store.claims.claim(target.key, keys, owner)
+    for at in range(max((len(m.rounds) for m in results.values()), default=0)):
+        rounds = {k: (m.rounds[at], 0.0) for k, m in results.items() if at < len(m.rounds)}
+        store.claims.append_rounds(target.key, rounds, owner)
+    store.claims.finish(target.key, keys, owner)
+
+
+def parts(results: Results[Row]) -> dict[str, str]:
+    """The table of all cases, and the figures of the text."""
+    rows = sorted(results.rows, key=lambda row: (row.case.threads, cases().index(row.case)))
+    lines = []
+    for row in rows:
+        for title, halves in HALVES.items():
+            mine = [model for model in row.models if model.half in halves]
+            if row.case.known != MEASURED:
+                known = f"{row.case.known}: {row.bricks}"
+                lines.append([str(row.case.threads), known, title, *_figures(mine)])
+            elif title == "all":
+                lines.append([str(row.case.threads), MEASURED, title, *_figures(mine)])
+    head = ["threads", "bricks measured", "families", "models", "median error", "95th percentile",
+            "worst", "geometric mean of ratios", "inside the interval",
+            "half the interval, median"]  # fmt: skip
+    return {
+        "unseen_date": results.about.date,
+        "unseen_system": f"{results.about.system} with {results.about.runtime}",
+        "protocol": str(rows[0].protocol),
+        "unseen_errors": ", ".join(_in_words(row) for row in rows if row.case.known == "full"),
+        "unseen": table(head, lines, "rll"),
     }
-    for effort, keys in known.items():
-        outcome = left_out(zoo, learned, keys)
-        found["efforts"][effort] = [asdict(row) for row in outcome.rows]
-        if effort == "full":
-            found["methods"]["learned"] = dict(_summary(outcome))
-    for name, method in METHODS.items():
-        if name not in found["methods"]:
-            found["methods"][name] = dict(_summary(left_out(zoo, method, every)))
-    return found
 
 
-def _summary(outcome: Outcome) -> Iterator[tuple[str, Any]]:
-    ratios = [row.estimate_s / row.measured_s for row in outcome.rows]
-    errors = [abs(ratio - 1) for ratio in ratios]
-    inside = [row.low_s <= row.measured_s <= row.high_s for row in outcome.rows]
-    yield "bricks", len(outcome.bricks)
-    yield "brick_error", float(np.median(np.expm1([abs(error) for _, error in outcome.bricks])))
-    yield "median", float(np.median(errors))
-    yield "p95", float(np.quantile(errors, 0.95))
-    yield "geomean_ratio", geometric_mean(ratios)
-    yield "inside", float(np.mean(inside))
+def _in_words(row: Row) -> str:
+    ratios, threads = _ratios(row.models), row.case.threads
+    return (
+        f"{percent(ratios.median_error)} in the median and"
+        f" {percent(float(np.quantile(ratios.errors, 0.95)))} at the 95th percentile (geometric"
+        f" mean of ratios {number(ratios.geomean, 3)}) with {threads} thread{'s' * (threads > 1)}"
+    )
 
 
-def main() -> None:
-    """Write the page and the raw results."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--cache", type=Path, default=Path("cache"))
-    parser.add_argument("--threads", type=int, default=1, help="as measured")
-    arguments = parser.parse_args()
-    with Bench(arguments.cache, threads=arguments.threads) as bench:
-        found = facts_of(bench)
-    before = json.loads(RAW.read_text(encoding="utf-8")) if RAW.exists() else {}
-    facts = before | {str(arguments.threads): found}
-    cost_page.keep(dict(sorted(facts.items())), "prediction")
-    cost_page.write()
+def _ratios(models: Iterable[ModelRow]) -> Ratios:
+    return Ratios.of((model.estimate_s, model.measured_s) for model in models)
 
 
-if __name__ == "__main__":
-    main()
+def _figures(models: Sequence[ModelRow]) -> list[str]:
+    ratios = _ratios(models)
+    inside = sum(model.low_s <= model.measured_s <= model.high_s for model in models)
+    half_widths = [(model.high_s - model.low_s) / 2 / model.estimate_s for model in models]
+    return [
+        str(len(models)),
+        percent(ratios.median_error),
+        percent(float(np.quantile(ratios.errors, 0.95))),
+        percent(ratios.worst_error),
+        number(ratios.geomean, 3),
+        percent(inside / len(models), 0),
+        percent(float(np.median(half_widths))),
+    ]
+
+
+BENCHMARKS = (Benchmark("prediction", "performance.md", Row, cases, run, parts),)

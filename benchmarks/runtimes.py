@@ -1,51 +1,41 @@
-"""The zoo in several runtimes, with one thread and with two: which is faster, and how well told.
+"""The zoo in several runtimes: which is fastest, and whether estimates tell.
 
-Writes docs/runtimes.md (its tables) and benchmarks/results/runtimes.json.
+    .venv/bin/python -m benchmarks runtimes
 
-    .venv/bin/python benchmarks/runtimes.py
-
-With another ``--form``, models of several families are compared whose numbers have it, and results
-are in runtimes_int8.json, say: int8 and float16 are made by ONNX Runtime's own tools, with
-synthetic weights; bfloat16 is how OpenVINO computes by itself where the processor can.
-
-Every model is compared in every runtime before the next model, each time in a cache of its own. A
-comparison is kept at once, and the next call goes on with what lacks. Run nothing else meanwhile.
+All models run as they are, with one and two threads; some of several families also with numbers of
+another form: int8 and float16 are made by ONNX Runtime's own tools, with synthetic weights;
+bfloat16 is how OpenVINO computes by itself where the processor can. Every model is compared in
+every runtime before the next model, each time in an empty cache. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
-import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import mean
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnxruntime import quantization
 from onnxruntime.transformers import float16
-from page_parts import put
 
-from bricks import Bench, BricksError, ModelComparison
+from benchmarks.markdown import paragraphs, table
+from benchmarks.ratios import Ratios, microseconds
+from benchmarks.study import Benchmark, Failed, Results, Run
+from bricks import BricksError, ModelComparison
 from bricks.graph.payload import is_referenced
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
 from bricks.report.tables import number, percent
-from bricks.zoo import entries
-
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "runtimes.md"
+from bricks.zoo import entries, entry
 
 RUNTIMES = ("onnxruntime", "openvino", "openvino-bf16", "mxnet")
 ONNX, OPENVINO, BFLOAT16, MXNET = RUNTIMES
+# Runtimes by the form of a model's numbers.
 FORMS = {
     "float32": (ONNX, OPENVINO, MXNET),
     "int8": (ONNX, OPENVINO),
@@ -55,64 +45,81 @@ FORMS = {
 ZOO = "float32"  # what the zoo's models are
 # Those of other forms.
 SAMPLE = (
-    *("bert_mini", "distilbert", "gluon_cifar_resnet20_v1", "gluon_mobilenetv2_05"),
-    *("gluon_densenet121", "gluon_googlenet", "gluon_squeezenet11"),
-    *("regnet_y", "resnet26", "vit_tiny"),
-)
+    "bert_mini", "distilbert", "gluon_cifar_resnet20_v1", "gluon_mobilenetv2_05",
+    "gluon_densenet121", "gluon_googlenet", "gluon_squeezenet11", "regnet_y", "resnet26",
+    "vit_tiny",
+)  # fmt: skip
 # What is quantised of them: products, and what lies between them in networks of convolutions.
 QUANTISED = ("Conv", "MatMul", "Gemm", "Add", "MaxPool", "GlobalAveragePool", "Concat")
 THREADS = (1, 2)
 # Runtimes that differ by less are as good as each other.
 NOTABLE = 0.05
-RULE = StopRule(precision=0.02, max_rounds=12)
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Measure what lacks, and write the tables from all that there is."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--models", nargs="+", help="Only these of the zoo.")
-    parser.add_argument(
-        "--runtimes", nargs="+", choices=RUNTIMES, help="Instead of those of the form."
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A model, with numbers of a form, in a runtime with a number of threads."""
+
+    model: str
+    form: str
+    runtime: str
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model's measured latency and its estimate; ``inside`` its interval or not."""
+
+    case: Case
+    measured_us: float
+    estimate_us: float
+    inside: bool
+    bricks: int
+    occurrences: int
+
+
+# Rows by model, for each runtime and number of threads.
+ByColumn = Mapping[tuple[str, int], Mapping[str, Row]]
+# Of each model, the runtime that is fastest when measured, and by the estimates.
+Fastest = Sequence[tuple[str, str]]
+
+
+def cases() -> list[Case]:
+    """All models of the zoo, and some with numbers of other forms."""
+    return [
+        Case(model, form, runtime, threads)
+        for form, runtimes in FORMS.items()
+        for model in ([each.name for each in entries()] if form == ZOO else SAMPLE)
+        for threads in THREADS
+        for runtime in runtimes
+    ]
+
+
+def run(case: Case, run: Run) -> Row:
+    """Compare a model with its runs."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        run.bench(runtime=case.runtime, threads=case.threads) as bench,
+    ):
+        converted = case.form in ("int8", "float16")
+        name = str(_converted(case.model, case.form, Path(folder))) if converted else case.model
+        (row,) = bench.compare([bench.read(name)]).rows
+    if not isinstance(row, ModelComparison):
+        raise BricksError(row.error)
+    return Row(
+        case,
+        microseconds(row.measured_s.value),
+        microseconds(row.estimate.estimate_s),
+        row.estimate.low_s <= row.measured_s.value <= row.estimate.high_s,
+        len(row.plan.keys),
+        len(row.plan.occurrences),
     )
-    parser.add_argument("--form", default=ZOO, choices=FORMS, help="Of the models' numbers.")
-    parser.add_argument("--raw", type=Path, help="Where results are, instead of there.")
-    parser.add_argument("--page", type=Path, default=PAGE)
-    parser.add_argument("--pages", action="store_true", help="Only write the tables.")
-    arguments = parser.parse_args(words)
-    form = arguments.form
-    runtimes = arguments.runtimes or FORMS[form]
-    ending = "" if form == ZOO else f"_{form}"
-    raw = arguments.raw or RESULTS / f"runtimes{ending}.json"
-    facts: dict[str, Any] = {"models": {}, "versions": {}}
-    if raw.exists():
-        facts = json.loads(raw.read_text(encoding="utf-8"))
-    chosen = arguments.models or ([e.name for e in entries()] if form == ZOO else SAMPLE)
-    if unknown := set(chosen).difference(each.name for each in entries()):
-        parser.error(f"the zoo has no model {', '.join(sorted(unknown))}")
-    for name in () if arguments.pages else chosen:
-        found = facts["models"].setdefault(name, {})
-        if found.keys() >= {f"{r}:{t}" for r in runtimes for t in THREADS}:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            given = name
-            if form in ("int8", "float16"):
-                given = str(_converted(name, form, Path(folder)))
-            for threads in THREADS:
-                for runtime in runtimes:
-                    if f"{runtime}:{threads}" not in found:
-                        found[f"{runtime}:{threads}"] = _row(runtime, threads, given, facts)
-        print(name, found, flush=True)
-        raw.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    tables = (_accuracy(facts), _told(facts), _models(facts), _refused(facts))
-    body = "\n\n".join(filter(None, ("\n".join(lines) for lines in tables)))
-    put(arguments.page, __file__, {f"runtimes{ending}": body})
 
 
 def _converted(name: str, form: str, folder: Path) -> Path:
     """A zoo model with synthetic weights in another form, written to ``folder``."""
     made = folder / f"{name}_{form}.onnx"
-    (entry,) = (entry for entry in entries() if entry.name == name)
-    model = onnx.load(entry.path, load_external_data=False)
+    model = onnx.load(entry(name).path, load_external_data=False)
     pool = Pool(0)
     for tensor in model.graph.initializer:
         if is_referenced(tensor):
@@ -158,140 +165,123 @@ def _sample(value: onnx.ValueInfoProto, random: np.random.Generator) -> np.ndarr
     return (random.random(shape) if dtype.kind == "f" else np.ones(shape)).astype(dtype)
 
 
-def _row(runtime: str, threads: int, name: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """One model in one runtime: latencies in microseconds, or the reason why there are none."""
-    try:
-        with (
-            tempfile.TemporaryDirectory() as cache,
-            Bench(
-                cache, runtime=runtime, threads=threads, conditions=Conditions(rule=RULE),
-                published=False,
-            ) as bench,
-        ):  # fmt: skip
-            (row,) = bench.compare([bench.read(name)]).rows
-            facts["system"] = bench.target.system.name
-            facts["date"] = datetime.now(UTC).date().isoformat()
-            facts["versions"][runtime] = bench.target.runtime.version
-    except BricksError as error:
-        return {"error": str(error)}
-    if not isinstance(row, ModelComparison):
-        return {"error": row.error}
+def parts(results: Results[Row]) -> dict[str, str]:
+    """The tables of each form."""
     return {
-        "measured_us": _micro(row.measured_s.value),
-        "estimate_us": _micro(row.estimate.estimate_s),
-        "inside": row.estimate.low_s <= row.measured_s.value <= row.estimate.high_s,
-        "bricks": len(row.plan.keys),
-        "occurrences": len(row.plan.occurrences),
+        "runtimes" if form == ZOO else f"runtimes_{form}": _tables(results, form) for form in FORMS
     }
 
 
-def _micro(latency_s: float) -> float:
-    return float(f"{latency_s * 1e6:.4g}")
-
-
-def _cells(facts: Mapping[str, Any], runtime: str, threads: int) -> dict[str, Any]:
-    """By model, what was measured with a runtime and so many threads."""
-    name = f"{runtime}:{threads}"
-    rows = {model: found.get(name, {"error": "-"}) for model, found in facts["models"].items()}
-    return {model: row for model, row in rows.items() if "error" not in row}
-
-
-def _columns(facts: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Runtimes and threads with which anything was measured."""
-    both = [(runtime, threads) for threads in THREADS for runtime in RUNTIMES]
-    return [(runtime, threads) for runtime, threads in both if _cells(facts, runtime, threads)]
-
-
-def _head(facts: Mapping[str, Any], runtime: str, threads: int) -> str:
-    version = facts["versions"][runtime]
-    return f"{runtime} {version}, {threads} thread{'s' * (threads > 1)}"
-
-
-def _accuracy(facts: Mapping[str, Any]) -> Iterator[str]:
-    yield (
-        f"| {facts['system']} | models | median error | 95th percentile | worst |"
-        " geometric mean | inside the interval | faster than all others | told |"
+def _tables(results: Results[Row], form: str) -> str:
+    rows = {row.case: row for row in results.rows if row.case.form == form}
+    columns = [
+        (runtime, threads)
+        for threads in THREADS
+        for runtime in RUNTIMES
+        if any((of.runtime, of.threads) == (runtime, threads) for of in rows)
+    ]
+    by_column = {
+        column: {
+            case.model: row
+            for case, row in rows.items()
+            if (case.runtime, case.threads) == column
+        }
+        for column in columns
+    }  # fmt: skip
+    fastest = {threads: _fastest(by_column, threads) for threads in THREADS}
+    failed = [each for each in results.failed if each.case.form == form]
+    models = sorted({case.model for case in rows} | {each.case.model for each in failed})
+    return paragraphs(
+        _accuracy(results, by_column, fastest),
+        "\n".join(_named(threads, pairs) for threads, pairs in fastest.items() if pairs),
+        _latencies(by_column, models),
+        "\n".join(_refusals(failed)),
     )
-    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
-    for runtime, threads in _columns(facts):
-        rows = [*_cells(facts, runtime, threads).values()]
-        ratios = [row["estimate_us"] / row["measured_us"] for row in rows]
-        errors = [abs(ratio - 1) for ratio in ratios]
-        fastest = _fastest(facts, threads)
-        own = [told for measured, told in fastest if measured == runtime]
-        shown = [
-            percent(statistics.median(errors)),
-            percent(float(np.percentile(errors, 95))),
-            percent(max(errors)),
-            number(statistics.geometric_mean(ratios), 3),
-            f"{statistics.mean(row['inside'] for row in rows):.0%}".replace("%", " %"),
+
+
+def _thread_count(threads: int) -> str:
+    return f"{threads} thread{'s' * (threads > 1)}"
+
+
+def _accuracy(results: Results[Row], by_column: ByColumn, fastest: Mapping[int, Fastest]) -> str:
+    """A row of errors for each runtime and number of threads."""
+    head = [results.about.system, "models", "median error", "95th percentile", "worst",
+            "geometric mean", "inside the interval", "faster than all others",
+            "told"]  # fmt: skip
+    lines = []
+    for (runtime, threads), of in by_column.items():
+        rows = list(of.values())
+        ratios = Ratios.of((row.estimate_us, row.measured_us) for row in rows)
+        own = [predicted for measured, predicted in fastest[threads] if measured == runtime]
+        version = results.about.runtimes[runtime]
+        lines.append([
+            f"{runtime} {version}, {_thread_count(threads)}",
+            str(len(rows)),
+            percent(ratios.median_error),
+            percent(float(np.percentile(ratios.errors, 95))),
+            percent(ratios.worst_error),
+            number(ratios.geomean, 3),
+            percent(mean(row.inside for row in rows), 0),
             str(len(own)),
-            str(sum(told == runtime for told in own)),
-        ]
-        yield f"| {_head(facts, runtime, threads)} | {len(rows)} | {' | '.join(shown)} |"
+            str(sum(predicted == runtime for predicted in own)),
+        ])  # fmt: skip
+    return table(head, lines)
 
 
-def _fastest(facts: Mapping[str, Any], threads: int) -> list[tuple[str, str]]:
+def _fastest(by_column: ByColumn, threads: int) -> Fastest:
     """The runtime that is fastest when measured, and by the estimates, for each model.
 
     Without models that one runtime alone runs, and those whose two fastest differ by at most
     ``NOTABLE``.
     """
-    cells = {runtime: _cells(facts, runtime, threads) for runtime in RUNTIMES}
+    by_model: dict[str, dict[str, Row]] = {}
+    for (runtime, count), rows in by_column.items():
+        for model, row in rows.items():
+            if count == threads:
+                by_model.setdefault(model, {})[runtime] = row
     found = []
-    for model in facts["models"]:
-        rows = {runtime: of[model] for runtime, of in cells.items() if model in of}
-        latencies = sorted(row["measured_us"] for row in rows.values())
-        if len(rows) > 1 and latencies[1] > (1 + NOTABLE) * latencies[0]:
-            found.append(
-                (
-                    min(rows, key=lambda runtime: rows[runtime]["measured_us"]),
-                    min(rows, key=lambda runtime: rows[runtime]["estimate_us"]),
-                )
-            )
+    for runtimes in by_model.values():
+        latencies = sorted(row.measured_us for row in runtimes.values())
+        if len(runtimes) > 1 and latencies[1] > (1 + NOTABLE) * latencies[0]:
+            measured = min(runtimes, key=lambda name: runtimes[name].measured_us)
+            predicted = min(runtimes, key=lambda name: runtimes[name].estimate_us)
+            found.append((measured, predicted))
     return found
 
 
-def _told(facts: Mapping[str, Any]) -> Iterator[str]:
-    for threads in THREADS:
-        if found := _fastest(facts, threads):
-            right = sum(measured == told for measured, told in found)
-            yield (
-                f"With {threads} thread{'s' * (threads > 1)}, estimates name the fastest runtime"
-                f" for {right} of {len(found)} models ({right / len(found):.0%}) whose two fastest"
-                f" differ by more than {NOTABLE:.0%}."
-            ).replace("%", " %")
+def _named(threads: int, pairs: Fastest) -> str:
+    right = sum(measured == predicted for measured, predicted in pairs)
+    return (
+        f"With {_thread_count(threads)}, estimates name the fastest runtime for {right} of"
+        f" {len(pairs)} models ({percent(right / len(pairs), 0)}) whose two fastest differ by more"
+        f" than {percent(NOTABLE, 0)}."
+    )
 
 
-def _models(facts: Mapping[str, Any]) -> Iterator[str]:
-    columns = _columns(facts)
-    heads = [f"{runtime}, {threads} thread{'s' * (threads > 1)}" for runtime, threads in columns]
-    yield f"| model | {' | '.join(heads)} |"
-    yield f"|---|{'--:|' * len(columns)}"
-    for model, found in sorted(facts["models"].items()):
-        cells = [_cell(found.get(f"{runtime}:{threads}", {})) for runtime, threads in columns]
-        yield f"| {model} | {' | '.join(cells)} |"
+def _latencies(by_column: ByColumn, models: Iterable[str]) -> str:
+    """The measured latency of each model in each runtime, and how far the estimate is off."""
+    head = [f"{runtime}, {_thread_count(threads)}" for runtime, threads in by_column]
+    lines = ([model, *(_cell(of.get(model)) for of in by_column.values())] for model in models)
+    return table(["model", *head], lines)
 
 
-def _cell(row: Mapping[str, Any]) -> str:
-    if "measured_us" not in row:
+def _cell(row: Row | None) -> str:
+    if row is None:
         return "–"
-    error = row["estimate_us"] / row["measured_us"] - 1
+    error = row.estimate_us / row.measured_us - 1
     sign = "-" if error < 0 else "+"
-    return f"{row['measured_us'] / 1e3:.3g} ms ({sign}{percent(abs(error))})"
+    return f"{row.measured_us / 1e3:.3g} ms ({sign}{percent(abs(error))})"
 
 
-def _refused(facts: Mapping[str, Any]) -> Iterator[str]:
+def _refusals(failed: Iterable[Failed[Case]]) -> Iterable[str]:
     """Why a runtime does not run a model; MXNet has no operators for most transformers."""
-    for model, found in sorted(facts["models"].items()):
-        for runtime in (each for each in RUNTIMES if each != MXNET):
-            cells = [found.get(f"{runtime}:{threads}", {}) for threads in THREADS]
-            reasons = dict.fromkeys(cell["error"] for cell in cells if "error" in cell)
-            yield from (f"- {model}, {runtime}: {reason}" for reason in reasons)
+    order = sorted(failed, key=lambda each: (each.case.model, RUNTIMES.index(each.case.runtime)))
+    lines = (
+        f"- {each.case.model}, {each.case.runtime}: {each.error}"
+        for each in order
+        if each.case.runtime != MXNET
+    )
+    return dict.fromkeys(lines)
 
 
-if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted: run the same command again to go on") from None
+BENCHMARKS = (Benchmark("runtimes", "runtimes.md", Row, cases, run, parts),)

@@ -1,9 +1,9 @@
 """How long do commands take? Measures whole processes on shipped models.
 
-    .venv/bin/python benchmarks/times.py
+    .venv/bin/python -m benchmarks times --again
 
-Writes docs/times.md. Each command runs in a process of its own, as a user would run it; times are
-wall time from the start of the interpreter. Run nothing else meanwhile.
+Each command runs in a process of its own, as a user would run it; times are wall time from the
+start of the interpreter. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -17,138 +17,152 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 
-from search_space import architecture
-
-from bricks import Bench
+from benchmarks.growth import layers
+from benchmarks.markdown import table
+from benchmarks.ratios import digits
+from benchmarks.study import Benchmark, Results, Run
+from bricks import BricksError
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "times.md"
 BRICKS = [sys.executable, "-m", "bricks.cli.main"]
 NINE = (
     "alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
     "squeezenet", "vgg19", "zfnet512",
 )  # fmt: skip
 
-
-# How often a command is timed beside the same one without published measurements.
+# How often a command is timed in turn with the same one without published measurements.
 TURNS = 9
 USERS, LOAD_S = 50, 60.0
 
 
-def main() -> None:
-    """Time everything, and write the page."""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All commands, one after another, on one cache."""
+
+    models: int = len(NINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A command, as the page names it, and its wall time."""
+
+    command: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimedTwice:
+    """Medians of a command's wall time with published measurements and without."""
+
+    command: str
+    with_s: float
+    without_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Wall times of commands, and what a server answers to many users at once.
+
+    ``answers`` came in ``LOAD_S``, 95 % of them within ``p95_s``.
+    """
+
+    case: Case
+    commands: tuple[Timed, ...]
+    twice: tuple[TimedTwice, ...]
+    advised: tuple[Timed, ...]
+    answers: int
+    p95_s: float
+    weight_bytes_per_s: float
+
+
+def cases() -> list[Case]:
+    """The one session."""
+    return [Case()]
+
+
+def run(case: Case, run: Run) -> Row:
+    """Time everything."""
     with tempfile.TemporaryDirectory() as folder:
         cache = ["--cache", folder, "--threads", "1"]
-        rows = [
-            ("`bricks --help`", timed(["--help"])),
-            ("`bricks decompose NINE`, nothing cached", timed(["decompose", *NINE, *cache])),
-            ("the same again", timed(["decompose", *NINE, *cache])),
-            ("`bricks measure NINE`, nothing measured", timed(["measure", *NINE, *cache])),
-            ("the same again", timed(["measure", *NINE, *cache])),
-            ("`bricks predict resnet50`, measured before", timed(["predict", "resnet50", *cache])),
-            (
-                "`bricks decompose NINE --verify`",
-                timed(["decompose", *NINE, "--verify", *cache]),
-            ),
-        ]
-        beside = beside_published(cache)
-    rows.append(("Ctrl-C during `bricks measure NINE`, until it has ended", interrupted()))
-    with tempfile.TemporaryDirectory() as folder, Bench(folder) as bench:
-        system = bench.target.system.name
-    lines = [
-        "# How long commands take",
-        "",
-        f"Written by `benchmarks/times.py` on {datetime.now(UTC).date()}, on {system}. Times are",
-        "wall time of whole processes, from the start of the interpreter; NINE stands for "
-        + ", ".join(NINE)
-        + ".",
-        "",
-        "| what | time |",
-        "|---|--:|",
-        *(f"| {what} | {seconds:.2f} s |" for what, seconds in rows),
-        "",
-        "## Answers from published measurements",
-        "",
-        "| what | time |",
-        "|---|--:|",
-        *beside,
-        *(f"| {what} | {seconds:.2f} s |" for what, seconds in advised()),
-        served(),
-        "",
-        f"With and without: medians of {TURNS} processes each, in turn. The server had an empty",
-        "cache and the published files; its users sent the next request as soon as they had an",
-        "answer.",
-        "",
-        f"Synthetic weights are generated at {weights_per_second() / 1e9:.1f} GB/s. To measure this"
-        " on your machine:",
-        "",
-        "    .venv/bin/python benchmarks/times.py",
-        "",
-    ]
-    PAGE.write_text("\n".join(lines), encoding="utf-8")
+        commands = [
+            Timed("`bricks --help`", timed("--help")),
+            Timed("`bricks decompose NINE`, nothing cached", timed("decompose", *NINE, *cache)),
+            Timed("the same again", timed("decompose", *NINE, *cache)),
+            Timed("`bricks measure NINE`, nothing measured", timed("measure", *NINE, *cache)),
+            Timed("the same again", timed("measure", *NINE, *cache)),
+            Timed("`bricks predict resnet50`, measured before",
+                  timed("predict", "resnet50", *cache)),
+            Timed("`bricks decompose NINE --verify`",
+                  timed("decompose", *NINE, "--verify", *cache)),
+        ]  # fmt: skip
+        twice = (
+            _timed_twice("`bricks --help`", "--help"),
+            _timed_twice("`bricks predict resnet50`, measured before", "predict", "resnet50",
+                         *cache),
+        )  # fmt: skip
+    commands.append(Timed("Ctrl-C during `bricks measure NINE`, until it has ended", interrupted()))
+    waits_s = sorted(served())
+    return Row(
+        case, tuple(commands), twice, tuple(advised()), len(waits_s),
+        digits(waits_s[len(waits_s) * 95 // 100], 4), digits(weights_per_second(), 4),
+    )  # fmt: skip
 
 
-def timed(arguments: list[str], folder: str | None = None, **environment: str) -> float:
+def timed(*arguments: str, folder: str | None = None, **environment: str) -> float:
     """Wall time in seconds of a command that must succeed, started in ``folder``."""
-    started = time.perf_counter()
+    began_s = time.perf_counter()
     subprocess.run(
         [*BRICKS, *arguments], check=True, stdout=subprocess.DEVNULL, cwd=folder,
         env={**os.environ, **environment},
     )  # fmt: skip
-    return time.perf_counter() - started
+    return digits(time.perf_counter() - began_s, 4)
 
 
-def beside_published(cache: list[str]) -> list[str]:
-    """Rows of commands with and without published measurements beside what ``cache`` has."""
-    rows = []
-    for words in (["--help"], ["predict", "resnet50", *cache]):
-        found: tuple[list[float], list[float]] = [], []
-        for _ in range(TURNS):
-            found[0].append(timed(words))
-            found[1].append(timed(words, BRICKS_PUBLISHED=os.devnull))
-        with_s, without_s = (sorted(times)[TURNS // 2] for times in found)
-        what = "predict resnet50`, measured before" if len(words) > 1 else "--help`"
-        rows.append(f"| `bricks {what}, with and without | {with_s:.3f} and {without_s:.3f} s |")
-    return rows
+def _timed_twice(command: str, *words: str) -> TimedTwice:
+    """A command with and without published measurements, in turn."""
+    pairs = [(timed(*words), timed(*words, BRICKS_PUBLISHED=os.devnull)) for _ in range(TURNS)]
+    with_s, without_s = (sorted(times)[TURNS // 2] for times in zip(*pairs, strict=True))
+    return TimedTwice(command, with_s, without_s)
 
 
-def advised() -> Iterator[tuple[str, float]]:
-    """How long advice takes in an empty folder."""
+def advised() -> Iterator[Timed]:
+    """Advice in an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
-        yield "`bricks advise resnet50` in an empty folder", _advised("resnet50", folder)
+        yield Timed("`bricks advise resnet50` in an empty folder", _advised("resnet50", folder))
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as models:
-        unseen = Path(models, "unseen.onnx")
-        unseen.write_bytes(architecture(0).SerializeToString())
-        what = "`bricks advise` of a model never seen (a random CNN), in an empty folder"
-        yield what, _advised(str(unseen), folder)
+        path = Path(models, "unseen.onnx")
+        path.write_bytes(_unseen())
+        command = "`bricks advise` of a model never seen (a residual network), in an empty folder"
+        yield Timed(command, _advised(str(path), folder))
 
 
 def _advised(model: str, folder: str) -> float:
-    return timed(["advise", model, "--slo", "1s"], folder)
+    return timed("advise", model, "--slo", "1s", folder=folder)
 
 
-def served() -> str:
-    """The row of users who ask a server for an answer that is there."""
+def _unseen() -> bytes:
+    """A model that nobody has measured, without its weights."""
+    return bytes(layers(100, 200).SerializeToString())
+
+
+def served() -> list[float]:
+    """Seconds that users wait who ask a server for an answer that is there."""
     with tempfile.TemporaryDirectory() as cache, server(cache) as address:
-        digest = uploaded(address, architecture(0).SerializeToString())
+        digest = uploaded(address, _unseen())
         paths = (f"/models/{digest}", f"/api/models/{digest}")
-        waited: list[float] = []
-        users = [threading.Thread(target=ask, args=(address, paths, waited)) for _ in range(USERS)]
+        waits_s: list[float] = []
+        users = [threading.Thread(target=ask, args=(address, paths, waits_s)) for _ in range(USERS)]
         for user in users:
             user.start()
         for user in users:
             user.join()
-    waited.sort()
-    most_ms = 1e3 * waited[len(waited) * 95 // 100]
-    what = f"`bricks web`, {USERS} users for a minute, {len(waited)} answers: 95th percentile"
-    return f"| {what} | {most_ms:.0f} ms |"
+    return waits_s
 
 
 @contextmanager
@@ -178,12 +192,12 @@ def uploaded(address: str, content: bytes) -> str:
         if found["state"] == "done":
             return str(found["digest"])
         if found["state"] == "failed":
-            raise SystemExit(f"the server could not answer: {found}")
+            raise BricksError(f"the server could not answer: {found}")
         time.sleep(0.1)
 
 
-def ask(address: str, paths: tuple[str, ...], waited: list[float]) -> None:
-    """Ask one question after the other; ``waited`` gets the seconds of each."""
+def ask(address: str, paths: Sequence[str], waits_s: list[float]) -> None:
+    """Ask one question after the other; ``waits_s`` gets the seconds of each."""
     connection = http.client.HTTPConnection(address, timeout=60)
     until, number = time.monotonic() + LOAD_S, 0
     while time.monotonic() < until:
@@ -192,8 +206,8 @@ def ask(address: str, paths: tuple[str, ...], waited: list[float]) -> None:
         answer = connection.getresponse()
         answer.read()
         if answer.status != 200:
-            raise SystemExit(f"the server answered {answer.status}")
-        waited.append(time.monotonic() - started)
+            raise BricksError(f"the server answered {answer.status}")
+        waits_s.append(time.monotonic() - started)
         number += 1
 
 
@@ -208,7 +222,7 @@ def interrupted() -> float:
         status = process.wait(timeout=60)
         took_s = time.perf_counter() - started
     if status != 130:
-        raise SystemExit(f"measuring ended with {status} before it could be interrupted")
+        raise BricksError(f"measuring ended with {status} before it could be interrupted")
     return took_s
 
 
@@ -223,5 +237,27 @@ def weights_per_second() -> float:
     return sorted(rates)[2]
 
 
-if __name__ == "__main__":
-    main()
+def parts(results: Results[Row]) -> dict[str, str]:
+    """The tables of commands and of answers from published measurements."""
+    (row,) = results.rows
+    head = ["what", "time"]
+    twice = [
+        [f"{each.command}, with and without", f"{each.with_s:.3f} and {each.without_s:.3f} s"]
+        for each in row.twice
+    ]
+    advised = [[each.command, f"{each.seconds:.2f} s"] for each in row.advised]
+    web = (
+        f"`bricks web`, {USERS} users for a minute, {row.answers} answers: 95th percentile",
+        f"{1e3 * row.p95_s:.0f} ms",
+    )
+    commands = ([each.command, f"{each.seconds:.2f} s"] for each in row.commands)
+    return {
+        "date": results.about.date,
+        "system": results.about.system,
+        "commands": table(head, commands),
+        "published": table(head, [*twice, *advised, web]),
+        "weights": f"{row.weight_bytes_per_s / 1e9:.1f} GB/s",
+    }
+
+
+BENCHMARKS = (Benchmark("times", "times.md", Row, cases, run, parts),)

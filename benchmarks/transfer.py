@@ -1,32 +1,29 @@
-"""Measures how accurate predictions are for a system of which only a few bricks are measured.
+"""Predictions for a system of which only a few bricks are measured, next to measurements.
 
     .venv/bin/bricks measure ZOO --threads 1      (and so on: a target for each row; see the page)
-    .venv/bin/python benchmarks/transfer.py --cache cache
+    .venv/bin/python -m benchmarks transfer --cache cache/transfer
 
-Takes a cache in which the zoo is measured on several targets. For one target after another, the
-program keeps only the bricks that `bricks probe` would measure, predicts the others from these and
-from the other targets, and compares with the measurements. Writes its part of docs/accuracy.md and
-benchmarks/results/transfer.json. Nothing is timed.
-
-Families are split into two halves, as in prediction.py: constants were chosen on the first half,
-with these targets.
+Takes a cache in which the zoo is measured on several targets. For one target after another, only
+the bricks count that ``bricks probe`` would measure: the others are predicted from these and from
+the other targets, and compared with the measurements. Nothing is timed. Families are split into two
+halves, as in prediction.py: constants were chosen on the first half, with these targets.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from statistics import geometric_mean
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
-from bricks import Store, Target
+from benchmarks.markdown import table
+from benchmarks.ratios import Ratios, digits
+from benchmarks.study import Benchmark, Results, Run
+from bricks import BricksError, Store, Target
 from bricks.predict.features import BrickFeatures
 from bricks.predict.planner import Belief, Planner
 from bricks.predict.prediction import Prediction
@@ -38,14 +35,49 @@ from bricks.session.measured_target import MeasuredTarget
 from bricks.session.source_targets import source_target
 from bricks.zoo import entries
 
-ROOT = Path(__file__).resolve().parent.parent
-RAW = ROOT / "benchmarks" / "results" / "transfer.json"
-PAGE = ROOT / "docs" / "accuracy.md"
-MARKS = ("<!-- transfer: written by benchmarks/transfer.py -->", "<!-- /transfer -->")
+TARGETS = (
+    "mxnet, 1 thread, optimisation all",
+    "onnxruntime, 1 thread, optimisation all",
+    "onnxruntime, 1 thread, optimisation basic",
+    "onnxruntime, 2 threads, optimisation all",
+    "onnxruntime, 2 threads, optimisation extended",
+)
+FIRST, SECOND = 0, 1  # halves of the families
+COUNTS, USUAL = (48, 96, 192), 96
 
-COUNTS = (48, 96, 192)
-# A target is reported if at least so many models of the zoo are measured on it.
-_MIN_MODELS = 50
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A target that counts as new, a half of the families, and a number of measured bricks."""
+
+    target: str
+    half: int
+    probes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Predictions of a half's bricks and models: errors, and the share inside their interval.
+
+    ``errors`` has |predicted / measured - 1| of each model. None: not recorded.
+    """
+
+    bricks: int
+    brick_error: float
+    models: int
+    errors: tuple[float, ...]
+    inside: float
+    geomean_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Predictions with other targets and without; running all probes once takes ``once_s``."""
+
+    case: Case
+    once_s: float
+    transfer: Outcome
+    separate: Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +89,7 @@ class KnownTarget:
     features: Mapping[str, BrickFeatures]
     families: Mapping[str, set[str]]
     counts: Mapping[str, Mapping[str, int]]
-    elsewhere: SourceTarget
+    source: SourceTarget
 
     @property
     def name(self) -> str:
@@ -67,25 +99,45 @@ class KnownTarget:
         return f"{runtime.backend}, {threads}, optimisation {runtime.optimization}"
 
 
-def read(store: Store) -> list[KnownTarget]:
-    """All targets of the cache on which most of the zoo is measured."""
-    found = []
-    for target in store.systems.targets():
-        measured = MeasuredTarget(store, target.key, "executed")
-        elsewhere = source_target(measured)
-        if elsewhere is None:
-            continue
-        known = measured.latencies()
-        latency_s, families = known.seconds, known.families
-        counts = {}
-        for plan, _ in store.plans.all(target.key, "executed"):
-            counted = dict(plan.counts)
-            if counted.keys() <= latency_s.keys():
-                counts[plan.model] = counted
-        if len(counts) >= _MIN_MODELS:
-            features = measured.features(list(latency_s))
-            found.append(KnownTarget(target, latency_s, features, families, counts, elsewhere))
-    return sorted(found, key=lambda known: known.name)
+class Learned(Protocol):
+    """A predictor; ``bias`` is the log error that all of its predictions may have in common."""
+
+    @property
+    def bias(self) -> float:
+        """The standard deviation of that error."""
+
+    def predict(self, features: Mapping[str, BrickFeatures]) -> Mapping[str, Prediction]:
+        """The latency of each brick."""
+
+
+def cases() -> list[Case]:
+    """Each target, for both halves and all numbers of probes."""
+    return [
+        Case(name, half, count) for name in TARGETS for half in (FIRST, SECOND) for count in COUNTS
+    ]
+
+
+@cache
+def _targets(folder: Path) -> Mapping[str, KnownTarget]:
+    """The targets of a cache on which the zoo is measured, by name."""
+    with Store.open(folder, make=False) as store:
+        found = [_target(store, target) for target in store.systems.targets()]
+    return {known.name: known for known in found if known is not None}
+
+
+def _target(store: Store, target: Target) -> KnownTarget | None:
+    measured = MeasuredTarget(store, target.key, "executed")
+    source = source_target(measured)
+    if source is None:
+        return None
+    known = measured.latencies()
+    counts = {
+        plan.model: dict(plan.counts)
+        for plan, _ in store.plans.all(target.key, "executed")
+        if plan.counts.keys() <= known.seconds.keys()
+    }
+    features = measured.features(list(known.seconds))
+    return KnownTarget(target, known.seconds, features, known.families, counts, source)
 
 
 def halves() -> dict[str, int]:
@@ -95,39 +147,52 @@ def halves() -> dict[str, int]:
     return {model: numbers[name] for model, name in family.items()}
 
 
-def left_out(
-    known: KnownTarget, others: Sequence[SourceTarget], half: int, count: int
-) -> dict[str, Any]:
-    """Predictions for a target of which only probes are known."""
-    mine = halves()
-    counts = {name: c for name, c in known.counts.items() if mine.get(name) == half}
-    keys = sorted({key for counted in counts.values() for key in counted})
-    features = {key: known.features[key] for key in keys}
+def run(case: Case, run: Run) -> Row:
+    """Predict a target of which only probes are known."""
+    targets = _targets(run.folder)
+    if case.target not in targets:
+        raise BricksError(f"{run.folder} has no measurements of {case.target}: measure the zoo")
+    known, half = targets[case.target], halves()
+    others = [other.source for other in targets.values() if other is not known]
+    counts = {name: of for name, of in known.counts.items() if half.get(name) == case.half}
+    features = {key: known.features[key] for key in sorted(set().union(*counts.values()))}
     beliefs = {key: Belief(s) for key, s in expected(features, others).items()}
-    familiar = frozenset[str]().union(*(other.kernels for other in others))
-    probes = Planner(counts, features, beliefs, familiar).choose(0.001, most=count)
+    kernels = frozenset[str]().union(*(other.kernels for other in others))
+    probes = Planner(counts, features, beliefs, kernels).choose(0.001, most=case.probes)
     measured = {key: known.latency_s[key] for key in probes}
-    rest = {key: t for key, t in features.items() if key not in measured}
     transfer = learn_transfer(features, measured, known.families, others)
-    alone = learn(features, measured, known.families)
-    assert transfer is not None and alone is not None, "too few probes"
-    found: dict[str, Any] = {"target": known.name, "half": half, "probes": count}
-    found["measuring_s"] = sum(measured.values())
-    for name, predictor in (("transfer", transfer), ("alone", alone)):
-        predicted = predictor.predict(rest)
-        off = [abs(math.log(p.latency_s / known.latency_s[key])) for key, p in predicted.items()]
-        rows = [
-            _model(c, known.latency_s, measured, predicted, predictor.bias) for c in counts.values()
-        ]
-        found[name] = {
-            "bricks": len(off),
-            "brick_error": float(np.median(np.expm1(off))),
-            "models": len(rows),
-            "errors": [abs(ratio - 1) for ratio, _ in rows],
-            "geomean_ratio": geometric_mean(ratio for ratio, _ in rows),
-            "inside": float(np.mean([inside for _, inside in rows])),
-        }
-    return found
+    separate = learn(features, measured, known.families)
+    assert transfer is not None and separate is not None, "too few probes"
+    rest = {key: of for key, of in features.items() if key not in measured}
+    return Row(
+        case,
+        digits(sum(measured.values()), 5),
+        _outcome(known, counts, measured, rest, transfer),
+        _outcome(known, counts, measured, rest, separate),
+    )
+
+
+def _outcome(
+    known: KnownTarget,
+    counts: Mapping[str, Mapping[str, int]],
+    measured: Mapping[str, float],
+    rest: Mapping[str, BrickFeatures],
+    predictor: Learned,
+) -> Outcome:
+    predicted = predictor.predict(rest)
+    off = [abs(math.log(p.latency_s / known.latency_s[key])) for key, p in predicted.items()]
+    models = [
+        _model(of, known.latency_s, measured, predicted, predictor.bias) for of in counts.values()
+    ]
+    ratios = Ratios(tuple(ratio for ratio, _ in models))
+    return Outcome(
+        len(off),
+        digits(float(np.median(np.expm1(off))), 5),
+        len(models),
+        tuple(digits(error, 5) for error in ratios.errors),
+        digits(float(np.mean([inside for _, inside in models])), 5),
+        digits(ratios.geomean, 5),
+    )
 
 
 def _model(
@@ -141,155 +206,98 @@ def _model(
     truth_s = sum(n * latency_s[key] for key, n in counts.items())
     part = [(n, predicted[key]) for key, n in counts.items() if key in predicted]
     part_s = sum(n * p.latency_s for n, p in part)
-    told_s = part_s + sum(n * measured[key] for key, n in counts.items() if key in measured)
+    sum_s = part_s + sum(n * measured[key] for key, n in counts.items() if key in measured)
     variance = sum((n * p.latency_s * p.log_sd) ** 2 for n, p in part) + (bias * part_s) ** 2
-    sd = math.hypot(math.sqrt(variance) / told_s, 0.01)
-    return told_s / truth_s, abs(math.log(told_s / truth_s)) <= NORMAL_95 * sd
+    sd = math.hypot(math.sqrt(variance) / sum_s, 0.01)
+    return sum_s / truth_s, abs(math.log(sum_s / truth_s)) <= NORMAL_95 * sd
 
 
 _HEAD = (
-    "| the new target | bricks measured | bricks: median error | models | median error"
-    " | 95th percentile | geometric mean | inside the interval | without other targets: bricks"
-    " | models | 95th percentile | geometric mean |",
-    "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-)
+    "the new target", "bricks measured", "bricks: median error", "models", "median error",
+    "95th percentile", "geometric mean", "inside the interval", "without other targets: bricks",
+    "models", "95th percentile", "geometric mean",
+)  # fmt: skip
 
 
-def tables(results: Sequence[Mapping[str, Any]]) -> str:
+def listed(results: Results[Row]) -> str:
     """A row for each target, number of probes and half of the families; the page has fewer."""
-    parts = []
-    for half, name in enumerate(("First", "Second")):
-        rows = [row for row in results if row["half"] == half]
-        parts.append("\n".join([f"## {name} half of the families", "", *_HEAD, *_lines(rows)]))
-    return "\n\n".join(parts)
-
-
-def table(results: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
-    """The part of the page."""
-    second = [row for row in results if row["half"] == 1]
-    usual = [row for row in second if row["probes"] == 96]
-    both, here = (_in_words(_all(usual, name)) for name in ("transfer", "alone"))
-    lines = [
-        "## A system that is hardly known",
-        "",
-        "With 96 measured bricks (the default of `bricks probe`) and measurements of other targets,"
-        f" models are predicted with a median error of {both}; without other targets, of {here}.",
-        "",
-        f"Written by `benchmarks/transfer.py` on {about['date']}, on {about['system']}. Each row"
-        " treats one [target](glossary.md#target) as new: of its bricks, only those count as"
-        " measured that `bricks probe` would choose; of the other targets, all do. The rest is"
-        " predicted and compared with its measurements. The models are those of the second half of"
-        " the zoo's families; constants were chosen on the first half, with these targets. A model"
-        " is the sum of its bricks here; recomposition adds the error"
-        " [above](#how-accurate-estimates-are).",
-        "",
-        *_HEAD,
+    tables = [
+        f"## {name} half of the families\n\n{_table(_lines(_some(results, half)))}"
+        for half, name in enumerate(("First", "Second"))
     ]
-    lines += _lines(usual)
-    for count in COUNTS:
-        mine = [row for row in second if row["probes"] == count]
-        lines.append(_line("all", count, _all(mine, "transfer"), _all(mine, "alone")))
-    first = [row for row in results if row["half"] == 0 and row["probes"] == 96]
-    lines.append(_line("all, first half", 96, _all(first, "transfer"), _all(first, "alone")))
-    once_ms = 1e3 * max(row["measuring_s"] for row in usual)
-    lines += [
-        "",
-        f"Running the 96 bricks once takes {once_ms:.0f} ms at most; loading and sampling them"
-        " takes seconds. `benchmarks/transfer.py --tables` prints the rows of all targets from"
-        " `benchmarks/results/transfer.json`, in which errors have three digits.",
-        "",
-        "    .venv/bin/bricks measure ZOO --threads 1 --cache cache/transfer",
-        "    .venv/bin/bricks measure ZOO --threads 2 --cache cache/transfer",
-        "    .venv/bin/bricks measure ZOO --optimization extended --threads 2 --cache"
-        " cache/transfer",
-        "    .venv/bin/bricks measure ZOO --optimization basic --threads 1 --cache cache/transfer",
-        "    .venv/bin/bricks measure GLUON --threads 1 --runtime mxnet --cache cache/transfer",
-        "    .venv/bin/python benchmarks/transfer.py --cache cache/transfer",
-        "",
-        "`ZOO` stands for all names of `bricks zoo list`, `GLUON` for those that begin with `gluon`"
-        " or `mx`.",
-    ]
-    return "\n".join(lines)
+    return "\n\n".join(tables)
 
 
-def _in_words(found: Mapping[str, Any]) -> str:
-    error, mean = percent(float(np.median(found["errors"]))), found["geomean_ratio"]
-    return f"{error} (geometric mean of ratios {number(mean, 3)})"
-
-
-def _all(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
-    found = [row[name] for row in rows]
-    weights = [each["models"] for each in found]
+def parts(results: Results[Row]) -> dict[str, str]:
+    """The table of the second half, and the figures of the text."""
+    usual = _some(results, SECOND, USUAL)
+    lines = _lines(usual)
+    lines += [_together("all", count, _some(results, SECOND, count)) for count in COUNTS]
+    lines.append(_together("all, first half", USUAL, _some(results, FIRST, USUAL)))
     return {
-        "brick_error": float(np.mean([each["brick_error"] for each in found])),
-        "models": sum(each["models"] for each in found),
-        "errors": [error for each in found for error in each["errors"]],
-        "inside": float(np.average([each["inside"] for each in found], weights=weights)),
-        "geomean_ratio": _pooled([each.get("geomean_ratio") for each in found], weights),
+        "transfer_date": results.about.date,
+        "transfer_system": results.about.system,
+        "with_targets": _in_words(_pooled([row.transfer for row in usual])),
+        "without_targets": _in_words(_pooled([row.separate for row in usual])),
+        "transfer": _table(lines),
+        "once": f"{1e3 * max(row.once_s for row in usual):.0f} ms",
     }
 
 
-def _pooled(means: Sequence[float | None], weights: Sequence[int]) -> float | None:
-    """The geometric mean of all models, from those of parts; None where earlier results lack it."""
-    logs = [math.log(mean) for mean in means if mean is not None]
-    return math.exp(np.average(logs, weights=weights)) if len(logs) == len(means) else None
-
-
-def _lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [_line(row["target"], row["probes"], row["transfer"], row["alone"]) for row in rows]
-
-
-def _line(name: str, count: int, transfer: Mapping[str, Any], alone: Mapping[str, Any]) -> str:
-    cells = [
-        str(count),
-        percent(transfer["brick_error"]),
-        str(transfer["models"]),
-        percent(float(np.median(transfer["errors"]))),
-        percent(float(np.quantile(transfer["errors"], 0.95))),
-        number(transfer.get("geomean_ratio"), 3),
-        percent(transfer["inside"], 0),
-        percent(alone["brick_error"]),
-        percent(float(np.median(alone["errors"]))),
-        percent(float(np.quantile(alone["errors"], 0.95))),
-        number(alone.get("geomean_ratio"), 3),
+def _some(results: Results[Row], half: int, probes: int | None = None) -> list[Row]:
+    return [
+        row for row in results.rows if row.case.half == half and probes in (None, row.case.probes)
     ]
-    return f"| {name} | {' | '.join(cells)} |"
 
 
-def _short(facts: Any) -> Any:
-    if isinstance(facts, float):
-        return float(f"{facts:.3g}")
-    if isinstance(facts, dict):
-        return {key: _short(value) for key, value in facts.items()}
-    return [_short(value) for value in facts] if isinstance(facts, list) else facts
+def _in_words(outcome: Outcome) -> str:
+    error, mean = percent(float(np.median(outcome.errors))), outcome.geomean_ratio
+    return error if mean is None else f"{error} (geometric mean of ratios {number(mean, 3)})"
 
 
-def main() -> None:
-    """Leave out one target after another; write the page and the raw results."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cache", default="cache", help="The cache with the measurements.")
-    parser.add_argument("--tables", action="store_true", help="Only print all rows of the results.")
-    arguments = parser.parse_args()
-    if arguments.tables:
-        print(tables(json.loads(RAW.read_text(encoding="utf-8"))["results"]))
-        return
-    with Store.open(arguments.cache, make=False) as store:
-        every = read(store)
-    results = []
-    for known in every:
-        others = [other.elsewhere for other in every if other is not known]
-        results += [left_out(known, others, half, count) for half in (0, 1) for count in COUNTS]
-    about = {"date": str(datetime.now(UTC).date()), "system": every[0].target.system.name}
-    facts = {"about": about, "results": results}
-    RAW.write_text(json.dumps(_short(facts), separators=(",", ":")) + "\n", encoding="utf-8")
-    text = PAGE.read_text(encoding="utf-8")
-    part = f"{MARKS[0]}\n{table(results, about)}\n{MARKS[1]}"
-    if MARKS[0] in text:
-        before, rest = text.split(MARKS[0])
-        PAGE.write_text(f"{before}{part}{rest.split(MARKS[1])[1]}", encoding="utf-8")
-    else:
-        PAGE.write_text(f"{text.rstrip()}\n\n{part}\n", encoding="utf-8")
+def _lines(rows: Iterable[Row]) -> list[list[str]]:
+    return [_cells(row.case.target, row.case.probes, row.transfer, row.separate) for row in rows]
 
 
-if __name__ == "__main__":
-    main()
+def _together(name: str, probes: int, rows: Sequence[Row]) -> list[str]:
+    both = _pooled([row.transfer for row in rows]), _pooled([row.separate for row in rows])
+    return _cells(name, probes, *both)
+
+
+def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
+    """All models together; brick errors are means over the targets."""
+    weights = [each.models for each in outcomes]
+    logs = [math.log(each.geomean_ratio) for each in outcomes if each.geomean_ratio is not None]
+    complete = len(logs) == len(outcomes)
+    return Outcome(
+        sum(each.bricks for each in outcomes),
+        float(np.mean([each.brick_error for each in outcomes])),
+        sum(weights),
+        tuple(error for each in outcomes for error in each.errors),
+        float(np.average([each.inside for each in outcomes], weights=weights)),
+        math.exp(np.average(logs, weights=weights)) if complete else None,
+    )
+
+
+def _cells(name: str, probes: int, transfer: Outcome, separate: Outcome) -> list[str]:
+    def errors(outcome: Outcome) -> list[str]:
+        quantiles = (np.quantile(outcome.errors, share) for share in (0.5, 0.95))
+        return [*(percent(float(q)) for q in quantiles), number(outcome.geomean_ratio, 3)]
+
+    return [
+        name, str(probes), percent(transfer.brick_error), str(transfer.models), *errors(transfer),
+        percent(transfer.inside, 0), percent(separate.brick_error), *errors(separate),
+    ]  # fmt: skip
+
+
+def _table(lines: Sequence[Sequence[str]]) -> str:
+    """A table without the columns that no row has a figure for."""
+    known = [any(cell != number(None) for cell in cells) for cells in zip(*lines, strict=True)]
+    head, *rows = (
+        [cell for cell, there in zip(cells, known, strict=True) if there]
+        for cells in (_HEAD, *lines)
+    )
+    return table(head, rows)
+
+
+BENCHMARKS = (Benchmark("transfer", "accuracy.md", Row, cases, run, parts, listed),)

@@ -29,10 +29,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from evaluation import published
-from evaluation.figures import TITLES, title_of
-from evaluation.layers import grid
-from evaluation.results import Results, ResultsError, Row
+from benchmarks.evaluation import published
+from benchmarks.evaluation.figures import TITLES, title_of
+from benchmarks.evaluation.layers import grid
+from benchmarks.evaluation.results import Results, ResultsError, Row
 
 NOT_MEASURED = "(not measured)"
 

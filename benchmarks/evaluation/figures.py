@@ -17,8 +17,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from evaluation import published
-from evaluation.drawing import (
+from benchmarks.evaluation import published
+from benchmarks.evaluation.drawing import (
     BLUE,
     FAINT,
     GREEN,
@@ -37,8 +37,8 @@ from evaluation.drawing import (
     short_names,
     styled,
 )
-from evaluation.layer_figures import jaccard, types, unique
-from evaluation.results import EXECUTED, Results
+from benchmarks.evaluation.layer_figures import jaccard, types, unique
+from benchmarks.evaluation.results import EXECUTED, Results
 
 PREFIX = "paper-"
 

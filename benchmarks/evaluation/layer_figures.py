@@ -15,8 +15,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, to_rgba
 from matplotlib.figure import Figure
 
-from evaluation import published
-from evaluation.drawing import (
+from benchmarks.evaluation import published
+from benchmarks.evaluation.drawing import (
     BLUE,
     GREEN,
     ORANGE,
@@ -34,8 +34,8 @@ from evaluation.drawing import (
     separate,
     short_names,
 )
-from evaluation.layers import grid
-from evaluation.results import ModelFacts, Results
+from benchmarks.evaluation.layers import grid
+from benchmarks.evaluation.results import ModelFacts, Results
 
 OPERATORS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW)
 OTHER = "#BBBBBB"

@@ -19,6 +19,17 @@ from typing import Any
 
 import psutil
 
+from benchmarks.evaluation import published
+from benchmarks.evaluation.layers import Layers
+from benchmarks.evaluation.results import (
+    EXECUTED,
+    Failed,
+    Interval,
+    ModelFacts,
+    Results,
+    Row,
+    Totals,
+)
 from bricks import (
     BackendError,
     Bench,
@@ -35,17 +46,6 @@ from bricks import (
 from bricks.closing import Closing
 from bricks.sources import exactly_one, find_files
 from bricks.zoo import entries
-from evaluation import published
-from evaluation.layers import Layers
-from evaluation.results import (
-    EXECUTED,
-    Failed,
-    Interval,
-    ModelFacts,
-    Results,
-    Row,
-    Totals,
-)
 
 # Errors of one model that do not end the run; errors of the cache do.
 OF_THE_MODEL = (BackendError, ModelError, WorkerError)

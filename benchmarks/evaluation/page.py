@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from evaluation import published
-from evaluation.facts import NOT_MEASURED, facts_of, number, percent, span
-from evaluation.figures import title_of
-from evaluation.results import EXECUTED, Failed, Results, Row
+from benchmarks.evaluation import published
+from benchmarks.evaluation.facts import NOT_MEASURED, facts_of, number, percent, span
+from benchmarks.evaluation.figures import title_of
+from benchmarks.evaluation.results import EXECUTED, Failed, Results, Row
 
 TEMPLATE = Path(__file__).with_name("paper.in.md")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from evaluation.layers import Layers
+from benchmarks.evaluation.layers import Layers
 
 FORMAT = 1
 EXECUTED = "executed"

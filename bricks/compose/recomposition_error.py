@@ -17,7 +17,7 @@ CALL_SHARE = 1.0
 # The third is a share of the latency of bricks that mostly read their weights: where these lie in
 # memory is another in each process, and decides how much of them a shared cache keeps. Chosen on
 # chains of products of one size (18 of 20 are inside), and holds for all 16 of two sizes:
-# benchmarks/large_weights.py.
+# docs/measuring.md has the figures.
 WEIGHTS_SHARE = 0.06
 
 # Twice as much of stretches of tiny nodes (see decompose.stretches) so long that what the runtime

@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from commands import environment
 from pages import DOCS, blocks, commands, slow_unless_changed
 
 from bricks.analysis.difference import CommonChange
@@ -66,22 +63,3 @@ def test_the_figures_are_those_of_the_code() -> None:
     ]
     assert [ratio.slower for ratio in least] == [False, True]
     assert "no slowdown of less than 5.5 % is found" in text
-
-
-@pytest.mark.slow
-def test_its_table_is_written_by_comparing_sessions_of_the_same(tmp_path: Path) -> None:
-    page = tmp_path / "diff.md"
-    page.write_text(PAGE, encoding="utf-8")
-    words = ["--runtime", "fake", "--sessions", "3", "--models", "squeezenet", "--page", str(page)]
-    script = Path(__file__).parents[2] / "benchmarks" / "repeats.py"
-    done = subprocess.run(
-        [sys.executable, str(script), *words], env=environment(), capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    text = page.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| [12] \|.*\|$", text, re.MULTILINE)
-    assert len(rows) == 4
-    for row in rows:  # the fake runtime is as fast in every session
-        assert "| 3 |" in row
-        assert row.count("0 times") == 3
-    assert text.partition("<!-- repeats")[0] == PAGE.partition("<!-- repeats")[0]

@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from evaluation import figures, page, published, results
-from evaluation.layers import Layers, jaccard
-from evaluation.results import EXECUTED, Failed, Results, ResultsError
 from evaluations import evaluated, row
 from refusals import refused
+
+from benchmarks.evaluation import figures, page, published, results
+from benchmarks.evaluation.layers import Layers, jaccard
+from benchmarks.evaluation.results import EXECUTED, Failed, Results, ResultsError
 
 FIGURES_BYTES = 300_000
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evaluation.layers import Layers
-from evaluation.results import EXECUTED, ModelFacts, Results, Row, Totals
+from benchmarks.evaluation.layers import Layers
+from benchmarks.evaluation.results import EXECUTED, ModelFacts, Results, Row, Totals
 
 CUTS = ("1", "2", "10", EXECUTED)
 

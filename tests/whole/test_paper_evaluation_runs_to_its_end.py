@@ -4,12 +4,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import paper
 import pytest
-from evaluation import published, results
-from evaluation.results import Failed, Results, Row
 from factories import branching_net, conv_net, mlp, save
 
+from benchmarks import paper
+from benchmarks.evaluation import published, results
+from benchmarks.evaluation.results import Failed, Results, Row
 from bricks import Bench
 
 CUTS = ("1", "2", "executed")

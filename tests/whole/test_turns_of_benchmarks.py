@@ -6,9 +6,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
-import turns
 from refusals import refused
-from turns import Progress, Turns
+
+from benchmarks import turns
+from benchmarks.turns import Progress, Turns
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from bricks.system import Runtime
 
 # What a session holds besides: the runtime's code and tables, which the first session brings into
 # memory, and the graph, by node and by weight. Fitted to every second family of the zoo
-# (benchmarks/memory.py --fit).
+# (python -m benchmarks.memory).
 SESSION_BYTES = 10_060_000
 NODE_BYTES = 5_750
 WEIGHT_BYTES = 17_200

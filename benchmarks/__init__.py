@@ -1,0 +1,1 @@
+"""Measures bricks itself, and writes the figures of the documentation: ``python -m benchmarks``."""

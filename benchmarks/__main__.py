@@ -1,0 +1,95 @@
+"""The command line of all benchmarks: ``python -m benchmarks NAME``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.study import ROOT, Benchmark, Options, Results
+
+NAMES = (
+    "accuracy", "collectives", "cost", "generation", "growth", "memory", "operators", "prediction",
+    "runtimes", "scaling", "scenarios", "times", "torch_steps", "training", "transfer",
+)  # fmt: skip
+PAPER = "paper"  # keeps sums over the bricks of all models, so it has a command line of its own
+QUICK = ROOT / "build" / "benchmarks"
+
+
+def benchmarks_in(module: str) -> tuple[Benchmark[Any, Any], ...]:
+    """The benchmarks in a module of this package."""
+    found: tuple[Benchmark[Any, Any], ...] = importlib.import_module(
+        f"benchmarks.{module}"
+    ).BENCHMARKS
+    return found
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure the cases of a module's benchmarks that lack a row, and write its page.
+
+    Returns the exit status.
+    """
+    arguments = list(sys.argv[1:] if words is None else words)
+    if arguments[:1] == [PAPER]:
+        status: int = importlib.import_module("benchmarks.paper").main(arguments[1:])
+        return status
+    given = _parser().parse_args(arguments)
+    if given.again and given.cache is not None:
+        sys.exit("--again begins with an empty cache: give no --cache, or remove that folder")
+    if given.again:
+        shutil.rmtree(ROOT / "cache" / given.name, ignore_errors=True)
+    options = Options(
+        tuple(given.only), time.monotonic() + 60 * given.minutes, given.cache, given.runtime,
+        given.retry, given.again, given.quick, QUICK if given.quick else given.results,
+    )  # fmt: skip
+    for benchmark in benchmarks_in(given.name):
+        left = 0 if given.rows or given.only_page else benchmark.measure(options)
+        if left:
+            print(f"{benchmark.title}: {left} cases are left: run it again", file=sys.stderr)
+        _show(benchmark, benchmark.kept(options.results), given)
+    return 0
+
+
+def _show(
+    benchmark: Benchmark[Any, Any], kept: Sequence[Results[Any]], given: argparse.Namespace
+) -> None:
+    """Print all rows, or the parts of the page of a quick run, or write the page."""
+    if not kept or not kept[0].rows:
+        print(f"{benchmark.title}: nothing is measured yet", file=sys.stderr)
+    elif given.rows:
+        print("\n\n".join(map(benchmark.listed, kept)))
+    elif given.quick:
+        print(*benchmark.parts(kept[0]).values(), sep="\n\n")
+    else:
+        benchmark.write_page(kept[0], given.docs / benchmark.page)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    add = parser.add_argument
+    add("name", choices=(*NAMES, PAPER), help="the benchmark; paper has options of its own")
+    add("--only", nargs="+", default=[], metavar="WORD", help="cases with one of these words")
+    add("--minutes", type=float, default=math.inf, help="begin no case after this time")
+    add("--cache", type=Path, help="the folder of caches; default: cache/NAME")
+    add("--runtime", help="in place of the runtimes that the benchmark names")
+    add("--retry", action="store_true", help="measure again what failed")
+    add("--again", action="store_true", help="measure everything again")
+    add("--quick", action="store_true", help="two cases, roughly: does it work? build/benchmarks/")
+    add("--only-page", action="store_true", help="measure nothing: write the page from the results")
+    add("--rows", action="store_true", help="measure nothing: print all rows of the results")
+    add("--results", type=Path, default=ROOT / "benchmarks" / "results", help="folder of results")
+    add("--docs", type=Path, default=ROOT / "docs", help="folder of the page")
+    return parser
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted: run the same command again to go on")
