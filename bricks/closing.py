@@ -1,4 +1,4 @@
-"""What is closed after use: one way to be a context manager.
+"""Base class of objects that are closed after use: a context manager.
 
 Here because every layer opens something. Must not know what is opened.
 """

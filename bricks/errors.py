@@ -93,7 +93,7 @@ class FleetError(BricksError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The one of the ``known`` names that ``name`` most likely stands for, if any is similar."""
+    """The ``known`` name most similar to ``name``; None if none is similar."""
     from difflib import get_close_matches  # here, since most runs have no error to report
 
     spelt = {each.lower(): each for each in known}
@@ -127,7 +127,8 @@ def one_line(text: str) -> str:
 def printable(text: str) -> str:
     """``text`` without line breaks, and with control characters written out.
 
-    These are escape sequences, changes of the writing direction, and invalid characters.
+    Control characters include escape sequences, changes of the writing direction, and invalid
+    characters.
     """
     return text if text.isprintable() else "".join(map(_spelt, text))
 

@@ -1,4 +1,4 @@
-"""What a model takes on the known targets: latency and cost, from measurements that exist.
+"""Latency and cost of a model on known targets, from existing measurements.
 
 One question, asked by a command and by a server alike: nothing is measured for an answer. Must not
 know who asks, nor how answers are shown.
@@ -15,7 +15,7 @@ from bricks.session import predicting
 from bricks.session.workspace import Workspace
 from bricks.system import Target
 
-# An estimate in the JSON of an answer: its interval, and shares by where it comes from.
+# An estimate in the JSON of an answer: its interval, and its shares by provenance.
 ESTIMATE: tuple[tuple[str, ...], ...] = (
     ("estimate.latency_s", "estimate_s", "low_s", "high_s"),
     ("estimate.measured_share", "measured_share"),
@@ -55,7 +55,7 @@ def targets_like(workspace: Workspace) -> list[Target]:
 def answer(
     workspace: Workspace, plan: Plan, target: Target, *, batch: int | None = None
 ) -> Answer | NoAnswer:
-    """What ``plan`` takes on ``target``, with ``batch`` inferences a run, by default its own."""
+    """The latency and cost of ``plan`` on ``target``; ``batch`` inferences a run, or its own."""
     estimate = predicting.predict_plan(workspace, plan, target=target)
     threads = target.runtime.threads
     if not isinstance(estimate, Estimate):
@@ -71,10 +71,10 @@ def answer(
 
 
 def answers(workspace: Workspace, digest: str) -> list[Answer | NoAnswer]:
-    """What the model with this digest takes on every known target; nothing is decomposed.
+    """Latency and cost of the model with this digest on every known target.
 
-    Targets of other runtimes are left out unless the model's plan is known there, and so are
-    targets on which nothing was measured.
+    Nothing is decomposed. Targets of other runtimes are left out unless the model's plan is known
+    there, and so are targets without measurements.
     """
     like = {target.key for target in targets_like(workspace)}
     results: list[Answer | NoAnswer] = []

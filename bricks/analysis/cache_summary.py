@@ -82,7 +82,7 @@ class CostlyBrick:
 
 @dataclass(frozen=True, slots=True)
 class TargetView:
-    """Models on one target. ``measured`` and ``failed`` count bricks of these models.
+    """Models on one target. ``measured`` and ``failed`` count bricks of the models.
 
     ``summary`` compares the models that were also run as a whole; its wall times exclude reading
     model files. ``costly`` are all bricks, in order of decreasing total time over all models.
@@ -152,7 +152,7 @@ def view_of(
     *,
     peaks: bool = False,
 ) -> TargetView:
-    """The view of a target with these models, each with the wall seconds of decomposing it."""
+    """The view of a target with the models of ``plans``, and their wall times of decomposing."""
     insight = Explainer(workspace, target, measure=peaks)
     keys = sorted({key for plan, _ in plans for key in plan.keys})
     bricks = {

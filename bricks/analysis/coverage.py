@@ -1,4 +1,4 @@
-"""Coverage: how much of each model is measured, and the cost of measuring the rest.
+"""Coverage: the measured share of each model, and the cost of measuring the rest.
 
 Models are counted in the order given: a missing brick of several models is counted in the cost of
 the first. Nothing is measured. Must not know how measurements came about.

@@ -29,13 +29,13 @@ _RATIO: tuple[Named, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class BrickDifference:
-    """A brick that was measured on both: its latencies in seconds, a call's cost included.
+    """A brick measured on both targets: its latencies in seconds, call overhead included.
 
-    ``rounds`` are the numbers of rounds on the old and on the new target. ``models`` have it on
-    both. ``other_state`` says that one of the two was measured in another machine state than most
+    ``rounds`` are the numbers of rounds on the old and on the new target. ``models`` have the brick
+    on both. ``other_state`` says that one was measured in another machine state than most
     of its target: its latency is corrected, and its interval allows for that. ``disturbed`` says
     that on one of the two targets all its rounds were disturbed by other processes: they count as a
-    single one. ``operators`` are those of the brick, none where they were not looked up.
+    single one. ``operators`` are empty until they are looked up.
     """
 
     FACTS: ClassVar = (
@@ -58,8 +58,8 @@ class BrickDifference:
 class Contribution:
     """The contribution of one brick to a model on each target, in seconds, and its occurrences.
 
-    ``predicted`` says that it was not measured on at least one of them. ``operators`` are those of
-    the brick, none where they were not looked up.
+    ``predicted`` says that the brick was not measured on at least one of them. ``operators`` are
+    empty until they are looked up.
     """
 
     FACTS: ClassVar = (
@@ -77,7 +77,7 @@ class Contribution:
 
     @property
     def difference_s(self) -> float:
-        """By how many seconds the brick slows the model down."""
+        """The seconds by which the brick slows the model down."""
         return self.new_s - self.old_s
 
     @property
@@ -123,17 +123,17 @@ class ModelDifference:
 
     @property
     def call_overhead_difference_s(self) -> float:
-        """By how many seconds calls slow the model down."""
+        """The seconds by which call overhead slows the model down."""
         return self.new.call_overhead_s - self.old.call_overhead_s
 
     @property
     def gone_s(self) -> float:
-        """Seconds of the bricks that only the old one executes."""
+        """Seconds of the bricks that only the old target executes."""
         return sum(c.old_s for c in self.contributions if not c.new_occurrences)
 
     @property
     def come_s(self) -> float:
-        """Seconds of the bricks that only the new one executes."""
+        """Seconds of the bricks that only the new target executes."""
         return sum(c.new_s for c in self.contributions if not c.old_occurrences)
 
 
@@ -205,7 +205,7 @@ class Difference:
         return list(dict.fromkeys([*(brick.brick for brick in self.bricks), *contributing]))
 
     def with_operators(self, operators: Mapping[str, tuple[str, ...]]) -> Difference:
-        """The same with the operators of each brick, by its key; a key may be missing."""
+        """This difference with the operators of each brick, by its key; a key may be missing."""
 
         def named(part: OfBrick) -> OfBrick:
             return replace(part, operators=operators.get(part.brick, ()))
@@ -236,7 +236,7 @@ class Difference:
 
 
 def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Difference:
-    """``old`` and ``new`` compared over the models of these digests, each known to one of them."""
+    """Compare ``old`` and ``new`` over models; each of ``digests`` is of a model of either."""
     digests = list(digests)
     states_s, apart = states_of(old, new)
     then, now = (
@@ -305,7 +305,7 @@ def _change(before: BrickLatency, after: BrickLatency) -> LogRatio:
 
 
 def _common(bricks: Sequence[BrickDifference]) -> CommonChange | None:
-    """The bricks that were measured in the compared machine states."""
+    """The common change of bricks that were measured in the compared machine states."""
     logs = [math.log(b.ratio.interval.value) for b in bricks if not b.other_state]
     if not logs:
         return None

@@ -1,4 +1,4 @@
-"""Explains where the time of models goes: gathers the inputs of an explanation from the cache.
+"""Explains the latency of models by brick: gathers the inputs of an explanation from the cache.
 
 Here because it starts from an estimate, which :mod:`bricks.session.predicting` makes. Only the
 peaks of a machine are measured here, and only on request. Must not know how it is shown.
@@ -95,7 +95,7 @@ class Explainer:
     def _faster(
         self, plan: Plan, estimate: Estimate | IncompleteEstimate
     ) -> dict[str, BestImplementation]:
-        """For each measured brick, the fastest implementation of its work, if it is another."""
+        """For each measured brick, the fastest other implementation of its work, if any."""
         latencies = self.workspace.estimators.latencies(self._target)
         features = latencies.target.features(plan.keys)
         faster = {}

@@ -1,4 +1,4 @@
-"""Models with where their time goes: predictions that have an explanation each; plain data."""
+"""Predictions of models with their explanations; plain data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ExplainedModel(PredictedModel):
 
     @property
     def LIKE(self) -> type:
-        """Of an incomplete estimate, the part that is measured is a fact too."""
+        """The class with the JSON facts of this object: incomplete estimates have one more."""
         return IncompleteExplained if isinstance(self.estimate, IncompleteEstimate) else type(self)
 
     @property

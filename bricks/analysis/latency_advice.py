@@ -1,4 +1,4 @@
-"""Whether a model keeps a latency on a target, how sure that is, and what it costs.
+"""Whether a model meets an SLO on a target, with which probability, and at what cost.
 
 Nothing is measured. Must not know how answers are shown.
 """
@@ -43,7 +43,7 @@ class LatencyAdvice:
 
     @property
     def keeps(self) -> bool:
-        """Whether the bound is kept with the probability that is promised."""
+        """Whether the SLO is met with the promised probability."""
         return self.risk <= PROMISE
 
 
@@ -61,7 +61,7 @@ class NoLatencyAdvice:
 
 @dataclass(frozen=True, slots=True)
 class LatencyAnswer:
-    """Models on targets, each with whether it keeps ``slo_s`` seconds."""
+    """Models on targets, and whether each meets ``slo_s`` seconds."""
 
     FACTS: ClassVar = ("slo_s", "promise", "answers")
 
@@ -70,24 +70,24 @@ class LatencyAnswer:
 
     @property
     def promise(self) -> float:
-        """The greatest probability with which a bound that is kept may be missed."""
+        """The greatest probability of missing an SLO that counts as met."""
         return PROMISE
 
     @property
     def advised(self) -> tuple[LatencyAdvice, ...]:
-        """Those with an estimate."""
+        """The answers with an estimate."""
         return tuple(answer for answer in self.answers if isinstance(answer, LatencyAdvice))
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Why the others have none."""
+        """The reasons of the answers without an estimate."""
         return tuple(answer.error for answer in self.answers if isinstance(answer, NoLatencyAdvice))
 
 
 def advise_latency(
     workspace: Workspace, model: Model | Unread, target: Target, slo_s: float, batch: int | None
 ) -> LatencyAdvice | NoLatencyAdvice:
-    """Whether ``model`` keeps ``slo_s`` seconds on ``target``, with ``batch`` inferences a run."""
+    """Whether ``model`` meets ``slo_s`` seconds on ``target``, with ``batch`` inferences a run."""
     if isinstance(model, Unread):
         return NoLatencyAdvice(model.name, batch, target, model.error)
     try:
@@ -102,7 +102,7 @@ def advise_latency(
 
 
 def best_first(of: LatencyAdvice | NoLatencyAdvice) -> tuple[Any, ...]:
-    """The order: targets that keep the latency, by cost if that is known, and by latency."""
+    """The sort key: targets that meet the SLO first, by cost if known, and by latency."""
     name, threads = of.target.system.name, of.target.runtime.threads
     if isinstance(of, NoLatencyAdvice):
         return of.model, True, True, True, 0.0, 0.0, name, threads

@@ -1,9 +1,9 @@
-"""Publishing: the measurements of a host, checked and packed for everybody to use.
+"""Publishes the measurements of a host: validates them, and writes them into a folder.
 
 A folder of published measurements has one file for each system and an index (``store/published``).
-What is published is measured into a cache of its own, never taken from a user's, whose models are
-nobody else's business. Models are run whole beside their bricks, so that what the file is worth is
-known and published with it. Must not know how the page of published systems looks.
+Published measurements have a cache of their own, and never come from a user's, whose models are
+private. Whole models are measured along with their bricks, so that the errors of estimates are
+published with the file. Must not know how the page of published systems looks.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NotQuiet(BricksError):
 
 
 def refuse_busy(watch_s: float = 5.0, sleep: Callable[[float], None] = time.sleep) -> float:
-    """Watch the host; the number of processors that other processes kept busy.
+    """Watch the host; returns the number of processors that other processes kept busy.
 
     Raises :class:`NotQuiet` if that is too much for measurements that others will rely on.
     """
@@ -73,7 +73,7 @@ def refuse_busy(watch_s: float = 5.0, sleep: Callable[[float], None] = time.slee
 
 
 def runnable(workspace: Workspace, models: Sequence[Model]) -> tuple[list[Model], dict[str, str]]:
-    """Those of ``models`` that the runtime runs, and of each other one, by name, why not."""
+    """The ``models`` that the runtime supports, and by name the reason for each other model."""
     supported, refused = [], dict[str, str]()
     for model in models:
         try:
@@ -103,7 +103,7 @@ def validated(workspace: Workspace, models: Sequence[Model]) -> Validated:
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """What is known of a target's measurements: estimates beside runs, and how quiet it was."""
+    """The validation of a target's measurements: errors of estimates, and noise of the host."""
 
     target_key: str
     facts: Mapping[str, Any]
@@ -179,7 +179,7 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> I
 
 
 def with_learned_file(entry: IndexEntry, place: Path) -> IndexEntry:
-    """``entry``, with what was learned from its file in the folder ``place``, kept beside it.
+    """``entry`` with a learned file, written next to its results file in the folder ``place``.
 
     The index there must have no earlier learned file of it, and stays as it is. Nothing is kept of
     targets with too few measurements to do without others.
@@ -198,7 +198,7 @@ def with_learned_file(entry: IndexEntry, place: Path) -> IndexEntry:
 
 
 def learn_again(place: Path) -> list[IndexEntry]:
-    """Learn again from all files of a folder, and write its index: for another predictor."""
+    """Learn again from all files of a folder, and write its index: for a changed predictor."""
     plain = [replace(entry, learned=None) for entry in read_index(place)]
     write_index(place, plain)
     entries = [with_learned_file(entry, place) for entry in plain]

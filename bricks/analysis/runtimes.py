@@ -1,4 +1,4 @@
-"""Which runtime is the fastest for a model on a system, by how much, and how sure that is.
+"""The fastest runtime for a model on a system, its lead, and the risk of being wrong.
 
 Nothing is measured: what is known of each runtime counts. Must not know how answers are shown.
 """
@@ -250,7 +250,7 @@ def choices(summary: CacheSummary) -> list[RuntimeChoice]:
 
 
 def slower(one: Estimate, other: Estimate) -> float:
-    """The probability that what ``one`` estimates takes longer than the ``other``.
+    """The probability that the latency of ``one`` is longer than that of the ``other``.
 
     Intervals are treated as the middle 95 % of independent log-normal distributions, with a
     separate width on each side, of which those that face each other count.

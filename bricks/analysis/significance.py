@@ -78,29 +78,29 @@ def degrees_of_freedom(rounds: int) -> float:
 
 
 def judge(changes: Sequence[LogRatio]) -> list[Ratio]:
-    """Each of ``changes`` with its interval, judged together."""
+    """The ratio of each of ``changes`` with its interval, corrected for multiple comparisons."""
     if not changes:
         return []
     from scipy.special import stdtr  # here: importing it takes as long as all the rest
 
-    chances = [
+    p_values = [
         2.0 * float(stdtr(c.degrees_of_freedom, -abs(c.log_ratio) / c.deviation)) for c in changes
     ]
-    level = FALSE_DISCOVERY_RATE * max(1, _discovery_count(chances)) / len(changes)
+    level = FALSE_DISCOVERY_RATE * max(1, _discovery_count(p_values)) / len(changes)
     return [
-        _ratio(change, level, beyond_noise=chance <= level)
-        for change, chance in zip(changes, chances, strict=True)
+        _ratio(change, level, beyond_noise=p_value <= level)
+        for change, p_value in zip(changes, p_values, strict=True)
     ]
 
 
-def _discovery_count(chances: Sequence[float]) -> int:
+def _discovery_count(p_values: Sequence[float]) -> int:
     """Discoveries: the largest n whose n-th p-value is at most n shares of the rate."""
-    ordered = sorted(chances)
+    ordered = sorted(p_values)
     return max(
         (
             n
-            for n, chance in enumerate(ordered, 1)
-            if chance <= FALSE_DISCOVERY_RATE * n / len(ordered)
+            for n, p_value in enumerate(ordered, 1)
+            if p_value <= FALSE_DISCOVERY_RATE * n / len(ordered)
         ),
         default=0,
     )

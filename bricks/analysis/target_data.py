@@ -1,7 +1,7 @@
 """Data of one target in a comparison: measured latencies, and their relative uncertainty.
 
-Here so that both targets are treated alike. Must not know the other one, except for the machine
-state in which both are compared.
+Here so that both targets are treated equally. Must not know the other target, except for the
+machine state in which both are compared.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _SINGLE = 0.05
 class TargetData:
     """The data of one target: plans by the models' digests, and measurements.
 
-    ``name`` is how messages refer to it. ``predictions`` are of bricks that were never tried.
-    ``states`` is how its latencies change between machine states; None where all are of one state.
+    ``name`` is used in messages. ``predictions`` are of unmeasured bricks. ``states`` is the model
+    of its machine states; None if all measurements are in one state.
     """
 
     name: str

@@ -31,8 +31,8 @@ from bricks.system.target import Target
 class TargetDiff:
     """The comparison of two targets of a cache.
 
-    ``only_old`` and ``only_new`` are models that were not requested by name and are missing on the
-    other target. ``fail_on`` is the share by which a model may be slower, None where any is fine.
+    ``only_old`` and ``only_new`` are models of one target that the other lacks; empty if models
+    were requested by name. ``fail_on`` is the share by which a model may be slower; None for any.
     """
 
     FACTS: ClassVar = (
@@ -114,7 +114,7 @@ def _targets(store: Reading, old: str, new: str) -> tuple[tuple[Target, Target],
 def _shared(
     plans: Sequence[Mapping[str, Plan]], labels: Mapping[str, str], names: Sequence[str], cut: str
 ) -> list[str]:
-    """The digests of models that both targets know; :class:`StoreError` if there are none."""
+    """The digests of the common models; :class:`StoreError` if there are none."""
     digests = sorted(plans[0].keys() & plans[1].keys(), key=lambda d: (labels[d], d))
     if not digests:
         raise StoreError(
@@ -151,7 +151,7 @@ def _plans(store: Reading, both: tuple[Target, Target], cut: str) -> list[dict[s
 def target_data(
     store: Reading, name: str, target: Target, plans: dict[str, Plan], digests: Sequence[str]
 ) -> TargetData:
-    """The data of a target, with predictions for the missing bricks of these models."""
+    """The data of a target, with predictions for unmeasured bricks of the models ``digests``."""
     keys = list(dict.fromkeys(key for plan in plans.values() for key in plan.keys))
     results = store.measurements.results(target.key, [*keys, *ALL_PROBES])
     meant = [plans[digest] for digest in digests if digest in plans]
@@ -172,7 +172,7 @@ def target_data(
 def _meant(
     models: Sequence[str], labels: Mapping[str, str]
 ) -> tuple[list[str], list[IncomparableModel]]:
-    """The digests of the requested models; and for those that neither target knows, the reason."""
+    """The digests of the requested models, and the reason for each model of neither target."""
     digests: list[str] = []
     unknown = []
     for name in models:
@@ -198,5 +198,5 @@ def _called(name: str, labels: Mapping[str, str]) -> list[str]:
 def _only(
     labels: Mapping[str, str], known: Mapping[str, Plan], other: Mapping[str, Plan]
 ) -> tuple[str, ...]:
-    """The models that only the first target knows."""
+    """The names of models that only the first target has."""
     return tuple(sorted(labels[digest] for digest in known.keys() - other.keys()))

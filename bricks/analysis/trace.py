@@ -1,4 +1,4 @@
-"""Gathers a model's trace: the recomposed timeline beside the runtime's own.
+"""Gathers a model's trace: the recomposed timeline, and the runtime's own profile.
 
 Here because it starts from an estimate, as :mod:`bricks.analysis.explain` does. The only
 measurement is one profile, on request, which is not stored. Must not know how a trace looks.

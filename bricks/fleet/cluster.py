@@ -89,7 +89,7 @@ class DaskCluster:
         self._address = address
 
     def hosts(self) -> Mapping[str, HostStatus]:
-        """All hosts that are there now, by address; FleetError if the scheduler has gone."""
+        """All connected hosts, by address; FleetError if the scheduler has gone."""
         scheduler = self._client.scheduler
         if self._client.status != "running" or scheduler is None:
             raise self._gone()

@@ -61,7 +61,7 @@ class Coordinator:
         self._hosts = HostList(patience_s)
 
     def run(self) -> FleetMeasured:
-        """Measure until every target that joined has measured all, or no host is left to do so.
+        """Measure until all bricks of every joined target are measured, or no host is left.
 
         Raises FleetError if no host could measure anything, or the scheduler has gone.
         """
@@ -110,7 +110,7 @@ class Coordinator:
         return self._work.of(host.target)
 
     def _refuse_if_none_measured(self) -> None:
-        """FleetError if no host ever came to the point of measuring."""
+        """Raise FleetError if no host was ever ready to measure."""
         if self._work.begun:
             return
         refused = [f"{host.name}: {host.left}" for host in self._hosts.gone]
@@ -123,7 +123,7 @@ class Coordinator:
     # Hosts
 
     def _update_hosts(self) -> None:
-        """Drop the hosts that are lost, and greet those that have joined."""
+        """Drop lost hosts, and greet new ones."""
         seen = self._cluster.hosts()
         for host, why in self._hosts.lost(seen):
             self._drop(host, why)

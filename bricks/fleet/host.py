@@ -57,7 +57,7 @@ class ModelPayload:
         return unpack_model("what was sent", self.name, self.digest, zlib.decompress(self.skeleton))
 
     def _check_size(self) -> None:
-        """SuiteError unless the skeleton decompresses to its end, within ``MAX_FILE_BYTES``.
+        """Raise SuiteError unless the skeleton decompresses to its end, within ``MAX_FILE_BYTES``.
 
         A few bytes can stand for gigabytes, so its size is counted before any of it is kept.
         """
@@ -97,7 +97,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult(Sampling):
-    """A batch of bricks that was measured: a file of results, and the host's system afterwards."""
+    """A measured batch of bricks: a file of results, and the host's system afterwards."""
 
     results: bytes
     system: System
@@ -166,7 +166,7 @@ def prepare(request: str, options: Options, payloads: Sequence[ModelPayload]) ->
 
 
 def measure(request: str, keys: Sequence[str] | None) -> BatchResult:
-    """Measure the bricks ``keys`` of a request's models; None: those that its options choose.
+    """Measure the bricks ``keys`` of a request's models; None leaves the choice to its options.
 
     Raises FleetError where :func:`prepare` was not called for the request in this process.
     """

@@ -1,8 +1,8 @@
-"""Hosts as the coordinator sees them: what each is doing, and whether it is still there.
+"""The coordinator's state of each host: its work, and whether it is still connected.
 
-A scheduler says which hosts it knows and when it last heard of each; from that follows here who
-has joined and who is lost. Must not know Dask (:class:`Cluster` stands for it), nor what a host is
-asked to do.
+A scheduler reports its hosts and the time of each one's last heartbeat; this module derives which
+hosts have joined and which are lost. Must not know Dask (:class:`Cluster` stands for it), nor the
+requests to a host.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Call(Protocol):
         """Whether the call has ended, with a result or an error."""
 
     def result(self) -> Any:
-        """What the function returned; raises what it raised."""
+        """The function's return value; raises the function's exception."""
 
     def cancel(self) -> None:
         """Cancel the call if it has not begun, and drop its result."""
@@ -55,14 +55,14 @@ class Cluster(Protocol):
 
 
 class HostPhase(Enum):
-    """What a host is doing for the coordinator."""
+    """The state of a host's work for the coordinator."""
 
     GREETING, PREPARING, IDLE, MEASURING = range(4)
 
 
 @dataclass
 class FleetHost:
-    """A host that has joined, its running call, and the sum of what it measured.
+    """A host that has joined, its running call, and the totals of its measurements.
 
     ``last_seen`` is the scheduler's time of its last heartbeat, ``seen_s`` the local monotonic time
     at which that was noticed. ``target`` is None until the host is prepared; ``batch`` is what it
@@ -98,7 +98,7 @@ class FleetHost:
         self.sampling = combined([self.sampling, result])
 
     def report(self) -> HostReport:
-        """What the host did so far."""
+        """The work of the host so far."""
         return HostReport(
             name=self.name,
             address=self.address,
@@ -112,7 +112,7 @@ class FleetHost:
 
 
 class HostList:
-    """The hosts that take part, by address, and those that have left."""
+    """The hosts that take part, by address, and the hosts that have left."""
 
     def __init__(self, patience_s: float) -> None:
         """A host without a heartbeat for ``patience_s`` seconds counts as lost."""
@@ -134,7 +134,7 @@ class HostList:
                 yield host, f"has given no sign of life for {self._patience_s:.0f} s"
 
     def joined(self, seen: Mapping[str, HostStatus]) -> Iterator[FleetHost]:
-        """Add the hosts of ``seen`` that are new, or that were silent and are heard of again."""
+        """Add new hosts of ``seen``, and hosts with a heartbeat after they were lost."""
         for address, status in seen.items():
             silent = self._ignored.get(address, 0.0) in (status.last_seen, None)
             if address not in self.present and not silent:
@@ -143,11 +143,11 @@ class HostList:
                 yield host
 
     def remove(self, host: FleetHost, why: str, *, refused: bool) -> None:
-        """Go on without a host; it may join again after its next heartbeat, unless ``refused``."""
+        """Remove a host; it may join again after its next heartbeat, unless ``refused``."""
         self._ignored[host.address] = None if refused else host.last_seen
         host.left = why
         self.gone.append(self.present.pop(host.address))
 
     def reports(self) -> tuple[HostReport, ...]:
-        """What each host did, those that have left first."""
+        """The work of each host; hosts that have left come first."""
         return tuple(host.report() for host in (*self.gone, *self.present.values()))

@@ -34,7 +34,7 @@ _MAX_TRIES = 3
 
 @dataclass
 class WorkQueue:
-    """The batches of one target that no host has yet, and what became of the others.
+    """The waiting batches of one target, and counts of finished and failed batches.
 
     ``keys`` are all bricks that the models need there; ``errors`` are lines by the names of models
     that cannot be decomposed there; ``divided`` says whether the work is cut into batches;
@@ -54,12 +54,12 @@ class WorkQueue:
 
     @property
     def done(self) -> bool:
-        """Whether no batch is waiting or with a host."""
+        """Whether no batch is waiting or being measured."""
         return not self.batches and not self.outstanding
 
     @property
     def waiting_bricks(self) -> int:
-        """How many bricks the batches hold that no host has yet; of undivided work none counts."""
+        """The number of bricks in waiting batches; undivided work counts as none."""
         return sum(len(batch or ()) for batch in self.batches)
 
     def take(self) -> KeyBatch:
@@ -90,7 +90,7 @@ class WorkQueue:
         )
 
     def report(self, store: Store) -> TargetReport:
-        """What ``store`` holds now of the bricks of this queue."""
+        """The progress of this queue, from its bricks' results in ``store``."""
         settled = store.measurements.results(self.target.key, sorted(self.keys))
         missing = len(self.keys) - len(settled)
         predicted = missing if self.done and not self.divided and not self.given_up else 0
@@ -113,7 +113,7 @@ def work_queue(
     target: Target,
     errors: Mapping[str, str],
 ) -> WorkQueue:
-    """The queue of a target whose plans are in ``store``: what is not measured yet of ``models``.
+    """The queue of bricks of ``models`` that are unmeasured on a target; ``store`` has their plans.
 
     Models named in ``errors`` are left out. An effort or a budget is for one host to spend, so the
     work is then one batch, None; else it is divided. Raises StoreError where the cache is damaged.

@@ -1,4 +1,4 @@
-"""Ranks on hosts of the fleet: each host runs one, and answers what it is asked.
+"""Ranks on hosts of the fleet: each host runs one, and answers requests.
 
 ``RankHosts`` is the coordinator's side, the functions below are what it calls on a host. Must not
 know how hosts are reached (:class:`~bricks.fleet.hosts.Cluster`), or what ranks are asked.
@@ -33,7 +33,7 @@ _supervisors: dict[str, Supervisor] = {}
 
 
 def start(request: str, backend: str, address: str) -> dict[str, Any]:
-    """Start the worker of a rank here; facts about this host, which is reached at ``address``."""
+    """Start the worker of a rank here; returns facts of this host, whose IP is ``address``."""
     settings, version = collectives_settings(backend)
     end(request)
     _supervisors[request] = Supervisor(settings)
@@ -49,7 +49,7 @@ def start(request: str, backend: str, address: str) -> dict[str, Any]:
 
 
 def ask(rank: str, request: Request[Answer], timeout_s: float) -> Answer:
-    """What the worker of a rank here answers."""
+    """The answer of the worker of a rank on this host."""
     if rank not in _supervisors:
         raise FleetError("the host has forgotten its rank: it was started again meanwhile")
     return _supervisors[rank].ask(request, timeout_s=timeout_s)
@@ -63,7 +63,7 @@ def end(request: str) -> None:
 
 
 class RankHosts(Closing):
-    """Ranks on so many hosts of ``cluster``; use it as a context manager, or close it.
+    """A rank on each of ``ranks`` hosts of ``cluster``; a context manager.
 
     Raises FleetError where fewer hosts have joined, or one cannot take part.
     """
@@ -129,7 +129,7 @@ class RankHosts(Closing):
         )  # fmt: skip
 
     def reference_s(self, timeout_s: float) -> float | None:
-        """None: to ask one host alone takes longer than what is timed."""
+        """None: a call to one host takes longer than the timed collectives."""
         return None
 
     def ask(self, request: Request[Answer], *, timeout_s: float) -> list[Answer]:
@@ -145,7 +145,7 @@ class RankHosts(Closing):
         return f"{self._request}-{rank}"
 
     def _core(self, rank: int) -> int:
-        """A core for a rank: ranks of one host have theirs in turn."""
+        """The core of a rank; the ranks of a host get its cores in turn."""
         hosts = [facts["host"] for facts in self.facts]
         before = hosts[:rank].count(hosts[rank])
         cores = self.facts[rank]["cores"]

@@ -15,11 +15,11 @@ from bricks.system import Target
 
 @dataclass(frozen=True, slots=True)
 class HostReport(Sampling):
-    """What one host did. ``left`` says why it no longer takes part; None: it still does.
+    """The work of one host. ``left`` says why it no longer takes part; None if it still does.
 
     ``portions`` counts the batches that it measured. ``changed`` are lines about facts of its
-    fingerprint that changed while it measured, and about memory that was short: its latencies are
-    less certain for it.
+    fingerprint that changed during measurements, and about lack of memory: both make its latencies
+    less certain.
     """
 
     name: str
@@ -33,7 +33,7 @@ class HostReport(Sampling):
 
 @dataclass(frozen=True, slots=True)
 class TargetReport:
-    """How much is measured on one target; ``bricks`` counts all that the models need there.
+    """The progress on one target; ``bricks`` counts all bricks of the models there.
 
     ``errors`` are lines by the names of models that cannot be decomposed there; ``given_up`` are
     lines about batches that failed too often.
@@ -51,7 +51,7 @@ class TargetReport:
 
 @dataclass(frozen=True, slots=True)
 class FleetMeasured:
-    """What measuring on a fleet did, by target and by host."""
+    """The result of measuring on a fleet, by target and by host."""
 
     targets: tuple[TargetReport, ...]
     hosts: tuple[HostReport, ...]

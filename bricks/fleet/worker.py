@@ -1,6 +1,6 @@
 """``bricks worker``: a host joins the fleet.
 
-It runs a Dask worker, configured so that it disturbs what is timed beside it as little as it can:
+It runs a Dask worker that is configured to disturb concurrent timing as little as possible:
 one call at a time, no profiler that looks a hundred times a second, no limit to memory of its own.
 Any program that can connect to the scheduler can run code on this host, because a Dask worker
 executes the functions that it is sent. Must not know what is measured.

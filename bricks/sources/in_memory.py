@@ -1,4 +1,4 @@
-"""Models that a caller holds in memory: an ``onnx.ModelProto``, or a graph of onnx-graphsurgeon.
+"""Models in memory: an ``onnx.ModelProto``, or a graph of onnx-graphsurgeon.
 
 Must not know who made them.
 """
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
-    """``held`` in memory, which is written to a new ``folder`` and read from there."""
+    """A model object in memory, which is written to a new ``folder`` and read from there."""
 
-    held: onnx.ModelProto | Graph
+    model: onnx.ModelProto | Graph
     folder: Callable[[], Path]
     word: str = ""
 
@@ -31,7 +31,7 @@ class InMemory:
         # Here: to predict what is measured, nothing more need be imported.
         from bricks.graph.in_memory import proto_of, title_of, write_model
 
-        proto = proto_of(self.held)
+        proto = proto_of(self.model)
         title = title_of(proto)
         yield from OnnxFile(self.word, title, write_model(proto, self.folder(), title)).open(
             options

@@ -58,7 +58,7 @@ def _of_zoo(reference: str) -> OnnxFile:
 def open(reference: str, options: ReadOptions) -> Iterator[ReadResult]:
     """Read the models that ``reference`` names; one that cannot be read doesn't stop the others.
 
-    Raises :class:`UsageError` for options that do not go with what it names.
+    Raises :class:`UsageError` for options that the source does not support.
     """
     try:
         sources = find(reference)
@@ -70,7 +70,7 @@ def open(reference: str, options: ReadOptions) -> Iterator[ReadResult]:
 
 
 def read(source: str | Source, options: ReadOptions) -> Model:
-    """The one model of a source, or of what a reference names.
+    """The only model of a source, or of the source that a reference names.
 
     Raises the error of a model that cannot be read, and :class:`UsageError` where there are
     several.
@@ -80,7 +80,7 @@ def read(source: str | Source, options: ReadOptions) -> Model:
 
 
 def exactly_one(reference: str, candidates: Sequence[_Found]) -> _Found:
-    """The one that ``reference`` names; :class:`UsageError` if there is another number of them."""
+    """The only candidate for ``reference``; :class:`UsageError` for any other number."""
     if len(candidates) != 1:
         raise UsageError(f"{reference} holds {len(candidates)} models: name one of them")
     return candidates[0]
@@ -95,5 +95,5 @@ def _model(model: Model | Unread | PrivateBricks) -> Model:
 
 
 def private_suite_error(private: PrivateBricks) -> UsageError:
-    """The error for who wants models of a private suite."""
+    """The error of reading models from a private suite."""
     return UsageError(f"{private.file} is private, it holds no models: 'bricks measure' takes it")

@@ -96,7 +96,7 @@ class RecordedProgram:
 
     @property
     def function(self) -> Function | None:
-        """The function of the zoo that it was recorded from; None where its code is not there."""
+        """The zoo's function that was recorded; None if its code is not installed."""
         code = self.entry.code
         return None if code is None else Function(code, ZOO_FOLDER)
 
@@ -115,14 +115,14 @@ class RecordedProgram:
         return self.record(options)
 
     def record(self, options: ReadOptions) -> Model:
-        """The step, recorded again from its code, which must be there."""
+        """The step, recorded again from its code, which must be installed."""
         assert self.function is not None, "its code is there"
         name = self.word if options.name is None else options.name
         return self.function.record(replace(options, name=name))
 
 
 def function_of(reference: str) -> Function:
-    """The function that ``reference`` is, or that a recorded program of the zoo comes from."""
+    """The function that ``reference`` names, or from which it was recorded for the zoo."""
     recorded = recorded_program(reference)
     function = None if recorded is None else RecordedProgram(recorded).function
     return Function(reference) if function is None else function

@@ -1,6 +1,6 @@
 """Records a step of a PyTorch program in a worker, as a graph of calls.
 
-Here because the user's code may run nowhere else than in a worker. Must not know what is recorded.
+Here because the user's code must only run in a worker. Must not know how steps are used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every source of models answers, how a model is to be read, and what came of it.
+"""The interface of model sources, the options of reading, and its results.
 
 Must not know how any source reads its models.
 """
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class ReadOptions:
     """How models are to be read.
 
-    ``batch``, ``shapes`` and ``values`` are those of :func:`bricks.reading.read.read_model`, and
-    ``name`` takes the place of a model's own. ``granularity`` is how models will be cut, which a
-    suite fixes. A program is recorded for ``runtime`` with ``threads``, from ``seed``.
+    ``batch``, ``shapes`` and ``values`` are parameters of :func:`bricks.reading.read.read_model`;
+    ``name`` replaces a model's own name. ``granularity`` is how models will be cut, and must be the
+    granularity of a suite. A program is recorded for ``runtime`` with ``threads``, from ``seed``.
     """
 
     batch: int | None = None
@@ -36,7 +36,7 @@ class ReadOptions:
     seed: int = 0
 
     def refuse_inputs(self, source: str) -> None:
-        """:class:`UsageError` where shapes or values are given to a program, ``source``."""
+        """Raise :class:`UsageError` for shapes or values, if ``source`` is a program."""
         if self.shapes or self.values:
             raise UsageError(
                 f"{source} makes its own inputs: leave out --shape, --value and --inputs, --batch"
@@ -59,7 +59,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class PrivateBricks:
-    """What the private suite in ``file`` holds: bricks of models that it does not tell."""
+    """The bricks of the private suite in ``file``, whose models are unknown."""
 
     file: str
     bricks: tuple[Brick, ...]
@@ -67,7 +67,7 @@ class PrivateBricks:
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """What came of reading a model, and the ``word`` that names it alone on a command line.
+    """The result of reading a model, and the ``word`` that names it on a command line.
 
     For models of a suite, ``word`` is the suite. ``adjustable`` says whether the reader may choose
     shapes and values of the model's inputs.
@@ -79,14 +79,14 @@ class ReadResult:
 
 
 class Source(Protocol):
-    """Where models come from; ``word`` names it on a command line."""
+    """A source of models; ``word`` names it on a command line."""
 
     @property
     def word(self) -> str:
-        """The word that names this source alone."""
+        """The command-line word that names this source."""
 
     def open(self, options: ReadOptions) -> Iterator[ReadResult]:
-        """Read its models one by one; what cannot be read does not stop the others.
+        """Read its models one by one; a model that cannot be read does not stop the others.
 
         Raises :class:`UsageError` for options that do not go with this source.
         """

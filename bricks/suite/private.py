@@ -38,7 +38,7 @@ def refuse_identifying_text(bricks: Iterable[Brick]) -> None:
 
 
 def _identifying_text(brick: Brick) -> Iterator[str]:
-    """Text in a brick that is not public vocabulary."""
+    """Text of a brick that is not public vocabulary, described in words."""
     proto = parse_model(brick.model)
     for node in all_nodes(proto.graph):
         if default_domain(node.domain) not in _PUBLIC:
@@ -81,7 +81,7 @@ def _public_words() -> frozenset[str]:
 def decoys(
     mine: Mapping[str, Brick], others: Iterable[Mapping[str, Brick]], count: int
 ) -> dict[str, Brick]:
-    """``count`` bricks of ``others`` that are not in ``mine``, model by model."""
+    """``count`` bricks of the models ``others`` that are not in ``mine``."""
     chosen: dict[str, Brick] = {}
     for model in others:
         for key in sorted(model.keys() - mine.keys()):

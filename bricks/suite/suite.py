@@ -95,7 +95,7 @@ def write_suite(
     granularity: str,
     package: str,
 ) -> None:
-    """Write the suite of these models; the same models give the same bytes.
+    """Write a suite of decomposed models; the same models give the same bytes.
 
     Models that differ only in their names are written once, under the first name.
     """
@@ -126,7 +126,7 @@ def write_suite(
 def write_private_suite(
     path: Path, bricks: Mapping[str, Brick], *, runtime: Runtime, granularity: str, package: str
 ) -> None:
-    """Write a suite of these bricks that does not identify their models.
+    """Write a suite of ``bricks`` that does not identify their models.
 
     Raises :class:`SuiteError` for a brick that contains text specific to its model.
     """

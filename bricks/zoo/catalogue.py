@@ -45,8 +45,8 @@ class ZooEntry:
     In a shape, a name stands for an open dimension.
     ``recipe`` names the file in ``recipes/`` that builds it. ``flops`` counts the operations of the
     model before optimisation, a multiply-add being two; None where an operator's are unknown.
-    ``kind`` is what a run of it is. ``code`` is the function of the zoo that was recorded, as
-    ``FILE.py:FUNCTION`` relative to the zoo; None for ONNX models.
+    ``kind`` is the kind of run: inference, or a step of training. ``code`` is the recorded
+    function, as ``FILE.py:FUNCTION`` relative to the zoo; None for ONNX models.
     """
 
     name: str
@@ -65,7 +65,7 @@ class ZooEntry:
     code: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as the manifest writes it, with the file's name alone for its path."""
+        """The entry as in the manifest, with the file's name for its path."""
         facts: dict[str, Any] = {
             "name": self.name,
             "version": self.version,
@@ -136,10 +136,10 @@ def _entries(manifest: str, folder: Path) -> tuple[ZooEntry, ...]:
 
 
 def entry(name: str, among: str = "zoo model") -> ZooEntry:
-    """The zoo model called ``name``, or the only one of that name after its source's prefix.
+    """The zoo model called ``name``, which may lack the prefix of the model's source.
 
-    Raises :class:`ModelError` if there is none ``among`` what was looked for, with the nearest
-    name, or if several may be meant.
+    Raises :class:`ModelError`, with the nearest name, if there is none, or if several match;
+    ``among`` says in words what was searched.
     """
     zoo = {entry.name: entry for entry in (*entries(), *programs(), *decoders())}
     if name in zoo:

@@ -25,7 +25,7 @@ def trainings() -> dict[str, str]:
 
 
 def find_training(name: str) -> tuple[str, bool]:
-    """The function that ``name`` means, and whether its file is relative to the zoo.
+    """The function that ``name`` refers to, and whether its file is relative to the zoo.
 
     ``name`` is a function as ``FILE.py:FUNCTION`` or ``module:FUNCTION``, or the name of a workload
     of the zoo. Raises :class:`ModelError` if there is none.
