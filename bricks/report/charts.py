@@ -2,7 +2,7 @@
 
 Data stays outside: each chart draws the rows that the page stores under the name ``rows``, so that
 data shared by several charts is in the page once. The style sheet sets the colours of text and
-lines. Must not compute what it shows.
+lines. Must not compute results.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def similarity(models: int) -> Spec:
 
 
 def costly() -> Spec:
-    """The share of all models' time that the costliest bricks hold."""
+    """The share of all models' time in the costliest bricks."""
     line = _rows().mark_line(color=_BLUE, interpolate="step-after")
     return _done(
         line.encode(
@@ -306,7 +306,7 @@ def over_ranks(
 
 
 def step_over_ranks() -> Spec:
-    """What ranks and their network do during a step."""
+    """The timeline of ranks and their network during a step."""
     bars = alt.Chart(alt.NamedData(name="spans")).mark_bar(height={"band": 0.9}, minBandSize=1)
     return _done(
         bars.encode(

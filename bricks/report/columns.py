@@ -1,6 +1,6 @@
-"""Rows of results as a table: columns are described once, for terminals and for pages.
+"""Tables of result rows: columns are described once, for terminals and for pages.
 
-Must not compute what a cell shows.
+Must not compute results.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ DASH = "–"
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row_contra]):
-    """What a column shows of a row; None: nothing, and if of all rows, there is no column.
+    """A column of a table: ``cell`` gives the text of a row, or None for a dash.
 
-    Text is on the ``left``, numbers on the right.
+    A column of dashes alone is omitted. Text is aligned on the ``left``, numbers on the right.
     """
 
     title: str
@@ -34,7 +34,7 @@ class Column(Generic[Row_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The titles of the columns that show something, and their texts, row by row."""
+    """The titles of the columns with any text, and their texts, row by row."""
 
     titles: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -42,7 +42,7 @@ class Cells:
 
 
 def cells_of(rows: Sequence[Row], columns: Sequence[Column[Row]]) -> Cells:
-    """The texts of ``rows``; a dash where a column shows nothing of one of them."""
+    """The texts of ``rows`` in ``columns``, with dashes for missing ones."""
     texts = [[column.cell(row) for column in columns] for row in rows]
     kept = [n for n in range(len(columns)) if any(line[n] is not None for line in texts)]
     return Cells(
@@ -54,11 +54,11 @@ def cells_of(rows: Sequence[Row], columns: Sequence[Column[Row]]) -> Cells:
 
 def table_of(rows: Sequence[Row], columns: Sequence[Column[Row]]) -> Table:
     """The table of ``rows`` for a terminal."""
-    return shown(cells_of(rows, columns))
+    return render_table(cells_of(rows, columns))
 
 
-def shown(cells: Cells) -> Table:
-    """The table of ``cells`` for a terminal; names fold where it is narrow, numbers never do."""
+def render_table(cells: Cells) -> Table:
+    """The table of ``cells`` for a terminal; names fold in a narrow terminal, numbers never do."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title, left in zip(cells.titles, cells.left, strict=True):
         if left:

@@ -1,4 +1,4 @@
-"""Estimates next to runs of whole models, for terminals. Must not compute what it shows."""
+"""Estimates next to runs of whole models, for terminals. Must not compute results."""
 
 from __future__ import annotations
 

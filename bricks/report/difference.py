@@ -1,4 +1,4 @@
-"""The comparison of two targets, for terminals. Must not compute what it shows."""
+"""The comparison of two targets, for terminals. Must not compute results."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _models(of: Difference) -> Iterator[RenderableType]:
 
 
 def _bricks(of: Difference) -> Iterator[RenderableType]:
-    """The changes beyond noise: the slowest first, then the fastest first."""
+    """Tables of changes beyond noise: slower bricks, then faster ones, largest changes first."""
     slower = [brick for brick in of.bricks if brick.ratio.slower]
     faster = [brick for brick in reversed(of.bricks) if brick.ratio.faster]
     for direction, bricks in (("slower", slower), ("faster", faster)):
@@ -123,7 +123,7 @@ def _bricks(of: Difference) -> Iterator[RenderableType]:
 
 
 def _origins(of: Difference) -> Iterator[RenderableType]:
-    """Which bricks are behind the largest differences of models."""
+    """The bricks with the largest contributions to differences of models."""
     notable = [m for m in of.models if m.ratio.beyond_noise or m.gone_s or m.come_s]
     notable.sort(key=lambda model: -abs(math.log(model.ratio.interval.value)))
     for model in notable[:_MAX_MODELS]:

@@ -1,4 +1,4 @@
-"""Where a model's time goes, for terminals. Must not compute what it shows."""
+"""Latency of a model by operator and brick, for terminals. Must not compute results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WIDEST = 56
 
 
 def explanation_lines(model: ExplainedModel, most: int | None) -> list[Text | Table | str]:
-    """The explanation of one model; at most this many of its bricks (None: all)."""
+    """The explanation of one model; at most ``most`` of its bricks (None: all)."""
     lines: list[Text | Table | str] = [
         f"{_head(model)}; peaks of the machine: {_peaks(model.peaks)}",
         explanation_table(model, most),

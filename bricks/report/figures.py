@@ -19,7 +19,7 @@ OptionalUnit = Callable[[float | None], str]
 
 
 def interval_text(of: Interval | None, unit: Unit = seconds) -> str | None:
-    """Both ends: ``1.20 ms … 1.40 ms``, the upper one may be none; None without an interval."""
+    """Both ends: ``1.20 ms … 1.40 ms``; the upper one may be infinite. None without an interval."""
     if of is None:
         return None
     return f"{unit(of.low)} … {'no end' if math.isinf(of.high) else unit(of.high)}"
@@ -50,7 +50,7 @@ def figure_columns(title: str = "") -> list[Column[FigureRow]]:
 
 
 def value_text(of: Interval, unit: Unit = seconds) -> str:
-    """The value and both ends: ``1.30 ms (1.20 ms … 1.40 ms)``."""
+    """A value with its interval: ``1.30 ms (1.20 ms … 1.40 ms)``."""
     return f"{unit(of.value)} ({interval_text(of, unit)})"
 
 
@@ -76,5 +76,5 @@ def count_text(count: int, noun: str) -> str:
 
 
 def provenance_text(of: Provenance) -> str:
-    """How much of it is measured, here or by others."""
+    """The measured shares of an estimate, by origin."""
     return measured_text(of.measured_share, of.published_share)

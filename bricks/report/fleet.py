@@ -1,4 +1,4 @@
-"""Tables of a fleet's work, by target and by host. Must not compute what it shows."""
+"""Tables of a fleet's work, by target and by host. Must not compute results."""
 
 from __future__ import annotations
 

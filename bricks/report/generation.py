@@ -1,4 +1,4 @@
-"""Generated text for terminals. Must not compute what it shows."""
+"""Generated text for terminals. Must not compute results."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _figures(result: GenerationResult) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class _ShownStep:
-    """A step with its name, and the seconds that it really took."""
+    """A step with its name, and the seconds of the generated step."""
 
     name: str
     step: DecoderStep

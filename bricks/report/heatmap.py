@@ -1,6 +1,6 @@
 """Draws the similarity of models: one square for every two, darker the more bricks they share.
 
-Must not compute what it shows.
+Must not compute results.
 """
 
 from __future__ import annotations

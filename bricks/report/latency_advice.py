@@ -1,4 +1,4 @@
-"""Models on targets that may keep a latency, for terminals. Must not compute what it shows."""
+"""Models on targets with an SLO, for terminals. Must not compute results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS: Sequence[Column[LatencyAdvice]] = (
 
 
 def advice_table(rows: Sequence[LatencyAdvice]) -> Table:
-    """Models on systems: whether they keep a latency, with which probability, at which cost."""
+    """Models on targets: whether each meets the SLO, with which risk, at which cost."""
     return table_of(rows, COLUMNS)
 
 

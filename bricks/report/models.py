@@ -1,6 +1,6 @@
 """Tables of many models: the zoo's, their decomposition, coverage and similarity.
 
-Rows are the JSON objects that ``--json`` prints. Must not compute what it shows.
+Rows are the JSON objects that ``--json`` prints. Must not compute results.
 """
 
 from __future__ import annotations

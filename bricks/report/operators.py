@@ -1,6 +1,6 @@
 """Operators and networks over runtimes, for people: tables, lines, and a page with heat maps.
 
-Must not compute what it shows.
+Must not compute results.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NetworkRow = tuple[str, NetworkRun]
 
 
 def operator_table(comparison: OperatorComparison) -> Table:
-    """A row for each operator and runtime that ran it; a column for each quantity of any row."""
+    """A row for each operator and each runtime that ran it; only columns with values."""
     ran = [(result.name, run) for result in comparison.operators for run in result.runs if run.ran]
     return table_of(ran, [*_NAMES, *_QUANTITIES])
 
@@ -135,7 +135,7 @@ _MOST_NAMES = 3
 
 
 def operator_lines(comparison: OperatorComparison) -> list[str]:
-    """What ran in another form, and what is missing and why; one line for equal reasons."""
+    """Lines about operators that ran in another form, or are missing, grouped by reason."""
     lines: dict[str, list[str]] = {}
     for result in comparison.operators:
         for run in result.runs:

@@ -1,7 +1,7 @@
 """A report as one self-contained HTML file: no network, no server, no other file.
 
 Templates are next to this module; Jinja escapes all model names, and scripts only ever set text.
-Must not compute what it shows.
+Must not compute results.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def render(
 ) -> str:
     """The page; ``version`` is that of this package, ``made`` the time of its creation.
 
-    ``shown`` says what would narrow wide intervals; without it, the page gives their width alone.
+    ``shown`` has commands that narrow wide intervals; without it, the page shows only their width.
     """
     from bricks.report import charts
 
@@ -128,7 +128,7 @@ def target_label(target: Target) -> str:
 
 
 def _choices(choices: Sequence[RuntimeChoice]) -> list[dict[str, Any]]:
-    """Models in several runtimes, as the template shows them; systems only if there are several."""
+    """The template's variables of models in several runtimes; systems only if several."""
     systems = [choice.system for choice in choices if choice.system is not None]
     labels = labels_of({system.key: system.name for system in systems})
     return [
@@ -143,7 +143,7 @@ def _choices(choices: Sequence[RuntimeChoice]) -> list[dict[str, Any]]:
 
 
 def _target(view: TargetView, shown: Mapping[str, ShownEstimate]) -> dict[str, Any]:
-    """The template's variables besides the view itself."""
+    """The template's variables for a target, besides the view itself."""
     return {
         "view": view,
         "label": target_label(view.target),
@@ -186,7 +186,7 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
 
 
 def _memory(memory: PeakMemory | UnknownMemory) -> dict[str, Any]:
-    """The peak memory as text, its parts, and what these leave out or why there is none."""
+    """The peak memory as text, its parts, and the unknown parts or the reason without a peak."""
     if isinstance(memory, UnknownMemory):
         return {"peak": "–", "peak_parts": None, "no_peak": memory.reason}
     peak = peak_size(memory.peak_bytes, memory.unknown)
@@ -206,7 +206,7 @@ def library() -> str:
 
 
 def in_script(data: Mapping[str, Any]) -> str:
-    """JSON that no text in it can terminate: none of it looks like a tag."""
+    """``data`` as JSON for a script element, with all tags escaped."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -133,7 +133,7 @@ def _cumulative(view: TargetView) -> list[Facts]:
 
 
 def _colored(view: TargetView, most: int = 6) -> list[str]:
-    """The operators with a colour of their own: those with the most time over all models."""
+    """The ``most`` operators with the most time over all models, which have their own colours."""
     total_s: dict[str, float] = defaultdict(float)
     for brick in view.costly:
         total_s[printable(brick.operator)] += brick.total_s
@@ -166,5 +166,5 @@ def _systems(summary: CacheSummary, labels: Sequence[str]) -> list[Facts]:
 
 
 def _round(value: float, digits: int = 4) -> float:
-    """Rounded to this many digits: more would only enlarge the page."""
+    """``value`` rounded to so many significant digits: more would only enlarge the page."""
     return float(f"{value:.{digits}g}")

@@ -1,4 +1,4 @@
-"""Predictions of models for terminals. Must not compute what it shows."""
+"""Predictions of models for terminals. Must not compute results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEMORY: Column[PredictedModel] = Column("peak memory", lambda of: _peak(of))
 
 
 def prediction_table(models: Sequence[PredictedModel], *, memory: bool = False) -> Table:
-    """Estimates, and where they come from; with ``memory`` the peak memory too."""
+    """Estimates with their provenance; with ``memory`` also the peak memory."""
     known = [of for of in models if of.estimate is not None]
     return table_of(known, [*_COLUMNS, *([_MEMORY] if memory else [])])
 
@@ -51,7 +51,7 @@ def _peak(of: PredictedModel) -> str:
 
 
 def phase_lines(model: str, phases: Sequence[PhaseShare]) -> list[str]:
-    """A line that tells a recorded program's phases apart; none for other models."""
+    """A line with the latency of each phase of a recorded program; empty for other models."""
     if not phases:
         return []
     latencies = ", ".join(f"{phase.phase} {seconds(phase.estimate_s)}" for phase in phases)
@@ -62,7 +62,7 @@ def phase_lines(model: str, phases: Sequence[PhaseShare]) -> list[str]:
 
 
 def memory_remarks(of: PredictedModel) -> list[str]:
-    """A line for people if there is no peak memory of a model, or if some of it is unknown."""
+    """A line if a model has no peak memory, or if parts of it are unknown."""
     match of.memory:
         case UnknownMemory() as memory:
             return [f"{of.model}: no peak memory: {memory.reason}."]

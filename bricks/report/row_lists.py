@@ -1,7 +1,7 @@
-"""Tables for terminals that are too narrow: the cells of a row are listed below its name.
+"""Tables in narrow terminals: the cells of a row are listed below its name.
 
 Here because a squeezed table truncates numbers, or breaks names letter by letter; this form leaves
-nothing out. Must not know what the tables are about.
+nothing out. Must not know the meaning of tables.
 """
 
 from __future__ import annotations

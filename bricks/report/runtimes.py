@@ -1,7 +1,4 @@
-"""Runtimes beside each other for terminals.
-
-Must not compute any of it.
-"""
+"""Comparisons of runtimes for terminals. Must not compute results."""
 
 from __future__ import annotations
 
@@ -84,7 +81,7 @@ _COLUMNS: tuple[Column[_Row], ...] = (
 
 
 def _answer(title: str, choice: RuntimeChoice) -> Iterator[str]:
-    """Which runtime to take, where there are two to choose from."""
+    """The fastest runtime of a model, if there are two to choose from."""
     if choice.ahead is None or choice.risk is None:
         return
     first, second = choice.estimates[:2]
@@ -95,7 +92,7 @@ def _answer(title: str, choice: RuntimeChoice) -> Iterator[str]:
 
 
 def _losses(title: str, choice: RuntimeChoice) -> Iterator[str]:
-    """Where each runtime of a model loses."""
+    """The losses of each runtime of a model."""
     for answer in choice.answers:
         if answer.losses:
             yield f"{title}, {answer.runtime}: loses {loss_text(answer.losses)}."
@@ -114,7 +111,7 @@ def _unavailable(title: str, choice: RuntimeChoice) -> Iterator[str]:
 
 
 def loss_text(losses: Sequence[Loss]) -> str:
-    """What is lost in each of some operators, and to which runtimes."""
+    """The seconds lost in each operator, and the runtimes that are faster there."""
     return "; ".join(
         f"{seconds(loss.lost_s)} in {_shortened(loss.operator)} to {' and '.join(loss.runtimes)}"
         for loss in losses
@@ -122,7 +119,7 @@ def loss_text(losses: Sequence[Loss]) -> str:
 
 
 def risk_text(risk: float) -> str:
-    """A probability, which intervals do not tell where it is tiny."""
+    """A probability in percent, with a lower limit of what intervals can resolve."""
     return percent(risk) if risk >= _LEAST else f"below {percent(_LEAST)}"
 
 

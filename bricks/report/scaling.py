@@ -1,4 +1,4 @@
-"""A training on several ranks for terminals. Must not compute what it shows."""
+"""A training on several ranks for terminals. Must not compute results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COLUMNS: Sequence[Column[ScalePoint]] = (
 
 
 def _sent(point: ScalePoint, text: str) -> str:
-    """A rank by itself sends nothing."""
+    """``text`` for several ranks; a dash for a single rank, which sends nothing."""
     return text if point.ranks > 1 else DASH
 
 
@@ -65,7 +65,7 @@ def _strategy(result: ScalingResult) -> list[Column[ScalePoint]]:
 
 
 def _conditions(result: ScalingResult) -> Iterator[str]:
-    """What differs from a plain step."""
+    """The conditions that differ from a plain step."""
     conditions = []
     if result.predicted:
         whole = max(point.batch for point in result.predicted)
@@ -80,7 +80,7 @@ def _conditions(result: ScalingResult) -> Iterator[str]:
 
 
 def _origins(points: Sequence[ScalePoint]) -> Iterator[str]:
-    """Where the figures come from: once for all numbers of ranks that agree."""
+    """The provenance of the figures, one line for all numbers of ranks that agree."""
     by_origin: dict[str, list[int]] = {}
     for point in points:
         by_origin.setdefault(_origin(point.origins), []).append(point.ranks)
@@ -100,7 +100,7 @@ def _origin(of: Origins) -> str:
 
 
 def _shared_host(result: ScalingResult) -> Iterator[str]:
-    """What ranks that ran on one host cost each other, which a prediction does not count."""
+    """The slowdown of ranks that ran on one host, which a prediction does not include."""
     alone = {point.strategy: point.step_s for point in result.predicted if point.ranks == 1}
     for point in result.predicted:
         if point.checked is None or result.step.strong:

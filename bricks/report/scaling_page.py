@@ -1,6 +1,6 @@
 """Curves of a training over ranks and the timeline of a step, as one self-contained HTML file.
 
-See :mod:`bricks.report.page`. Must not compute what it shows.
+See :mod:`bricks.report.page`. Must not compute results.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _scaled(name: str, figure: Interval, factor: float) -> dict[str, float]:
 
 
 def _spans(point: ScalePoint) -> Iterator[dict[str, Any]]:
-    """What ranks and network do; ranks that do the same are one row."""
+    """The spans of ranks and network; ranks with equal spans are one row."""
     for number_ in range(point.unlike_ranks):
         last = number_ == point.unlike_ranks - 1
         lane = f"ranks {number_} … {point.ranks - 1}" if last and point.ranks > number_ + 1 else (

@@ -1,4 +1,4 @@
-"""A scenario of a served model for terminals. Must not compute what it shows."""
+"""A scenario of a served model for terminals. Must not compute results."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _server(result: ScenarioResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ServedFigure(FigureRow):
-    """A quantity of served queries; ``expected`` is predicted for the very times of these."""
+    """A quantity of served queries; ``expected`` is predicted for the same arrival times."""
 
     expected: float | None = None
 

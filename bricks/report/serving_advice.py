@@ -1,4 +1,4 @@
-"""Advice for servers, for terminals. Must not compute what it shows."""
+"""Advice for servers, for terminals. Must not compute results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bricks.studies.serving.advise import ServingAdvice, ServingAnswer
 
 
 def serving_advice_parts(answer: ServingAnswer) -> list[RenderableType]:
-    """What serves models at a rate, one row for each target."""
+    """A table of targets that serve models at a rate, with their hosts and costs."""
     load = answer.load
     rows = [advice for advice in answer.answers if isinstance(advice, ServingAdvice)]
     columns: list[Column[ServingAdvice]] = [

@@ -1,4 +1,4 @@
-"""The answer of any study for terminals, where it has no report of its own.
+"""The result of any study for terminals, if it has no specific report.
 
 Rows of results are tables, all else is a line each; units follow from names, as in all results
 (``_s`` are seconds, ``_bytes`` bytes, ``_share`` shares). Must not know any study.
@@ -54,7 +54,7 @@ def _column(name: str, rows: Sequence[Any]) -> Column[Any]:
 
 
 def _text(name: str, value: Any) -> str | None:
-    """``value`` with its unit; None for what is no single fact."""
+    """``value`` with its unit; None unless it is a number, a text or an interval."""
     match value:
         case Interval():
             value_, low, high = (_number(name, n) for n in (value.value, value.low, value.high))

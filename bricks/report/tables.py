@@ -1,4 +1,4 @@
-"""Tables for terminals, from the same data that ``--json`` prints."""
+"""Numbers with units, and lines and tables for terminals, from the data that ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def disturbance(of: Sampling) -> list[str]:
-    """Lines for people if the host was not quiet while something was measured; else none."""
+    """Lines about noise, remeasured bricks and lack of memory while measuring; maybe none."""
     lines = []
     if of.disturbed_rounds:
         lines.append(
@@ -86,7 +86,7 @@ def disturbance(of: Sampling) -> list[str]:
 
 
 def other_state(model: str, share: float | None) -> list[str]:
-    """A line for people if a notable part of an estimate comes from another machine state."""
+    """A line if at least :data:`NOTABLE_SHARE` of an estimate is from another machine state."""
     if share is None or share < NOTABLE_SHARE:
         return []
     return [
@@ -96,7 +96,7 @@ def other_state(model: str, share: float | None) -> list[str]:
 
 
 def predicted(model: str, share: float | None) -> list[str]:
-    """A line for people if a part of an estimate was not measured."""
+    """A line if a part of an estimate is predicted."""
     if not share:
         return []
     return [
@@ -106,7 +106,7 @@ def predicted(model: str, share: float | None) -> list[str]:
 
 
 def measured_text(own: float | None, others: float | None) -> str:
-    """The shares of an estimate that are measured, and by whom: ``62 % own, 30 % others``.
+    """The measured shares of an estimate, by origin: ``62 % own, 30 % others``.
 
     The rest is predicted.
     """
@@ -118,7 +118,7 @@ def measured_text(own: float | None, others: float | None) -> str:
 
 
 def share_text(share: float) -> str:
-    """A share of an estimate; no part looks like none, and no incomplete one like all."""
+    """A share of an estimate in percent; never rounded to 0 % or 100 %."""
     if share < 0.005:
         return "<1 %"
     return ">99 %" if 0.995 <= share < 1 else percent(share, 0)
@@ -130,7 +130,7 @@ def billions(value: float | None, form: str = ".3g") -> str:
 
 
 def peak_size(peak_bytes: int | None, unknown: Sequence[str]) -> str:
-    """A peak memory in bytes; as a lower bound where some of it is ``unknown``."""
+    """A peak memory in bytes; a lower bound if parts are ``unknown``."""
     return f"{'≥ ' if unknown else ''}{size(peak_bytes)}"
 
 
@@ -167,7 +167,7 @@ def backends_table(rows: Sequence[Row]) -> Table:
 
 
 def facts_table(facts: Mapping[str, Any]) -> Table:
-    """Names and values, one a line."""
+    """Names and values of ``facts``, one pair a line."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")

@@ -1,4 +1,4 @@
-"""A recomposed timeline beside a runtime's profile, as trace events: opens in ui.perfetto.dev.
+"""A recomposed timeline and a runtime's profile as trace events, for ui.perfetto.dev.
 
 One process for each timeline, one thread for each lane, a slice for each occurrence or node, named
 after its operators so that equal ones have one colour. Both slices of an occurrence carry the same
@@ -132,7 +132,7 @@ def _recomposed(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
 
 
 def _kernels(timeline: ModelTimeline) -> Iterator[Event]:
-    """What a device ran."""
+    """The slices of kernels on a device."""
     rows = Rows()
     for span in timeline.run.of(DEVICE):
         thread = _FIRST_LANE + timeline.lanes.index(DEVICE)
@@ -170,7 +170,7 @@ def _measured(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
 
 
 def _laid(timeline: ModelTimeline) -> Iterator[Placed]:
-    """Thread and span of each entry; entries without a duration have a thread of their own."""
+    """Thread and extent of each entry; entries without a duration have separate threads."""
     rows, numbers = Rows(), {lane: i for i, lane in enumerate(timeline.lanes)}
     for entry in timeline.entries:
         thread = _FIRST_LANE + numbers[entry.span.lane]
@@ -210,7 +210,7 @@ def _flows(of: Traced) -> dict[int, str]:
 
 
 def _facts(of: Traced, entry: Entry, node: NodeRun | None) -> dict[str, Any]:
-    """The facts of an occurrence that both timelines show."""
+    """The facts of an occurrence, for both timelines."""
     brick = of.bricks[_key(of, entry)]
     facts: dict[str, Any] = {
         "occurrence": entry.position,
@@ -258,7 +258,7 @@ def _name(of: Traced, entry: Entry) -> str:
 def _labels(
     process: str, threads: Mapping[int, str], notes: Sequence[str], label: str
 ) -> Iterator[Event]:
-    """Names and order of a process and its threads; each of the ``notes`` has a line of its own."""
+    """Names and order of a process and its threads; each of ``notes`` is a thread."""
     pid = _PROCESSES[process]
 
     def told(what: str, thread: int, **args: Any) -> Event:

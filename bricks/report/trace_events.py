@@ -31,7 +31,7 @@ class Track:
 
     @property
     def ids(self) -> Event:
-        """The numbers of both. Those of threads are unique: some viewers would merge equal ones."""
+        """The ids of process and thread; some viewers would merge equal ids of threads."""
         return {"pid": self.process, "tid": 1000 * self.process + self.thread}
 
 
@@ -41,21 +41,21 @@ def named(track: Track, what: str, **args: Any) -> Event:
 
 
 def slice_on(track: Track, name: str, extent: Extent, args: Mapping[str, Any]) -> Event:
-    """Something that takes time."""
+    """An event with a duration: ``extent`` in nanoseconds."""
     begin, end = extent
     times = {"ts": begin / 1000, "dur": (end - begin) / 1000}
     return {"ph": "X", "name": printable(name), **track.ids, **times, "args": args}
 
 
 def mark_on(track: Track, name: str, at: int, args: Mapping[str, Any]) -> Event:
-    """Something that happens at a moment."""
+    """An event without a duration, ``at`` nanoseconds."""
     return {
         "ph": "i", "s": "t", "name": printable(name), **track.ids, "ts": at / 1000, "args": args,
     }  # fmt: skip
 
 
 class Rows:
-    """Places slices in their tracks, in nanoseconds, without overlaps.
+    """Lays out slices on tracks, in nanoseconds, without overlaps.
 
     A slice without a duration would be drawn inside the next one with the same start: so each has
     at least a nanosecond, taken from the next.
@@ -88,7 +88,7 @@ def microseconds(seconds: float) -> float:
 
 
 def trace_file(about: Mapping[str, Any], events: Iterable[Event]) -> str:
-    """The whole file, one event a line; ``about`` are facts of all of it."""
+    """The trace file, one event a line; ``about`` are facts of the whole trace."""
     head = _json({"displayTimeUnit": "ns", "otherData": about})
     lines = ",\n".join(map(_json, events))
     return f'{head[:-1]},"traceEvents":[\n{lines}\n]}}\n'

@@ -1,4 +1,4 @@
-"""Remarks that a reader of a trace needs: what is missing, predicted, or not joined.
+"""Notes on a trace: missing, predicted and unmatched occurrences.
 
 Must not know how a trace is drawn.
 """
@@ -19,7 +19,7 @@ _MAX_REASONS = 3
 
 
 def trace_notes(of: Traced) -> dict[str, list[str]]:
-    """Remarks that a reader of a timeline needs, by the name of its process."""
+    """Notes on each timeline, by the name of its process."""
     by_process = {RECOMPOSED: _of_recomposed(of), MEASURED: _of_measured(of)}
     return {process: [printable(text) for text in lines] for process, lines in by_process.items()}
 

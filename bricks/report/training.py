@@ -1,4 +1,4 @@
-"""Trainings for terminals. Must not compute what it shows."""
+"""Trainings for terminals. Must not compute results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _predicted(of: TrainingPrediction) -> Iterator[str]:
 
 
 def _table(result: TrainingResult) -> Table:
-    """A row for each seed, and one for the medians of those that reached the accuracy."""
+    """A row for each seed, and one for the medians of the seeds that reached the accuracy."""
     table, median = table_of(result.runs, COLUMNS), result.medians
     if median.steps is not None:
         table.add_section()

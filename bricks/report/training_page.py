@@ -1,6 +1,6 @@
 """The loss curves of a training as one self-contained HTML file; see :mod:`bricks.report.page`.
 
-Must not compute what it shows, except means of neighbouring losses where there are too many.
+Must not compute results, except means of neighbouring losses where there are too many.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def training_page(result: TrainingResult, *, version: str, made: str) -> str:
 
 
 def _curve(seed: int, losses: tuple[float, ...], window: int) -> list[dict[str, Any]]:
-    """Mean losses of each ``window`` steps, with the last of these steps."""
+    """Mean losses of every ``window`` steps, at the last step of each."""
     return [
         {
             "seed": f"seed {seed}",

@@ -1,4 +1,4 @@
-"""Which bricks depend on the values that they read, and on what values they were measured.
+"""Lines about bricks whose time depends on input values, and about the measured values.
 
 Must not know how values are observed.
 """

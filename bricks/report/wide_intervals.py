@@ -1,4 +1,4 @@
-"""Sentences about wide intervals: why each is wide, and what to run to narrow it.
+"""Sentences about wide intervals: their causes, and the command that narrows them.
 
 For people, from the reasons that :mod:`bricks.compose.wide_interval` gives. Must not know how
 commands are made: the caller brings them.
@@ -32,7 +32,7 @@ Command = Callable[[Remedy, Sequence[str]], str | None]
 
 @dataclass(frozen=True, slots=True)
 class ShownEstimate:
-    """An estimate under a title, and how to make the command that narrows its interval.
+    """An estimate under a title, with the command that narrows its interval.
 
     ``word`` names the model on a command line, None where no word does. The ``command`` runs on the
     system called ``place``; None: on this host.
@@ -69,9 +69,9 @@ def advice(shown: ShownEstimate) -> str | None:
 
 
 def estimate_lines(shown: Sequence[ShownEstimate]) -> list[str]:
-    """Lines below a table of estimates: what they stand on, and why intervals are wide.
+    """Lines below a table of estimates: their provenance, and causes of wide intervals.
 
-    A share that makes an interval wide is given once.
+    A share that makes an interval wide is not repeated.
     """
     lines = []
     for item in shown:
@@ -86,7 +86,7 @@ def estimate_lines(shown: Sequence[ShownEstimate]) -> list[str]:
 
 
 def _published(shown: ShownEstimate) -> list[str]:
-    """A line if a part of an estimate of this host is from measurements of others."""
+    """A line if a part of an estimate for this host is from published measurements."""
     share = shown.estimate.published_share
     if not share or shown.place is not None:
         return []
