@@ -59,13 +59,13 @@ import json, sys, time
 from bricks import read_model
 from bricks.backends import create
 from bricks.backends.onnxruntime.optimized import save_optimized
-from bricks.backends.onnxruntime.standins import StandIns
+from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
 from bricks.graph.synthesis import Pool
 from bricks.graph.view import parse_model
 create("onnxruntime", threads=1, seed=0)
-proto, stand_ins = parse_model(read_model(sys.argv[1]).skeleton), StandIns(Pool(0))
+proto, surrogates = parse_model(read_model(sys.argv[1]).skeleton), SurrogateWeights(Pool(0))
 started = time.perf_counter()
-save_optimized(proto, stand_ins, "all")
+save_optimized(proto, surrogates, "all")
 print(json.dumps({"runtime_s": time.perf_counter() - started}))
 """
 

@@ -153,6 +153,7 @@ from factories import branches
 from bricks import BackendError
 from bricks.backends import create
 from bricks.backends.onnxruntime.parallel import create_parallel_session
+from bricks.backends.onnxruntime.sessions import session_options
 
 proto = branches(width=2)
 backend = create("onnxruntime", threads=1, seed=0, workers=2)
@@ -161,10 +162,10 @@ feed = {"x": np.linspace(-1, 1, 16 * 32, dtype=np.float32).reshape(16, 32)}
 executed, weights = backend.materialised(proto, {})
 count = len(executed.proto.graph.node)
 for streams in ([0] * count, list(range(count)), [7 * (i % 2) for i in range(count)]):
-    session = create_parallel_session(executed.proto, weights, streams)
+    session = create_parallel_session(executed.proto, weights, streams, session_options("none"))
     print(*(np.array_equal(session.run(None, feed)[0], expected) for _ in range(3)))
 try:
-    create_parallel_session(executed.proto, weights, [0, 1])
+    create_parallel_session(executed.proto, weights, [0, 1], session_options("none"))
 except BackendError as error:
     print(error)
 """

@@ -5,7 +5,7 @@ import onnx
 from factories import constant, model, node, save, value
 from onnx import numpy_helper
 
-from bricks.backends.onnxruntime.standins import StandIns
+from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
 from bricks.graph.payload import is_referenced
 from bricks.graph.synthesis import Pool
 from bricks.reading.read import read_model
@@ -33,7 +33,7 @@ def quantised(dtype: str) -> onnx.ModelProto:
 
 def arrays(proto: onnx.ModelProto) -> tuple[dict[str, np.ndarray], int]:
     """What stands in for the weights of a model, and the bytes that all of it takes."""
-    with StandIns(Pool(0)).of(proto) as (referring, folder):
+    with SurrogateWeights(Pool(0)).of(proto) as (referring, folder):
         made = {
             tensor.name: numpy_helper.to_array(tensor, str(folder))
             for tensor in referring.graph.initializer
@@ -80,18 +80,18 @@ def test_large_weights_are_holes_but_for_their_beginning(tmp_path):
 
 
 def test_what_stands_in_grows_with_the_largest_and_is_gone_in_the_end(tmp_path):
-    stand_ins = StandIns(Pool(0))
+    surrogates = SurrogateWeights(Pool(0))
     for rows in (64, 1024, 128):
         nodes = [node("MatMul", ["x", "w"], ["y"])]
         weights = [constant("w", np.ones((rows, 1024)), "FLOAT")]
         proto = model(nodes, [value("x", [3, rows])], [value("y", [3, 1024])], weights)
         skeleton = onnx.load_from_string(read_model(save(proto, tmp_path)).skeleton)
-        with stand_ins.of(skeleton) as (referring, folder):
+        with surrogates.of(skeleton) as (referring, folder):
             w = numpy_helper.to_array(referring.graph.initializer[0], str(folder))
             assert w.shape == (rows, 1024)
             assert w[0].all()
         assert not folder.exists()
     place = folder.parent
     assert [path.stat().st_size for path in place.iterdir()] == [1024 * 1024 * 4]
-    del stand_ins
+    del surrogates
     assert not place.exists()

@@ -1,4 +1,4 @@
-"""Determine which outputs ONNX Runtime places in the memory of an input.
+"""Outputs that ONNX Runtime computes in place, in the memory of an input.
 
 The allocation planner has no public interface, so this module repeats the rules of its kernel
 registrations: views never move data (a Reshape costs nothing inside a model, and a copy outside of
@@ -19,9 +19,9 @@ from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, default_domain
 
-# By domain and operator. The first output of these is a view of the first input.
+# Operators, with their domain, whose first output is a view of the first input.
 VIEWS = frozenset(("", op) for op in ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"))
-# The inputs that the first output may overwrite. Arithmetic (Add, Mul, Sqrt) is not among them.
+# The inputs that the first output may overwrite; arithmetic (Add, Mul, Sqrt) overwrites none.
 _ELEMENTWISE = (
     "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu",
     "ScatterElements", "Selu", "Shrink", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh",
@@ -42,20 +42,20 @@ def in_place_values(graph: Graph) -> dict[str, str]:
     As the runtime's planner does, this counts, node by node in execution order, the remaining
     readers of each buffer, summed over the values that share it.
     """
-    left = Counter(name for node in graph.nodes for name in _reads(node))
+    readers = Counter(name for node in graph.nodes for name in _reads(node))
     # The caller owns the memory of inputs and outputs, and weights must persist.
     fixed = {*graph.inputs, *graph.outputs, *graph.initializers}
     owner: dict[str, str] = {}  # values by the first value that had their memory
     shared = {}
     for node in graph.nodes:
         output = node.output[0] if node.output else ""
-        source = _source(node, graph, fixed, left, owner) if output not in fixed else ""
+        source = _source(node, graph, fixed, readers, owner) if output not in fixed else ""
         if output and source:
             shared[output] = source
             owner[output] = owner.get(source, source)
-            left[owner[output]] += left[output]
+            readers[owner[output]] += readers[output]
         for name in _reads(node):
-            left[owner.get(name, name)] -= 1
+            readers[owner.get(name, name)] -= 1
     return shared
 
 
@@ -69,7 +69,7 @@ def _source(
     node: onnx.NodeProto,
     graph: Graph,
     fixed: set[str],
-    left: Counter[str],
+    readers: Counter[str],
     owner: dict[str, str],
 ) -> str:
     """The input whose memory the first output of ``node`` reuses; empty if there is none."""
@@ -82,7 +82,7 @@ def _source(
         before, after = graph.types[source], graph.types[node.output[0]]
         if not _same_size(before, after):
             continue
-        if view or left[owner.get(source, source)] == 1:
+        if view or readers[owner.get(source, source)] == 1:
             return source
     return ""
 

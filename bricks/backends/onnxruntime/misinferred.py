@@ -1,4 +1,4 @@
-"""Types that ONNX Runtime infers other than it makes them.
+"""Types of values that ONNX Runtime infers wrongly.
 
 A cache of keys and values holds one more token after a step than before; the runtime infers that
 it keeps its size, as in memory that is large enough from the beginning. Must not know what types
@@ -7,7 +7,7 @@ are for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,28 +28,25 @@ _OPERATOR, _PAST, _TOTAL, _PRESENT = "GroupQueryAttention", 3, 6, (1, 2)
 def corrected_types(
     proto: onnx.ModelProto, graph: Graph, types: Mapping[str, ValueType]
 ) -> dict[str, ValueType]:
-    """The types of values of ``graph``, a view of ``proto``, that are others than in ``types``."""
-    found: dict[str, ValueType] = {}
+    """The real types of values of ``graph``, a view of ``proto``, where ``types`` are wrong."""
+    corrected: dict[str, ValueType] = {}
     for node in graph.nodes:
         if node.op_type != _OPERATOR or len(node.input) <= _TOTAL:
             continue
-        past, total = types.get(node.input[_PAST]), _whole(proto, graph, node.input[_TOTAL])
+        past, total = types.get(node.input[_PAST]), _number(proto, graph, node.input[_TOTAL])
         if not isinstance(past, TensorType) or total is None or total <= past.shape[2]:
             continue
         shape = (*past.shape[:2], total, *past.shape[3:])
-        found.update((name, TensorType(past.dtype, shape)) for name in _named(node))
-    return found
+        names = (node.output[i] for i in _PRESENT if i < len(node.output) and node.output[i])
+        corrected.update((name, TensorType(past.dtype, shape)) for name in names)
+    return corrected
 
 
-def _named(node: onnx.NodeProto) -> Iterator[str]:
-    return (node.output[i] for i in _PRESENT if i < len(node.output) and node.output[i])
-
-
-def _whole(proto: onnx.ModelProto, graph: Graph, name: str) -> int | None:
-    """The number that ``name`` holds in a run, if that is known before."""
-    held: dict[str, Any] = held_values(proto)
-    if name in held:
-        return int(np.ravel(held[name])[0])
+def _number(proto: onnx.ModelProto, graph: Graph, name: str) -> int | None:
+    """The integer ``name`` in a run; None if it is not known before."""
+    fixed: dict[str, Any] = held_values(proto)
+    if name in fixed:
+        return int(np.ravel(fixed[name])[0])
     tensor = graph.initializers.get(name)
     if tensor is not None and not is_referenced(tensor):
         return int(numpy_helper.to_array(tensor).reshape(-1)[0])

@@ -28,14 +28,14 @@ from bricks.backends.onnxruntime.sessions import (
     static_type,
     unstated,
 )
-from bricks.backends.onnxruntime.standins import StandIns
+from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
 from bricks.backends.onnxruntime.values import translated
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.declared import declared
 from bricks.graph.payload import is_referenced, numpy_dtype, type_of
 from bricks.graph.subgraphs import hoist
-from bricks.graph.topology import used_values
+from bricks.graph.topology import producers, used_values
 from bricks.graph.view import graph_of, parse_model, without_values
 from bricks.graph.wire import skim
 
@@ -55,14 +55,14 @@ _SAVE_FROM = "session.optimized_model_external_initializers_min_size_in_bytes"
 
 
 def save_optimized(
-    proto: onnx.ModelProto, stand_ins: StandIns, level: str
+    proto: onnx.ModelProto, surrogates: SurrogateWeights, level: str
 ) -> tuple[onnx.ModelProto, list[str]]:
     """The optimised model without weights, its nodes in execution order.
 
-    The second result names the inputs whose shapes the runtime refused to be told.
+    The second result names the inputs whose shapes the runtime refused.
     """
     size_bytes = sum(type_.size_bytes for type_ in without_values(proto).values())
-    with stand_ins.of(proto) as (referring, folder):
+    with surrogates.of(proto) as (referring, folder):
         if size_bytes > _WRITTEN_BYTES:
             with suppress(BackendError):  # the new weights do not fit into one message
                 return _saved_with_references(referring, folder, level)
@@ -98,7 +98,7 @@ def save_with_weights(
 
 
 def _saving(external: Path, level: str) -> ort.SessionOptions:
-    """Options that make a session save its optimised model, and weights to ``external``, if any."""
+    """Options of a session that saves its optimised model, and weights to ``external`` if named."""
     options = session_options(level)
     options.add_session_config_entry("session.disable_prepacking", "1")
     if external.name:
@@ -108,7 +108,7 @@ def _saving(external: Path, level: str) -> ort.SessionOptions:
 
 
 def _mapping(options: ort.SessionOptions, folder: Path) -> ort.SessionOptions:
-    """``options`` for a session that maps its weights from ``folder`` without copying them."""
+    """``options``, changed for a session that maps its weights from ``folder``, without copies."""
     options.add_session_config_entry(_FOLDER, str(folder))
     options.add_session_config_entry("session.disable_prepacking", "1")
     options.enable_mem_pattern = False  # would reserve the memory of all weights at once
@@ -127,9 +127,9 @@ def _saved(
         refused = unstated(proto, create_session(proto, weights, options))
     except BackendError as error:
         if shutil.disk_usage(folder).free < _ROOM_BYTES:
-            place = tempfile.gettempdir()
             raise BackendError(
-                f"the disk of temporary files ({place}) is full: free some space, or set TMPDIR"
+                f"the disk of temporary files ({tempfile.gettempdir()}) is full:"
+                " free some space, or set TMPDIR"
             ) from error
         raise
     with translated("saving the optimised model"):
@@ -157,8 +157,8 @@ def _put_in_execution_order(graph: onnx.GraphProto) -> None:
     The runtime usually saves a graph that it has changed in this order already.
     """
     nodes = list(graph.node)
-    producer = {name: i for i, node in enumerate(nodes) for name in node.output if name}
-    sources = [sorted({producer[n] for n in used_values(node) if n in producer}) for node in nodes]
+    makers = producers(nodes)
+    sources = [sorted({makers[n] for n in used_values(node) if n in makers}) for node in nodes]
     feeding = {source for each in sources for source in each}
     waiting = [(i, False) for i in range(len(nodes)) if i not in feeding]
     seen: set[int] = set()
@@ -177,14 +177,14 @@ def _put_in_execution_order(graph: onnx.GraphProto) -> None:
 
 
 def inferred_types(
-    proto: onnx.ModelProto, stand_ins: StandIns
+    proto: onnx.ModelProto, surrogates: SurrogateWeights
 ) -> tuple[dict[str, ValueType], list[str]]:
     """Types of all values as the runtime infers them, and the values whose type stays open.
 
     ``onnx.shape_inference`` does not know the runtime's own operators. The runtime does, and
     reports the types of a session's outputs, so this function makes every value an output.
     """
-    with stand_ins.of(proto) as (exposed, folder):
+    with surrogates.of(proto) as (exposed, folder):
         outputs = {o.name for o in exposed.graph.output}
         for node in exposed.graph.node:
             exposed.graph.output.extend(

@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from bricks.backends.onnxruntime.sessions import NONE, create_session, session_options
+from bricks.backends.onnxruntime.sessions import create_session
 from bricks.errors import BackendError
 
 _PARTITION = "session.node_partition_config_file"
@@ -29,9 +29,9 @@ def create_parallel_session(
     executed: onnx.ModelProto,
     weights: Mapping[str, np.ndarray],
     streams: Sequence[int],
-    options: ort.SessionOptions | None = None,
+    options: ort.SessionOptions,
 ) -> ort.InferenceSession:
-    """A session for a graph that is already optimised, whose node i runs in ``streams[i]``.
+    """A session of an optimised graph, whose node i runs in ``streams[i]``.
 
     Nodes are renamed to their positions. ``weights`` holds the values of initializers without
     values; ``options`` must disable graph optimisation. Raises :class:`BackendError` unless there
@@ -43,7 +43,6 @@ def create_parallel_session(
             f"the runtime executes {len(nodes)} nodes where {len(streams)} were planned:"
             " decompose the model with another --cache, and compare it there"
         )
-    options = session_options(NONE) if options is None else options
     named = onnx.ModelProto()
     named.CopyFrom(executed)
     by_stream: dict[int, list[str]] = {}  # a stream without nodes crashes the runtime

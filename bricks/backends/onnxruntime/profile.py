@@ -17,7 +17,7 @@ import numpy as np
 import onnxruntime as ort
 
 from bricks.backends.base import Binding, NodeEvent
-from bricks.backends.onnxruntime.sessions import LoadedSession
+from bricks.backends.onnxruntime.loaded import LoadedSession
 from bricks.backends.onnxruntime.values import translated
 from bricks.errors import BackendError
 
@@ -49,8 +49,8 @@ class ProfiledSession:
     ) -> None:
         self._session, self._folder, self._names = loaded.session, folder, names
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
-        nowhere = Binding((None,) * len(inputs), (None,) * len(outputs))
-        self._bound = loaded.bind(nowhere, np.zeros(0, np.uint8))
+        separate = Binding.separate(len(inputs), len(outputs))
+        self._bound = loaded.bind(separate, np.zeros(0, np.uint8))
 
     def sample(self) -> float:
         """Run once; the latency in seconds."""
@@ -62,14 +62,13 @@ class ProfiledSession:
             file = Path(self._session.end_profiling())
         try:
             entries = json.loads(file.read_bytes())
-            found = [[*self._events(run, nodes)] for run, nodes in _by_run(entries)]
+            return [[*self._events(run, nodes)] for run, nodes in _by_run(entries)]
         except (OSError, ValueError, LookupError, TypeError) as exc:
             raise BackendError(
                 f"the runtime's profile cannot be read ({type(exc).__name__}): there is none"
             ) from exc
         finally:
             self._folder.cleanup()
-        return found
 
     def _events(
         self, run: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]
@@ -105,14 +104,15 @@ def _by_run(
 def _inner(nodes: Sequence[Mapping[str, Any]]) -> list[bool]:
     """For each node, whether it ran inside another node on the same thread.
 
-    In reverse, an outer node precedes its inner ones. A node that ended before it began is outside.
+    In reverse order, an outer node precedes its inner ones. A node that ended before the outer one
+    began is outside of it.
     """
     outer_us: dict[int, int] = {}  # start of the latest outermost node, by thread
-    found = []
+    are_inner = []
     for entry in reversed(nodes):
         thread, end_us = entry["tid"], entry["ts"] + entry["dur"]
         inner = thread in outer_us and end_us > outer_us[thread]
         if not inner:
             outer_us[thread] = entry["ts"]
-        found.append(inner)
-    return found[::-1]
+        are_inner.append(inner)
+    return are_inner[::-1]

@@ -1,8 +1,8 @@
-"""Which weights ONNX Runtime rewrites when it fuses nodes, before it reorders or packs them.
+"""Weights that ONNX Runtime rewrites when it fuses nodes, before it reorders or packs them.
 
-It folds a normalisation or a scale into the convolution before it: the new weight is in memory, and
-stays there until the graph is optimised. The graph that is executed does not tell which weights
-were; the source graph does. Must not know the executed graph.
+It folds a normalisation or a scale into the convolution before it: the new weight stays in memory
+until the graph is optimised. Rewritten weights follow from the source graph, not from the executed
+graph, which this module must not know.
 """
 
 from __future__ import annotations

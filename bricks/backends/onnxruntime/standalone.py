@@ -1,24 +1,23 @@
 """A whole model in files of its own, loaded and run as users do: for its memory, not its latency.
 
-Sessions that are timed share an arena and get their weights as OrtValues, so that the memory of one
-of them says little. Here a model is a file with its weights, and its session has the runtime's
-default settings. Must not know how memory is measured.
+Timed sessions share an arena and get their weights as OrtValues, so that the memory of a single one
+says little. Here a model is a file with its weights, and its session has the runtime's default
+settings. Must not know how memory is measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 
 from bricks.backends.onnxruntime.sessions import default_options
+from bricks.backends.onnxruntime.synthetic_data import Inputs
 from bricks.backends.onnxruntime.values import PROVIDERS, to_value, translated
-from bricks.graph.containers import ValueType
-from bricks.graph.payload import is_referenced, store_inline
+from bricks.graph.payload import Reference, is_referenced, refer, store_inline
 
 _MODEL, _WEIGHTS = "model.onnx", "model.onnx.data"
 
@@ -29,7 +28,7 @@ _MIN_BYTES, _PAGE_BYTES = 1024, 4096
 def write_standalone(
     proto: onnx.ModelProto, weights: Mapping[str, np.ndarray], folder: Path, *, inline: bool
 ) -> Path:
-    """Write a model and its weights to ``folder``; the path of the model's file.
+    """Write a model and its weights to ``folder``; return the path of the model's file.
 
     With ``inline``, the weights are in that file too.
     """
@@ -44,32 +43,18 @@ def write_standalone(
                 store_inline(tensor, values)
                 continue
             file.seek(-(-file.tell() // _PAGE_BYTES) * _PAGE_BYTES)
-            _refer(tensor, file.tell(), values.nbytes)
+            refer(tensor, Reference(_WEIGHTS, file.tell(), values.nbytes))
             file.write(np.ascontiguousarray(values).data)
     path = folder / _MODEL
     path.write_bytes(copy.SerializeToString())
     return path
 
 
-def _refer(tensor: onnx.TensorProto, offset: int, size_bytes: int) -> None:
-    del tensor.external_data[:]
-    entries = {"location": _WEIGHTS, "offset": offset, "length": size_bytes}
-    for key, entry in entries.items():
-        tensor.external_data.add(key=key, value=str(entry))
+class StandaloneSession:
+    """A session for the model in the file ``path``, optimised at ``level``, and its inputs."""
 
-
-class StandaloneModel:
-    """The model in the file ``path``; ``inputs`` make its inputs and tell their types."""
-
-    def __init__(
-        self,
-        path: Path,
-        inputs: Mapping[str, tuple[Callable[[], Any], ValueType]],
-        level: str,
-    ) -> None:
-        self._path = path
-        self._inputs = inputs
-        self._level = level
+    def __init__(self, path: Path, inputs: Inputs, level: str) -> None:
+        self._path, self._inputs, self._level = path, inputs, level
         self._session: ort.InferenceSession | None = None
         self._values: dict[str, ort.OrtValue] = {}
 

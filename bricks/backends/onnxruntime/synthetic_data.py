@@ -33,11 +33,12 @@ _BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
 # input reaches beyond a hundred, and it takes half as long again, on denormal exponentials.
 _EXPONENTIAL, _SCALE = "QLinearSoftmax", 2.0**-6
 
+# By name of an input: a function that makes its value, and its type.
 Inputs = Mapping[str, tuple[Callable[[], Any], ValueType]]
 
 
 class SyntheticData:
-    """Draws numbers from ``pool``; several threads may ask at once."""
+    """Draws weights and inputs from ``pool``; several threads may use it at once."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -47,7 +48,7 @@ class SyntheticData:
     def of(
         self, proto: onnx.ModelProto, key: str, *, share: bool = False, whole: Graph | None = None
     ) -> tuple[dict[str, np.ndarray], Inputs]:
-        """Weights, and makers and types of inputs, that suit ``proto``; see :func:`synthetic_data`.
+        """Weights by name, and inputs, for ``proto``; see :func:`synthetic_data`.
 
         With ``share``, large weights are views of one block: only for sessions, which copy them.
         """
@@ -65,12 +66,11 @@ class SyntheticData:
                 weights[name] = sketch.drawn(weights[name], crc32(f"{key}/{name}".encode()))
         for node in proto.graph.node:
             if node.op_type == _EXPONENTIAL and node.input[1] in weights:
-                scale = weights[node.input[1]]
-                weights[node.input[1]] = np.full_like(scale, _SCALE)
+                weights[node.input[1]] = np.full_like(weights[node.input[1]], _SCALE)
         return weights, {name: (make, graph.types[name]) for name, make in makers.items()}
 
     def _shared(self, number: int, type_: TensorType) -> np.ndarray | None:
-        """An array of ``type_`` in the block that large weights share; None of small ones.
+        """An array of ``type_`` in the block that large weights share; None for a small type.
 
         Each ``number`` gives a different array: of weights with equal values in one session, the
         runtime keeps a single prepacked copy, which would stay cached, unlike a real model's

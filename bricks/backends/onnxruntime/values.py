@@ -35,12 +35,12 @@ _FOREIGN = frozenset(
     name for name, bits in ELEMENT_BITS.items() if name.startswith(("BFLOAT", "FLOAT8")) or bits < 8
 )
 
-# Noise in the runtime's messages: the prefix, and the place in its source (file, line, signature).
+# Noise in the runtime's messages: the prefix, and the position in its source code.
 _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
-_PLACE = re.compile(
+_SOURCE_POSITION = re.compile(
     r"/onnxruntime_src/\S+:\d+ .*?\)(?:::<lambda\(.*?\)>\)?)?(?: const)?(?: \[with .*?\])? "
 )
-_LONGEST = 300
+_LONGEST_MESSAGE = 300
 
 
 @contextmanager
@@ -53,8 +53,8 @@ def translated(doing: str) -> Iterator[None]:
     except MemoryError as exc:
         raise BackendError(f"onnxruntime ran out of memory while {doing}") from exc
     except Exception as exc:  # the runtime's errors have no common base class
-        text = _PLACE.sub("", _CODE.sub("", first_line(exc, 10_000)))
-        text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+        text = _SOURCE_POSITION.sub("", _CODE.sub("", first_line(exc, 10_000)))
+        text = text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
         if "bad_alloc" in text or "Failed to allocate memory" in text:
             raise BackendError(f"onnxruntime ran out of memory while {doing}: {text}") from exc
         raise BackendError(f"onnxruntime failed while {doing}: {text}") from exc
@@ -91,48 +91,51 @@ def to_array(value: ort.OrtValue) -> np.ndarray:
             array: np.ndarray = value.numpy()
             return array
         type_ = TensorType(dtype, tuple(value.shape()))
-        held = ctypes.string_at(value.data_ptr(), type_.size_bytes) if type_.elements else b""
-        values = np.frombuffer(held, numpy_dtype(dtype))
+        data = ctypes.string_at(value.data_ptr(), type_.size_bytes) if type_.elements else b""
+        values = np.frombuffer(data, numpy_dtype(dtype))
         return unpacked(values, type_) if ELEMENT_BITS[dtype] < 8 else values.reshape(type_.shape)
 
 
 def _shaped(value: np.ndarray, type_: TensorType) -> np.ndarray:
-    """Packed elements in an array of the tensor's shape, which is larger than they need."""
+    """``value``; elements of fewer than 8 bits packed, in an array of the tensor's shape."""
     bits = ELEMENT_BITS[type_.dtype]
     if bits >= 8:
         return value
-    held = packed(value, bits) if value.dtype == value_dtype(type_.dtype) else value
-    room = np.zeros(type_.shape, np.uint8)
-    room.reshape(-1)[: held.size] = held
-    return room
+    data = packed(value, bits) if value.dtype == value_dtype(type_.dtype) else value
+    array = np.zeros(type_.shape, np.uint8)  # which has more bytes than the packed elements
+    array.reshape(-1)[: data.size] = data
+    return array
 
 
 def run(session: ort.InferenceSession, feeds: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs of one run by name: arrays, lists, dicts, None."""
     names = [output.name for output in session.get_outputs()]
     dtypes = {i.name: DTYPES.get(i.type) for i in session.get_inputs()}
-    given = dict(feeds)
-    numbers = {name: dtype for name, dtype in dtypes.items() if dtype in ELEMENT_BITS}
-    for name, dtype in numbers.items():
-        given[name] = to_value(feeds[name], TensorType(dtype, np.shape(feeds[name])))
-    if len(numbers) == len(given) and all(
+    numbers = {
+        name: to_value(feeds[name], TensorType(dtype, np.shape(feeds[name])))
+        for name, dtype in dtypes.items()
+        if dtype in ELEMENT_BITS
+    }
+    tensors_alone = len(numbers) == len(feeds) and all(
         output.type in DTYPES for output in session.get_outputs()
-    ):
-        return dict(
-            zip(names, map(to_array, session.run_with_ort_values(names, given)), strict=True)
-        )
-    return dict(zip(names, session.run(names, given), strict=True))
+    )
+    results = (
+        map(to_array, session.run_with_ort_values(names, numbers))
+        if tensors_alone
+        else session.run(names, {**feeds, **numbers})
+    )
+    return dict(zip(names, results, strict=True))
 
 
-def type_found(value: Any, notation: str) -> ValueType:
-    """The type of a ``value`` that the runtime gave, declared as ``notation``."""
+def type_of_value(value: Any, notation: str) -> ValueType:
+    """The type of a ``value`` that the runtime returned, declared as ``notation``."""
     inner = notation.partition("(")[2].removesuffix(")")
     if notation in DTYPES:
         return TensorType(DTYPES[notation], tuple(value.shape))
     if notation.startswith("optional("):
-        return ContainerType(notation, () if value is None else (type_found(value, inner),))
+        return ContainerType(notation, () if value is None else (type_of_value(value, inner),))
     if notation.startswith("seq("):
-        return ContainerType(notation, tuple(type_found(each, inner) for each in value))
+        return ContainerType(notation, tuple(type_of_value(each, inner) for each in value))
     if notation.startswith("map("):
         dtype = DTYPES[inner.partition(",")[2]]
         return ContainerType(notation, (TensorType(dtype, (len(value),)),))
@@ -142,8 +145,8 @@ def type_found(value: Any, notation: str) -> ValueType:
 def _sequence(items: Sequence[np.ndarray], type_: ContainerType) -> ort.OrtValue:
     names = [f"x{i}" for i in range(len(items))]
     session = _maker(type_.dtype, len(items))
-    given = {n: to_value(v, t) for n, v, t in zip(names, items, type_.items, strict=True)}
-    return session.run_with_ort_values(["y"], given)[0]
+    values = {n: to_value(v, t) for n, v, t in zip(names, items, type_.items, strict=True)}
+    return session.run_with_ort_values(["y"], values)[0]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Stand-in weights for optimising a graph: they overlap in one sparse temporary file.
+"""Surrogate weights for optimising a graph: they overlap in one sparse temporary file.
 
 The runtime maps weight files instead of reading them, so that a model's weights take no memory,
 whatever its size. Only the beginning of the file holds data, because the runtime simplifies the
@@ -20,7 +20,7 @@ import onnx
 
 from bricks.backends.filling import filled
 from bricks.graph.domains import Range, integer_ranges
-from bricks.graph.payload import is_referenced
+from bricks.graph.payload import Reference, is_referenced, refer
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_values
@@ -31,8 +31,8 @@ WEIGHTS, INTEGERS = "weights", "integers"
 _ORDINARY_BYTES, _ALIGNMENT = 1 << 20, 4096
 
 
-class StandIns:
-    """Creates stand-ins, and reuses the file that they share from one model to the next.
+class SurrogateWeights:
+    """Creates surrogates, and reuses the file that they share from one model to the next.
 
     The file grows with the largest weight. Its sparse pages occupy memory once they were read, and
     recreating them for every model would take as long as optimising some models.
@@ -41,9 +41,9 @@ class StandIns:
     def __init__(self, pool: Pool) -> None:
         """Writes nothing yet; the folder is removed with this object."""
         self._pool = pool
-        self._place = tempfile.mkdtemp(prefix="bricks-")
-        weakref.finalize(self, shutil.rmtree, self._place, ignore_errors=True)
-        self._weights = Path(self._place) / WEIGHTS
+        self._folder = tempfile.mkdtemp(prefix="bricks-")
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._weights = Path(self._folder) / WEIGHTS
 
     @contextmanager
     def of(self, proto: onnx.ModelProto) -> Iterator[tuple[onnx.ModelProto, Path]]:
@@ -55,11 +55,11 @@ class StandIns:
         integers = [name for name, type_ in types.items() if not type_.floating]
         ranges = integer_ranges(graph_of(proto), integers)
         own = [name for name in integers if not _any_byte(types[name], ranges.get(name))]
-        alike = types.keys() - set(own)
-        self._make_room(max((types[name].size_bytes for name in alike), default=0))
+        shared = types.keys() - set(own)
+        self._grow(max((types[name].size_bytes for name in shared), default=0))
         offsets: dict[str, int] = {}
-        with tempfile.TemporaryDirectory(dir=self._place) as place, self._lent(Path(place)):
-            folder = Path(place)
+        with tempfile.TemporaryDirectory(dir=self._folder) as name, self._moved_to(Path(name)):
+            folder = Path(name)
             with (folder / INTEGERS).open("wb") as file:
                 for name in own:
                     offsets[name] = -(-file.tell() // _ALIGNMENT) * _ALIGNMENT
@@ -69,12 +69,14 @@ class StandIns:
             copy.CopyFrom(proto)
             for tensor in copy.graph.initializer:
                 if is_referenced(tensor):
-                    _refer(tensor, offsets.get(tensor.name), types[tensor.name])
-            with _room_to_map(sum(type_.size_bytes for type_ in types.values())):
+                    location = INTEGERS if tensor.name in offsets else WEIGHTS
+                    offset, size_bytes = offsets.get(tensor.name, 0), types[tensor.name].size_bytes
+                    refer(tensor, Reference(location, offset, size_bytes))
+            with _raised_memory_limit(sum(type_.size_bytes for type_ in types.values())):
                 yield copy, folder
 
     @contextmanager
-    def _lent(self, folder: Path) -> Iterator[None]:
+    def _moved_to(self, folder: Path) -> Iterator[None]:
         """Move the file to ``folder``, since the runtime rejects links to weights as unsafe."""
         os.replace(self._weights, folder / WEIGHTS)
         try:
@@ -82,7 +84,7 @@ class StandIns:
         finally:
             os.replace(folder / WEIGHTS, self._weights)
 
-    def _make_room(self, size_bytes: int) -> None:
+    def _grow(self, size_bytes: int) -> None:
         if not self._weights.exists():
             self._weights.write_bytes(filled(_ORDINARY_BYTES, seed=0).tobytes())
         if self._weights.stat().st_size < size_bytes:
@@ -90,7 +92,7 @@ class StandIns:
 
 
 @contextmanager
-def _room_to_map(size_bytes: int) -> Iterator[None]:
+def _raised_memory_limit(size_bytes: int) -> Iterator[None]:
     """Raise the limit of this process's memory by ``size_bytes``: mapped bytes occupy none."""
     try:
         import resource
@@ -106,18 +108,7 @@ def _room_to_map(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _refer(tensor: onnx.TensorProto, offset: int | None, type_: TensorType) -> None:
-    """Refer to the integers at ``offset``, or to the start of the file that all others share."""
-    location = WEIGHTS if offset is None else INTEGERS
-    length = str(type_.size_bytes)
-    entries = {"location": location, "offset": str(offset or 0), "length": length}
-    del tensor.external_data[:]
-    for key, value in entries.items():
-        tensor.external_data.add(key=key, value=value)
-
-
 def _any_byte(type_: TensorType, range_: Range | None) -> bool:
-    """Whether any byte is valid: quantised data."""
-    if type_.dtype not in ("INT8", "UINT8") or range_ is None:
-        return False
-    return range_.high - range_.low == 256
+    """Whether each byte is a valid value of the tensor: quantised data."""
+    is_byte = type_.dtype in ("INT8", "UINT8")
+    return is_byte and range_ is not None and range_.high - range_.low == 256
