@@ -33,7 +33,7 @@ class Tally:
     disturbed_rounds: int = 0
     remeasured: set[str] = field(default_factory=set)
     eviction_short: bool = False
-    apart: set[str] = field(default_factory=set)
+    separate: set[str] = field(default_factory=set)
 
     def add_round(self, rounds: Iterable[Round]) -> None:
         """Count a walk, which took these rounds."""
@@ -55,5 +55,5 @@ class Tally:
             disturbed_rounds=self.disturbed_rounds,
             remeasured=frozenset(self.remeasured),
             eviction_short=self.eviction_short,
-            apart=frozenset(self.apart),
+            apart=frozenset(self.separate),
         )

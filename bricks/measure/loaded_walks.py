@@ -1,7 +1,7 @@
-"""Walks that are loaded in one worker together, and loaded anew where the worker has ended.
+"""Loads walks in one worker together, and loads them again when the worker has ended.
 
-Everything is loaded at once, which is fast; where that fails, one after the other, which tells what
-fails. It must not know how steps are run.
+All models are loaded at once, which is fast; where that fails, one after the other, which shows
+the model that fails. It must not know how steps are run.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bricks.measure.walk import Load, Walk, WalkStep, without_feedback, without_
 
 
 class WorkerLost(WorkerDied):
-    """The worker in which everything was loaded is gone, and the request is not the cause."""
+    """The worker that had loaded the walks has ended, and the request is not the cause."""
 
 
 class LoadedWalks:
-    """Walks in a worker: what they run is loaded, and their steps are bound to memory.
+    """Walks in a worker: their models are loaded, and their steps are bound to memory.
 
-    ``blame`` hears of what fails, and ``times`` how long preparing takes. ``on_load`` receives the
-    share that is loaded, between 0 and 1.
+    ``failed_keys`` records the keys that fail, and ``times`` how long loading and binding take.
+    ``on_load`` receives the share that is loaded, between 0 and 1.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class LoadedWalks:
         on_load: Callable[[float], None],
     ) -> None:
         keys = {load.key for walk in walks.values() for load in walk.loads}
-        # Memory of earlier loads may still be held, unless the worker is fresh.
-        self.blame = FailedKeys(shared=len(keys) > 1 or not supervisor.fresh)
+        # The worker may still hold memory of earlier models, unless it is fresh.
+        self.failed_keys = FailedKeys(shared=len(keys) > 1 or not supervisor.fresh)
         self.times = PreparationTimes(walks)
         self.walks = walks
         self._supervisor = supervisor
@@ -47,18 +47,18 @@ class LoadedWalks:
         self._on_load = on_load
         self._region_bytes = max((w.region_bytes for w in walks.values()), default=0)
         self._to_load = len({load.name for walk in walks.values() for load in walk.loads})
-        self._at_once = self._to_load > 1  # whether everything may be loaded at once
+        self._at_once = self._to_load > 1  # whether all models may be loaded at once
         self._bound: dict[str, WalkStep] = {}
-        self._starts = 0  # the worker in which everything is loaded, by its number
+        self._starts = 0  # number of the worker that has loaded the walks
 
     def steps(self, name: str) -> list[WalkStep]:
         """The steps of a walk that have not failed."""
         return without_feedback(
-            step for step in self.walks[name].steps if self.blame.runs(step.key)
+            step for step in self.walks[name].steps if self.failed_keys.runs(step.key)
         )
 
     def set_up(self) -> None:
-        """Load and bind everything that has not failed, in a worker that lives through it."""
+        """Load and bind all keys that have not failed, in a worker that survives it."""
         lost = 0
         while True:
             try:
@@ -70,7 +70,7 @@ class LoadedWalks:
                     raise
 
     def _set_up_everything(self) -> bool:
-        """Whether the worker lived; if not, the key that ended it is a failure, and left out."""
+        """Whether the worker survived; if not, the key that ended it is recorded as failed."""
         self._make_room()
         if self._at_once and not self._load_at_once():
             return False
@@ -82,7 +82,7 @@ class LoadedWalks:
         return True
 
     def _make_room(self) -> None:
-        """Unload everything, and make the shared region; if it is too large, do without.
+        """Unload everything, and make the shared region; if it is too large, use own buffers.
 
         A model whose activations exceed memory cannot run; most of its bricks still can.
         """
@@ -106,36 +106,38 @@ class LoadedWalks:
         )
 
     def _load_at_once(self) -> bool:
-        """Load everything at once; whether it succeeded.
+        """Load all models at once; whether that succeeded.
 
-        If it did not, the key that caused that is unknown: from then on, one is loaded after the
-        other.
+        If it failed, the key that is the cause is unknown: from then on, models are loaded one
+        after the other.
         """
-        found = {
+        loads = {
             load.name: (name, load)
             for name, walk in reversed([*self.walks.items()])
             for load in walk.loads
-            if self.blame.runs(load.key)
+            if self.failed_keys.runs(load.key)
         }
         try:
             loads_s = self.ask(
-                LoadPieces(tuple(_load_piece(load) for _, load in found.values())),
+                LoadPieces(tuple(_load_piece(load) for _, load in loads.values())),
                 timeout_s=self._timeout_s,
-                on_step=lambda number: self._on_load((number + 1) / len(found)),
+                on_step=lambda number: self._on_load((number + 1) / len(loads)),
             )
         except WorkerError:
             self._at_once = False
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
             return False
-        self.times.end_lap_of_loads(found.values(), loads_s)
+        self.times.end_lap_of_loads(loads.values(), loads_s)
         return True
 
     def _load_all(self, name: str) -> bool:
-        """Load what a walk runs, one after the other; whether the worker still lives."""
-        return all(self._load(x) for x in self.walks[name].loads if self.blame.runs(x.key))
+        """Load the models of a walk one after the other; whether the worker survived."""
+        return all(
+            self._load(load) for load in self.walks[name].loads if self.failed_keys.runs(load.key)
+        )
 
     def _load(self, load: Load) -> bool:
-        """Whether the worker still lives; a failure is noted."""
+        """Load a model; whether the worker survived."""
         started = time.perf_counter()
         alive = self._try(load.key, _load_piece(load))
         self.times.note_load(load, time.perf_counter() - started)
@@ -143,11 +145,11 @@ class LoadedWalks:
         return alive
 
     def bind_all(self, name: str) -> bool:
-        """Bind the steps that are not where they should be; whether the worker still lives."""
-        # Where a step fails, those that would have overwritten its result get other places.
-        while missing := [s for s in self.steps(name) if self._bound.get(s.name) != s]:
+        """Bind the steps whose binding has changed; whether the worker survived."""
+        # Where a step fails, steps that would have overwritten its result get other buffers.
+        while missing := [step for step in self.steps(name) if self._bound.get(step.name) != step]:
             for step in missing:
-                if self.blame.runs(step.key) and not self._bind(step):
+                if self.failed_keys.runs(step.key) and not self._bind(step):
                     return False
                 self._bound[step.name] = step
         return True
@@ -157,16 +159,16 @@ class LoadedWalks:
         return self._try(step.key, bind)
 
     def _try(self, key: str, request: Request[None]) -> bool:
-        """Whether the worker lives after a request about ``key``; a failure is noted."""
+        """Send a request about ``key``, and record its failure; whether the worker survived."""
         try:
             self.ask(request, timeout_s=self._timeout_s)
         except WorkerLost:
             raise
         except WorkerDied as death:
-            self.blame.note(key, death)
+            self.failed_keys.note(key, death)
             return False
         except WorkerError as error:
-            self.blame.note(key, error)
+            self.failed_keys.note(key, error)
         return True
 
     def ask(
@@ -176,7 +178,7 @@ class LoadedWalks:
         timeout_s: float,
         on_step: Callable[[int], None] | None = None,
     ) -> Answer:
-        """As :meth:`Supervisor.ask`, but only of the worker that has loaded the walks."""
+        """As :meth:`Supervisor.ask`; :class:`WorkerLost` if that worker has ended."""
         refused = None
         try:
             answer = self._supervisor.ask(request, timeout_s=timeout_s, on_step=on_step)

@@ -1,8 +1,8 @@
-"""Runs walks in the worker, and goes on without the bricks that break it.
+"""Runs walks in the worker, and continues without bricks that fail or end the worker.
 
-Steps are first run one by one, each announced, to find a brick that fails, crashes the worker,
-hangs or exhausts memory. It becomes a failure with its reason, and the walk goes on without it. It
-must not know where samples are kept, nor how many are enough.
+Steps first run one by one, each announced, to find a brick that fails, crashes the worker, hangs or
+exhausts memory. The brick becomes a failure with its reason, and the walk continues without it. It
+must not know where samples are stored, nor how many are enough.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied
 from bricks.measure.walk import Walk, WalkStep, steps_for, without_feedback
 from bricks.measure.walk_samples import WalkSamples, by_key
 
-# A worker that serves and says nothing for so long hangs.
+# A worker that serves and sends nothing for this long hangs.
 _SERVED_S = 300.0
 
 
 class Sampler:
-    """Walks that are loaded in the worker together; ``blame`` has the keys that do not run.
+    """Walks that are loaded in the worker together; ``failed_keys`` has the keys that do not run.
 
-    ``eviction_short`` is whether there was memory for only a part of the eviction read. ``apart``
-    are the keys that could not run in one call with their neighbours. ``on_load`` receives the
-    share that is loaded, between 0 and 1; ``on_step`` is called before each announced step.
+    ``eviction_short`` is whether there was memory for only a part of the eviction read.
+    ``separate`` are the keys that could not run in one call with their neighbours. ``on_load``
+    receives the share that is loaded, between 0 and 1; ``on_step`` is called before each announced
+    step.
     """
 
     def __init__(
@@ -40,12 +41,12 @@ class Sampler:
         on_step: Callable[[], None] = lambda: None,
     ) -> None:
         self._loaded = LoadedWalks(supervisor, walks, timeout_s, on_load)
-        self.blame = self._loaded.blame
+        self.failed_keys = self._loaded.failed_keys
         self._timeout_s = timeout_s
         self._on_step = on_step
         self._pass_s: dict[str, float] = {}
         self.eviction_short = False
-        self.apart: set[str] = set()
+        self.separate: set[str] = set()
 
     def prepare(self) -> None:
         """Load and bind everything."""
@@ -64,16 +65,16 @@ class Sampler:
         return list(self._loaded.walks)
 
     def steps(self, name: str) -> list[WalkStep]:
-        """The steps of a walk that have not failed."""
+        """The steps of a walk whose keys have not failed."""
         return self._loaded.steps(name)
 
     def walk(self, name: str, passes: int, keys: Collection[str] | None = None) -> WalkSamples:
-        """Passes to warm up and ``passes`` timed ones; of ``keys`` alone, if they are given.
+        """Warm up, and run ``passes`` timed passes; only over steps for ``keys``, unless None.
 
-        The first time, the steps are run once before, announced, which warms up as well.
+        The first walk runs its steps once before, announced, which warms up as well.
 
-        Raises :class:`WorkerError` if the worker breaks off several times, and no step does when
-        it is run by itself.
+        Raises :class:`WorkerError` if the worker fails several times although each step runs
+        separately.
         """
         broken = 0
         if name not in self._pass_s:
@@ -85,9 +86,9 @@ class Sampler:
             try:
                 return self._walked(name, steps, passes, whole=keys is None)
             except WorkerError as error:
-                before = self.blame.count
+                before = self.failed_keys.count
                 self._recover(name, passes, error)
-                broken = broken + 1 if self.blame.count == before else 0
+                broken = broken + 1 if self.failed_keys.count == before else 0
                 if broken == MAX_ATTEMPTS:
                     text = f"the worker broke off {broken} times, and no brick is to blame: {error}"
                     raise WorkerError(text) from error
@@ -99,18 +100,18 @@ class Sampler:
     def _walked(
         self, name: str, steps: Sequence[WalkStep], passes: int, *, whole: bool
     ) -> WalkSamples:
-        """Run ``steps``, which may be the ``whole`` walk: then its time is noted."""
+        """Run ``steps``; if they are the ``whole`` walk, record the time of a pass."""
         started = time.perf_counter()
         request = self._request(name, steps, passes)
         walked = self._loaded.ask(request, timeout_s=self._limit_s(name, passes))
         if whole:
             self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
         self.eviction_short |= walked.eviction_short
-        self.apart.update(steps[number].key for number in walked.apart)
+        self.separate.update(steps[number].key for number in walked.separate)
         return WalkSamples(by_key(steps, walked.samples), walked.conditions)
 
     def _recover(self, name: str, passes: int, error: WorkerError) -> None:
-        """Go on after an error: find out by which step, if by one."""
+        """Recover from an error: find the step that caused it, if a step did."""
         if isinstance(error, WorkerDied):
             self._loaded.set_up()
         self._rehearse(name, passes)  # as many passes: it may not be the first that fails
@@ -118,10 +119,10 @@ class Sampler:
     def served(
         self, name: str, path: str, ready: Callable[[int], None]
     ) -> tuple[WalkSamples, Sequence[float]]:
-        """Passes of a walk that are asked for at the socket ``path``, and idle seconds before each.
+        """Passes that a client of the socket ``path`` requests, and idle seconds before each.
 
-        ``ready`` is called while whoever asks is awaited. Raises :class:`WorkerError` where that
-        fails; the walk has been run before, so its steps are known to run.
+        ``ready`` is called until the client has connected. Raises :class:`WorkerError` if serving
+        fails; the walk has run before, so its steps are known to run.
         """
         steps = self.steps(name)
         request = self._request(name, steps, 0, served_at=path)
@@ -129,17 +130,17 @@ class Sampler:
         return WalkSamples(by_key(steps, walked.samples)), walked.idle_s
 
     def _limit_s(self, name: str, passes: int) -> float:
-        """Seconds that a walk may take: 30 times the expected, or what its steps may take alone."""
+        """Seconds that a walk may take: 30 times the expected, or the time limits of its steps."""
         runs = len(self.steps(name)) * (passes + 1)
         return min(max(60.0, 30 * self._pass_s[name] * (passes + 1)), runs * self._timeout_s)
 
     def _rehearse(self, name: str, passes: int) -> None:
-        """Run the steps once and ``passes`` times more, announced, until none of them fails."""
+        """Run the steps once and ``passes`` times more, announced, until no step fails."""
         broken = 0
         while (refused := self._rehearsed(name, passes)) is not None:
             error, culprit = refused
             if culprit is not None:
-                self.blame.note(culprit, error)
+                self.failed_keys.note(culprit, error)
             else:
                 broken += 1
                 if broken == MAX_ATTEMPTS:
@@ -148,7 +149,7 @@ class Sampler:
                 self._loaded.set_up()
 
     def _rehearsed(self, name: str, passes: int) -> tuple[WorkerError, str | None] | None:
-        """The error that ended a rehearsal, and the key of the step that was announced, if any."""
+        """Rehearse once; the error that ended it, and the key of the announced step, if any."""
         steps, at = list[WalkStep](), -1
 
         def on_step(number: int) -> None:

@@ -77,7 +77,7 @@ class TaskSampler:
         done = self.loop.sample(sampling, task.claims, deadline=task.deadline)
         _logger.info("%s: rounds taken: %d", task.what, self.tally.rounds - before)
         self._note_failed(task, sampler)
-        for key in sorted(task.claimed & sampler.blame.out_of_memory.keys()):
+        for key in sorted(task.claimed & sampler.failed_keys.out_of_memory.keys()):
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
             done |= self.sample(task.isolated(key))
         return done
@@ -103,8 +103,8 @@ class TaskSampler:
     def _note_failed(self, task: SamplingTask, sampler: Sampler) -> None:
         """Note what did not run, or not as it should."""
         self.tally.eviction_short |= sampler.eviction_short
-        self.tally.apart |= sampler.apart
-        failures = sampler.blame.failures
+        self.tally.separate |= sampler.separate
+        failures = sampler.failed_keys.failures
         self.tally.add_failures({key: failures[key] for key in task.claimed & failures.keys()})
 
     def _show(self, task: SamplingTask, share: float) -> None:

@@ -100,13 +100,16 @@ class WalkPieces:
         """The keys that are known well enough, and have not failed since."""
         if self.active_keys is None:
             return set()
-        failed = self._sampler.blame.failures.keys() | self._sampler.blame.out_of_memory.keys()
+        failed = (
+            self._sampler.failed_keys.failures.keys()
+            | self._sampler.failed_keys.out_of_memory.keys()
+        )
         return self._undisturbed.keys() - self.active_keys - failed
 
     @property
     def failures(self) -> Mapping[str, str]:
         """Keys of all walks of the sampler that cannot be measured, with the reasons."""
-        return self._sampler.blame.failures
+        return self._sampler.failed_keys.failures
 
     @property
     def share(self) -> float:

@@ -36,7 +36,7 @@ class Walks:
         self.names = list(names)
         self.order: list[str] = []
         self.rounds: Counter[str] = Counter()
-        self.blame = FailedKeys(shared=False)
+        self.failed_keys = FailedKeys(shared=False)
         self.preparation_s: dict[str, float] = {}
 
     def steps(self, name: str) -> list[WalkStep]:

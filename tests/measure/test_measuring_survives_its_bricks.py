@@ -185,7 +185,7 @@ def test_what_cannot_be_loaded_at_once_is_loaded_one_by_one() -> None:
     sampler = Sampler(worker, {key: single_step(key, b"", inputs=1, outputs=1) for key in keys})
     sampler.prepare()
     assert worker.loaded == ["b1-0", "b1-2"]
-    assert sampler.blame.failures == {"b1-1": "there is no kernel for it"}
+    assert sampler.failed_keys.failures == {"b1-1": "there is no kernel for it"}
 
 
 def test_bricks_that_only_break_off_together_are_no_failures() -> None:
@@ -193,7 +193,7 @@ def test_bricks_that_only_break_off_together_are_no_failures() -> None:
     sampler.prepare()
     with refused(WorkerError, "SIGSEGV"):
         sampler.walk("net", 2)
-    assert sampler.blame.failures == {}
+    assert sampler.failed_keys.failures == {}
 
 
 class Killed(Together):
@@ -217,7 +217,7 @@ def test_a_brick_is_blamed_for_kills_from_outside_only_when_they_go_on(kills: in
     sampler = Sampler(Killed(kills), {"net": single_step("b1-0", b"", inputs=1, outputs=1)})
     sampler.prepare()
     sampler.walk("net", 1)
-    assert list(sampler.blame.failures) == (["b1-0"] if kills == 3 else [])
+    assert list(sampler.failed_keys.failures) == (["b1-0"] if kills == 3 else [])
 
 
 def test_a_model_with_outputs_that_nobody_reads_runs_on_the_fake_runtime(

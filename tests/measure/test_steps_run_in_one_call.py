@@ -28,7 +28,7 @@ class Together(FusedRunner):
     def fused(self, bound: Sequence[BoundModel]) -> Any:
         self.joined_steps.append(list(bound))
         if any(each is alone for each in bound for alone in self.alone):
-            raise BackendError("it does not keep them apart")
+            raise BackendError("it does not keep them separate")
         return None if self.refuses else OneCall(len(bound))
 
 
@@ -53,9 +53,9 @@ def test_all_steps_run_at_once() -> None:
 
 def test_a_walk_over_fewer_steps_joins_nothing_anew() -> None:
     backend: Any = Together()
-    joints = FusedRuns()
-    joints.of(backend, STEPS, ["a", "b", "c"], 100)
-    fewer = joints.of(backend, STEPS, ["b", "c"], 200)
+    fused_runs = FusedRuns()
+    fused_runs.of(backend, STEPS, ["a", "b", "c"], 100)
+    fewer = fused_runs.of(backend, STEPS, ["b", "c"], 200)
     assert fewer is not None and fewer.sample(["b", "c"]) == [Sample(1.0), Sample(2.0)]
     # It runs all steps, so it reads what was read before all of them.
     assert fewer.eviction_bytes == 100
@@ -64,30 +64,30 @@ def test_a_walk_over_fewer_steps_joins_nothing_anew() -> None:
 
 def test_other_steps_are_joined_by_themselves() -> None:
     backend: Any = Together()
-    joints = FusedRuns()
-    joints.of(backend, STEPS, ["a", "b"], 0)
-    assert joints.of(backend, STEPS, ["b", "d"], 0) is not None
+    fused_runs = FusedRuns()
+    fused_runs.of(backend, STEPS, ["a", "b"], 0)
+    assert fused_runs.of(backend, STEPS, ["b", "d"], 0) is not None
     assert len(backend.joined_steps) == 2
 
 
 def test_what_was_placed_anew_is_joined_anew() -> None:
     backend: Any = Together()
-    joints = FusedRuns()
-    joints.of(backend, STEPS, ["a", "b"], 0)
-    joints.forget()
-    joints.of(backend, STEPS, ["a", "b"], 0)
+    fused_runs = FusedRuns()
+    fused_runs.of(backend, STEPS, ["a", "b"], 0)
+    fused_runs.clear()
+    fused_runs.of(backend, STEPS, ["a", "b"], 0)
     assert len(backend.joined_steps) == 2
 
 
 def test_what_cannot_be_joined_is_asked_for_once() -> None:
     backend: Any = Together(refuses=True)
-    joints = FusedRuns()
-    assert joints.of(backend, STEPS, ["a", "b"], 0) is None
-    assert joints.of(backend, STEPS, ["a", "b"], 0) is None
+    fused_runs = FusedRuns()
+    assert fused_runs.of(backend, STEPS, ["a", "b"], 0) is None
+    assert fused_runs.of(backend, STEPS, ["a", "b"], 0) is None
     assert len(backend.joined_steps) == 1
 
 
-def test_a_step_that_cannot_be_joined_runs_apart() -> None:
+def test_a_step_that_cannot_be_fused_runs_separately() -> None:
     class Lone(Step):
         def sample(self) -> Sample:
             return Sample(7.0)
@@ -95,11 +95,11 @@ def test_a_step_that_cannot_be_joined_runs_apart() -> None:
     steps = {**STEPS, "c": Lone(), "d": Lone()}
     backend: Any = Together(alone=(steps["c"],))
     found = FusedRuns().of(backend, steps, ["a", "b", "c", "d"], 0)
-    assert found is not None and found.apart >= {"c"} and not found.apart & {"a", "b"}
+    assert found is not None and found.separate >= {"c"} and not found.separate & {"a", "b"}
     assert found.sample(["b", "c"]) == [Sample(1.0), Sample(7.0)]
 
 
-def test_steps_of_a_kind_that_is_never_joined_are_not_called_apart() -> None:
+def test_steps_of_a_kind_that_is_never_fused_are_not_called_separate() -> None:
     backend: Any = Together(refuses=True)
     assert FusedRuns().of(backend, STEPS, ["a", "b", "c"], 0) is None
 

@@ -1,9 +1,9 @@
-"""JSON of typed values: the annotations of a dataclass say how its fields are written and read.
+"""Converts typed values to JSON and back, as the annotations of dataclasses declare.
 
-Numbers, strings and booleans stay as they are, bytes become base64, and sequences lists, which are
-read as tuples. A dataclass within another value is a row, the list of its fields: tables stay as
-compact as lists of lists. A class with ``to_json`` and ``from_json`` of its own is written and read
-by them. Must not know what the values mean.
+Numbers, strings and booleans are unchanged, bytes become base64, and sequences become lists, which
+are read as tuples. A dataclass within another value is a row, the list of its fields, so that
+tables are compact. A :class:`JsonType` is converted by its own methods. Must not know what the
+values mean.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN = (NoneType, bool, int, float, str, object, Any)
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How values of one type are written as JSON and read from it; ``plain`` if they are JSON."""
+    """Functions that convert values of one type; ``plain`` if the values are JSON already."""
 
     to_json: Callable[[Any], Any]
     from_json: Callable[[Any], Any]
@@ -48,18 +48,18 @@ class JsonType(WritesJson, Protocol):
         """The inverse of :meth:`to_json`."""
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-_AS_IT_IS = Codec(_same, _same, plain=True)
+_IDENTITY = Codec(_unchanged, _unchanged, plain=True)
 
 
 @cache
 def codec_of(kind: Any) -> Codec:
     """The codec of a type; ``TypeError`` for one that cannot be written."""
     if kind in _PLAIN:
-        return _AS_IT_IS
+        return _IDENTITY
     if kind == ValueType:
         return Codec(lambda type_: type_.to_json(), type_from_json)
     if kind is bytes:
@@ -72,7 +72,7 @@ def codec_of(kind: Any) -> Codec:
     if origin in (Mapping, dict):
         return _mapping(*arguments)
     if origin in (Union, UnionType) and NoneType in arguments and len(arguments) == 2:
-        return _optional(next(each for each in arguments if each is not NoneType))
+        return _optional(next(argument for argument in arguments if argument is not NoneType))
     if isinstance(kind, type) and issubclass(kind, JsonType):
         return Codec(lambda value: value.to_json(), kind.from_json)
     if is_dataclass(kind):
@@ -81,46 +81,46 @@ def codec_of(kind: Any) -> Codec:
 
 
 def _many(item: Any) -> Codec:
-    """Tuples of any length."""
-    of = codec_of(item)
-    if of.plain:
-        return Codec(_same, tuple)  # of JSON's writer, a tuple is a list
+    """The codec of tuples of any length."""
+    codec = codec_of(item)
+    if codec.plain:
+        return Codec(_unchanged, tuple)  # JSON's writer takes tuples as lists
     return Codec(
-        lambda values: [of.to_json(value) for value in values],
-        lambda data: tuple(of.from_json(each) for each in data),
+        lambda values: [codec.to_json(value) for value in values],
+        lambda data: tuple(codec.from_json(value) for value in data),
     )
 
 
 def _several(items: tuple[Any, ...]) -> Codec:
-    """Tuples with a type for each place."""
+    """The codec of tuples with a type for each position."""
     codecs = tuple(map(codec_of, items))
-    if all(each.plain for each in codecs):
-        return Codec(_same, tuple)
+    if all(codec.plain for codec in codecs):
+        return Codec(_unchanged, tuple)
     return Codec(
-        lambda values: [of.to_json(value) for of, value in zip(codecs, values, strict=True)],
-        lambda data: tuple(of.from_json(each) for of, each in zip(codecs, data, strict=True)),
+        lambda values: [c.to_json(value) for c, value in zip(codecs, values, strict=True)],
+        lambda data: tuple(c.from_json(value) for c, value in zip(codecs, data, strict=True)),
     )
 
 
 def _mapping(key: Any, item: Any) -> Codec:
-    """Mappings: objects where keys are strings, and pairs where they are not."""
-    of = codec_of(item)
+    """The codec of mappings: objects if keys are strings, and lists of pairs if not."""
+    codec = codec_of(item)
     if key is str:
         return Codec(
-            lambda mapping: {name: of.to_json(value) for name, value in mapping.items()},
-            lambda data: {name: of.from_json(each) for name, each in data.items()},
+            lambda mapping: {name: codec.to_json(value) for name, value in mapping.items()},
+            lambda data: {name: codec.from_json(value) for name, value in data.items()},
         )
     pairs = _many(tuple[key, item])
     return Codec(lambda mapping: pairs.to_json(mapping.items()), lambda d: dict(pairs.from_json(d)))
 
 
 def _optional(item: Any) -> Codec:
-    of = codec_of(item)
-    if of.plain:
-        return of
+    codec = codec_of(item)
+    if codec.plain:
+        return codec
     return Codec(
-        lambda value: None if value is None else of.to_json(value),
-        lambda data: None if data is None else of.from_json(data),
+        lambda value: None if value is None else codec.to_json(value),
+        lambda data: None if data is None else codec.from_json(data),
     )
 
 
@@ -128,10 +128,11 @@ def _row(kind: Any) -> Codec:
     codecs = _fields(kind)
 
     def to_json(value: Any) -> list[Any]:
-        return [of.to_json(getattr(value, name)) for name, of in codecs.items()]
+        return [codec.to_json(getattr(value, name)) for name, codec in codecs.items()]
 
     def from_json(data: list[Any]) -> Any:
-        return kind(*(of.from_json(each) for of, each in zip(codecs.values(), data, strict=True)))
+        values = zip(codecs.values(), data, strict=True)
+        return kind(*(codec.from_json(value) for codec, value in values))
 
     return Codec(to_json, from_json)
 
@@ -143,10 +144,10 @@ def _fields(kind: Any) -> dict[str, Codec]:
 
 
 def message_codec(kind: Any) -> Codec:
-    """The codec of a message: of a dataclass, an object of the fields that are not as by default.
+    """The codec of a message; a dataclass becomes an object of its fields without defaults.
 
-    A message of another type is written as within a message. Raises ``TypeError`` as
-    :func:`codec_of`, and on reading for a field that is missing or not known.
+    Other types are written as by :func:`codec_of`. Raises ``TypeError`` as that does, and on
+    reading for a field that is missing or unknown.
     """
     of_dataclass: Any = kind if is_dataclass(kind) else None
     return codec_of(kind) if of_dataclass is None else _message(of_dataclass)
@@ -168,6 +169,6 @@ def _message(kind: Any) -> Codec:
     def from_json(data: Mapping[str, Any]) -> Any:
         if unknown := [name for name in data if name not in codecs]:
             raise TypeError(f"{kind.__name__} has no field {unknown[0]!r}")
-        return kind(**{name: codecs[name].from_json(each) for name, each in data.items()})
+        return kind(**{name: codecs[name].from_json(value) for name, value in data.items()})
 
     return Codec(to_json, from_json)

@@ -1,4 +1,4 @@
-"""Requests about what the runtime computes: bricks chained, and results beside a reference."""
+"""Requests to check outputs: of chained bricks against a model, of a model against a reference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class VerifyModel(Request[Verification]):
 
 @dataclass(frozen=True, slots=True)
 class WrittenReference:
-    """The ``reason`` why a reference has no values, or None; whether weights are the model's."""
+    """The ``reason`` why a reference has no values, or None; whether it has the model's weights."""
 
     reason: str | None
     own_weights: bool
@@ -37,7 +37,7 @@ class WrittenReference:
 class WriteReference(Request[WrittenReference]):
     """Write the inputs, weights and outputs of a model in double precision to ``file``.
 
-    ``folder`` has the model's own weights; ``every`` writes the values of all nodes.
+    ``folder`` has the model's own weights; with ``every``, the outputs of all nodes.
     """
 
     name: str
@@ -49,12 +49,12 @@ class WriteReference(Request[WrittenReference]):
 
 @dataclass(frozen=True, slots=True)
 class EvaluateModel(Request[Evaluation]):
-    """Run a model ``repeats`` times, and compare with the reference in ``file``.
+    """Run a model ``repeats`` times, and compare its outputs with the reference in ``file``.
 
-    A program without one is compared with itself in double precision, and with ``gradients`` that
-    with finite differences; ``names`` are those of the outputs of the ONNX model that it computes.
-    ``outputs`` is a file for the outputs of the first run. A value diverges
-    from its reference beyond ``tolerance``; None: that of its type.
+    A program without a file is compared with itself in double precision; with ``gradients``, its
+    gradients in double are compared with finite differences. ``names`` are the outputs of the ONNX
+    model that a program computes. ``outputs`` is a file for the outputs of the first run. A value
+    diverges from its reference beyond ``tolerance``; None: the tolerance of its type.
     """
 
     model: bytes

@@ -1,4 +1,4 @@
-"""Requests about the graphs of models: executed, recorded, with shapes, with values."""
+"""Requests for graphs of models: as executed, as recorded, with shapes, with values."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bricks.measure.protocol.request import Request
 class TypedGraph:
     """A graph to cut: a ``model`` without weights, and the type of each value by its name.
 
-    The values ``observed`` have types that depend on data, as one run has shown them. ``contents``
-    has no steering values: those that are computed are asked for by name. ``notes`` are sentences
-    about the graph for its user.
+    The types of the values ``observed`` depend on data, and come from one run. ``contents`` has no
+    steering values: :class:`ReadValues` returns computed ones. ``notes`` are sentences about the
+    graph for its user.
     """
 
     model: bytes
@@ -32,7 +32,8 @@ class TypedGraph:
 class ReadExecuted(Request[TypedGraph]):
     """The graph that the runtime executes for a model.
 
-    What values decide follows from the model's own weights, if they are in ``folder``.
+    Types and contents that depend on data follow from the model's own weights, if they are in
+    ``folder``.
     """
 
     model: bytes
@@ -42,7 +43,7 @@ class ReadExecuted(Request[TypedGraph]):
 
 @dataclass(frozen=True, slots=True)
 class ReadSource(Request[TypedGraph]):
-    """The own graph of a model called ``name``."""
+    """The graph of a model called ``name`` as its file has it."""
 
     name: str
     model: bytes

@@ -32,9 +32,9 @@ class LoadPiece(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class LoadPieces(Request[tuple[float, ...]]):
-    """Load several pieces at once; the answer is the seconds that each of them took.
+    """Load several pieces at once; the answer has the seconds of loading each.
 
-    Each is announced when it is loaded.
+    Each piece is announced when it is loaded.
     """
 
     pieces: tuple[LoadPiece, ...]
@@ -45,7 +45,7 @@ class BindPiece(Request[None]):
     """Bind the inputs and outputs of a loaded ``piece``, so that it is a ``step`` that can run.
 
     Inputs and outputs are offsets in bytes into the region, or None for memory of their own. A
-    ``repeated`` step is run once untimed right before each sample.
+    ``repeated`` step runs once untimed right before each sample.
     """
 
     step: str
@@ -57,4 +57,4 @@ class BindPiece(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class UnloadAll(Request[None]):
-    """Unload all pieces, and give their memory back."""
+    """Unload all pieces, and return their memory to the system."""

@@ -1,6 +1,6 @@
 """The lines on the pipes of a worker, and the environment variables with which it starts.
 
-Must not know which messages there are.
+Must not know the types of messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """The message on a line; :class:`WorkerError` if it is none."""
+    """The message on a line; :class:`WorkerError` if the line has none."""
     try:
         message = json.loads(line)
     except ValueError as exc:

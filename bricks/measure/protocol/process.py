@@ -1,4 +1,4 @@
-"""Requests about the worker process itself: begin with a backend, limit its memory."""
+"""Requests to the worker process itself: make its backend, limit its memory."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Hello(Request[int]):
 
 @dataclass(frozen=True, slots=True)
 class LimitMemory(Request[int | None]):
-    """Limit the data of the process to so many bytes; None: no limit.
+    """Limit the data of the process to ``memory_bytes``; None: no limit.
 
-    The answer is the bytes of data that it holds now; None where the system does not tell.
+    The answer is the bytes of data that it has now; None where the system does not report them.
     """
 
     memory_bytes: int | None

@@ -19,7 +19,7 @@ class ReadInterface(Request[InterfaceFacts]):
 
 @dataclass(frozen=True, slots=True)
 class OpenGroup(Request[int]):
-    """Serve the place where ranks meet, at ``address``; the answer is its port."""
+    """Open the rendezvous of the ranks at ``address``; the answer is its port."""
 
     address: str
     patience_s: float
@@ -27,9 +27,9 @@ class OpenGroup(Request[int]):
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup(Request[None]):
-    """Become one of so many ``ranks``, and stay on ``cores``.
+    """Become rank ``rank`` of ``ranks``, pinned to ``cores``.
 
-    Ranks meet at ``address`` and ``port``, or with the port 0 where their launcher says.
+    The rendezvous is at ``address`` and ``port``; port 0: where the launcher of the ranks says.
     """
 
     rank: int
@@ -72,7 +72,7 @@ class BeginSteps(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class TimeSteps(Request[float]):
-    """Run so many ``steps``, each ``delay_s`` longer: seconds of a step."""
+    """Run ``steps`` steps, each ``delay_s`` longer; the answer is the seconds of a step."""
 
     steps: int
     delay_s: float

@@ -1,6 +1,6 @@
-"""What all requests have in common: the type of the answer, and how both are written as JSON.
+"""The base type of requests: it names the type of the answer; JSON of both.
 
-Must not know which requests there are.
+Must not know which requests exist.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 
 
 class Request(Generic[Answer]):
-    """A request to the worker, which is answered with an ``Answer``; None: with no more than that.
+    """A request to the worker, which answers with an ``Answer``; None: with an acknowledgement.
 
     Each request is a frozen dataclass ``class Name(Request[Answer])`` with fields of types that
     :mod:`bricks.measure.protocol.codec` knows.
@@ -24,7 +24,7 @@ class Request(Generic[Answer]):
 
 
 def request_to_json(request: Request[Any]) -> dict[str, Any]:
-    """A request as a message: the name of its type as ``op``, and its fields."""
+    """The message of a request: the name of its type as ``op``, and its fields."""
     kind = type(request)
     return {"op": kind.__name__, **message_codec(kind).to_json(request)}
 
@@ -42,7 +42,7 @@ def answer_type(kind: type[Request[Any]]) -> Any:
 
 
 def answer_to_json(kind: type[Request[Any]], answer: object) -> Any:
-    """An answer to a request of type ``kind``, as JSON."""
+    """JSON of an answer to a request of type ``kind``."""
     return message_codec(answer_type(kind)).to_json(answer)
 
 

@@ -10,11 +10,11 @@ from bricks.measure.protocol.request import Request
 
 @dataclass(frozen=True, slots=True)
 class ServedBatch:
-    """A batch: its size, what the model took of it, and how long its instance was occupied.
+    """A served batch: its size, the seconds that the model ran, and the seconds of its instance.
 
-    That is from when the instance was free and the batch was there, until it is answered. Before,
-    the instance had nothing to do for ``idle_s``. ``here_s`` are the seconds of each sample from
-    its arrival until it is answered.
+    The instance is occupied from when it is free and the batch is complete until the batch is
+    answered; before, it was idle for ``idle_s``. ``here_s`` has the seconds of each sample from
+    its arrival to its answer.
     """
 
     size: int
@@ -26,7 +26,7 @@ class ServedBatch:
 
 @dataclass(frozen=True, slots=True)
 class LoadServed(Request[None]):
-    """Load the model of each batch size, once for each of so many ``instances``."""
+    """Load ``models``, by batch size, once for each of the ``instances``."""
 
     models: tuple[tuple[int, bytes], ...]
     instances: int
@@ -36,9 +36,9 @@ class LoadServed(Request[None]):
 class Serve(Request[tuple[ServedBatch, ...]]):
     """Serve the load generator that connects to the Unix socket ``path``, until it leaves.
 
-    A batch is run when it has ``max_batch`` samples, or its first has waited for ``wait_s``. Where
-    ``stand_in_s`` has the seconds of a batch of each size, memory is read for so long, and no model
-    is run.
+    A batch runs when it has ``max_batch`` samples, or its first sample has waited for ``wait_s``.
+    ``stand_in_s`` has the seconds of a batch of each size for which memory is read in place of
+    running a model; empty: models run.
     """
 
     path: str
@@ -50,7 +50,7 @@ class Serve(Request[tuple[ServedBatch, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class LoadDecoder(Request[None]):
-    """Load a decoder for any number of tokens, of which ``model`` is a step."""
+    """Load a decoder for any number of tokens; ``model`` is one of its steps."""
 
     model: bytes
     decoder: Decoder
@@ -58,14 +58,14 @@ class LoadDecoder(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class TextTimes:
-    """A text: seconds of each of the model's steps, and of what was before each."""
+    """Times of a text: seconds of each step of the model, and seconds before each step."""
 
     steps_s: tuple[float, ...] = field(repr=False)
     between_s: tuple[float, ...] = field(repr=False)
 
     @property
     def total_s(self) -> float:
-        """Seconds of all of it."""
+        """Seconds of the whole text."""
         return sum(self.steps_s) + sum(self.between_s)
 
 

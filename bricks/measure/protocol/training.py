@@ -1,4 +1,4 @@
-"""Requests about a training: begin it, train an epoch, time what is around the steps, check it."""
+"""Requests about a training: begin it, train an epoch, time loading and evaluation, check it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class BeginTraining(Request[str]):
 
 @dataclass(frozen=True, slots=True)
 class LoadTraining(Request[tuple[TrainedEpoch, ...]]):
-    """Go on where the checkpoint at ``path`` was saved; the answer is all epochs until then."""
+    """Resume from the checkpoint at ``path``; the answer is all epochs before it."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class TrainEpoch(Request[TrainedEpoch]):
-    """Train for one epoch, and save a checkpoint at ``path``. Steps are announced now and then."""
+    """Train for one epoch, and save a checkpoint at ``path``; some steps are announced."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLoading(Request[LoadingTimes]):
-    """Take so many ``batches`` at least, without training; ``read_bytes`` are read before each."""
+    """Load at least ``batches`` batches without training; ``read_bytes`` are read before each."""
 
     batches: int
     read_bytes: int
@@ -40,7 +40,7 @@ class TimeLoading(Request[LoadingTimes]):
 
 @dataclass(frozen=True, slots=True)
 class TimeEvaluation(Request[tuple[float, ...]]):
-    """Evaluate ``repeats`` times: seconds of each. Before each, ``read_bytes`` are read."""
+    """Evaluate ``repeats`` times, ``read_bytes`` read before each; the answer has their seconds."""
 
     repeats: int
     read_bytes: int
@@ -48,14 +48,14 @@ class TimeEvaluation(Request[tuple[float, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CheckGradients(Request[GradientDeviations]):
-    """The gradients of a program; see :class:`bricks.backends.programs.Trainer`."""
+    """Check the gradients of a program; see :class:`bricks.backends.programs.Trainer`."""
 
     program: SeededProgram
 
 
 @dataclass(frozen=True, slots=True)
 class CheckTrajectories(Request[OptimizerTrajectories]):
-    """So many ``steps`` of a program's optimiser; see :class:`bricks.backends.programs.Trainer`."""
+    """Check ``steps`` steps of an optimiser; see :class:`bricks.backends.programs.Trainer`."""
 
     program: SeededProgram
     steps: int
@@ -63,7 +63,7 @@ class CheckTrajectories(Request[OptimizerTrajectories]):
 
 @dataclass(frozen=True, slots=True)
 class CheckItemOrders(Request[ItemOrders]):
-    """The items of so many ``epochs``; see :class:`bricks.backends.programs.Trainer`."""
+    """Check the items of ``epochs`` epochs; see :class:`bricks.backends.programs.Trainer`."""
 
     program: SeededProgram
     epochs: int

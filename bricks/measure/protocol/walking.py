@@ -1,4 +1,4 @@
-"""Requests to run what is loaded: passes over steps, and the reference workload."""
+"""Requests to run loaded pieces: passes over steps, and the reference workload."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ UNKNOWN_CONDITIONS = WalkConditions()
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """Samples of each step, one for each pass; of a step that is not timed, none.
+    """Samples of each step, one for each pass; a step that is not timed has none.
 
-    ``eviction_short`` is whether there was memory for a part of the eviction read alone. Steps with
-    the numbers ``apart`` could not run in one call with their neighbours. ``idle_s`` is the time
-    before each pass that was asked for over a socket, in which there was nothing to run.
+    ``eviction_short`` is whether memory sufficed for only a part of the eviction read. Steps with
+    the numbers ``separate`` could not run in one call with their neighbours. ``idle_s`` has the
+    seconds without a request before each pass that was requested over a socket.
     """
 
     samples: tuple[tuple[Sample, ...], ...]
     conditions: WalkConditions = UNKNOWN_CONDITIONS
     eviction_short: bool = False
-    apart: tuple[int, ...] = ()
+    separate: tuple[int, ...] = ()
     idle_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RunWalk(Request[Walked]):
-    """Run steps in order: passes to warm up, then ``passes`` that count.
+    """Run steps in order: passes to warm up, then ``passes`` timed ones.
 
-    Or those that are asked for over the Unix socket ``served_at``, until whoever asks leaves.
+    With ``served_at``, passes run whenever a client of this Unix socket requests one, until it
+    leaves.
 
     ``steps`` are names, each with whether it is timed. With ``announce``, each step is announced
-    before it runs, and no conditions are taken. Before each pass, ``eviction_bytes`` are read.
-    Steps use the first ``region_bytes`` of the region; None: all of it. ``memory`` is what a
-    recorded program allocates and frees before each step, and at the end.
+    before it runs, and no conditions are recorded. Before each pass, ``eviction_bytes`` are read.
+    Steps use the first ``region_bytes`` of the region; None: the whole region. ``memory`` has the
+    allocations and frees of a recorded program before each step, and after the last.
     """
 
     steps: tuple[tuple[str, bool], ...]
@@ -60,4 +61,4 @@ class RunWalk(Request[Walked]):
 
 @dataclass(frozen=True, slots=True)
 class TimeReference(Request[float]):
-    """Time the reference workload: seconds."""
+    """Time the reference workload; the answer is in seconds."""

@@ -1,4 +1,4 @@
-"""Requests about a whole model that runs by itself: the runtime's profile, the peaks of memory."""
+"""Requests about a whole model: the runtime's profile of it, its peaks of memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Evaluates a model several times, and compares what it computes with its reference in double.
+"""Evaluates a model several times, and compares its outputs with its reference in double.
 
-Runs in the worker process of the runtime in question. Of large tensors only norms and a heat map
-leave it. Must not know how the reference was made, nor what the figures are held against.
+Runs in the worker process of the runtime in question. Only norms and a heat map of large tensors
+leave it. Must not know how the reference was computed, nor which figures are acceptable.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def evaluate_model(
     tolerance: float | None = None,
     outputs: Path | None = None,
 ) -> Evaluation:
-    """What ``backend`` computes of a model, ``repeats`` times, beside its ``reference``.
+    """Run a model ``repeats`` times on ``backend``, and compare its outputs with ``reference``.
 
-    ``outputs`` is a file (.npz) for those of the first run. If the reference has the values of all
-    nodes, the first node is looked for that diverges from it; without a ``tolerance``, that of a
-    value's type holds (``output_difference.TOLERANCE``).
+    ``outputs`` is a file (.npz) for the outputs of the first run. If the reference has the values
+    of all nodes, the first node that diverges from it is searched for, by ``tolerance``, or by
+    ``output_difference.TOLERANCE`` of a value's type.
     """
     names = [info.name for info in proto.graph.output]
     runs = Runs()
     for _ in range(repeats):
-        found = backend.evaluate(proto, reference.weights, reference.inputs, optimize=True)
-        runs.add(dict(zip(names, map(_tensor, names, found), strict=True)))
+        tensors = backend.evaluate(proto, reference.weights, reference.inputs, optimize=True)
+        runs.add(dict(zip(names, map(_tensor, names, tensors), strict=True)))
     evaluation = _evaluation(runs, reference.values)
     if outputs is not None:
         runs.save(outputs)
@@ -74,9 +74,9 @@ def evaluate_counterpart(
     repeats: int,
     outputs: Path | None = None,
 ) -> Evaluation:
-    """As :func:`evaluate_model`, of a recorded program that computes what an ONNX model does.
+    """As :func:`evaluate_model`, for a recorded program that computes the same as an ONNX model.
 
-    ``names`` are those of the model's outputs, in the order of the program's.
+    ``names`` are the names of the model's outputs, in the order of the program's outputs.
     """
     step = backend.in_double(proto)
     runs = Runs()
@@ -90,9 +90,9 @@ def evaluate_counterpart(
 def evaluate_program(
     backend: DoublePrecision, proto: onnx.ModelProto, *, repeats: int, gradients: bool
 ) -> Evaluation:
-    """As :func:`evaluate_model` of a recorded program, beside the same step in double.
+    """As :func:`evaluate_model`, for a recorded program; its reference is its step in double.
 
-    With ``gradients``, those of the program in double are held against finite differences.
+    With ``gradients``, gradients of the program in double are compared with finite differences.
     """
     step = backend.in_double(proto)
     runs = Runs()
@@ -107,10 +107,10 @@ def evaluate_program(
 
 def _with_derivatives(evaluation: Evaluation, step: DoubleStep) -> Evaluation:
     try:
-        found = tuple(DirectionalDerivative(**each) for each in step.gradients())
+        derivatives = tuple(DirectionalDerivative(**facts) for facts in step.gradients())
     except BricksError as error:
         return replace(evaluation, derivatives_reason=str(error))
-    return replace(evaluation, derivatives=found)
+    return replace(evaluation, derivatives=derivatives)
 
 
 def _evaluation(runs: Runs, expected: Arrays) -> Evaluation:
@@ -130,13 +130,13 @@ def _variances(runs: Runs, name: str) -> Cells:
 def _values(
     backend: Evaluator, proto: onnx.ModelProto, reference: Reference, further: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """The outputs and the values called ``further`` in a run, as far as they are tensors."""
+    """The outputs and the values called ``further`` in a run; only tensors among them."""
     exposed = onnx.ModelProto()
     exposed.CopyFrom(proto)
     exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in further)
     names = [info.name for info in exposed.graph.output]
-    found = backend.evaluate(exposed, reference.weights, reference.inputs, optimize=True)
-    pairs = zip(names, found, strict=True)
+    computed = backend.evaluate(exposed, reference.weights, reference.inputs, optimize=True)
+    pairs = zip(names, computed, strict=True)
     return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
 
 

@@ -1,7 +1,7 @@
 """Evicts the caches before a pass: reads memory in place of the weights that a walk leaves out.
 
 See ``backends/instruments``. The memory is kept from one walk to the next: on a virtual machine,
-filling new memory as large as the caches can take half a second. It must not know what is walked.
+filling new memory as large as the caches can take half a second. It must not know any walk.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from bricks.backends.base import BoundModel
 from bricks.backends.instruments import ROW_BYTES
 from bricks.measure.worker.memory import ALIGNMENT_BYTES, aligned
 
-# Where there is no memory for so few bytes, that is an error.
+# A lack of memory for this few bytes is an error.
 _MIN_BYTES = 1 << 20
 
-# Loads what reads all of some memory.
+# Loads a model that reads all of an array.
 Load = Callable[[np.ndarray], BoundModel]
 
 
 class CacheEvictor:
-    """The memory to read, and what reads so much of it."""
+    """Memory to read, and a model for each size that is read."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
         self._memory = np.zeros(0, np.uint8)
-        self._max_bytes = 0  # that any walk over what is loaded reads
-        self._tried_bytes = 0  # that were asked of the system, with or without success
+        self._max_bytes = 0  # that any walk over the loaded pieces reads
+        self._tried_bytes = 0  # that were requested from the system, with or without success
         self._readers: dict[int, BoundModel] = {}  # by the bytes that they read
 
     def announce(self, max_bytes: int) -> None:
@@ -36,14 +36,14 @@ class CacheEvictor:
         self._max_bytes = max_bytes
 
     def unload(self) -> None:
-        """Unload what reads, and keep the memory."""
+        """Unload the models that read, and keep the memory."""
         self._readers.clear()
-        self._tried_bytes = len(self._memory)  # for there may be more memory now
+        self._tried_bytes = len(self._memory)  # there may be more memory now
 
     def reader(self, size_bytes: int) -> tuple[BoundModel, bool]:
-        """What reads ``size_bytes``, and whether it does.
+        """A model that reads ``size_bytes``, and whether it reads all of them.
 
-        Where memory is short, it reads half of that, or a quarter, and so on.
+        Where memory is short, it reads a half of them, or a quarter, and so on.
         """
         if size_bytes > self._tried_bytes:
             self._readers.clear()  # their memory goes first
@@ -57,7 +57,7 @@ class CacheEvictor:
 
 
 def _memory_of(size_bytes: int) -> np.ndarray:
-    """Aligned memory of ``size_bytes`` in whole rows, or of half of that as often as need be.
+    """Aligned memory of ``size_bytes`` in whole rows; of half the size until there is enough.
 
     Raises :class:`MemoryError` where there is none for ``_MIN_BYTES``.
     """

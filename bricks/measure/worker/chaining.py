@@ -1,4 +1,4 @@
-"""Runs the bricks of a plan one after the other, each on what the ones before have computed.
+"""Runs the bricks of a plan one after the other, each on the outputs of the bricks before it.
 
 Must not know what the results are compared with.
 """
@@ -33,18 +33,18 @@ def chain(
 ) -> dict[int, Any]:
     """The plan's outputs by value number, computed brick by brick.
 
-    ``weights`` holds each occurrence's weights in its brick's order. Each occurrence runs the brick
-    that its key names, on the inputs that the plan names: nothing else connects the pieces. A brick
-    that overlaps with the one before it computes the shared layer again. An input of that layer may
-    be hidden in the brick before, and is made an output of it here.
+    ``weights`` has each occurrence's weights in its brick's order. Each occurrence runs the brick
+    of its key, on the inputs that the plan names: nothing else connects the pieces. A brick that
+    overlaps with the brick before it computes the shared layer again. An input of the shared layer
+    may be hidden in the brick before, which gets it as a further output here.
     """
     readers = Counter(value for o in plan.occurrences for value in o.inputs)
     readers.update(plan.outputs)
     values = dict(zip(plan.inputs, inputs.values(), strict=True))
     for occurrence, arrays in zip(plan.occurrences, weights, strict=True):
         proto = unsure(_open(bricks[occurrence.brick], occurrence))
-        given = [values[number] for number in occurrence.inputs]
-        results = _run(backend, proto, arrays, given, optimize=plan.granularity != EXECUTED)
+        inputs_of = [values[number] for number in occurrence.inputs]
+        results = _run(backend, proto, arrays, inputs_of, optimize=plan.granularity != EXECUTED)
         values.update(zip(occurrence.made, results, strict=True))
         readers.subtract(occurrence.inputs)
         for number in (*occurrence.inputs, *occurrence.made):
@@ -57,15 +57,15 @@ def _run(
     backend: Evaluator,
     proto: onnx.ModelProto,
     weights: Sequence[np.ndarray],
-    given: Sequence[Any],
+    inputs: Sequence[Any],
     *,
     optimize: bool,
 ) -> Sequence[Any]:
-    """The outputs of a brick with these weights and inputs, in its order."""
-    _set_input_shapes(proto, given)
-    own = dict(zip(without_values(proto), weights, strict=True))
-    feeds = dict(zip((i.name for i in proto.graph.input), given, strict=True))
-    return backend.evaluate(proto, own, feeds, optimize=optimize)
+    """Run a brick; its outputs in order."""
+    _set_input_shapes(proto, inputs)
+    by_name = dict(zip(without_values(proto), weights, strict=True))
+    feeds = dict(zip((info.name for info in proto.graph.input), inputs, strict=True))
+    return backend.evaluate(proto, by_name, feeds, optimize=optimize)
 
 
 def _open(brick: onnx.ModelProto, occurrence: Occurrence) -> onnx.ModelProto:
@@ -78,9 +78,9 @@ def _open(brick: onnx.ModelProto, occurrence: Occurrence) -> onnx.ModelProto:
     return copy
 
 
-def _set_input_shapes(proto: onnx.ModelProto, given: Sequence[Any]) -> None:
-    """Give the brick the shapes of ``given``: where they depend on data, the plan has others."""
-    for info, array in zip(proto.graph.input, given, strict=True):
+def _set_input_shapes(proto: onnx.ModelProto, inputs: Sequence[Any]) -> None:
+    """Set the shapes of a brick's inputs: those that depend on data are others in the plan."""
+    for info, array in zip(proto.graph.input, inputs, strict=True):
         if not info.type.tensor_type.HasField("shape"):
             continue
         shape = info.type.tensor_type.shape
@@ -89,16 +89,16 @@ def _set_input_shapes(proto: onnx.ModelProto, given: Sequence[Any]) -> None:
             shape.dim.add().dim_value = size
 
 
-def weights_by_place(
+def weights_of_pieces(
     cutter: Cutter, pieces: Sequence[Piece], arrays: Mapping[str, np.ndarray]
 ) -> list[list[np.ndarray]]:
     """The weights of each piece, in its brick's order, out of ``arrays`` by name."""
     constants = cutter.graph.initializers
-    return [[array_of(constants[name], name, arrays) for name in p.weights] for p in pieces]
+    return [[array_of(constants[name], name, arrays) for name in piece.weights] for piece in pieces]
 
 
 def array_of(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The values of a constant called ``name``, out of ``weights`` where it only refers to them."""
+    """The values of a constant called ``name``, from ``weights`` if it only refers to them."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return weights[name]
     return numpy_helper.to_array(tensor)

@@ -1,6 +1,6 @@
 """Observes the machine around the passes of a walk: its state, and who else used the processor.
 
-Must not know what is walked.
+Must not know which bricks the passes run.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.system import Waiting, logical_cpus
 
-# How long to watch whether threads are idle, and how often.
+# Seconds of watching whether threads are idle, and how often they are watched.
 _IDLE_CHECK_S, _IDLE_CHECKS = 0.02, 50
 
 
 class ConditionWatch:
-    """Observes the passes of one walk: call :meth:`warm_up` to :meth:`end` in this order.
+    """Observes the passes of one walk: call :meth:`before`, :meth:`begin` and :meth:`end`.
 
-    Steps that are ``announced`` may crash: the reference workload is not run beside them. Nodes of
-    ``parallel`` steps run along streams.
+    Steps that are ``announced`` may crash: the reference workload does not run next to them. Nodes
+    of ``parallel`` steps run along streams.
     """
 
     def __init__(
@@ -34,17 +34,17 @@ class ConditionWatch:
         self._runtime, self._instruments = runtime, instruments
         self._timed, self._parallel = not announced, parallel
         self._reference_s: float | None = None
-        self._taken_share = 0.0
+        self._sibling_share = 0.0
         self._waiting: Waiting | None = None
 
     def before(self) -> None:
         """Time the reference workload, unless the walk before has just timed it."""
         if self._timed:
             self._reference_s = self._instruments.reference.recent_s()
-            self._taken_share = self._instruments.sibling.taken_share(self._reference_s)
+            self._sibling_share = self._instruments.sibling.busy_share(self._reference_s)
 
     def begin(self) -> None:
-        """Note when the passes that count begin."""
+        """Begin to count how long threads wait: the timed passes follow."""
         self._waiting = Waiting()
 
     def end(self) -> WalkConditions:
@@ -54,10 +54,10 @@ class ConditionWatch:
             wait_for_idle_threads()
         end_s = self._instruments.reference.now_s() if self._timed else None
         if end_s is not None:
-            taken = self._instruments.sibling.taken_share(end_s)
-            self._taken_share = max(self._taken_share, taken)
-        if self._taken_share:  # known also where no account says how long threads waited
-            waited_share = max(waited_share or 0.0, self._taken_share)
+            sibling_share = self._instruments.sibling.busy_share(end_s)
+            self._sibling_share = max(self._sibling_share, sibling_share)
+        if self._sibling_share:  # known even if the system does not count how long threads waited
+            waited_share = max(waited_share or 0.0, self._sibling_share)
         return WalkConditions(self._reference_s, waited_share, end_s)
 
     def _waited_share(self) -> float | None:

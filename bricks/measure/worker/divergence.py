@@ -1,6 +1,6 @@
-"""Where the values of a model's nodes diverge from their reference.
+"""Finds the first node of a model whose outputs diverge from their reference.
 
-Must not know how either was computed.
+Must not know how outputs or references were computed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Arrays = Mapping[str, np.ndarray]
 def divergence_of(
     nodes: Sequence[onnx.NodeProto], expected: Arrays, actual: Arrays, tolerance: float | None
 ) -> Divergence:
-    """Every ``actual`` value beside that ``expected``, and the first of ``nodes`` that diverges."""
+    """Compare ``actual`` values with ``expected`` ones; the first of ``nodes`` that diverges."""
     errors = {
         name: relative_error(expected[name], value, tolerance)
         for name, value in actual.items()
@@ -35,13 +35,13 @@ def divergence_of(
         return Divergence(len(errors), beyond, None)
     node, value = first
     error = errors[value]
-    found = DivergentNode(label(node), node.op_type, value, error.relative, error.reason)
-    return Divergence(len(errors), beyond, found)
+    divergent = DivergentNode(label(node), node.op_type, value, error.relative, error.reason)
+    return Divergence(len(errors), beyond, divergent)
 
 
 @dataclass(frozen=True, slots=True)
 class ValueDeviation:
-    """How far a value is from its reference, and whether that is ``beyond`` what is allowed.
+    """The deviation of a value from its reference; ``beyond`` if it exceeds the tolerance.
 
     ``relative`` is the greatest difference over the greatest magnitude; None with a ``reason``.
     """
@@ -54,7 +54,7 @@ class ValueDeviation:
 def relative_error(
     expected: np.ndarray, actual: np.ndarray, tolerance: float | None = None
 ) -> ValueDeviation:
-    """The error of a value; ``tolerance`` is by default that of its type in :data:`TOLERANCE`."""
+    """The deviation of a value; ``tolerance`` None is :data:`TOLERANCE` of its type."""
     norms = error_norms(expected, actual)
     if isinstance(norms, Missing):
         return ValueDeviation(True, None, norms.reason)
@@ -67,10 +67,10 @@ def relative_error(
 def first_divergent(
     nodes: Sequence[onnx.NodeProto], errors: Mapping[str, ValueDeviation]
 ) -> tuple[onnx.NodeProto, str] | None:
-    """The first node with an output beyond what is allowed whose inputs are not, and that output.
+    """The first node with an output beyond tolerance and no such input, and the output's name.
 
-    ``nodes`` are in topological order. Inputs of which no error is known (weights, and inputs of
-    the model) are the same on both sides.
+    ``nodes`` are in topological order. Inputs without an error (weights, and inputs of the model)
+    are the same on both sides.
     """
     for node in nodes:
         if any(name in errors and errors[name].beyond for name in node.input):

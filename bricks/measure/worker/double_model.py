@@ -1,7 +1,7 @@
 """A model in which all floating-point numbers are doubles, for the reference of its accuracy.
 
-What would not be the same model in double, or what the onnx package's evaluator would compute
-otherwise than it says, is refused by name. Must not know what is computed with it.
+Models that would differ in double, and nodes that the onnx package's evaluator computes otherwise
+than the specification says, are refused by name. Must not know who evaluates the model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEPT = frozenset(
 
 _DOMAINS = frozenset(("", "ai.onnx.ml", "ai.onnx.preview.training", DOMAIN))
 
-# What the evaluator would leave out of recurrent layers without a word, and where it does nothing.
+# Activations of recurrent layers: the evaluator ignores others silently.
 _USUAL_ACTIVATIONS = {"GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 
 
@@ -39,13 +39,13 @@ def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of a model in which all floating-point numbers are doubles.
 
     Weights that the model only refers to become inputs. Raises :class:`BackendError`, which names
-    the node or value, for what would not be the same model in double.
+    the node or value, for a model that would differ in double.
     """
     wide = onnx.ModelProto()
     wide.CopyFrom(proto)
     graph = wide.graph
     del graph.value_info[:]
-    _keep_what_inference_keeps(graph)
+    _remove_dropout(graph)
     _flatten_old_softmax(wide)
     for node in all_nodes(graph):
         _refuse_unfaithful(node)
@@ -60,22 +60,22 @@ def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _widen_weights(graph: onnx.GraphProto) -> None:
-    """Make all weights doubles, and those that the model only refers to inputs."""
-    held = []
+    """Make all weights doubles; weights that the model only refers to become inputs."""
+    stored = []
     for tensor in graph.initializer:
         number = _wide_type(tensor.data_type, f"weight {tensor.name!r}")
         if is_referenced(tensor):
             graph.input.append(helper.make_tensor_value_info(tensor.name, number, tensor.dims))
         else:
-            held.append(_widened(tensor))
+            stored.append(_widened(tensor))
     del graph.initializer[:]
-    graph.initializer.extend(held)
+    graph.initializer.extend(stored)
 
 
-def _keep_what_inference_keeps(graph: onnx.GraphProto) -> None:
-    """Make each Dropout of inference an Identity: of some versions, the evaluator drops elements.
+def _remove_dropout(graph: onnx.GraphProto) -> None:
+    """Make each Dropout of inference an Identity: the evaluator drops elements in some versions.
 
-    Where its mask is read, it stays as it is.
+    A Dropout whose mask is read is unchanged.
     """
     read = {name for node in all_nodes(graph) for name in used_values(node)}
     read.update(info.name for info in graph.output)
@@ -87,7 +87,7 @@ def _keep_what_inference_keeps(graph: onnx.GraphProto) -> None:
 
 
 def _flatten_old_softmax(proto: onnx.ModelProto) -> None:
-    """Give softmax before version 13 an operator of its own: the evaluator knows later ones alone.
+    """Give softmax before version 13 an operator of its own: the evaluator has only later versions.
 
     It normalises all axes from ``axis`` on together, which is 1 by default.
     """
@@ -106,24 +106,24 @@ def _flatten_old_softmax(proto: onnx.ModelProto) -> None:
 
 
 def _refuse_unfaithful(node: onnx.NodeProto) -> None:
-    """Raise for nodes that the evaluator does not know, or computes otherwise than they say."""
+    """Raise for nodes that the evaluator lacks, or computes otherwise than the specification."""
     if node.domain not in _DOMAINS:
         raise BackendError(f"there is no reference of {label(node)} of domain {node.domain}")
     if node.op_type in RANDOM_OPERATORS or node.op_type == "Dropout":
         raise BackendError(f"{label(node)} draws random numbers")
-    given = {attribute.name: attribute for attribute in node.attribute}
+    attributes = {attribute.name: attribute for attribute in node.attribute}
     if node.op_type == "BatchNormalization":
-        training = "training_mode" in given and given["training_mode"].i
+        training = "training_mode" in attributes and attributes["training_mode"].i
         if training or any(node.output[1:]):
             raise BackendError(f"{label(node)} normalises by its batch, as in training")
     if node.op_type not in ("GRU", "LSTM", "RNN"):
         return
     usual = _USUAL_ACTIVATIONS.get(node.op_type)
-    if usual is not None and "activations" in given:
-        names = tuple(each.decode() for each in given["activations"].strings)
+    if usual is not None and "activations" in attributes:
+        names = tuple(name.decode() for name in attributes["activations"].strings)
         if names != usual * (len(names) // len(usual)):
             raise BackendError(f"onnx's reference knows no other activations of {label(node)}")
-    if "clip" in given or ("input_forget" in given and given["input_forget"].i):
+    if "clip" in attributes or ("input_forget" in attributes and attributes["input_forget"].i):
         raise BackendError(f"onnx's reference knows no clip or input_forget of {label(node)}")
     if len(node.input) > 4 and node.input[4]:
         raise BackendError(f"onnx's reference knows no lengths of sequences of {label(node)}")

@@ -1,6 +1,6 @@
-"""Requests about what the runtime computes: bricks chained, and results beside a reference.
+"""Handles requests to check outputs: of chained bricks, and of models against a reference.
 
-Must not know what else a worker has loaded, nor how results are judged.
+Must not know which pieces a worker has loaded, nor which results are acceptable.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from bricks.samples.verification import Verification
 
 
 class EvaluationRequests:
-    """Answers with what the backend of ``runtime`` computes; its seed decides synthetic data."""
+    """Evaluates with the backend of ``runtime``; its seed determines synthetic data."""
 
     def __init__(self, runtime: WorkerRuntime) -> None:
         self._runtime = runtime
 
     def verify(self, request: VerifyModel) -> Verification:
-        """Whether the model's bricks, chained, compute what the model does."""
+        """Compare the chained bricks of a model with the model."""
         model = replace(_model(request), digest=request.plan.digest)
         bricks = {key: parse_model(skeleton) for key, skeleton in request.bricks.items()}
         of_form = {ModelForm.MODELS: self._verify_model, ModelForm.PROGRAMS: self._verify_program}
@@ -60,7 +60,7 @@ class EvaluationRequests:
         return verify_program(recorder, model=model, plan=plan, bricks=bricks)
 
     def write_reference(self, request: WriteReference) -> WrittenReference:
-        """Write the reference in double; it is the same whatever the backend."""
+        """Write the reference in double; it does not depend on the backend."""
         data = model_data(_model(request), self._runtime.settings.seed)
         reason = write_reference(data, Path(request.file), every=request.every)
         return WrittenReference(reason, data.own_weights)
@@ -110,5 +110,5 @@ def _outputs(request: EvaluateModel) -> Path | None:
 def _model(request: VerifyModel | WriteReference) -> Model:
     """The model in a request, whose data files are in its folder."""
     graph = graph_of(parse_model(request.model))
-    inputs = tuple((each, graph.types[each]) for each in graph.inputs)
+    inputs = tuple((name, graph.types[name]) for name in graph.inputs)
     return Model(request.name, Path(request.folder), request.model, inputs, "")

@@ -1,6 +1,6 @@
-"""Steps that run together in a call of the runtime, kept from walk to walk, in the worker.
+"""Runs several steps of a walk in one call of the runtime, and keeps such calls between walks.
 
-It must not know what is walked.
+It must not know which walk a step is from.
 """
 
 from __future__ import annotations
@@ -14,86 +14,86 @@ from bricks.units.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
-    """One call of the runtime, which runs the steps at ``places``: a sample of each."""
+class _FusedCall:
+    """One call of the runtime that runs the steps called ``names``, with a sample of each."""
 
-    places: Sequence[str]
+    names: Sequence[str]
     sample: Callable[[], Sequence[Sample]]
 
 
 class FusedSteps:
-    """Steps in as few calls as the runtime allows, and the bytes to read before the first.
+    """Steps in as few calls as the runtime allows, and the bytes to read before the first call.
 
-    Those at the places ``apart`` have calls of their own.
+    Steps called ``separate`` have calls of their own.
     """
 
-    def __init__(self, calls: Sequence[_Call], eviction_bytes: int) -> None:
+    def __init__(self, calls: Sequence[_FusedCall], eviction_bytes: int) -> None:
         self._calls, self.eviction_bytes = calls, eviction_bytes
-        self.apart = frozenset(call.places[0] for call in calls if len(call.places) == 1)
-        places = [place for call in calls for place in call.places]
-        self._numbers = {place: number for number, place in enumerate(places)}
+        self.separate = frozenset(call.names[0] for call in calls if len(call.names) == 1)
+        names = [name for call in calls for name in call.names]
+        self._numbers = {name: number for number, name in enumerate(names)}
 
-    def covers(self, places: Sequence[str]) -> bool:
-        """Whether all of ``places`` are run."""
-        return self._numbers.keys() >= set(places)
+    def covers(self, names: Sequence[str]) -> bool:
+        """Whether all steps called ``names`` are run."""
+        return self._numbers.keys() >= set(names)
 
-    def sample(self, places: Sequence[str]) -> list[Sample]:
-        """Run all steps once; samples of those at ``places``."""
-        taken = [sample for call in self._calls for sample in call.sample()]
-        return [taken[self._numbers[place]] for place in places]
+    def sample(self, names: Sequence[str]) -> list[Sample]:
+        """Run all steps once, and return a sample of each step in ``names``."""
+        samples = [sample for call in self._calls for sample in call.sample()]
+        return [samples[self._numbers[name]] for name in names]
 
 
 class FusedRuns:
-    """All that was joined since something was last loaded or bound.
+    """Keeps fused steps until other models are loaded or bound.
 
-    Joining takes as long as loading a model, and running more steps than asked for does not. So a
-    walk over some of the steps of an earlier one runs all of that.
+    Fusing takes as long as loading a model, and running more steps than needed does not. So a walk
+    over some of the steps of an earlier walk runs all steps of the earlier one.
     """
 
     def __init__(self) -> None:
-        self._found: list[FusedSteps] = []
+        self._kept: list[FusedSteps] = []
         self._refused: set[tuple[str, ...]] = set()
 
-    def forget(self) -> None:
-        """Give up everything: steps are no longer where they were."""
-        self._found.clear()
+    def clear(self) -> None:
+        """Drop all fused steps: their bindings are no longer valid."""
+        self._kept.clear()
         self._refused.clear()
 
     def of(
         self,
         backend: Backend,
         bound: Mapping[str, BoundModel],
-        places: Sequence[str],
+        names: Sequence[str],
         eviction_bytes: int,
     ) -> FusedSteps | None:
-        """The steps at ``places`` in few calls; None where the runtime has a call for each."""
-        if not isinstance(backend, FusedRunner) or tuple(places) in self._refused:
+        """Fuse the steps called ``names``; None where the runtime fuses none of them."""
+        if not isinstance(backend, FusedRunner) or tuple(names) in self._refused:
             return None
-        for known in self._found:
-            if known.covers(places):
-                return known
-        calls = _calls(backend, bound, places) if len(places) > 1 else None
+        for kept in self._kept:
+            if kept.covers(names):
+                return kept
+        calls = _calls(backend, bound, names) if len(names) > 1 else None
         if calls is None:
-            self._refused.add(tuple(places))
+            self._refused.add(tuple(names))
             return None
-        self._found.append(FusedSteps(calls, eviction_bytes))
-        return self._found[-1]
+        self._kept.append(FusedSteps(calls, eviction_bytes))
+        return self._kept[-1]
 
 
 def _calls(
-    joiner: FusedRunner, bound: Mapping[str, BoundModel], places: Sequence[str]
-) -> list[_Call] | None:
-    """The calls that run the steps at ``places``; None where the runtime joins no such steps.
+    backend: FusedRunner, bound: Mapping[str, BoundModel], names: Sequence[str]
+) -> list[_FusedCall] | None:
+    """The calls that run the steps called ``names``; None where the runtime fuses no such steps.
 
-    Steps that do not run in one call are halved, until those are apart that cannot be joined.
+    Steps that cannot run in one call are halved, until a step that cannot be fused has its own.
     """
-    if len(places) == 1:
-        (place,) = places
-        return [_Call(places, lambda: [bound[place].sample()])]
+    if len(names) == 1:
+        (name,) = names
+        return [_FusedCall(names, lambda: [bound[name].sample()])]
     try:
-        joint = joiner.fused([bound[place] for place in places])
-    except (BackendError, MemoryError):  # a step that fails by itself says so when it runs alone
-        middle = len(places) // 2
-        halves = [_calls(joiner, bound, part) for part in (places[:middle], places[middle:])]
+        fused = backend.fused([bound[name] for name in names])
+    except (BackendError, MemoryError):  # a step that fails says so when it runs separately
+        middle = len(names) // 2
+        halves = [_calls(backend, bound, part) for part in (names[:middle], names[middle:])]
         return None if None in halves else [call for half in halves for call in half or ()]
-    return None if joint is None else [_Call(places, joint.sample)]
+    return None if fused is None else [_FusedCall(names, fused.sample)]

@@ -1,6 +1,6 @@
-"""Requests to generate text really, with a decoder that is loaded for any number of tokens.
+"""Handles requests to generate text, with a decoder that is loaded for any number of tokens.
 
-Must not know what is predicted.
+Must not know any prediction of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Requests about the graphs of models: executed, recorded, with shapes, with values.
+"""Handles requests for graphs of models: executed, recorded, with shapes, with values.
 
-Must not know what a graph is cut into, nor what else a worker has loaded.
+Must not know how a graph is cut, nor which pieces a worker has loaded.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from bricks.measure.worker.source_graphs import source_of
 
 
 class GraphRequests:
-    """Answers with what the backend of ``runtime`` tells of a model."""
+    """Reads graphs with the backend of ``runtime``."""
 
     def __init__(self, runtime: WorkerRuntime) -> None:
         self._runtime = runtime
 
     def read_executed(self, request: ReadExecuted) -> TypedGraph:
-        """The graph that the runtime executes for a model, and the types of its values."""
+        """Read the graph that the runtime executes for a model, and the types of its values."""
         proto = parse_model(request.model)
         with memory_limited_for(proto):
             executed = self._runtime.backend.executed(proto)
@@ -60,40 +60,40 @@ class GraphRequests:
     def _contents(
         self, request: ReadExecuted, proto: onnx.ModelProto, executed: ExecutedGraph
     ) -> Contents:
-        """What operators read in a run of the model; what is noted where nobody observes one."""
+        """Contents of values in a run of the model; noted ones if the backend observes none."""
         backend = self._runtime.backend
         if not isinstance(backend, ValueObserver):
             return Contents(sketches=noted_sketches(proto))
-        decided = request.folder and values_decide(proto.graph.node)
-        own = with_own_weights(proto, Path(request.folder)) if decided else proto
-        return contents_of(backend, own, executed, request.key)
+        if request.folder and values_decide(proto.graph.node):
+            proto = with_own_weights(proto, Path(request.folder))
+        return contents_of(backend, proto, executed, request.key)
 
     def read_source(self, request: ReadSource) -> TypedGraph:
-        """A model's own graph, with the types of its values."""
+        """Read a model's graph as written, with the types of its values."""
         proto = parse_model(request.model)
-        given = graph_of(proto)
-        inputs = tuple((name, given.types[name]) for name in given.inputs)
+        written = graph_of(proto)
+        inputs = tuple((name, written.types[name]) for name in written.inputs)
         with memory_limited_for(proto):
             model = Model(request.name, Path(), request.model, inputs, "")
-            graph, seen = source_of(self._runtime.backend, model, proto)
+            graph, observed = source_of(self._runtime.backend, model, proto)
         del proto.graph.node[:]
         proto.graph.node.extend(graph.nodes)
         return TypedGraph(
             proto.SerializeToString(),
             graph.types,
-            observed=tuple(seen),
+            observed=tuple(observed),
             contents=Contents(sketches=noted_sketches(proto)),
         )
 
     def read_values(self, request: ReadValues) -> Mapping[str, tuple[float, ...]]:
-        """The contents of some values."""
+        """Read the contents of some values."""
         proto = parse_model(request.model)
         with memory_limited_for(proto):
             values = self._runtime.backend.values(proto, request.names)
-        return {name: tuple(of) for name, of in values.items()}
+        return {name: tuple(contents) for name, contents in values.items()}
 
     def record(self, request: RecordProgram) -> bytes:
-        """A recorded program."""
+        """Record a program."""
         recorder = self._runtime.capable(Recorder)
         proto = recorder.record(ProgramSource(request.entry, request.folder, request.options))
         return bytes(proto.SerializeToString())

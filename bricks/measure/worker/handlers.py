@@ -1,6 +1,6 @@
 """Finds the methods of the worker's classes that answer requests, by their annotations.
 
-Must not know which requests there are.
+Must not know which requests exist.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bricks.measure.protocol.request import Request
 # A function of a request that returns the answer, by the type of the request.
 Handlers = Mapping[type[Request[Any]], Callable[[Any], object]]
 
-# Tells the parent, while a request is being worked on, that a step of this number is about to run.
+# Sends the parent the number of the step that is about to run, while a request is handled.
 Announce = Callable[[int], None]
 
 

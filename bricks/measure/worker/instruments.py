@@ -1,6 +1,6 @@
-"""The instruments of a worker's device, as its walks use them.
+"""Instruments of a worker's device, loaded when walks first use them.
 
-Must not know what is walked.
+Must not know any walk.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bricks.measure.worker.sibling import SiblingWatch
 
 
 class WorkerInstruments:
-    """All instruments of a worker, which are loaded when they are first used."""
+    """The instruments of a worker."""
 
     def __init__(self, runtime: WorkerRuntime) -> None:
         self._runtime = runtime
@@ -31,6 +31,6 @@ class WorkerInstruments:
         return self._fillings[signed]
 
     def unload(self) -> None:
-        """Unload what belongs to the pieces that are loaded."""
+        """Unload the instruments of the loaded pieces."""
         self._runtime.unload()
         self.evictor.unload()

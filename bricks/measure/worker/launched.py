@@ -1,7 +1,8 @@
 """Starts a worker that a launcher such as torchrun runs as its child.
 
-The launcher passes on standard input and output, and no other pipe. So the end of the parent shows
-as the end of requests, and that of the launcher as a signal. Must not know which launcher it is.
+The launcher passes on standard input and output, and no other pipe. So the worker sees the end of
+the parent as the end of requests, and the end of the launcher as a signal. Must not know which
+launcher it is.
 
 Run as ``python -m bricks.measure.worker.launched``.
 """

@@ -1,7 +1,7 @@
 """A server of one load generator: a queue, batches, and instances that run them.
 
-Samples arrive over a Unix socket, each as a number of eight bytes; the number comes back when the
-sample is served. Must not know when samples arrive, nor what a batch runs.
+Samples arrive over a Unix socket, each as a number of eight bytes; the server returns the number
+when the sample is served. Must not know when samples arrive, nor which model a batch runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NUMBER = struct.Struct("=Q")
 
 # Seconds until a load generator has connected: it imports its library first.
 _CONNECT_S = 60.0
-# Seconds between announcements that it is awaited.
+# Seconds between announcements while the load generator has not connected.
 _AWAITED_S = 0.5
 # Seconds between announcements that the server still lives.
 _ANNOUNCE_S = 2.0
@@ -37,7 +37,7 @@ Run = Callable[[], float]
 
 
 class LoadServer:
-    """Serves one load generator after the other; ``announce`` tells that it lives."""
+    """Serves one load generator after the other; calls ``announce`` to show that it lives."""
 
     def __init__(self, announce: Announce) -> None:
         self._announce = announce
@@ -45,10 +45,10 @@ class LoadServer:
     def serve(
         self, path: str, instances: list[dict[int, Run]], max_batch: int, wait_s: float
     ) -> list[ServedBatch]:
-        """Serve who connects to a Unix socket at ``path`` until it leaves, and listen no longer.
+        """Serve the client that connects to a Unix socket at ``path``, until it leaves.
 
-        Each of ``instances`` has what runs a batch, by its size. A batch is run when it has
-        ``max_batch`` samples, or its first has waited for ``wait_s`` seconds.
+        Each of ``instances`` maps the size of a batch to a function that runs it. A batch runs when
+        it has ``max_batch`` samples, or its first sample has waited for ``wait_s`` seconds.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
             listening.bind(path)
@@ -69,21 +69,21 @@ class LoadServer:
     def serve_passes(
         self, path: str, one_pass: Callable[[], list[Sample]]
     ) -> tuple[list[list[Sample]], list[float]]:
-        """Run a pass for each query that arrives at ``path``; its samples, and idle seconds.
+        """Run a pass for each query that arrives at ``path``.
 
-        The seconds are those before each pass in which there was nothing to run.
+        Returns the samples of each pass, and the idle seconds before each pass.
         """
-        taken: list[list[Sample]] = []
+        passes: list[list[Sample]] = []
 
         def run() -> float:
-            taken.append(one_pass())
-            return sum(sample.host_s for sample in taken[-1])
+            passes.append(one_pass())
+            return sum(sample.host_s for sample in passes[-1])
 
         batches = self.serve(path, [{1: run}], 1, 0.0)
-        return taken, [batch.idle_s for batch in batches]
+        return passes, [batch.idle_s for batch in batches]
 
     def _accepted(self, listening: socket.socket) -> socket.socket:
-        """The load generator's connection; says meanwhile that it is awaited."""
+        """Wait for the load generator's connection, and announce that the server lives."""
         listening.settimeout(_AWAITED_S)
         until_s = time.monotonic() + _CONNECT_S
         while time.monotonic() < until_s:
@@ -110,13 +110,11 @@ class _Connection:
         self._sending = threading.Lock()
         self._ended = False
         self._failure: BaseException | None = None
-        self._batches: dict[
-            int, ServedBatch
-        ] = {}  # by the number in the order in which they are taken
-        self._taken = 0
+        self._batches: dict[int, ServedBatch] = {}  # by number, in order of dequeuing
+        self._dequeued = 0
 
     def serve(self, announce: Announce) -> list[ServedBatch]:
-        """Serve until the other side leaves."""
+        """Serve until the client leaves."""
         threads = [
             threading.Thread(target=self._guarded, args=(runs,), daemon=True)
             for runs in self._instances
@@ -134,8 +132,8 @@ class _Connection:
         return [batch for _, batch in sorted(self._batches.items())]
 
     def _receive(self, announce: Announce) -> None:
-        """Queue what arrives until there is no more."""
-        rest, said_s = b"", time.monotonic()
+        """Queue samples until the client leaves."""
+        rest, announced_s = b"", time.monotonic()
         while data := self._connection.recv(_RECEIVED_BYTES):
             now_s = time.perf_counter()
             data = rest + data
@@ -145,14 +143,14 @@ class _Connection:
             with self._changed:
                 self._waiting.extend(arrived)
                 self._changed.notify_all()
-            if time.monotonic() - said_s > _ANNOUNCE_S:
-                said_s = time.monotonic()
+            if time.monotonic() - announced_s > _ANNOUNCE_S:
+                announced_s = time.monotonic()
                 announce(len(self._batches))
 
     def _guarded(self, runs: dict[int, Run]) -> None:
         try:
             self._instance(runs)
-        except BaseException as failure:  # told where the threads are joined
+        except BaseException as failure:  # raised where the threads are joined
             self._failure = failure
             with self._changed:
                 self._ended = True
@@ -160,21 +158,23 @@ class _Connection:
 
     def _instance(self, runs: dict[int, Run]) -> None:
         free_s = time.perf_counter()
-        while batch := self._take():
-            number, due_s, taken = batch
-            run_s = runs[len(taken)]()
+        while batch := self._dequeue():
+            number, due_s, samples = batch
+            run_s = runs[len(samples)]()
             with self._sending:
-                self._connection.sendall(b"".join(sample for _, sample in taken))
-            # What it takes to hand a batch over keeps the instance from the next one too.
+                self._connection.sendall(b"".join(sample for _, sample in samples))
+            # Dequeuing a batch delays the instance too.
             idle_s = max(0.0, due_s - free_s)
             begun_s, free_s = free_s + idle_s, time.perf_counter()
-            here_s = tuple(free_s - arrived_s for arrived_s, _ in taken)
-            self._batches[number] = ServedBatch(len(taken), run_s, free_s - begun_s, idle_s, here_s)
+            here_s = tuple(free_s - arrived_s for arrived_s, _ in samples)
+            self._batches[number] = ServedBatch(
+                len(samples), run_s, free_s - begun_s, idle_s, here_s
+            )
 
-    def _take(self) -> tuple[int, float, list[tuple[float, bytes]]] | None:
-        """The next batch: its number, from when on a free instance was to run it, and its samples.
+    def _dequeue(self) -> tuple[int, float, list[tuple[float, bytes]]] | None:
+        """The next batch: its number, when a free instance was due to run it, and its samples.
 
-        None at the end.
+        None after the client has left.
         """
         with self._changed:
             while True:
@@ -187,9 +187,8 @@ class _Connection:
                 if len(self._waiting) >= self._max_batch or left_s <= 0:
                     break
                 self._changed.wait(left_s)
-            taken = [
-                self._waiting.popleft() for _ in range(min(self._max_batch, len(self._waiting)))
-            ]
-            last_s = taken[-1][0] if len(taken) == self._max_batch else due_s
-            self._taken += 1
-            return self._taken, min(due_s, last_s), taken
+            count = min(self._max_batch, len(self._waiting))
+            samples = [self._waiting.popleft() for _ in range(count)]
+            last_s = samples[-1][0] if count == self._max_batch else due_s
+            self._dequeued += 1
+            return self._dequeued, min(due_s, last_s), samples

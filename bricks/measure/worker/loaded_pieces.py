@@ -1,4 +1,4 @@
-"""Pieces (bricks, whole models, probes) as they are loaded, and as steps that are bound to memory.
+"""Loads pieces (bricks, whole models, probes), and binds them to memory as steps.
 
 Must not know in which order steps run, nor what is measured.
 """
@@ -32,8 +32,8 @@ class LoadedPiece:
     """A piece that the backend has loaded.
 
     ``preparation`` runs before it. ``parallel`` is whether its nodes run along streams,
-    ``sign_sensitive`` whether it is slower where signs are unpredictable. Where it is
-    ``branching``, a processor would learn to predict its branches if it ran twice on the same data.
+    ``sign_sensitive`` whether unpredictable signs slow it down. If it is ``branching``, branch
+    prediction would speed it up if it ran twice on the same data.
     """
 
     loaded: BindableModel
@@ -47,8 +47,7 @@ class LoadedPiece:
 class BoundPiece:
     """A step: a piece with its inputs and outputs bound.
 
-    ``before`` is what runs untimed before it. A ``repeated`` step runs once untimed before each
-    sample.
+    Functions ``before`` it run untimed. A ``repeated`` step runs once untimed before each sample.
     """
 
     bound: BoundModel
@@ -57,9 +56,9 @@ class BoundPiece:
     parallel: bool
 
     def runner(self, *, sampled: bool) -> Callable[[], Sample]:
-        """A function that runs the step; it returns what that took.
+        """A function that runs the step, and returns its sample.
 
-        It runs it once, or twice if it is repeated and ``sampled``: then the second counts.
+        A repeated step runs twice if it is ``sampled``: then the second run counts.
         """
         run, before = self.bound.sample, self.before
 
@@ -78,7 +77,7 @@ class BoundPiece:
 
 
 class LoadedPieces:
-    """Everything that is loaded, by name; the steps, by name; and the region that they share."""
+    """Loaded pieces by name, bound ``steps`` by name, and the ``region`` that steps share."""
 
     def __init__(self, runtime: WorkerRuntime, instruments: WorkerInstruments) -> None:
         self._runtime, self._instruments = runtime, instruments
@@ -87,7 +86,7 @@ class LoadedPieces:
         self.region = ActivationRegion()
 
     def load(self, request: LoadPiece) -> None:
-        """Load a piece; several threads may do so at once, where the backend allows it."""
+        """Load a piece; several threads may do so at once if the backend allows it."""
         proto = running_as_noted(parse_model(request.model))
         if request.folder and values_decide(proto.graph.node):
             proto = with_own_weights(proto, Path(request.folder))
@@ -96,7 +95,7 @@ class LoadedPieces:
             proto, key=request.key, optimize=request.optimize, streams=request.streams
         )
         signs = _sign_sensitive(backend, proto)
-        branching = signs or bool(noted_sketches(proto)) or _reads_for_values(proto)
+        branching = signs or bool(noted_sketches(proto)) or _branches(proto)
         preparation = self._runtime.instruments.preparation(proto)
         self._loaded[request.name] = LoadedPiece(
             loaded, preparation, bool(request.streams), signs, branching
@@ -107,7 +106,7 @@ class LoadedPieces:
         piece, region = self._loaded[request.piece], self.region.memory
         bound = piece.loaded.bind(Binding(request.inputs, request.outputs), region)
         prepared = piece.preparation.bound(request.inputs, region)
-        before: list[Callable[[], object]] = [each.sample for each in prepared]
+        before: list[Callable[[], object]] = [model.sample for model in prepared]
         if piece.branching and isinstance(bound, RedrawableInputs):
             before.append(bound.redraw)
         repeated = request.repeated and not piece.branching
@@ -129,6 +128,6 @@ def _sign_sensitive(backend: Backend, proto: onnx.ModelProto) -> bool:
     return any(map(backend.sign_sensitive, operators))
 
 
-def _reads_for_values(proto: onnx.ModelProto) -> bool:
+def _branches(proto: onnx.ModelProto) -> bool:
     types = graph_of(proto).types
     return any(decisive_values(node, types) for node in all_nodes(proto.graph))

@@ -1,6 +1,6 @@
-"""Requests to load pieces and to bind them, and to unload everything.
+"""Handles requests to load pieces, to bind them, and to unload everything.
 
-Must not know what is loaded, nor why.
+Must not know which pieces are loaded, nor why.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LoadingRequests:
     state: WalkState
 
     def make_region(self, request: MakeRegion) -> None:
-        """Make the region; the old one is given up."""
+        """Make the region, and drop the old one."""
         self.state.instruments.evictor.announce(request.eviction_bytes)
         self.state.pieces.region.resize(request.size_bytes)
         self.state.pieces.refill()
@@ -46,7 +46,7 @@ class LoadingRequests:
 
     def bind(self, request: BindPiece) -> None:
         """Bind a piece as a step."""
-        self.state.joints.forget()
+        self.state.fused.clear()
         self.state.pieces.bind(request)
 
     def unload(self, request: UnloadAll) -> None:

@@ -1,8 +1,8 @@
-"""The child process's main loop: reads requests, has the worker answer them, ends with the parent.
+"""The child process's main loop: reads requests, writes the worker's answers, ends with the parent.
 
 It speaks JSON lines on standard input and output (see ``measure/protocol``), and turns exceptions
-into error messages, so that a request that fails does not end the process. It must not know what a
-request means.
+into error messages, so that a failed request does not end the process. It must not know any
+request.
 
 Run as ``python -m bricks.measure.worker``.
 """
@@ -23,7 +23,7 @@ from bricks.measure.worker.worker import Worker
 
 
 def main() -> None:
-    """Serve on standard input and output; what libraries print goes to standard error."""
+    """Serve on standard input and output; output of libraries goes to standard error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
     _end_with_parent()
     tempfile.tempdir = os.environ.pop(SCRATCH, None)
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests, one JSON object a line, until there are no more."""
+    """Answer requests, one JSON object a line, until the input ends."""
 
     def say(message: dict[str, Any]) -> None:
         answers.write(encode(message))
@@ -47,15 +47,15 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             say({"error": str(error)})
         except MemoryError as error:
             say({"error": f"out of memory: {first_line(error)}"})
-        except Exception as error:  # a fault of one request must not end the others
+        except Exception as error:  # a failed request must not end the process
             say({"error": f"{type(error).__name__}: {first_line(error)}"})
 
 
 def _end_with_parent() -> None:
-    """Never outlive the parent, not even one that was killed while a brick runs.
+    """End with the parent, even if the parent is killed while a brick runs.
 
-    A thread waits for the end of a pipe that only the parent holds. It takes no time while it
-    waits, and it runs as soon as the runtime releases Python's lock.
+    A thread waits for the end of a pipe that only the parent holds. Waiting takes no processor
+    time, and the thread runs as soon as the runtime releases Python's lock.
     """
     lifeline = os.environ.pop(LIFELINE, "")
     if lifeline:

@@ -1,4 +1,4 @@
-"""Takes memory at aligned addresses, and gives freed memory back to the system, in the worker.
+"""Aligns memory, and returns freed memory to the system, in the worker.
 
 It must not know what the memory is for.
 """
@@ -15,11 +15,11 @@ ALIGNMENT_BYTES = 64
 
 
 def aligned(memory: np.ndarray) -> np.ndarray:
-    """``memory`` (bytes) from the first address on that is aligned for vector instructions."""
+    """``memory`` (uint8) from its first address that is aligned for vector instructions."""
     return memory[-memory.ctypes.data % ALIGNMENT_BYTES :]
 
 
 def release_freed_memory() -> None:
-    """Give freed memory that the C library keeps back: until then it counts as this process's."""
-    with suppress(OSError, AttributeError):  # glibc alone has this
+    """Return freed memory to the system, which the C library may have kept for later use."""
+    with suppress(OSError, AttributeError):  # only glibc has it
         ctypes.CDLL(None).malloc_trim(0)

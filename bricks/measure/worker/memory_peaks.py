@@ -1,8 +1,8 @@
 """Peaks of this process's resident memory while a model is loaded and run, in the worker.
 
-Pages of mapped weights count all, also those that these inputs do not touch. The C library of this
-process should give freed memory back at once (``measure.worker_process.Freed``), so that only
-memory counts that the runtime still holds. It must not know what is run.
+All pages of mapped weights count, even those that these inputs do not touch. The C library of this
+process should return freed memory at once (``measure.worker_process.Freed``), so that only memory
+of the runtime counts. It must not know the model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bricks.samples.memory_peaks import MemoryPeaks
 
 _PROC = Path("/proc/self")
 
-# Runs until memory has stopped growing: the third already takes nothing new.
+# Runs until memory has stopped growing: the third run already allocates no more.
 RUNS = 4
 
 _POPULATE_READ = 22  # the kernel's advice to bring in the pages of a mapping, from 5.14 on
@@ -28,7 +28,7 @@ _POPULATE_READ = 22  # the kernel's advice to bring in the pages of a mapping, f
 def memory_peaks(model: StandaloneModel, folder: Path) -> MemoryPeaks:
     """Peaks in bytes above the memory before loading: while loading, and afterwards.
 
-    ``folder`` holds the model's files. Raises :class:`WorkerError` where the system does not tell a
+    ``folder`` has the model's files. Raises :class:`WorkerError` if the system does not report a
     process's peak.
     """
     gc.collect()
@@ -44,7 +44,7 @@ def memory_peaks(model: StandaloneModel, folder: Path) -> MemoryPeaks:
 
 
 def _restart_peak() -> int:
-    """Let the peak begin anew; resident bytes now."""
+    """Reset the peak; resident bytes now."""
     try:
         (_PROC / "clear_refs").write_text("5", encoding="ascii")
     except OSError as exc:

@@ -1,7 +1,7 @@
-"""The weights and inputs that a model is checked with: its own weights where its files have them.
+"""Weights and inputs to check a model with: its own weights where its files have them.
 
-Everything else is synthetic, and the seed and the names decide it: so all who check a model, in
-whatever process, compute with the same numbers. Must not know what is checked.
+All other data are synthetic, and follow from the seed and the names: so every process that checks a
+model computes with the same numbers. Must not know which property is checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bricks.graph.weights import has_own_weights, own_weights
 
 @dataclass(frozen=True, slots=True)
 class ModelData:
-    """A model with its data by name; ``own_weights`` is whether the weights are its own."""
+    """A model with its data by name; ``own_weights`` is whether weights are from its files."""
 
     proto: onnx.ModelProto
     weights: Mapping[str, np.ndarray]
@@ -33,7 +33,7 @@ class ModelData:
 
 
 def model_data(model: Model, seed: int) -> ModelData:
-    """The data to check ``model`` with; :class:`~bricks.errors.ModelError` if there are none."""
+    """The data to check ``model`` with; :class:`~bricks.errors.ModelError` if it has none."""
     proto = parse_model(model.skeleton)
     own = has_own_weights(model)
     weights = own_weights(model) if own else _synthetic_weights(proto, _pool(seed))

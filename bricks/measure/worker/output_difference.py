@@ -1,6 +1,6 @@
 """The difference between two runs' outputs, which may be tensors, sequences or maps.
 
-Must not know what has computed them.
+Must not know which programs computed them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from bricks.samples.verification import Difference
 
-# The largest difference of floating-point outputs where sums are in another order, relative to the
+# The largest difference of floating-point outputs between two orders of summation, relative to the
 # greatest magnitude of an output.
 TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-9}
 
@@ -21,7 +21,7 @@ TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-9}
 def difference_of(expected: Sequence[Any], actual: Sequence[Any], *, bitwise: bool) -> Difference:
     """The difference of ``actual`` from ``expected`` over all outputs.
 
-    Without ``bitwise``, sums may be in another order.
+    Unless ``bitwise``, sums may be in another order.
     """
     pairs = [pair for a, b in zip(expected, actual, strict=True) for pair in _flat(a, b)]
     distances = [_distance(a, b) for a, b in pairs]
@@ -39,7 +39,7 @@ def difference_of(expected: Sequence[Any], actual: Sequence[Any], *, bitwise: bo
 
 @dataclass(frozen=True, slots=True)
 class _Distance:
-    """The greatest difference of two tensors; ``finite`` is whether any number of them is."""
+    """The greatest difference of two tensors; ``finite`` is whether any of their numbers is."""
 
     absolute: float = 0.0
     relative: float = 0.0
@@ -56,14 +56,14 @@ def _distance(a: np.ndarray, b: np.ndarray) -> _Distance:
         return _Distance() if _equal(a, b) else _IN_KIND
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     x, y = a.astype(wide), b.astype(wide)
-    good = np.isfinite(x)
-    finite = bool(good.any()) or not x.size
-    if not np.array_equal(good, np.isfinite(y)):
+    finite_at = np.isfinite(x)
+    finite = bool(finite_at.any()) or not x.size
+    if not np.array_equal(finite_at, np.isfinite(y)):
         return replace(_IN_KIND, finite=finite)
-    if not good.any():
+    if not finite_at.any():
         return _Distance(finite=finite)
-    difference = float(np.abs(x[good] - y[good]).max())
-    return _Distance(difference, difference / max(float(np.abs(x[good]).max()), 1e-30))
+    difference = float(np.abs(x[finite_at] - y[finite_at]).max())
+    return _Distance(difference, difference / max(float(np.abs(x[finite_at]).max()), 1e-30))
 
 
 def _same_kind(a: np.ndarray, b: np.ndarray) -> bool:

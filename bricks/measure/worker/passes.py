@@ -1,6 +1,6 @@
-"""Passes over the steps of a walk: one by one, announced or not, or in few calls of the runtime.
+"""Makes passes over the steps of a walk: step by step, announced or not, or in few calls.
 
-Must not know how many passes there are, nor what is between them.
+Must not know how many passes there are, nor what happens between passes.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from bricks.measure.worker.handlers import Announce
 from bricks.measure.worker.loaded_pieces import BoundPiece
 from bricks.units.sample import Sample
 
-# Runs a step once; what it took.
+# Runs a step once, and returns its sample.
 StepRun = Callable[[], Sample]
 
-# Runs all steps once, in order; what each of them took.
+# Runs all steps once, in order, and returns a sample of each.
 Pass = Callable[[], list[Sample]]
 
 
 def one_by_one(runs: Sequence[StepRun]) -> Pass:
-    """Each step in a call of its own."""
+    """A pass with a call of the runtime for each step."""
     return lambda: [run() for run in runs]
 
 
 def announced(runs: Sequence[StepRun], announce: Announce) -> Pass:
-    """Each step in a call of its own, and announced before."""
+    """A pass with a call for each step, which is announced before it runs."""
 
     def one_pass() -> list[Sample]:
-        taken = []
+        samples = []
         for number, run in enumerate(runs):
             announce(number)
-            taken.append(run())
-        return taken
+            samples.append(run())
+        return samples
 
     return one_pass
 
 
-def at_once(joint: FusedSteps, names: Sequence[str], steps: Sequence[BoundPiece]) -> Pass:
-    """The steps called ``names`` together, after what is to run before each of them."""
+def together(fused: FusedSteps, names: Sequence[str], steps: Sequence[BoundPiece]) -> Pass:
+    """A pass over ``fused`` steps, after all preparations; samples of those called ``names``."""
     before = [prepare for step in steps for prepare in step.before]
 
     def one_pass() -> list[Sample]:
         for prepare in before:
             prepare()
-        return joint.sample(names)
+        return fused.sample(names)
 
     return one_pass
 
 
 def evicting(read: BoundModel, one_pass: Pass) -> Pass:
-    """A pass that finds the caches as other weights have left them."""
+    """A pass after a ``read`` of other memory, which evicts the caches."""
 
     def evicted() -> list[Sample]:
         read.sample()
@@ -65,7 +65,7 @@ def evicting(read: BoundModel, one_pass: Pass) -> Pass:
 def allocating(
     recorder: Recorder, runs: Sequence[StepRun], memory: Sequence[Sequence[AllocationEvent]]
 ) -> tuple[list[StepRun], Callable[[], None]]:
-    """``runs`` that allocate and free before, and what to allocate and free after the last one."""
+    """``runs`` that allocate and free before they run, and a function for after the last run."""
 
     def after(events: Sequence[AllocationEvent], run: StepRun) -> StepRun:
         def prepared() -> Sample:
@@ -83,8 +83,8 @@ def ending(one_pass: Pass, end: Callable[[], None]) -> Pass:
     """A pass with ``end`` after its last step."""
 
     def ended() -> list[Sample]:
-        taken = one_pass()
+        samples = one_pass()
         end()
-        return taken
+        return samples
 
     return ended

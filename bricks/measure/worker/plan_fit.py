@@ -1,4 +1,4 @@
-"""The plan that pieces cut anew are chained by: the stored one, or one cut with the same weights.
+"""Chooses the plan to chain newly cut pieces by: the stored one, or one cut with equal weights.
 
 Must not know what the pieces compute.
 """
@@ -15,10 +15,10 @@ from bricks.errors import BackendError
 
 
 def fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
-    """The plan to chain the ``pieces`` by, cut ``again`` with these weights: ``plan`` if it fits.
+    """The plan to chain ``pieces`` by: ``plan`` if it fits, or the plan cut ``again`` with them.
 
-    A runtime may execute the same nodes in another order from one session to the next. Sometimes
-    optimisations depend on values: a plan made without them may not fit at all.
+    A runtime may execute the same nodes in another order in each session. Some optimisations depend
+    on values: a plan made without values may not fit at all.
     """
     if sorted(o.brick for o in again.occurrences) == sorted(o.brick for o in plan.occurrences):
         # If the plan computes something else, the outputs must show it.

@@ -1,7 +1,7 @@
 """Limits how much memory this process may take for data (``RLIMIT_DATA``), in the worker.
 
 With a limit, a brick or a model that is too large fails by itself, before the kernel starts to kill
-processes. Where the platform has no such limit, nothing is limited. It must not know what is run.
+processes. A platform without such a limit limits nothing. It must not know the model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bricks.measure.allowance import allowed_bytes
 
 
 def limit_memory(memory_bytes: int | None) -> None:
-    """Limit this process's data to so many bytes; None: no limit."""
+    """Limit this process's data to ``memory_bytes``; None: no limit."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -25,8 +25,8 @@ def limit_memory(memory_bytes: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, resource.RLIM_INFINITY))
 
 
-def held_bytes() -> int | None:
-    """Bytes of data that this process holds, as its limit counts them; None where nobody tells."""
+def data_bytes() -> int | None:
+    """Bytes of data of this process, as its limit counts them; None if the system has no count."""
     with suppress(OSError):
         found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
         return None if found is None else int(found[1]) << 10
@@ -35,18 +35,18 @@ def held_bytes() -> int | None:
 
 @contextmanager
 def memory_limited_for(proto: onnx.ModelProto) -> Iterator[None]:
-    """Limit work on ``proto`` to the memory that suits its size, on top of what is held already."""
-    held = held_bytes()
+    """Limit work on ``proto`` to memory by its size, in addition to the data held already."""
+    before_bytes = data_bytes()
     try:
         import resource
 
         before = resource.getrlimit(resource.RLIMIT_DATA)[0]
     except ImportError:
-        held = None
-    if held is None:  # not Linux: nothing reports how much is held
+        before_bytes = None
+    if before_bytes is None:  # not Linux: the system has no count
         yield
         return
-    limit_bytes = held + allowed_bytes(proto)
+    limit_bytes = before_bytes + allowed_bytes(proto)
     limited = before == resource.RLIM_INFINITY or limit_bytes < before
     try:
         if limited:

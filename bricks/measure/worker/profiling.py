@@ -1,4 +1,4 @@
-"""Takes a runtime's profile of a whole model, in the worker: several runs, and reports one of them.
+"""Profiles several runs of a whole model, in the worker, and returns a typical run.
 
 It must not know how the profile is used; see ``samples.profile``.
 """
@@ -10,9 +10,9 @@ from dataclasses import astuple
 from bricks.backends.base import ProfiledModel
 from bricks.samples.profile import NodeRun, TypicalRun
 
-# The first runs take memory and fill the caches. A model that takes long gets the fewest runs.
+# The first runs allocate memory and fill the caches. A slow model gets the fewest runs.
 WARM_UPS, RUNS, MIN_RUNS, ENOUGH_S = 2, 9, 3, 5.0
-# A loop's inner nodes can be countless: more than these nobody reads.
+# A loop can have a great many inner nodes: more than these are counted only.
 MAX_INNER = 1000
 
 
@@ -20,14 +20,14 @@ def typical_run(profiled: ProfiledModel) -> TypicalRun:
     """The nodes of the run with the median latency, and the latencies of all runs in seconds."""
     for _ in range(WARM_UPS):
         profiled.sample()
-    taken_s: list[float] = []
-    while len(taken_s) < (RUNS if sum(taken_s) < ENOUGH_S else MIN_RUNS):
-        taken_s.append(profiled.sample())
-    typical = sorted(range(len(taken_s)), key=lambda run: taken_s[run])[(len(taken_s) - 1) // 2]
+    runs_s: list[float] = []
+    while len(runs_s) < (RUNS if sum(runs_s) < ENOUGH_S else MIN_RUNS):
+        runs_s.append(profiled.sample())
+    typical = sorted(range(len(runs_s)), key=lambda run: runs_s[run])[(len(runs_s) - 1) // 2]
     events = profiled.runs()[WARM_UPS + typical]
     nodes, inner = [], 0
     for event in events:
         inner += event.inner
         if not event.inner or inner <= MAX_INNER:
             nodes.append(NodeRun(*astuple(event)))
-    return TypicalRun(tuple(taken_s), typical, tuple(nodes), max(0, inner - MAX_INNER))
+    return TypicalRun(tuple(runs_s), typical, tuple(nodes), max(0, inner - MAX_INNER))

@@ -1,6 +1,6 @@
-"""Values that are others in each run of a model: random numbers, and what is computed from them.
+"""Finds the values of a model that differ in each run: random numbers, and values that read them.
 
-Must not know what they are compared with.
+Must not know what values are compared with.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from bricks.graph.graph import Graph
 from bricks.graph.topology import inner_nodes, used_values
 
-# Operators that give other numbers at each run.
+# Operators whose outputs differ in each run.
 RANDOM_OPERATORS = frozenset(
     (
         "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
@@ -18,17 +18,17 @@ RANDOM_OPERATORS = frozenset(
 
 
 def random_values(graph: Graph) -> set[str]:
-    """The names of values that are other ones in each run: random numbers, and what reads them."""
-    found: set[str] = set()
+    """The names of values that differ in each run: random numbers, and values that read them."""
+    random: set[str] = set()
     for node in graph.nodes:
-        within = {each.op_type for each in (node, *inner_nodes(node))}
-        if within & RANDOM_OPERATORS or found.intersection(used_values(node)):
-            found.update(name for name in node.output if name)
-    return found
+        operators = {inner.op_type for inner in (node, *inner_nodes(node))}
+        if operators & RANDOM_OPERATORS or random.intersection(used_values(node)):
+            random.update(name for name in node.output if name)
+    return random
 
 
 def read_by_random(graph: Graph, random: set[str]) -> list[str]:
-    """What nodes that compute random values read that is not random, by name; all numbers."""
+    """Names of computed, not random values that are read by nodes with random outputs."""
     read = (
         n for node in graph.nodes if random.intersection(node.output) for n in used_values(node)
     )

@@ -1,4 +1,4 @@
-"""Requests to a rank: join others, time collectives and data-parallel steps with them.
+"""Handles requests to a rank: join others, time collectives and data-parallel steps.
 
 All ranks of a group get the same requests at once. Must not know how ranks were started.
 """
@@ -44,15 +44,15 @@ class RankRequests:
         return self._group
 
     def read_interface(self, request: ReadInterface) -> InterfaceFacts:
-        """Facts about an interface, as it is seen from here."""
+        """Read facts about an interface in this process's namespace."""
         return interface_facts(request.name)
 
     def open_group(self, request: OpenGroup) -> int:
-        """Serve the place where the ranks of a group meet; its port."""
+        """Open the rendezvous of a group; its port."""
         return self._collectives.open_store(request.address, request.patience_s)
 
     def join_group(self, request: JoinGroup) -> None:
-        """Join the others; from now on, this process stays on its cores."""
+        """Join the group; from now on, this process is pinned to its cores."""
         if request.cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, request.cores)
         self._collectives.join(
@@ -61,13 +61,13 @@ class RankRequests:
         )  # fmt: skip
 
     def leave_group(self, request: LeaveGroup) -> None:
-        """Leave the others."""
+        """Leave the group."""
         self._step = None
         self._collectives.leave()
         self._group = None
 
     def time_collective(self, request: TimeCollective) -> CollectiveTimes:
-        """Seconds of a collective, see :class:`Collectives`."""
+        """Time a collective; see :class:`Collectives`."""
         return self._collectives.time(
             request.operation, request.num_bytes, request.passes, request.computing
         )
@@ -85,7 +85,7 @@ class RankRequests:
         )
 
     def time_steps(self, request: TimeSteps) -> float:
-        """Seconds of a step."""
+        """Time steps; seconds of one."""
         if self._step is None:
             raise WorkerError("no data-parallel training was begun")
         return self._step.time(request.steps, request.delay_s)

@@ -1,8 +1,8 @@
-"""The reference of a model's accuracy: its values in double precision, by the ONNX specification.
+"""Computes the reference of a model's accuracy: its values in double, by the ONNX specification.
 
 The model is rewritten so that all floating-point numbers are doubles, and run by the evaluator that
 the onnx package has for reference. Weights, inputs and values go to a file, so that every runtime
-computes with the same numbers. Must not know what is compared with it.
+computes with the same numbers. Must not know which runtime is compared with it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MAX_BYTES = 1 << 31
 
 
 def write_reference(data: ModelData, file: Path, *, every: bool) -> str | None:
-    """Write the reference of a model to ``file``; why there are no values in it, or None.
+    """Write the reference of a model to ``file``; the reason why it has no values, or None.
 
-    ``every`` keeps the values of all nodes, in their order, else only the outputs. Raises
+    With ``every``, it has the outputs of all nodes, in order, else those of the model. Raises
     :class:`BackendError` for inputs that are not tensors of numbers, which no file can hold.
     """
     for name, value in data.inputs.items():
@@ -45,10 +45,10 @@ def write_reference(data: ModelData, file: Path, *, every: bool) -> str | None:
 
 def _values(data: ModelData, *, every: bool) -> dict[str, np.ndarray]:
     proto = in_double(data.proto)
-    found = _evaluated(proto, data)
-    _refuse_narrow(proto, found)
-    wanted = _every(proto) if every else [info.name for info in proto.graph.output]
-    values = {name: value for name in wanted if isinstance(value := found.get(name), np.ndarray)}
+    computed = _evaluated(proto, data)
+    _refuse_narrow(proto, computed)
+    names = _read_values(proto) if every else [info.name for info in proto.graph.output]
+    values = {name: value for name in names if isinstance(value := computed.get(name), np.ndarray)}
     size_bytes = sum(value.nbytes for value in values.values())
     if size_bytes > MAX_BYTES:
         raise BackendError(
@@ -59,42 +59,42 @@ def _values(data: ModelData, *, every: bool) -> dict[str, np.ndarray]:
 
 
 def _evaluated(proto: onnx.ModelProto, data: ModelData) -> Mapping[str, Any]:
-    """All values of a model in double, by name, with its data widened."""
+    """Evaluate a model on its data in double; all values by name."""
     # Imported here: the evaluator takes a second, and few requests need it.
     from onnx.reference import ReferenceEvaluator
 
     from bricks.measure.worker.reference_operators import FURTHER_OPERATORS
 
-    given = {
+    feeds = {
         name: value.astype(np.float64) if value.dtype.kind == "f" else value
         for name, value in {**data.inputs, **data.weights}.items()
     }
     try:
         with np.errstate(all="ignore"):
             evaluator = ReferenceEvaluator(proto, new_ops=[*FURTHER_OPERATORS])
-            found = evaluator.run(None, given, intermediate=True)
+            computed = evaluator.run(None, feeds, intermediate=True)
     except MemoryError:
         raise
     except Exception as exc:  # the evaluator's errors have no common base class
         raise BackendError(f"onnx's reference cannot run it: {first_line(exc)}") from exc
-    assert isinstance(found, dict)
-    return found
+    assert isinstance(computed, dict)
+    return computed
 
 
-def _every(proto: onnx.ModelProto) -> list[str]:
-    """The names of all values that somebody reads, and of the outputs, in their order.
+def _read_values(proto: onnx.ModelProto) -> list[str]:
+    """The names of all values that a node reads, and of the outputs, in order.
 
-    Optional outputs that nobody reads would only be computed for the comparison.
+    Optional outputs that no node reads would be computed only for the comparison.
     """
     read = {name for node in proto.graph.node for name in used_values(node)}
     made = [name for node in proto.graph.node for name in node.output if name in read]
     return list(dict.fromkeys((*made, *(info.name for info in proto.graph.output))))
 
 
-def _refuse_narrow(proto: onnx.ModelProto, found: Mapping[str, Any]) -> None:
+def _refuse_narrow(proto: onnx.ModelProto, computed: Mapping[str, Any]) -> None:
     """Raise for the first node whose reference computes in fewer digits than a double has."""
     for node in proto.graph.node:
         for name in node.output:
-            value = found.get(name)
+            value = computed.get(name)
             if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.itemsize < 8:
                 raise BackendError(f"onnx's reference computes {label(node)} as {value.dtype}")

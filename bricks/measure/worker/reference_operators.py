@@ -4,7 +4,7 @@ Each follows the text of the ONNX specification. Those of the evaluator (version
 replaced: BatchNormalization before version 14, which it computes as in training; LRN, which
 normalises as many channels as there are samples; GatherElements, which fails for indices of one
 row; softmax before version 13, which it computes as that version; recurrent layers with a ReLU,
-which it does not know. Importing this module imports the evaluator. Must not know what is compared
+which it lacks. Importing this module imports the evaluator. Must not know which runtime is compared
 with it.
 """
 
@@ -95,10 +95,10 @@ class GatherElements(OpRun):
 
     def _run(self, x: np.ndarray, indices: np.ndarray, axis: int = 0) -> tuple[np.ndarray]:
         axis = axis % x.ndim
-        wanted = tuple(
+        rows = tuple(
             slice(None) if k == axis else slice(size) for k, size in enumerate(indices.shape)
         )
-        return (np.take_along_axis(x[wanted], indices, axis),)
+        return (np.take_along_axis(x[rows], indices, axis),)
 
 
 # The evaluator prefers these to its own of the same domain and name.

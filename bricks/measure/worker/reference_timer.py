@@ -1,6 +1,6 @@
 """Times the reference workload, in the worker: see ``backends/instruments``.
 
-It must not know what is measured beside it.
+It must not know which bricks are measured.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from bricks.backends.base import BoundModel
 
-# Runs of the reference workload: at first a thread of the pool may be asleep.
+# Runs of the reference workload: before the first, threads of the pool may be idle.
 _WARM_UPS, _RUNS = 2, 5
 
-# For so long a timing stays valid: the end of a walk is the beginning of the next.
+# Seconds for which a timing is valid: the end of a walk is the beginning of the next.
 _VALID_S = 0.01
 
 
@@ -28,7 +28,7 @@ class ReferenceTimer:
         self._at_s = -math.inf
 
     def now_s(self) -> float:
-        """Its latency now in seconds: the shortest of several runs, with all threads awake."""
+        """Its latency now in seconds: the shortest of several runs, with all threads active."""
         if self._reference is None:
             self._reference = self._load()
         for _ in range(_WARM_UPS):

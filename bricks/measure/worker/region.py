@@ -19,15 +19,15 @@ class ActivationRegion:
 
     @property
     def memory(self) -> np.ndarray:
-        """Its bytes, from an aligned address on."""
+        """Its bytes, from an aligned address."""
         return aligned(self._memory)
 
     def resize(self, size_bytes: int) -> None:
-        """Take memory for ``size_bytes``; the old memory is given up."""
+        """Allocate ``size_bytes``, and drop the old memory."""
         self._memory = np.zeros(size_bytes + ALIGNMENT_BYTES, np.uint8)
 
     def fill(self, filling: np.ndarray, *, size_bytes: int | None = None) -> None:
-        """Write a ``filling``, again and again, into its first ``size_bytes``; None: into all.
+        """Write ``filling`` repeatedly into its first ``size_bytes``; None: into the whole region.
 
         A walk over some of a model's bricks may read at its beginning what it wrote at its end.
         Without new numbers, such values would grow without bound from walk to walk, or vanish.

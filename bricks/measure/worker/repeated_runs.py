@@ -18,17 +18,17 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(slots=True)
 class Runs:
-    """Outputs of repeated runs: those of the first, and how the others differ from it.
+    """Outputs of repeated runs: the first outputs, and how others differ from them.
 
     ``distinct`` counts runs that differ from each other in any bit. ``max_variance`` is the
-    greatest variance of an element over the runs, None if not all runs can be compared.
+    greatest variance of an element over the runs; None if some runs cannot be compared.
     """
 
     first: dict[str, np.ndarray] = field(default_factory=dict)
     count: int = 0
     _digests: set[bytes] = field(default_factory=set)
     _moments: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    _alike: bool = True
+    _comparable: bool = True
 
     def add(self, outputs: Arrays) -> None:
         """Add a run."""
@@ -45,7 +45,7 @@ class Runs:
             value = array.astype(np.float64)
             mean, square = self._moments.get(name, (np.zeros_like(value), np.zeros_like(value)))
             if mean.shape != value.shape:
-                self._alike = False
+                self._comparable = False
                 continue
             with np.errstate(invalid="ignore"):  # of infinities
                 step = value - mean
@@ -54,33 +54,33 @@ class Runs:
 
     @property
     def distinct(self) -> int:
-        """How many different results the runs gave, bit by bit."""
+        """The number of runs whose outputs differ in any bit."""
         return len(self._digests)
 
     def variance(self, name: str) -> np.ndarray | None:
-        """The variance of each element of an output over the runs; None if there is none."""
-        if name not in self._moments or not self._alike:
+        """The variance of each element of an output over the runs; None if it is undefined."""
+        if name not in self._moments or not self._comparable:
             return None
-        found: np.ndarray = self._moments[name][1] / self.count
-        return found if np.isfinite(found).all() else None
+        variance: np.ndarray = self._moments[name][1] / self.count
+        return variance if np.isfinite(variance).all() else None
 
     @property
     def max_variance(self) -> float | None:
         """See the class."""
         if self.distinct <= 1:
             return 0.0
-        found = [self.variance(name) for name in self._moments]
-        known = [float(each.max(initial=0.0)) for each in found if each is not None]
-        return max(known) if known and len(known) == len(found) else None
+        variances = [self.variance(name) for name in self._moments]
+        known = [float(v.max(initial=0.0)) for v in variances if v is not None]
+        return max(known) if known and len(known) == len(variances) else None
 
     def save(self, file: Path) -> None:
         """Write the outputs of the first run, for :func:`outputs_in`."""
-        held: dict[str, Any] = {f"value{n}": array for n, array in enumerate(self.first.values())}
-        np.savez(file, **held)
+        arrays: dict[str, Any] = {f"value{n}": array for n, array in enumerate(self.first.values())}
+        np.savez(file, **arrays)
 
 
 def outputs_in(file: Path) -> Iterator[np.ndarray]:
     """The outputs that :meth:`Runs.save` wrote to ``file``, in the model's order."""
-    with np.load(file, allow_pickle=False) as held:
-        for number in range(len(held.files)):
-            yield held[f"value{number}"]
+    with np.load(file, allow_pickle=False) as arrays:
+        for number in range(len(arrays.files)):
+            yield arrays[f"value{number}"]

@@ -1,6 +1,6 @@
-"""The backend of this process, which the first request makes, with its settings.
+"""The backend of this process, which the first request makes.
 
-Must not know what the backend is asked for.
+Must not know what the backend is used for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bricks.backends.instruments import Instruments
 from bricks.backends.onnx_instruments.instruments import instruments_of
 from bricks.errors import WorkerError
 from bricks.measure.protocol.process import BackendSettings, Hello, LimitMemory
-from bricks.measure.worker.process_limits import held_bytes, limit_memory
+from bricks.measure.worker.process_limits import data_bytes, limit_memory
 
 
 class WorkerRuntime:
@@ -28,7 +28,7 @@ class WorkerRuntime:
 
     @property
     def backend(self) -> Backend:
-        """The backend; :class:`WorkerError` before there is one."""
+        """The backend; :class:`WorkerError` before it is made."""
         if self._backend is None:
             raise WorkerError("the worker was not told its backend")
         return self._backend
@@ -39,13 +39,13 @@ class WorkerRuntime:
 
     @property
     def instruments(self) -> Instruments:
-        """The instruments of the backend's device; :class:`WorkerError` before there is one."""
+        """The instruments of the backend's device; :class:`WorkerError` before it is made."""
         if self._instruments is None:
             raise WorkerError("the worker was not told its backend")
         return self._instruments
 
     def unload(self) -> None:
-        """Unload what instruments have made for pieces."""
+        """Unload the models that instruments loaded for pieces."""
         if self._instruments is not None:
             self._instruments.unload()
 
@@ -64,10 +64,10 @@ class WorkerRuntime:
             location=request.location,
         )
         self._instruments = instruments_of(self._backend)
-        gc.freeze()  # these objects stay: searching them for garbage takes 20 ms each time
+        gc.freeze()  # these objects live on: a garbage collection of them takes 20 ms
         return os.getpid()
 
     def limit(self, request: LimitMemory) -> int | None:
-        """Limit the data of this process; the bytes that it holds."""
+        """Limit the data of this process; its bytes of data now."""
         limit_memory(request.memory_bytes)
-        return held_bytes()
+        return data_bytes()

@@ -1,6 +1,6 @@
-"""Requests to serve models: loads instances of them, and lets them answer a load generator.
+"""Handles requests to serve models: loads instances, and serves a load generator with them.
 
-Must not know when samples arrive, nor what is predicted.
+Must not know when samples arrive, nor any prediction.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bricks.measure.worker.handlers import Announce
 from bricks.measure.worker.load_server import LoadServer, Run
 from bricks.measure.worker.runtime import WorkerRuntime
 
-# A stand-in for a model reads so much: what the server runs is as cold after it as after a model.
+# Bytes that a stand-in for a model reads: it evicts the server's code as a model does.
 _STAND_IN_BYTES = 8 << 20
 
 
 class ServingRequests:
-    """Serves models with the backend of ``runtime``; ``announce`` tells that the server lives."""
+    """Serves models with the backend of ``runtime``; calls ``announce`` to show that it lives."""
 
     def __init__(self, runtime: WorkerRuntime, announce: Announce) -> None:
         self._runtime, self._announce = runtime, announce
@@ -41,7 +41,7 @@ class ServingRequests:
             self._instances.append(runs)
 
     def _loaded(self, size: int, model: bytes) -> Run:
-        """What runs a batch, and has run twice."""
+        """A function that runs a batch, after two runs to warm up."""
         proto = parse_model(model)
         loaded = self._runtime.backend.load(proto, key=f"served-{size}", optimize=True)
         own = Binding((None,) * len(proto.graph.input), (None,) * len(proto.graph.output))
@@ -55,7 +55,7 @@ class ServingRequests:
         return run
 
     def serve(self, request: Serve) -> tuple[ServedBatch, ...]:
-        """Serve until the load generator leaves; says meanwhile that it lives."""
+        """Serve until the load generator leaves."""
         runs = self._stand_ins(request) if request.stand_in_s else self._instances
         if len(runs) != request.instances:
             raise WorkerError(
@@ -81,10 +81,10 @@ def _stand_in(least_s: float) -> Run:
     data = np.ones(_STAND_IN_BYTES // 8)
 
     def run() -> float:
-        began_s, taken_s = time.perf_counter(), 0.0
-        while not taken_s or taken_s < least_s:
+        began_s, elapsed_s = time.perf_counter(), 0.0
+        while not elapsed_s or elapsed_s < least_s:
             data.sum()
-            taken_s = time.perf_counter() - began_s
-        return taken_s
+            elapsed_s = time.perf_counter() - began_s
+        return elapsed_s
 
     return run

@@ -1,6 +1,6 @@
-"""The graph of a model as it is written, with types that a run tells where inference does not.
+"""Reads the graph of a model as written, with types from a run where inference finds none.
 
-Must not know what it is cut into.
+Must not know how the graph is cut.
 """
 
 from __future__ import annotations

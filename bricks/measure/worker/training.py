@@ -1,7 +1,7 @@
-"""Requests about a training: begin it, train an epoch, time what is around the steps, check it.
+"""Handles requests about a training: begin it, train an epoch, time loading, check it.
 
 One program is trained at a time; beginning another one drops it. A request trains one epoch, so
-that a run that is interrupted loses no more. Must not know until when a program is trained.
+that an interrupted run loses no more. Must not know when a training ends.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from bricks.measure.protocol.training import (
 from bricks.measure.worker.handlers import Announce
 from bricks.measure.worker.runtime import WorkerRuntime
 
-# Seconds between announcements: each takes some time from the steps.
+# Seconds between announcements: each delays the steps.
 _ANNOUNCE_S = 1.0
 
 
 class TrainingRequests:
-    """Trains with the backend of ``runtime``; ``announce`` says meanwhile which step is next."""
+    """Trains with the backend of ``runtime``; announces some of the steps."""
 
     def __init__(self, runtime: WorkerRuntime, announce: Announce) -> None:
         self._runtime, self._announce = runtime, announce
@@ -55,7 +55,7 @@ class TrainingRequests:
         return self._begun.identity
 
     def load(self, request: LoadTraining) -> tuple[TrainedEpoch, ...]:
-        """Go on where a checkpoint was saved; all epochs until then."""
+        """Resume from a checkpoint; all epochs before it."""
         self._training.load(Path(request.path))
         return tuple(self._training.history)
 
@@ -75,11 +75,11 @@ class TrainingRequests:
         return epoch
 
     def time_loading(self, request: TimeLoading) -> LoadingTimes:
-        """Seconds of so many batches at least."""
+        """Time loading of batches."""
         return self._training.time_loading(request.batches, request.read_bytes)
 
     def time_evaluation(self, request: TimeEvaluation) -> tuple[float, ...]:
-        """Seconds of so many evaluations."""
+        """Time evaluations; seconds of each."""
         return tuple(self._training.time_evaluation(request.repeats, request.read_bytes))
 
     def check_gradients(self, request: CheckGradients) -> GradientDeviations:

@@ -30,7 +30,7 @@ from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.topology import subgraphs
 from bricks.graph.view import graph_of, parse_model, upstream, without_values
-from bricks.measure.worker.chaining import Bricks, array_of, chain, weights_by_place
+from bricks.measure.worker.chaining import Bricks, array_of, chain, weights_of_pieces
 from bricks.measure.worker.model_data import ModelData, model_data
 from bricks.measure.worker.output_difference import difference_of
 from bricks.measure.worker.plan_fit import fitting
@@ -158,7 +158,7 @@ class _Compared:
         outputs, numbers = pieces.plan.outputs, pieces.numbers
         read = [numbers[name] for name in self.read]
         plan = replace(pieces.plan, outputs=(*outputs, *read))
-        weights = weights_by_place(pieces.cutter, pieces.pieces, arrays)
+        weights = weights_of_pieces(pieces.cutter, pieces.pieces, arrays)
         chained = chain(backend, plan, bricks, weights, data.inputs)
         constants = pieces.cutter.graph.initializers
         every = [

@@ -1,4 +1,4 @@
-"""The state of a worker that requests to load and requests to walk share.
+"""State of a worker that its handlers of loading and of walking share.
 
 Must not know what is loaded, nor how it is run.
 """
@@ -19,20 +19,20 @@ from bricks.measure.worker.warm_up import WarmUp
 
 @dataclass(frozen=True, slots=True)
 class WalkState:
-    """Loaded ``pieces``, the fused runs and the warm-up of their steps, and what runs them."""
+    """Loaded ``pieces``, ``fused`` runs of their steps, and the steps that were warmed up last."""
 
     runtime: WorkerRuntime
     instruments: WorkerInstruments
     pieces: LoadedPieces
-    joints: FusedRuns
-    warmth: WarmUp
+    fused: FusedRuns
+    warm_up: WarmUp
     announce: Announce
 
     def unload(self) -> None:
         """Unload everything, and give its memory back."""
         self.pieces.unload()
-        self.joints.forget()
-        self.warmth.reset()
+        self.fused.clear()
+        self.warm_up.reset()
         self.instruments.unload()
         gc.collect()
         release_freed_memory()

@@ -1,6 +1,6 @@
-"""Requests to run walks: warms up, runs the passes that count, and observes the machine meanwhile.
+"""Handles requests to run walks: warm-up, timed passes, and the conditions during these.
 
-Must not know of the store, of how walks are chosen, or of why something is run.
+Must not know of the store, of how walks are chosen, or of why a walk is run.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from bricks.measure.worker.passes import (
     Pass,
     allocating,
     announced,
-    at_once,
     ending,
     evicting,
     one_by_one,
+    together,
 )
 from bricks.measure.worker.walk_state import WalkState
 from bricks.units.sample import Sample
@@ -30,50 +30,48 @@ from bricks.units.sample import Sample
 
 @dataclass(frozen=True, slots=True)
 class WalkRequests:
-    """Runs the steps that the pieces of ``state`` are bound as."""
+    """Runs the bound steps of ``state``."""
 
     state: WalkState
 
     def time_reference(self, request: TimeReference) -> float:
-        """Seconds of the reference workload now."""
+        """Time the reference workload; seconds."""
         return self.state.instruments.reference.now_s()
 
     def run(self, request: RunWalk) -> Walked:
-        """Run a walk; see the request."""
+        """Run a walk; see :class:`RunWalk`."""
         names = [name for name, _ in request.steps]
         steps = [self.state.pieces.steps[name] for name in names]
-        joint = None if request.announce or request.memory else self._joint(request, names)
-        one_pass = self._pass(request, steps, joint)
+        fused = None if request.announce or request.memory else self._fused(request, names)
+        one_pass = self._pass(request, steps, fused)
         self.state.pieces.refill(request.region_bytes)
-        whole = True
+        complete = True
         if steps and not request.announce:
-            one_pass, whole = self._evicting(request, joint, one_pass)
-        taken, idle_s, conditions = self._sampled(request, steps, one_pass)
-        columns = list(zip(*taken, strict=True)) or [()] * len(steps)
-        timed = [wanted for _, wanted in request.steps]
+            one_pass, complete = self._evicting(request, fused, one_pass)
+        passes, idle_s, conditions = self._sampled(request, steps, one_pass)
+        columns = list(zip(*passes, strict=True)) or [()] * len(steps)
+        timed = [is_timed for _, is_timed in request.steps]
         return Walked(
-            tuple(of if wanted else () for of, wanted in zip(columns, timed, strict=True)),
+            tuple(c if is_timed else () for c, is_timed in zip(columns, timed, strict=True)),
             conditions,
-            eviction_short=not whole,
-            apart=tuple(n for n, name in enumerate(names) if joint and name in joint.apart),
+            eviction_short=not complete,
+            separate=tuple(n for n, name in enumerate(names) if fused and name in fused.separate),
             idle_s=tuple(idle_s),
         )
 
-    def _joint(self, request: RunWalk, names: Sequence[str]) -> FusedSteps | None:
+    def _fused(self, request: RunWalk, names: Sequence[str]) -> FusedSteps | None:
         bound = {name: step.bound for name, step in self.state.pieces.steps.items()}
-        return self.state.joints.of(
-            self.state.runtime.backend, bound, names, request.eviction_bytes
-        )
+        return self.state.fused.of(self.state.runtime.backend, bound, names, request.eviction_bytes)
 
     def _pass(
-        self, request: RunWalk, steps: Sequence[BoundPiece], joint: FusedSteps | None
+        self, request: RunWalk, steps: Sequence[BoundPiece], fused: FusedSteps | None
     ) -> Pass:
-        """A pass over the steps, without what evicts the caches before it."""
-        if joint is not None:
-            return at_once(joint, [name for name, _ in request.steps], steps)
+        """A pass over the steps, without the eviction read before it."""
+        if fused is not None:
+            return together(fused, [name for name, _ in request.steps], steps)
         runs = [
-            step.runner(sampled=wanted and not request.announce)
-            for step, (_, wanted) in zip(steps, request.steps, strict=True)
+            step.runner(sampled=timed and not request.announce)
+            for step, (_, timed) in zip(steps, request.steps, strict=True)
         ]
         end = None
         if request.memory:
@@ -83,19 +81,19 @@ class WalkRequests:
         return one_pass if end is None else ending(one_pass, end)
 
     def _evicting(
-        self, request: RunWalk, joint: FusedSteps | None, one_pass: Pass
+        self, request: RunWalk, fused: FusedSteps | None, one_pass: Pass
     ) -> tuple[Pass, bool]:
-        """The pass with the read that evicts the caches; whether there is memory for all of it."""
-        size_bytes = request.eviction_bytes if joint is None else joint.eviction_bytes
+        """The pass after an eviction read; whether there is memory for all of that read."""
+        size_bytes = request.eviction_bytes if fused is None else fused.eviction_bytes
         if not size_bytes:
             return one_pass, True
-        read, whole = self.state.instruments.evictor.reader(size_bytes)
-        return evicting(read, one_pass), whole
+        read, complete = self.state.instruments.evictor.reader(size_bytes)
+        return evicting(read, one_pass), complete
 
     def _sampled(
         self, request: RunWalk, steps: Sequence[BoundPiece], one_pass: Pass
     ) -> tuple[list[list[Sample]], list[float], WalkConditions]:
-        """The samples of each pass that counts, idle seconds before each, and the conditions."""
+        """Samples of each timed pass, idle seconds before each pass, and the conditions."""
         watch = ConditionWatch(
             self.state.runtime,
             self.state.instruments,
@@ -104,16 +102,16 @@ class WalkRequests:
         )
         watch.before()
         if request.announce:
-            self.state.warmth.rehearse(request.steps, one_pass)
+            self.state.warm_up.rehearse(request.steps, one_pass)
         else:
-            self.state.warmth.warm_up(request.steps, one_pass)
+            self.state.warm_up.warm_up(request.steps, one_pass)
         gc.disable()
         watch.begin()
         try:
-            taken, idle_s = self._passes(request, one_pass)
+            samples, idle_s = self._passes(request, one_pass)
         finally:
             gc.enable()
-        return taken, idle_s, watch.end()
+        return samples, idle_s, watch.end()
 
     def _passes(self, request: RunWalk, one_pass: Pass) -> tuple[list[list[Sample]], list[float]]:
         if request.served_at is None:

@@ -1,7 +1,7 @@
 """Warms up the steps of a walk, in the worker: untimed passes until the caches' contents settle.
 
 The contents that a walk leaves in the caches of each core settle within some passes. It must not
-know what is walked.
+know which bricks the steps run.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# Untimed passes before those that count, unless they take so many seconds for each step, or all
-# together: long walks keep little in the caches from pass to pass, and long steps depend little on
-# them. After other steps, BERT mini's second pass takes 17 % more than its last ones, the sixth
-# 3 %, the tenth 1 %.
+# Untimed passes before the timed ones, unless they take this many seconds for each step, or in all:
+# long walks keep little in the caches from pass to pass, and long steps depend little on caches.
+# After other steps, BERT mini's second pass takes 17 % more than its last ones, the sixth 3 %, the
+# tenth 1 %.
 _PASSES, _ENOUGH_STEP_S, _ENOUGH_S = 10, 0.2e-3, 0.03
 
 
 class WarmUp:
-    """Remembers which steps were run last: they need one pass, others several."""
+    """Remembers which steps ran last: they need one pass to warm up, others need several."""
 
     def __init__(self) -> None:
         self._steps: Sequence[Any] = []
         self._rehearsed_s: float | None = None  # the time of the last pass, if it was a rehearsal
 
     def reset(self) -> None:
-        """Forget the steps that were run last: something else is loaded."""
+        """Forget the steps that ran last: other models are loaded."""
         self._steps, self._rehearsed_s = [], None
 
     def rehearse(self, steps: Sequence[Any], one_pass: Callable[[], object]) -> None:
@@ -35,9 +35,9 @@ class WarmUp:
         self._steps, self._rehearsed_s = steps, time.perf_counter() - started
 
     def warm_up(self, steps: Sequence[Any], one_pass: Callable[[], object]) -> None:
-        """Run passes until one finds in the caches what one of many passes would find there."""
+        """Run passes until the contents of the caches no longer change from pass to pass."""
         enough_s = _ENOUGH_S
-        if len(steps) > 1:  # a single one may be a whole model, with many steps of its own
+        if len(steps) > 1:  # a single step may be a whole model, which has many nodes
             enough_s = min(enough_s, _ENOUGH_STEP_S * len(steps))
         passes, spent_s = 0, 0.0
         if steps == self._steps and self._rehearsed_s is not None:

@@ -1,6 +1,6 @@
-"""Requests about a whole model that runs by itself: the runtime's profile, the peaks of memory.
+"""Handles requests about a whole model: the runtime's profile of it, its peaks of memory.
 
-Must not know what a model is cut into.
+Must not know how a model is cut.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WholeModelRequests:
         self._runtime, self._unload = runtime, unload
 
     def profile(self, request: ProfileModel) -> TypicalRun:
-        """A typical run under the runtime's profiler."""
+        """Profile a typical run."""
         profiler = self._runtime.capable(Profiler)
         self._unload()
         try:
@@ -37,7 +37,7 @@ class WholeModelRequests:
             self._unload()
 
     def measure_memory(self, request: MeasureMemory) -> MemoryPeaks:
-        """Peaks of this process, which must be fresh: see :func:`memory_peaks`."""
+        """Measure the peaks of this fresh process; see :func:`memory_peaks`."""
         isolated = self._runtime.capable(StandaloneLoader)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name).resolve()

@@ -1,7 +1,7 @@
-"""The worker: has each request handled by the class of its subject, in the child process.
+"""The worker: passes each request to the method that handles its type, in the child process.
 
 If the process dies (of a crash of the runtime, for lack of memory, or ended by the parent because
-it hangs), nothing else dies with it. Must not know of the store, or of why something is run.
+it hangs), only this process ends. Must not know of the store, or of why a request is sent.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from bricks.measure.worker.whole_models import WholeModelRequests
 
 
 class Worker:
-    """One backend, the ``pieces`` that it has loaded, and the ``handlers`` of all requests.
+    """One backend, its loaded ``pieces``, and the ``handlers`` of all requests.
 
-    ``say`` sends a message to the parent while a request is being worked on.
+    ``say`` sends a message to the parent while a request is handled.
     """
 
     def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
@@ -61,11 +61,11 @@ class Worker:
         self._kinds = {kind.__name__: kind for kind in self.handlers}
 
     def answer(self, request: Request[Any]) -> Any:
-        """The answer to a request, of the type that the request says."""
+        """The answer to a request, of the request's answer type."""
         return self.handlers[type(request)](request)
 
     def answer_json(self, message: dict[str, Any]) -> Any:
-        """The answer to a request, both as JSON."""
+        """The answer to a request; both are JSON."""
         kind = self._kinds.get(str(message.pop("op", "")))
         if kind is None:
             raise WorkerError("the worker does not know this operation")
