@@ -42,26 +42,26 @@ def watch(chain: Scripted) -> Iterator[SiblingWatch]:
 def test_the_share_that_a_sibling_takes_follows_from_the_fastest_chain(
     watch: SiblingWatch, chain: Scripted
 ) -> None:
-    assert watch.taken_share(FAST) == 0.0
+    assert watch.busy_share(FAST) == 0.0
     chain.seconds = 1.6e-5
-    assert watch.taken_share(1.14 * FAST) == pytest.approx(1 - 1 / 1.6)
+    assert watch.busy_share(1.14 * FAST) == pytest.approx(1 - 1 / 1.6)
     chain.seconds = 1e-5
-    assert watch.taken_share(FAST) == 0.0
+    assert watch.busy_share(FAST) == 0.0
 
 
 def test_drift_is_no_sibling(watch: SiblingWatch, chain: Scripted) -> None:
     for seconds in (1e-5, 1.1e-5, 0.95e-5, 1.1e-5):
         chain.seconds = seconds
-        assert watch.taken_share(FAST) == 0.0
+        assert watch.busy_share(FAST) == 0.0
 
 
 def test_what_slows_the_reference_as_well_is_a_state_of_the_machine(
     watch: SiblingWatch, chain: Scripted
 ) -> None:
-    assert watch.taken_share(FAST) == 0.0
+    assert watch.busy_share(FAST) == 0.0
     chain.seconds = 2e-5  # a clock of half the frequency
-    assert watch.taken_share(SLOW) == 0.0
+    assert watch.busy_share(SLOW) == 0.0
     chain.seconds = 3.2e-5
-    assert watch.taken_share(SLOW) == pytest.approx(1 - 2 / 3.2)
+    assert watch.busy_share(SLOW) == pytest.approx(1 - 2 / 3.2)
     chain.seconds = 1e-5
-    assert watch.taken_share(FAST) == 0.0
+    assert watch.busy_share(FAST) == 0.0

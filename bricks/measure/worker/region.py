@@ -1,7 +1,7 @@
 """The activation region: memory that all steps of a walk share, filled with ordinary numbers.
 
 The bound inputs and outputs of steps are offsets into it, so that each step finds its inputs where
-the step before has written them. It must not know what is walked.
+the step before has written them. It must not know any walk.
 """
 
 from __future__ import annotations
