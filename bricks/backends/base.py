@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import onnx
@@ -110,6 +110,14 @@ class BindableModel(Protocol):
     def bind(self, binding: Binding, region: np.ndarray) -> BoundModel:
         """Bind inputs and outputs, into ``region`` (bytes) where the binding says so."""
         ...
+
+
+class OwnMemory:
+    """A loaded model with memory of its own: binding changes nothing."""
+
+    def bind(self, binding: Binding, region: object) -> Self:
+        """Return the model itself."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)

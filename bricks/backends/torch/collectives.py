@@ -22,32 +22,31 @@ from bricks.errors import BackendError
 
 _ITEM_BYTES = 4  # gradients are float32
 
-# Runs of the unit of computation that are timed before a collective, and the fewest beside one
-# from which its slowdown follows.
+# Units of computation that are timed before a collective, and the fewest during one from which its
+# slowdown follows.
 _UNITS_BEFORE, _MIN_UNITS = 8, 4
 
 # The unit is a layer of a small network for images: a few tenths of a millisecond.
 _UNIT_BATCH, _UNIT_CHANNELS, _UNIT_SIDE = 8, 16, 32
 
 
-# Threads take turns after so long, where one of them only waits.
-_TURN_S = 1e-4
+# The interval in seconds at which Python switches threads while one of them waits.
+_SWITCH_S = 1e-4
 
-
-# Gloo makes a reduce-scatter of an all-reduce, and copies the result while it is waited for: what
-# was begun does not tell that it has ended.
-_UNTOLD = ("reduce_scatter",)
+# Gloo implements a reduce-scatter as an all-reduce, and copies the result in ``wait``: its work is
+# completed only there.
+_COMPLETED_IN_WAIT = ("reduce_scatter",)
 
 
 class _Waiting:
-    """A thread that waits for what was begun."""
+    """A thread that waits for the ``work`` of a collective."""
 
     def __init__(self, work: Any) -> None:
         self._work = work
         self._end = threading.Event()
         self._error: RuntimeError | None = None
-        self._turn_s = sys.getswitchinterval()
-        sys.setswitchinterval(_TURN_S)
+        self._switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
         threading.Thread(target=self._wait, daemon=True).start()
 
     def _wait(self) -> None:
@@ -56,15 +55,15 @@ class _Waiting:
         except RuntimeError as exc:
             self._error = exc
         finally:
-            sys.setswitchinterval(self._turn_s)
+            sys.setswitchinterval(self._switch_s)
             self._end.set()
 
     def is_completed(self) -> bool:
-        """Whether it has ended."""
+        """Whether the work has ended."""
         return self._end.is_set()
 
     def wait(self) -> None:
-        """Wait for its end; raises what it raised."""
+        """Wait for the end of the work; re-raise its exception."""
         self._end.wait()
         if self._error is not None:
             raise self._error
@@ -80,7 +79,7 @@ class TorchCollectives:
         self._unit: Callable[[], Any] | None = None
 
     def open_store(self, address: str, timeout_s: float) -> int:
-        """Serve the group's rendezvous at ``address``; the port, which the system chooses."""
+        """Serve the rendezvous of the group at ``address``; return the port."""
         timeout = timedelta(seconds=timeout_s)
         self._store = dist.TCPStore(
             address, 0, None, is_master=True, wait_for_workers=False, timeout=timeout
@@ -90,9 +89,9 @@ class TorchCollectives:
     def join(
         self, rank: int, ranks: int, address: str, port: int, interface: str, timeout_s: float
     ) -> None:
-        """Become one of so many ``ranks``, which meet at ``address``, and talk over gloo.
+        """Become one of ``ranks``, with their rendezvous at ``address``, over gloo.
 
-        With the port 0, as the launcher of this process (torchrun) says in its environment.
+        With the port 0, the environment of the launcher (torchrun) determines all.
         """
         os.environ["GLOO_SOCKET_IFNAME"] = interface
         timeout = timedelta(seconds=timeout_s)
@@ -123,18 +122,22 @@ class TorchCollectives:
         """
         begin = self._operation(operation, num_bytes)
         if not computing:
-            return CollectiveTimes(tuple(self._alone(begin) for _ in range(passes)))
-        runs = [self._beside(begin, operation in _UNTOLD) for _ in range(passes)]
+            return CollectiveTimes(tuple(self._isolated_s(begin) for _ in range(passes)))
+        runs = [
+            self._with_computation(begin, operation in _COMPLETED_IN_WAIT) for _ in range(passes)
+        ]
         return CollectiveTimes(*zip(*runs, strict=True))
 
     @staticmethod
-    def _alone(begin: Callable[[], Any]) -> float:
+    def _isolated_s(begin: Callable[[], Any]) -> float:
         dist.barrier()
         started = time.perf_counter()
         begin().wait()
         return time.perf_counter() - started
 
-    def _beside(self, begin: Callable[[], Any], untold: bool) -> tuple[float, float, float | None]:
+    def _with_computation(
+        self, begin: Callable[[], Any], wait: bool
+    ) -> tuple[float, float, float | None]:
         """Seconds of the collective, of a unit before it, and of a unit during it."""
         unit = self._computation()
         dist.barrier()
@@ -147,7 +150,7 @@ class TorchCollectives:
         work, count = begin(), 0
         # Asked between units, by the thread that computes: a thread that waited for the end would
         # also wait for Python's lock.
-        waited = _Waiting(work) if untold else work
+        waited = _Waiting(work) if wait else work
         while not waited.is_completed():
             unit()
             count += 1

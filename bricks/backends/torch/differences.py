@@ -1,7 +1,6 @@
-"""Central differences of what a program computes, in float64.
+"""Central differences of a program's results in float64: the reference of its gradients.
 
-The reference of gradients, of single operators and of whole training steps alike. Must not know
-which deviation from them is too large.
+Must not know which deviation is too large.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from bricks.backends.torch.entry import Program, users_errors
 
 
 def to_float64(program: Program) -> None:
-    """Everything in float64 from here on, in place, since the loss may refer to it."""
+    """Convert module, inputs and targets to float64 in place, since the loss may refer to them."""
     with users_errors(program.entry):
         program.module.double()
     for tensor in (*program.inputs, *program.targets):
@@ -23,7 +22,7 @@ def to_float64(program: Program) -> None:
 
 
 def as_float64(tensor: Any) -> Any:
-    """The tensor in float64 if it holds floating-point numbers; anything else as it is."""
+    """Convert a floating-point tensor to float64; return other objects unchanged."""
     floating = isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
     return tensor.double() if floating else tensor
 
@@ -31,15 +30,14 @@ def as_float64(tensor: Any) -> Any:
 def slope(
     value: Callable[[], torch.Tensor], tensor: torch.Tensor, direction: torch.Tensor, h: float
 ) -> float:
-    """How fast ``value`` grows as ``tensor`` moves along ``direction``, by a step ``h`` each way.
+    """Return the central difference of ``value`` along ``direction`` of ``tensor``, of step ``h``.
 
-    ``value`` must compute the same for the same ``tensor``, which is left as it was. Call it
-    without gradients.
+    ``value`` must be a function of ``tensor``, which is restored. Call it without gradients.
     """
-    kept = tensor.detach().clone()
+    original = tensor.detach().clone()
     tensor.add_(direction, alpha=h)
     above = float(value())
-    tensor.copy_(kept).add_(direction, alpha=-h)
+    tensor.copy_(original).add_(direction, alpha=-h)
     below = float(value())
-    tensor.copy_(kept)
+    tensor.copy_(original)
     return (above - below) / (2 * h)

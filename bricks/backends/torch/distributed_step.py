@@ -16,16 +16,16 @@ from torch.nn.parallel import DistributedDataParallel
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.errors import BackendError
 
-# Steps before the first that is timed: buckets are made anew after the first one.
+# Steps before the first timed one: DDP rebuilds its buckets after the first.
 _WARM_UP = 3
 
 
 class TorchDistributedStep:
-    """A program in this rank: ``synchronised`` with the other ranks, or by itself.
+    """A program in this rank, ``synchronised`` with the other ranks or isolated.
 
-    A process holds one program, as a user's does: a second one would share its caches and its
-    memory. ``bucket_cap_mb`` is DDP's own option; None: its default. Gradients of ``accumulation``
-    batches are added before they are reduced.
+    A process has one program, as a user's does: a second one would share its caches and memory.
+    ``bucket_cap_mb`` is DDP's option; None: its default. Gradients of ``accumulation`` batches are
+    added before they are reduced.
     """
 
     def __init__(
@@ -57,10 +57,9 @@ class TorchDistributedStep:
                 self._step()
 
     def time(self, steps: int, delay_s: float) -> float:
-        """Seconds of a step, over so many ``steps`` that follow one another.
+        """Return the mean seconds of consecutive ``steps``, each with ``delay_s`` of computation.
 
-        All ranks begin the step before the first of them at once; nothing is between steps. This
-        rank computes for ``delay_s`` longer in each.
+        All ranks begin the step before the first timed one at once.
         """
         dist.barrier()
         with users_errors(self._program.entry):
@@ -77,22 +76,16 @@ class TorchDistributedStep:
         self._step()
 
     def _step(self) -> None:
-        """One step; of the program's own, unless gradients of several batches are added."""
+        """Run one step of the program, or accumulate the gradients of several batches."""
         program = self._program
         if self._accumulation == 1:
             program.step()
             return
         assert program.loss is not None and program.optimizer is not None
-        module = program.module if program.compiled is None else program.compiled
+        wrapped = self._wrapped
         program.optimizer.zero_grad(set_to_none=True)
         for number in range(1, self._accumulation + 1):
-            last = self._wrapped is None or number == self._accumulation
-            with nullcontext() if last else self._replica.no_sync():
-                program.loss(module(*program.inputs)).backward()
+            last = number == self._accumulation
+            with nullcontext() if last or wrapped is None else wrapped.no_sync():
+                program.loss(program.called(*program.inputs)).backward()
         program.optimizer.step()
-
-    @property
-    def _replica(self) -> DistributedDataParallel:
-        if self._wrapped is None:
-            raise BackendError(f"{self._program.entry} runs by itself here: it has no buckets")
-        return self._wrapped

@@ -1,11 +1,11 @@
-"""The user's program: a function that makes a module with its inputs, and runs one step of it.
+"""Calls the user's function that makes a program, checks its result, and runs steps of it.
 
 ``FILE.py:FUNCTION`` or ``package.module:FUNCTION``. The function gets ``batch=N`` if the user asks
 for a batch size, and returns a dict: ``module`` (``torch.nn.Module``), ``inputs`` (a tuple of
 tensors), and for a training step ``loss`` (outputs to a scalar tensor) and ``optimizer``
-(``torch.optim.Optimizer``). To be trained until an accuracy it also gives ``data`` (an iterable of
-batches), ``targets`` (the tensors that the loss reads) and ``accuracy`` (a function). Only here
-does code of the user run. Must not know how a step is recorded or timed.
+(``torch.optim.Optimizer``). A training until an accuracy also needs ``data`` (an iterable of
+batches), ``targets`` (the tensors that the loss reads) and ``accuracy`` (a function). Code of the
+user runs only here. Must not know how a step is recorded or timed.
 """
 
 from __future__ import annotations
@@ -21,30 +21,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from bricks.errors import BackendError, first_line
 from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, TRAINING
 
-# What torch.compile makes of a module.
+# The class of modules that torch.compile returns.
 _COMPILED = "OptimizedModule"
 
 _KEYS = {"module", "inputs", "loss", "optimizer", "data", "targets", "accuracy"}
 
 
-def _unmarked(phase: str) -> None:
-    """Nobody asks which phase runs."""
-
-
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the function returned, checked; ``entry`` names it in messages.
+    """The checked result of the user's function, which messages call ``entry``.
 
-    ``compiled`` is called in place of the module, if it is there. ``data`` yields the batches of
-    one epoch each time it is iterated: the tensors of ``inputs``, then those of ``targets``, which
-    the loss reads. ``accuracy`` is that of the module on held-out data, from 0 to 1.
+    ``compiled`` is called in place of the module, if there is one. Each iteration over ``data``
+    yields the batches of one epoch: the tensors of ``inputs``, then of ``targets``, which the loss
+    reads. ``accuracy`` computes the accuracy of the module on held-out data, from 0 to 1.
     """
 
     entry: str
@@ -59,28 +55,32 @@ class Program:
 
     @property
     def kind(self) -> str:
-        """Whether a step of it is inference or training."""
+        """The kind of a step: inference or training."""
         return INFERENCE if self.optimizer is None else TRAINING
 
-    def step(self, mark: Callable[[str], None] = _unmarked) -> Any:
-        """Run one step; its outputs, or for a training step its loss.
+    @property
+    def called(self) -> Callable[..., Any]:
+        """The compiled module if there is one, else the module."""
+        return self.module if self.compiled is None else self.compiled
 
-        ``mark`` is called with the name of each phase as it begins. Raises whatever the user's code
-        raises, and :class:`BackendError` for a loss that is no scalar.
+    def step(self, mark: Callable[[str], None] = lambda phase: None) -> Any:
+        """Run one step; return its outputs, or the loss of a training step.
+
+        ``mark`` is called with the name of each phase as it begins. Raises exceptions of the user's
+        code, and :class:`BackendError` for a loss that is no scalar.
         """
         mark(FORWARD)
-        module = self.module if self.compiled is None else self.compiled
         if self.optimizer is None:
             with torch.no_grad():
-                return module(*self.inputs)
+                return self.called(*self.inputs)
         assert self.loss is not None
         with torch.enable_grad():
             self.optimizer.zero_grad(set_to_none=True)
-            loss = self.loss(module(*self.inputs))
+            loss = self.loss(self.called(*self.inputs))
             if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
                 raise BackendError(
-                    f"{self.entry}: its loss is {_told(loss)}: return a scalar tensor that depends"
-                    " on the module's parameters"
+                    f"{self.entry}: its loss is {_kind_of(loss)}: return a scalar tensor that"
+                    " depends on the module's parameters"
                 )
             mark(BACKWARD)
             loss.backward()
@@ -90,10 +90,10 @@ class Program:
 
 
 def program(entry: str, folder: str, options: Mapping[str, Any]) -> Program:
-    """Call the function that ``entry`` names, and check what it returns.
+    """Call the function that ``entry`` names, and check its result.
 
-    A relative file starts from ``folder``. Raises :class:`BackendError` with one line that names
-    what is wrong; an exception of the user's code is shown as such.
+    A relative file starts from ``folder``. Raises :class:`BackendError` in one line that names the
+    mistake; an exception of the user's code is shown as such.
     """
     where, _, name = entry.rpartition(":")
     function = _function(entry, where, name, folder)
@@ -145,10 +145,9 @@ def _function(entry: str, where: str, name: str, folder: str) -> Callable[..., A
             and value.__module__ == module.__name__
             and not name.startswith("_")
         ]
-        told = f"only {', '.join(own[:10])}" if own else "and no other"
-        raise BackendError(f"{entry}: there is no function {name!r} in it, {told}")
-    found: Callable[..., Any] = function
-    return found
+        others = f"only {', '.join(own[:10])}" if own else "and no other"
+        raise BackendError(f"{entry}: there is no function {name!r} in it, {others}")
+    return cast(Callable[..., Any], function)
 
 
 def _from_file(entry: str, path: Path) -> ModuleType:
@@ -157,7 +156,7 @@ def _from_file(entry: str, path: Path) -> ModuleType:
             f"{entry}: there is no file {path.name}: the program is not on this host"
         )
     parent = str(path.resolve().parent)
-    if parent not in sys.path:  # beside it may lie modules that it imports
+    if parent not in sys.path:  # it may import modules of its folder
         sys.path.insert(0, parent)
     name = f"bricks_program_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -170,18 +169,20 @@ def _from_file(entry: str, path: Path) -> ModuleType:
 
 def _checked(entry: str, made: Any) -> Program:
     if not isinstance(made, dict):
-        raise BackendError(f"{entry} returned {_told(made)}: return a dict with module and inputs")
-    strange = sorted(map(str, made.keys() - _KEYS))
-    if strange:
         raise BackendError(
-            f"{entry} returned a dict with {strange[0]!r}: give module, inputs, loss and optimizer,"
+            f"{entry} returned {_kind_of(made)}: return a dict with module and inputs"
+        )
+    unknown = sorted(map(str, made.keys() - _KEYS))
+    if unknown:
+        raise BackendError(
+            f"{entry} returned a dict with {unknown[0]!r}: give module, inputs, loss and optimizer,"
             " and to train it data, targets and accuracy"
         )
     module, inputs = made.get("module"), made.get("inputs")
     loss, optimizer = made.get("loss"), made.get("optimizer")
     if not isinstance(module, torch.nn.Module):
-        raise BackendError(f"{entry}: its module is {_told(module)}: give a torch.nn.Module")
-    if any(type(each).__name__ == _COMPILED for each in module.modules()):
+        raise BackendError(f"{entry}: its module is {_kind_of(module)}: give a torch.nn.Module")
+    if any(type(part).__name__ == _COMPILED for part in module.modules()):
         raise BackendError(
             f"{entry}: its module is compiled already: give it as it is before torch.compile, and"
             " choose --runtime torch-compiled"
@@ -193,64 +194,64 @@ def _checked(entry: str, made: Any) -> Program:
             f"{entry}: a training step needs a loss and an optimizer: give {missing}"
         )
     if loss is not None and not callable(loss):
-        raise BackendError(f"{entry}: its loss is {_told(loss)}: give a function of the outputs")
+        raise BackendError(f"{entry}: its loss is {_kind_of(loss)}: give a function of the outputs")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        raise BackendError(f"{entry}: its optimizer is {_told(optimizer)}: give one of torch.optim")
+        raise BackendError(
+            f"{entry}: its optimizer is {_kind_of(optimizer)}: give one of torch.optim"
+        )
     if optimizer is not None and _needs_closure(optimizer):
         raise BackendError(
             f"{entry}: its optimizer, {type(optimizer).__name__}, calls the model itself, by a"
             " closure, which is not supported: give an optimizer whose step() needs none"
         )
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        _refuse_elsewhere(entry, f"its {name}", tensor)
+        _refuse_other_device(entry, f"its {name}", tensor)
     for number, tensor in enumerate(inputs):
-        _refuse_elsewhere(entry, f"input {number}", tensor)
-    found = Program(entry, module, inputs, loss, optimizer)
-    return _with_data(found, made.get("data"), made.get("targets", ()), made.get("accuracy"))
+        _refuse_other_device(entry, f"input {number}", tensor)
+    program = Program(entry, module, inputs, loss, optimizer)
+    return _with_data(program, made.get("data"), made.get("targets", ()), made.get("accuracy"))
 
 
 def _with_data(program: Program, data: Any, targets: Any, accuracy: Any) -> Program:
-    """``program`` with what it is trained on, checked."""
+    """Check data, targets and accuracy, and add them to ``program``."""
     entry = program.entry
     if data is not None and not isinstance(data, Iterable):
-        raise BackendError(f"{entry}: its data are {_told(data)}: give an iterable of batches")
+        raise BackendError(f"{entry}: its data are {_kind_of(data)}: give an iterable of batches")
     if isinstance(data, Iterator):
         raise BackendError(
-            f"{entry}: its data are {_told(data)}, which ends with the first epoch: give an"
+            f"{entry}: its data are {_kind_of(data)}, which ends with the first epoch: give an"
             " iterable that begins anew, such as torch.utils.data.DataLoader"
         )
     if accuracy is not None and not callable(accuracy):
         raise BackendError(
-            f"{entry}: its accuracy is {_told(accuracy)}: give a function without arguments"
+            f"{entry}: its accuracy is {_kind_of(accuracy)}: give a function without arguments"
         )
     targets = _tensors(entry, "targets", targets)
     for number, tensor in enumerate(targets):
-        _refuse_elsewhere(entry, f"target {number}", tensor)
+        _refuse_other_device(entry, f"target {number}", tensor)
     return replace(program, data=data, targets=targets, accuracy=accuracy)
 
 
-def _tensors(entry: str, what: str, given: Any) -> tuple[torch.Tensor, ...]:
-    if isinstance(given, list):
-        given = tuple(given)
-    if not isinstance(given, tuple):
-        raise BackendError(f"{entry}: its {what} are {_told(given)}: give a tuple of tensors")
-    for number, each in enumerate(given):
-        if not isinstance(each, torch.Tensor):
+def _tensors(entry: str, what: str, value: Any) -> tuple[torch.Tensor, ...]:
+    if not isinstance(value, list | tuple):
+        raise BackendError(f"{entry}: its {what} are {_kind_of(value)}: give a tuple of tensors")
+    for number, tensor in enumerate(value):
+        if not isinstance(tensor, torch.Tensor):
             raise BackendError(
-                f"{entry}: number {number} of its {what} is {_told(each)}, and no tensor: give a"
-                " tuple of tensors, and let the module make what it needs of them"
+                f"{entry}: number {number} of its {what} is {_kind_of(tensor)}, and no tensor: give"
+                " a tuple of tensors, and let the module make what it needs of them"
             )
-    return given
+    return tuple(value)
 
 
 def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether each step of an optimiser has to compute the loss itself, several times."""
-    found = inspect.signature(type(optimizer).step).parameters.get("closure")
-    return found is not None and found.default is inspect.Parameter.empty
+    """Whether ``step()`` of an optimiser requires a function that computes the loss."""
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def source_file(entry: str, folder: str) -> Path | None:
-    """The source file of the module that ``entry`` names; None where Python knows of none."""
+    """Return the source file of the module that ``entry`` names; None if it has none."""
     where = entry.rpartition(":")[0]
     if where.endswith(".py"):
         return Path(folder, where)
@@ -259,21 +260,21 @@ def source_file(entry: str, folder: str) -> Path | None:
     return None if origin is None else Path(origin)
 
 
-def _refuse_elsewhere(entry: str, what: str, tensor: torch.Tensor) -> None:
+def _refuse_other_device(entry: str, what: str, tensor: torch.Tensor) -> None:
     if tensor.device.type != "cpu":
         raise BackendError(
             f"{entry}: {what} is on device {tensor.device}: keep all data on the CPU"
         )
 
 
-def _told(value: Any) -> str:
+def _kind_of(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     return "None" if value is None else f"of type {type(value).__name__}"
 
 
 def _shown(exc: BaseException) -> str:
-    """The exception as Python shows it, and the place in the user's code that raised it."""
+    """Return an exception as Python shows it, with the line of the user's code that raised it."""
     text = f"{type(exc).__name__}: {first_line(exc)}"
     own = [
         frame

@@ -1,47 +1,45 @@
-"""Gradients of a program's loss, beside central finite differences, parameter by parameter.
+"""Compares the gradients of a program's loss with central differences, for each parameter.
 
-All of it in float64, on one batch of the data. Along a direction v, the derivative by automatic
-differentiation is the product of gradient and v, and that by differences is (L(p + hv) - L(p - hv))
-/ 2h. Directions are the gradient itself, which shows a wrong factor best, and random ones, which
-show errors elsewhere. Generators of random numbers are seeded anew before each loss, so that
-dropout leaves out the same values. Must not know which deviation is too large.
+All is computed in float64, on one batch of the data. Along a direction v, the derivative by
+automatic differentiation is the product of gradient and v, and the one by differences is (L(p + hv)
+- L(p - hv)) / 2h. Directions are the gradient itself, which reveals a wrong factor best, and random
+ones, which reveal other errors. Random number generators are seeded before each loss, so that
+dropout omits the same values. Must not know which deviation is too large.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
-import numpy as np
 import torch
 
 from bricks.backends.torch.differences import as_float64, slope, to_float64
 from bricks.backends.torch.entry import Program, users_errors
-from bricks.backends.torch.training import copy_batch
+from bricks.backends.torch.training import copy_batch, seed_generators
 from bricks.backends.training_checks import GradientDeviation, GradientDeviations
 from bricks.errors import BackendError
 
-# Random directions for each parameter, beside the gradient.
+# Random directions for each parameter, in addition to the gradient.
 RANDOM_DIRECTIONS = 2
 
-# Of a parameter's root mean square: first the cube root of float64's precision, where the error of
-# truncation (h²) and that of rounding (precision / h) are about equal. Kinks, as those of ReLU, add
-# an error that shrinks with h: the smaller steps are for losses that have many.
+# Step widths relative to a parameter's root mean square: first the cube root of the precision,
+# where the errors of truncation (h²) and rounding (precision / h) are about equal. Kinks such as
+# those of ReLU add an error that shrinks with h: smaller steps are for losses with many kinks.
 _STEPS = (6e-6, 6e-7, 6e-8)
 # With a deviation below this, no smaller step is needed.
 _CLOSE = 1e-5
-# The size that counts for a parameter that is zero, as biases are at first.
+# The least size of a parameter: biases are zero at first.
 _MIN_SIZE = 1e-2
 
-# Losses are sums of many terms: so many roundings may be wrong in one of them.
+# Losses are sums of many terms: the number of roundings that may err in one direction.
 _ROUNDINGS = 100
 
 
 def gradients(program: Program, seed: int) -> GradientDeviations:
-    """The deviation of each parameter's gradient from finite differences.
+    """Compare the gradient of each parameter with finite differences.
 
-    Raises BackendError for data without a batch.
+    Raises :class:`BackendError` for data without a batch.
     """
     to_float64(program)
     if program.data is not None:
@@ -49,9 +47,10 @@ def gradients(program: Program, seed: int) -> GradientDeviations:
             batch = next(iter(program.data), None)
         if batch is None:
             raise BackendError(f"{program.entry}: its data yield no batch")
-        places = (*program.inputs, *program.targets)
-        copy_batch(program, [as_float64(each) for each in batch], 1, places)
-    loss = _loss(program, seed)
+        buffers = (*program.inputs, *program.targets)
+        copy_batch(program, [as_float64(part) for part in batch], 1, buffers)
+    seeded_loss = partial(_loss, program, seed)
+    loss = seeded_loss()
     if loss.dtype != torch.float64:
         reason = f"its loss is computed in {loss.dtype}, which is too coarse"
         return GradientDeviations(reason=reason)
@@ -59,57 +58,60 @@ def gradients(program: Program, seed: int) -> GradientDeviations:
         loss.backward()
     base = float(loss.detach())
     with torch.no_grad():
-        if float(_loss(program, seed)) != base:
+        if float(seeded_loss()) != base:
             reason = "two losses of the same batch and seed differ"
             return GradientDeviations(reason=reason)
-        found = tuple(
-            _compared(program, name, parameter, base, seed)
+        deviations = tuple(
+            _compared(seeded_loss, base, name, parameter, seed)
             for name, parameter in program.module.named_parameters()
             if parameter.requires_grad
         )
-    return GradientDeviations(found)
+    return GradientDeviations(deviations)
 
 
 def _compared(
-    program: Program, name: str, parameter: torch.nn.Parameter, base: float, seed: int
+    loss: Callable[[], torch.Tensor],
+    base: float,
+    name: str,
+    parameter: torch.nn.Parameter,
+    seed: int,
 ) -> GradientDeviation:
     gradient = parameter.grad
     if gradient is None:
         gradient = torch.zeros_like(parameter)
-    size = max(float(parameter.square().mean().sqrt()), _MIN_SIZE)
-    found = [
-        each
+    along = [
+        _along(loss, base, parameter, gradient, direction)
         for direction in _directions(gradient, seed)
-        if (each := _along(program, parameter, gradient, direction, size, base, seed)) is not None
     ]
+    compared = [each for each in along if each is not None]
     return GradientDeviation(
         name,
-        deviation=max((deviation for deviation, _ in found), default=None),
-        resolution=max((resolution for _, resolution in found), default=None),
+        deviation=max((deviation for deviation, _ in compared), default=None),
+        resolution=max((resolution for _, resolution in compared), default=None),
     )
 
 
 def _along(
-    program: Program,
+    loss: Callable[[], torch.Tensor],
+    base: float,
     parameter: torch.nn.Parameter,
     gradient: torch.Tensor,
     direction: torch.Tensor,
-    size: float,
-    base: float,
-    seed: int,
 ) -> tuple[float, float] | None:
-    """Deviation and resolution along a direction; None where both derivatives are zero.
+    """Return deviation and resolution along a direction; None where both derivatives are zero.
 
-    Of several steps the one that agrees best counts: a wrong gradient deviates with all of them.
+    The step width that agrees best counts: a wrong gradient deviates with all of them. ``base`` is
+    the loss.
     """
     exact = float((gradient * direction).sum())
-    # Along a random direction of unit root mean square, the derivative is usually so large.
+    # The usual size of the derivative along a random direction of unit root mean square.
     usual = float(gradient.norm())
+    size = max(float(parameter.square().mean().sqrt()), _MIN_SIZE)
     best: tuple[float, float] | None = None
     for step in _STEPS:
         h = step * size
         noise = _ROUNDINGS * torch.finfo(torch.float64).eps * max(abs(base), 1e-300) / h
-        differences = slope(partial(_loss, program, seed), parameter, direction, h)
+        differences = slope(loss, parameter, direction, h)
         whole = max(abs(exact), abs(differences), usual)
         if whole <= noise:
             break
@@ -122,7 +124,7 @@ def _along(
 
 
 def _directions(gradient: torch.Tensor, seed: int) -> Iterator[torch.Tensor]:
-    """Of unit root mean square: the gradient's own direction, and random ones."""
+    """Yield directions of unit root mean square: the gradient's own, and random ones."""
     size = float(gradient.square().mean().sqrt())
     if size > 0:
         yield gradient / size
@@ -132,9 +134,7 @@ def _directions(gradient: torch.Tensor, seed: int) -> Iterator[torch.Tensor]:
 
 
 def _loss(program: Program, seed: int) -> torch.Tensor:
-    torch.manual_seed(seed)
-    np.random.seed(seed % (1 << 32))
-    random.seed(seed)
+    seed_generators(seed)
     assert program.loss is not None, "only a training step has a loss"
     with users_errors(program.entry):
         loss = program.loss(program.module(*program.inputs))

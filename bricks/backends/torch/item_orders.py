@@ -1,7 +1,7 @@
-"""In which order data yield their items: a number for each row of each batch, epoch by epoch.
+"""The order in which data yield their items: a number for each row of each batch, by epoch.
 
-Items are told apart by a digest of what they hold, so that nothing need be known of a sampler. The
-first dimension of a batch counts its items. Must not know which order is a good one.
+Items are identified by a digest of their contents, independently of the sampler. The first
+dimension of a batch counts its items. Must not know which order is a good one.
 """
 
 from __future__ import annotations
@@ -16,23 +16,22 @@ from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.training_checks import ItemOrders
 from bricks.errors import BackendError
 
-# More items than this are not hashed: a minute's work.
+# More items are not hashed: these take a minute.
 MAX_ITEMS = 2_000_000
 
 
 def item_orders(program: Program, epochs: int) -> ItemOrders:
-    """The numbers of the items of each of ``epochs``.
+    """Return the numbers of the items of each of ``epochs``; equal items have equal numbers.
 
-    Items that hold the same have the same number. Fewer epochs are looked at where all of them
-    would be more than MAX_ITEMS. The data set is ``data.dataset``, if its items can be recognised
-    in the batches.
+    Fewer epochs are read where all would have more than ``MAX_ITEMS`` items. The data set is
+    ``data.dataset``, if its items are recognised in the batches.
     """
     data = program.data
     assert data is not None
     numbers: dict[bytes, int] = {}
     with users_errors(program.entry):
-        held = _data_set(data)
-    data_set = [numbers.setdefault(each, len(numbers)) for each in held]
+        digests = _data_set(data)
+    data_set = [numbers.setdefault(digest, len(numbers)) for digest in digests]
     orders: list[list[int]] = []
     for done in range(epochs):
         if orders and (done + 1) * len(orders[0]) > MAX_ITEMS:
@@ -40,44 +39,44 @@ def item_orders(program: Program, epochs: int) -> ItemOrders:
         order: list[int] = []
         with users_errors(program.entry):
             for batch in data:
-                digests = _digests(program.entry, batch)
-                if digests is None:
+                rows = _digests(program.entry, batch)
+                if rows is None:
                     return ItemOrders(reason="the tensors of a batch differ in their length")
-                order += [numbers.setdefault(each, len(numbers)) for each in digests]
+                order += [numbers.setdefault(digest, len(numbers)) for digest in rows]
                 if len(order) > MAX_ITEMS:
                     return ItemOrders(reason=f"an epoch has more than {MAX_ITEMS} items")
         orders.append(order)
-    recognised = sum(number < len(held) for number in orders[0]) if orders else 0
-    known = held and recognised == len(orders[0])
+    recognised = sum(number < len(digests) for number in orders[0]) if orders else 0
+    known = digests and recognised == len(orders[0])
     return ItemOrders(tuple(map(tuple, orders)), tuple(data_set) if known else None)
 
 
 def _data_set(data: Any) -> list[bytes]:
-    """A digest of each item of a loader's data set; none where it has no such items."""
+    """Return a digest of each item of a loader's data set; none unless items are tensors."""
     data_set: Any = getattr(data, "dataset", None)
     if not hasattr(data_set, "__getitem__") or not hasattr(data_set, "__len__"):
         return []
     if len(data_set) > MAX_ITEMS:
         return []
-    found = []
+    digests = []
     for number in range(len(data_set)):
         item = data_set[number]
         tensors = item if isinstance(item, tuple | list) else [item]
-        if not all(isinstance(each, torch.Tensor) for each in tensors):
+        if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
             return []
-        found.append(_digest([row for each in tensors for row in _rows(each.unsqueeze(0))]))
-    return found
+        digests.append(_digest([row for t in tensors for row in _rows(t.unsqueeze(0))]))
+    return digests
 
 
 def _digests(entry: str, batch: Any) -> list[bytes] | None:
-    """A digest of each row over all tensors of a batch; None where they have no common length."""
+    """Return a digest of each row over all tensors of a batch; None unless lengths are equal."""
     tensors = list(batch) if isinstance(batch, tuple | list) else [batch]
-    if not tensors or not all(isinstance(each, torch.Tensor) for each in tensors):
+    if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         raise BackendError(f"{entry}: its data yield no tuples of tensors")
-    lengths = {each.shape[0] if each.dim() else 0 for each in tensors}
+    lengths = {tensor.shape[0] if tensor.dim() else 0 for tensor in tensors}
     if len(lengths) != 1 or 0 in lengths:
         return None
-    rows = [_rows(each) for each in tensors]
+    rows = [_rows(tensor) for tensor in tensors]
     return [_digest(parts) for parts in zip(*rows, strict=True)]
 
 

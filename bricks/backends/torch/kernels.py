@@ -1,10 +1,9 @@
-"""Kernels that PyTorch's compiler (Inductor) makes: watched in a recorded step, and run again.
+"""Kernels of PyTorch's compiler (Inductor): watched in a recorded step, and replayed.
 
-A compiled program calls C++ functions that no dispatcher sees. While they are watched, each call
-goes to the recorder. Their source does not travel: it would be foreign code for whoever measures.
-It stays in the data folder of this user, under its digest, which is all that a brick holds. What
-the C++ compiler makes of it stays there too, so that not every process compiles it again. Must not
-know how calls are recorded.
+A compiled program calls C++ functions that no dispatcher sees; watching forwards each call to the
+recorder. Their source does not travel, because a host must not run foreign code. It stays in the
+data folder of this user under its digest, which a brick holds in its place. The compiled binary
+stays there too, for other processes. Must not know how calls are recorded.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ import torch
 from bricks.errors import BackendError, first_line
 from bricks.system.environments import root
 
-# The name of a kernel's file: a brick from elsewhere must not name another one.
+# The name of a kernel's file: a brick of another host must not name other files.
 _KEY = re.compile(r"[0-9a-f]{32}")
-# Specialisations of one function; after as many, PyTorch runs it without compiling.
+# The most specialisations of one function; PyTorch runs further ones without compiling.
 _SPECIALISATIONS = 64
 
-# Called with a kernel's digest, the C types of its arguments, and these.
+# Called with a kernel's digest, the C types of its arguments, and the arguments.
 Watcher = Callable[[str, Sequence[str], Sequence[Any]], None]
 
 
 class WatchedKernel:
-    """A kernel whose calls are told to a watcher while there is one."""
+    """A kernel that reports its calls to the watcher, if there is one."""
 
     watcher: Watcher | None = None
 
@@ -40,7 +39,7 @@ class WatchedKernel:
         self._kernel, self._key, self._types = kernel, key, tuple(types)
 
     def __call__(self, *arguments: Any) -> None:
-        """Run it."""
+        """Run the kernel."""
         self._kernel(*arguments)
         if WatchedKernel.watcher is not None:
             WatchedKernel.watcher(self._key, self._types, arguments)
@@ -48,7 +47,7 @@ class WatchedKernel:
 
 @contextmanager
 def kernels_kept() -> Iterator[None]:
-    """Meanwhile, kernels that are compiled are kept by their digest, and can be watched."""
+    """Meanwhile, keep the source of compiled kernels by its digest, and make them watchable."""
     compiler = inductor().async_compile.AsyncCompile
     original = compiler.cpp_pybinding
 
@@ -65,7 +64,7 @@ def kernels_kept() -> Iterator[None]:
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Meanwhile, calls of kernels that were kept are told to ``watcher``."""
+    """Meanwhile, report calls of kept kernels to ``watcher``."""
     WatchedKernel.watcher = watcher
     try:
         yield
@@ -74,32 +73,32 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def compiled(module: torch.nn.Module) -> Callable[..., Any]:
-    """The module as PyTorch's compiler runs it, if the first call comes from this thread."""
+    """Compile a module with torch.compile; its first call must come from this thread."""
     inductor()
-    # Settings of a thread, which others do not see.
+    # Settings are per thread.
     torch._dynamo.config.cache_size_limit = _SPECIALISATIONS
-    made: Callable[..., Any] = torch.compile(module, dynamic=False)
-    return made
+    callable_: Callable[..., Any] = torch.compile(module, dynamic=False)
+    return callable_
 
 
 def inductor() -> Any:
-    """Inductor, with settings that it reads when it is imported: before a user's program may."""
-    place = root().parent / "compiled"
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Import Inductor before a user's program may, with settings that it reads at import."""
+    folder = root().parent / "compiled"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.environ |= {
-        # A pool of processes would take time from what is timed.
+        # A pool of processes would disturb timing.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # What is recorded is what this process compiled.
+        # This process must compile what it records.
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
-        "TORCHINDUCTOR_CACHE_DIR": str(place),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder),
     }
     import torch._inductor.async_compile
     from torch._inductor import codecache
 
-    # It keeps precompiled headers, too, but among temporary files, which end with a worker.
-    codecache._HEADER_DIR = str(place / "headers")
-    codecache._HEADER_LOCK_DIR = str(place / "headers" / "locks")
+    # By default precompiled headers are temporary files, which are deleted with a worker.
+    codecache._HEADER_DIR = str(folder / "headers")
+    codecache._HEADER_LOCK_DIR = str(folder / "headers" / "locks")
     return torch._inductor
 
 
@@ -108,21 +107,21 @@ def _digest(content: bytes) -> str:
 
 
 def _keep(types: Sequence[str], source: str) -> str:
-    """Keep a kernel's source; its digest."""
+    """Write a kernel's source to the data folder; return its digest."""
     content = json.dumps([list(types), source]).encode()
     key = _digest(content)
     folder = root().parent / "kernels"
     path = folder / f"{key}.json"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        written = path.with_suffix(f".{os.getpid()}")
-        written.write_bytes(content)
-        written.replace(path)
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(content)
+        partial.replace(path)
     return key
 
 
 def kept_kernel(key: str) -> Callable[..., None]:
-    """The kernel with this digest; :class:`BackendError` where it was never compiled here."""
+    """Load the kernel with this digest; :class:`BackendError` if it was never compiled here."""
     if not _KEY.fullmatch(key):
         raise BackendError("a brick names a compiled kernel by no digest: record its program here")
     path = root().parent / "kernels" / f"{key}.json"
@@ -138,6 +137,6 @@ def kept_kernel(key: str) -> Callable[..., None]:
     try:
         bindings = inductor().codecache.CppPythonBindingsCodeCache
         kernel: Callable[..., None] = bindings.load_pybinding(types, source)
-    except Exception as exc:  # whatever a compiler says
+    except Exception as exc:  # a compiler may raise anything
         raise BackendError(f"the kernel {key} does not compile: {first_line(exc, 200)}") from exc
     return kernel

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from bricks.backends.base import Binding
+from bricks.backends.base import OwnMemory
 from bricks.backends.torch.entry import Program
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import ReplayedCall
@@ -215,15 +215,11 @@ class PhaseProbes:
         return statistics.median(overheads_s)
 
 
-class PhaseProbe:
+class PhaseProbe(OwnMemory):
     """The probe of one part of a phase, real or without the part, among ``probes``."""
 
     def __init__(self, probes: PhaseProbes, phase: str, part: str, kind: str) -> None:
         self._probes, self._which = probes, (phase, part, kind)
-
-    def bind(self, binding: Binding, region: object) -> PhaseProbe:
-        """It has memory of its own."""
-        return self
 
     def sample(self) -> Sample:
         """See :meth:`PhaseProbes.sample`."""

@@ -1,8 +1,8 @@
-"""Steps of a program under PyTorch's own profiler, as the calls that were recorded.
+"""Steps of a program under PyTorch's own profiler, as events of the recorded calls.
 
-The profiler sees more than the recorder: operators that only call others, and those that kernels
-call. Recorded calls are found among them in order; what runs inside a call belongs to it, and the
-rest is left out. Must not know how a profile is drawn.
+The profiler sees more than the recorder: operators that only call others, and operators that
+kernels call. Recorded calls are matched with its events in order; events inside a call and all
+others are dropped. Must not know how a profile is shown.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from bricks.graph.program import call_of
 
 
 class ProfiledSteps:
-    """Steps of ``program``, whose recorded calls are ``nodes``, each with a name of its own."""
+    """Profiled steps of ``program``; ``nodes`` are its recorded calls, with distinct names."""
 
     def __init__(self, program: Program, nodes: Sequence[onnx.NodeProto]) -> None:
         self._program = program
-        self._wanted = [(node.name, node.op_type, _title(node)) for node in nodes]
+        self._calls = [(node.name, node.op_type, _title(node)) for node in nodes]
         self._runs: list[tuple[float, list[Any]]] = []
         with users_errors(program.entry):
             for _ in range(WARM_UP):
                 program.step()
 
     def sample(self) -> float:
-        """Run a step; the latency in seconds, which recording makes longer."""
+        """Run a step; return the latency in seconds, which profiling increases."""
         with users_errors(self._program.entry), profile(activities=[ProfilerActivity.CPU]) as seen:
             self._program.step()
         events = sorted(seen.events(), key=lambda e: (e.time_range.start, -e.time_range.end))
@@ -42,34 +42,33 @@ class ProfiledSteps:
         return float(end_us - begin_us) * 1e-6
 
     def runs(self) -> list[list[NodeEvent]]:
-        """The recorded calls of each step so far."""
-        return [self._found(begin_us, events) for begin_us, events in self._runs]
+        """Return the events of recorded calls for each step so far."""
+        return [self._matched(begin_us, events) for begin_us, events in self._runs]
 
-    def _found(self, begin_us: float, events: Sequence[Any]) -> list[NodeEvent]:
-        found = []
-        wanted = iter(self._wanted)
-        name, operator, title = next(wanted, ("", "", ""))
+    def _matched(self, begin_us: float, events: Sequence[Any]) -> list[NodeEvent]:
+        matched: list[NodeEvent] = []
         busy_until_us = 0.0
         for event in events:
             span = event.time_range
-            if event.name != title or span.start < busy_until_us:
+            if len(matched) == len(self._calls) or span.start < busy_until_us:
+                continue
+            name, operator, title = self._calls[len(matched)]
+            if event.name != title:
                 continue
             busy_until_us = span.end
-            found.append(
+            matched.append(
                 NodeEvent(
                     name=name,
                     operator=operator,
                     begin_s=(span.start - begin_us) * 1e-6,
                     end_s=(span.end - begin_us) * 1e-6,
                     thread=int(event.thread),
-                    inner=False,
                 )
             )
-            name, operator, title = next(wanted, ("", "", ""))
-        return found
+        return matched
 
 
 def _title(node: onnx.NodeProto) -> str:
-    """The operator's name as the profiler tells it."""
+    """Return the name of a call's operator in the profiler."""
     call = call_of(node)
     return f"{call.namespace}::{call.operator.partition('.')[0]}"

@@ -1,10 +1,9 @@
-"""What a step does beside its calls where it computes activations again in its backward pass.
+"""The overhead of activation checkpointing, recorded and replayed as calls of its own.
 
-``torch.utils.checkpoint`` runs Python code around the layers whose activations it does not keep:
-once in the forward pass, where it hides them, and once in the backward pass, where it runs the
-layers again. No dispatcher sees that code, which takes as long as dozens of small calls. So it is
-recorded as calls of its own, and these are timed by checkpointing tiny layers. Must not know how
-calls are recorded.
+``torch.utils.checkpoint`` runs Python code around the layers whose activations it drops: in the
+forward pass, where it hides them, and in the backward pass, where it recomputes them. No dispatcher
+sees this code, which takes as long as dozens of small calls. So it is recorded as calls, which are
+timed by checkpointing tiny layers. Must not know how calls are recorded.
 """
 
 from __future__ import annotations
@@ -21,27 +20,27 @@ from torch.utils import checkpoint
 RECOMPUTATION = "recomputation"
 HIDE, RECOMPUTE = "hide", "recompute"
 
-# Told of each piece of such code when it ends: its operator, how many calls were recorded within
-# it, and whether checkpointing is reentrant.
+# Called when such code ends with its operator, the number of calls recorded within it, and whether
+# checkpointing is reentrant.
 Watcher = Callable[[str, int, bool], None]
 
 
 @contextmanager
 def recomputation_watched(watcher: Watcher, recorded: Callable[[], int]) -> Iterator[None]:
-    """Meanwhile, ``watcher`` is told of checkpointed layers; ``recorded`` counts calls so far."""
+    """Meanwhile, report checkpointed layers to ``watcher``; ``recorded`` counts calls so far."""
     hooks = {HIDE: "_checkpoint_hook", RECOMPUTE: "_recomputation_hook"}
     with ExitStack() as changes:
         for operator, name in hooks.items():
             watched = _watched(getattr(checkpoint, name), operator, watcher, recorded)
-            changes.enter_context(_changed(checkpoint, name, watched))
+            changes.enter_context(_patched(checkpoint, name, watched))
         for method in _reentrant(watcher, recorded):
             of, name = checkpoint.CheckpointFunction, method.__name__
-            changes.enter_context(_changed(of, name, staticmethod(method)))
+            changes.enter_context(_patched(of, name, staticmethod(method)))
         yield
 
 
 @contextmanager
-def _changed(of: Any, name: str, value: Any) -> Iterator[None]:
+def _patched(of: Any, name: str, value: Any) -> Iterator[None]:
     original = vars(of)[name]
     setattr(of, name, value)
     try:
@@ -67,7 +66,7 @@ def _watched(hook: Any, operator: str, watcher: Watcher, recorded: Callable[[], 
 def _reentrant(
     watcher: Watcher, recorded: Callable[[], int]
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The two methods of the function that stands for checkpointed layers, each watched."""
+    """Return watched versions of the two methods of reentrant checkpointing."""
     original = checkpoint.CheckpointFunction.forward, checkpoint.CheckpointFunction.backward
 
     def forward(context: Any, *arguments: Any) -> Any:
@@ -86,24 +85,24 @@ def _reentrant(
 
 
 class Recomputation:
-    """A call that stands for the code around ``calls`` checkpointed calls, in one of the passes.
+    """A call that represents the checkpointing code of ``calls`` calls, in one of the passes.
 
-    It computes nothing. :meth:`taken_ns` is how long such code takes.
+    It computes nothing; :meth:`taken_ns` times such code.
     """
 
     def __init__(self, operator: str, calls: int, reentrant: bool) -> None:
         self._operator, self._calls, self._reentrant = operator, calls, reentrant
 
     def __call__(self, *_: Any) -> tuple[()]:
-        """Nothing."""
+        """Compute nothing."""
         return ()
 
     def taken_ns(self) -> int:
-        """Nanoseconds that checkpointing tiny layers adds to one pass over them, without them."""
+        """Return the nanoseconds that checkpointing adds to one pass over tiny layers."""
         plain, hidden = self._passes(self._layers), self._passes(self._checkpointed)
         if self._operator == HIDE:
             return max(0, hidden[0] - plain[0])
-        return max(0, hidden[1] - plain[1] - self._alone())
+        return max(0, hidden[1] - plain[1] - self._recomputed_ns())
 
     def _layers(self, x: torch.Tensor) -> torch.Tensor:
         for _ in range(max(1, self._calls)):
@@ -114,7 +113,7 @@ class Recomputation:
         return checkpoint.checkpoint(self._layers, x, use_reentrant=self._reentrant)
 
     def _passes(self, layers: Callable[[torch.Tensor], Any]) -> tuple[int, int]:
-        """Nanoseconds of the forward pass and of the backward pass."""
+        """Return the nanoseconds of the forward and of the backward pass."""
         x, clock = torch.ones(1, requires_grad=True), time.perf_counter_ns
         start = clock()
         y = layers(x)
@@ -122,11 +121,16 @@ class Recomputation:
         y.backward()
         return between - start, clock() - between
 
-    def _alone(self) -> int:
-        """Nanoseconds of the calls that run again, which were recorded by themselves."""
-        x, sine, taken, clock = torch.ones(1), torch.ops.aten.sin.default, 0, time.perf_counter_ns
+    def _recomputed_ns(self) -> int:
+        """Return the nanoseconds of the recomputed calls, which are recorded separately."""
+        x, sine, taken_ns, clock = (
+            torch.ones(1),
+            torch.ops.aten.sin.default,
+            0,
+            time.perf_counter_ns,
+        )
         for _ in range(max(1, self._calls)):
             start = clock()
             sine(x)
-            taken += clock() - start
-        return taken
+            taken_ns += clock() - start
+        return taken_ns

@@ -1,9 +1,9 @@
-"""Steps of a small program by itself, and under DistributedDataParallel with a single rank.
+"""Steps of a small program, isolated and under DistributedDataParallel with a single rank.
 
-With a single rank nothing is sent, so the difference is what DDP itself does: its code around the
-forward pass, and for each gradient its hook with a copy into a bucket and back. As between the
-layers of a large program, that code is not in a core's caches: the program displaces it after each
-gradient. Must not know how the difference is used.
+A single rank sends nothing, so the difference is the overhead of DDP: its code around the forward
+pass, and for each gradient its hook with a copy into a bucket and back. As between the layers of a
+large program, this code is not in a core's caches: the program evicts it after each gradient.
+Must not know how the difference is used.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bricks.backends.base import Binding
+from bricks.backends.base import OwnMemory
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import REPLICATED, call_of
 from bricks.graph.program_traffic import ALL_BYTES
 from bricks.units.sample import Sample
 
-# Written after each gradient: more than a core's own caches hold.
-_DISPLACED = 4 * ALL_BYTES // 4
-# Steps until DDP has made its buckets anew.
+# The elements written after each gradient: more than the caches of a core.
+_EVICTING = 4 * ALL_BYTES // 4
+# Steps until DDP has rebuilt its buckets.
 _FIRST = 3
-# Latencies are more than nothing.
+# Latencies are positive.
 _LEAST_S = 1e-9
 
 
-class _Displacing(torch.autograd.Function):
-    """The identity; its backward pass writes as much as displaces all in a core's caches."""
+class _Evicting(torch.autograd.Function):
+    """The identity, whose backward pass evicts the caches of a core."""
 
     @staticmethod
     def forward(context: Any, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -51,37 +51,33 @@ class _Chain(nn.Module):
     def __init__(self, gradients: int, elements: int) -> None:
         super().__init__()
         self.factors = nn.ParameterList(torch.ones(elements) for _ in range(gradients))
-        self._other = torch.zeros(_DISPLACED)
+        self._other = torch.zeros(_EVICTING)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for factor in self.factors:
-            x = _Displacing.apply(x * factor, self._other)
+            x = _Evicting.apply(x * factor, self._other)
         return x
 
 
-class ReplicatedSteps:
-    """What DDP adds to a program with so many ``gradients`` of so many elements."""
+class ReplicatedSteps(OwnMemory):
+    """The overhead of DDP in a program with ``gradients`` of ``elements`` each."""
 
     def __init__(self, gradients: int, elements: int) -> None:
         _begin_group()
         self._input = torch.ones(elements)
         module = _Chain(gradients, elements)
-        self._alone: nn.Module = module
+        self._isolated: nn.Module = module
         self._replicated: nn.Module = DistributedDataParallel(copy.deepcopy(module))
         for _ in range(_FIRST):
             self._step_s(self._replicated)
 
-    def bind(self, binding: Binding, region: object) -> ReplicatedSteps:
-        """It has memory of its own."""
-        return self
-
     def sample(self) -> Sample:
-        """What a step takes longer under DDP than right before; more than nothing."""
-        more_s = -self._settled_s(self._alone) + self._settled_s(self._replicated)
+        """Time a step under DDP minus an isolated step right before it; positive."""
+        more_s = -self._settled_s(self._isolated) + self._settled_s(self._replicated)
         return Sample(max(_LEAST_S, more_s))
 
     def _settled_s(self, called: nn.Module) -> float:
-        """Seconds of a step whose forward pass begins with its own code in the caches."""
+        """Time a step in seconds, whose forward pass begins with its own code in the caches."""
         self._step_s(called)
         return self._step_s(called)
 
@@ -94,7 +90,7 @@ class ReplicatedSteps:
 
 
 def replicated_steps(proto: onnx.ModelProto) -> ReplicatedSteps | None:
-    """The steps that a brick stands for; None for other models."""
+    """Return the steps that a brick represents; None for other models."""
     nodes = proto.graph.node
     if len(nodes) != 1 or nodes[0].domain != DOMAIN + REPLICATED:
         return None
@@ -103,7 +99,7 @@ def replicated_steps(proto: onnx.ModelProto) -> ReplicatedSteps | None:
 
 
 def _begin_group() -> None:
-    """A group of this process alone, which needs no network."""
+    """Initialise a group of this process alone, which needs no network."""
     if not dist.is_initialized():
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -1,9 +1,8 @@
-"""Trains a program epoch by epoch: takes batches, runs steps, evaluates, keeps what it needs.
+"""Trains a program epoch by epoch: loads batches, runs steps, evaluates, writes checkpoints.
 
-A batch is copied into the program's own inputs and targets, so that each step makes the calls that
-were recorded. Loading, steps and evaluations are timed apart. What the next epoch depends on is
-saved at the end of an epoch: parameters, the optimiser's state, and the states of generators of
-random numbers. Must not know until when it is trained.
+A batch is copied into the program's own inputs and targets, so that each step makes the recorded
+calls. Loading, steps and evaluations are timed separately. A checkpoint holds parameters, the state
+of the optimiser, and the states of random number generators. Must not know when training ends.
 """
 
 from __future__ import annotations
@@ -28,19 +27,15 @@ from bricks.backends.torch.entry import Program, source_file, users_errors
 from bricks.backends.torch.trajectories import plain_options
 from bricks.errors import BackendError, first_line
 
-# Steps of another instance of the program before anything is timed: the first ones make kernels
-# ready, and some optimisers import PyTorch's compiler.
+# Steps of another instance of the program before anything is timed: the first ones prepare kernels,
+# and some optimisers import PyTorch's compiler.
 WARM_UP = 3
 
 # Seeds that NumPy takes.
 _NUMPY_SEEDS = 1 << 32
 
-# The version of what is saved.
+# The version of checkpoints.
 _FORMAT = 1
-
-
-def _unannounced(number: int) -> None:
-    """Nobody asks which step comes next."""
 
 
 class ProgramTraining:
@@ -60,14 +55,14 @@ class ProgramTraining:
         self.identity = _identity(self._program, folder, seed)
 
     def _warm_up(self) -> None:
-        """Run a few steps of another instance of the program, and drop it; nothing else changes."""
+        """Run a few steps of another instance of the program, once; random states do not change."""
         if self._warm:
             return
         self._warm = True
         state = _random_state(self._program)
         stepping = _Stepping(made_with(self._make, self._seed))
         for _ in range(WARM_UP):
-            if not stepping.load_batch():
+            if not stepping.load_batch()[0]:
                 stepping.begin()
                 stepping.load_batch()
             stepping.run()
@@ -81,17 +76,15 @@ class ProgramTraining:
         """The epochs so far."""
         return tuple(self._history)
 
-    def epoch(self, on_step: Callable[[int], None] = _unannounced) -> TrainedEpoch:
-        """One epoch and its evaluation; see the interface."""
+    def epoch(self, on_step: Callable[[int], None]) -> TrainedEpoch:
+        """Train for one epoch and evaluate; see :class:`~bricks.backends.programs.Training`."""
         self._warm_up()
         stepping, losses = self._stepping, list[float]()
         step_s, loading_s = list[float](), list[float]()
         begin_s = stepping.begin()
         while True:
             on_step(len(losses))
-            started = time.perf_counter()
-            loaded = stepping.load_batch()
-            taken_s = time.perf_counter() - started
+            loaded, taken_s = stepping.load_batch()
             if not loaded:
                 begin_s += taken_s
                 break
@@ -101,23 +94,23 @@ class ProgramTraining:
             step_s.append(time.perf_counter() - started)
             losses.append(self._finite(loss, len(losses)))
         accuracy, evaluation_s = stepping.evaluate()
-        done = TrainedEpoch(
+        epoch = TrainedEpoch(
             tuple(losses), tuple(step_s), tuple(loading_s), begin_s, accuracy, evaluation_s
         )
-        self._history.append(done)
-        return done
+        self._history.append(epoch)
+        return epoch
 
     def _finite(self, loss: torch.Tensor, number: int) -> float:
-        found = float(loss.detach())
-        if not math.isfinite(found):
+        value = float(loss.detach())
+        if not math.isfinite(value):
             raise BackendError(
-                f"{self._program.entry}: its loss is {found} in step {number + 1} of epoch"
+                f"{self._program.entry}: its loss is {value} in step {number + 1} of epoch"
                 f" {len(self._history) + 1}: lower the learning rate"
             )
-        return found
+        return value
 
     def time_loading(self, batches: int, read_bytes: int) -> LoadingTimes:
-        """Batches without steps; see the interface."""
+        """Load batches without steps; see :class:`~bricks.backends.programs.Training`."""
         self._warm_up()
         memory = _memory(read_bytes)
         begin_s, batch_s, stepping = list[float](), list[float](), self._stepping
@@ -125,9 +118,7 @@ class ProgramTraining:
             begin_s.append(stepping.begin())
             while True:
                 memory.sum()
-                started = time.perf_counter()
-                loaded = stepping.load_batch()
-                taken_s = time.perf_counter() - started
+                loaded, taken_s = stepping.load_batch()
                 if not loaded:
                     begin_s[-1] += taken_s
                     break
@@ -138,17 +129,17 @@ class ProgramTraining:
         )
 
     def time_evaluation(self, repeats: int, read_bytes: int) -> Sequence[float]:
-        """Evaluations without training between; see the interface."""
+        """Evaluate without training; see :class:`~bricks.backends.programs.Training`."""
         self._warm_up()
         memory = _memory(read_bytes)
-        taken_s = []
+        times_s = []
         for _ in range(repeats):
             memory.sum()
-            taken_s.append(self._stepping.evaluate()[1])
-        return taken_s
+            times_s.append(self._stepping.evaluate()[1])
+        return times_s
 
     def save(self, path: Path) -> None:
-        """All of it or nothing, in one file of tensors and plain values."""
+        """Write one file of tensors and plain values, atomically."""
         program = self._program
         assert program.optimizer is not None
         state = {
@@ -158,23 +149,23 @@ class ProgramTraining:
             "optimizer": program.optimizer.state_dict(),
             "random": _random_state(program),
             "data": _state_of_data(program),
-            "history": json.dumps([asdict(each) for each in self._history]),
+            "history": json.dumps([asdict(epoch) for epoch in self._history]),
         }
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            with open(beside, "wb") as file:
+            with open(partial, "wb") as file:
                 torch.save(state, file)
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(path)
+            partial.replace(path)
         except OSError as exc:
-            beside.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
             raise BackendError(
                 f"the checkpoint {path} cannot be written ({exc.strerror}): give another --folder"
             ) from exc
 
     def load(self, path: Path) -> None:
-        """What :meth:`save` wrote; only tensors and plain values are read, no code."""
+        """Read the file of :meth:`save`: only tensors and plain values, no code."""
         program = self._program
         assert program.optimizer is not None
         try:
@@ -190,28 +181,28 @@ class ProgramTraining:
             self._history = list(map(TrainedEpoch.from_json, json.loads(state["history"])))
         except BackendError:
             raise
-        except Exception as exc:  # whatever a damaged file makes PyTorch raise
+        except Exception as exc:  # a damaged file may raise anything
             raise BackendError(
                 f"the checkpoint {path} cannot be read ({first_line(exc, 100)}): remove it"
             ) from exc
 
 
 def _memory(size_bytes: int) -> torch.Tensor:
-    """So much memory, every page of it written."""
+    """Allocate memory and write to all of its pages."""
     return torch.ones(size_bytes // 4)
 
 
 class _Stepping:
-    """Takes batches of a program, one after the other, and runs its steps."""
+    """Loads the batches of a program in order, and runs its steps."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._places = (*program.inputs, *program.targets)
+        self._buffers = (*program.inputs, *program.targets)
         self._batches: Iterator[Any] = iter(())
         self._epoch = self._number = 0
 
     def begin(self) -> float:
-        """Begin an epoch; seconds that it takes."""
+        """Begin an epoch; return the seconds that it takes."""
         data = self._program.data
         assert data is not None
         self._epoch, self._number = self._epoch + 1, 0
@@ -220,8 +211,13 @@ class _Stepping:
             self._batches = iter(data)
         return time.perf_counter() - started
 
-    def load_batch(self) -> bool:
-        """Copy the next batch to its place; False at the end of the epoch."""
+    def load_batch(self) -> tuple[bool, float]:
+        """Copy the next batch, if the epoch has one; return whether it has, and the seconds."""
+        started = time.perf_counter()
+        loaded = self._load_batch()
+        return loaded, time.perf_counter() - started
+
+    def _load_batch(self) -> bool:
         with users_errors(self._program.entry):
             batch = next(self._batches, None)
         if batch is None:
@@ -232,28 +228,27 @@ class _Stepping:
                 )
             return False
         self._number += 1
-        copy_batch(self._program, batch, self._number, self._places)
+        copy_batch(self._program, batch, self._number, self._buffers)
         return True
 
     def run(self) -> torch.Tensor:
-        """A step; its loss."""
+        """Run a step; return its loss."""
         with users_errors(self._program.entry):
             loss: torch.Tensor = self._program.step()
         return loss
 
     def evaluate(self) -> tuple[float, float]:
-        """The accuracy, computed in evaluation mode without gradients, and its seconds."""
+        """Return the accuracy in evaluation mode, and the seconds of computing it."""
         program = self._program
         assert program.accuracy is not None
-        training = [each for each in program.module.modules() if each.training]
+        training = [module for module in program.module.modules() if module.training]
         started = time.perf_counter()
         with users_errors(program.entry), torch.no_grad():
             program.module.eval()
-            found: Any = program.accuracy()
-            accuracy = float(found)
+            accuracy = float(program.accuracy())
         taken_s = time.perf_counter() - started
-        for each in training:
-            each.training = True
+        for module in training:
+            module.training = True
         if not 0 <= accuracy <= 1:
             raise BackendError(
                 f"{program.entry}: its accuracy is {accuracy:g}: return a number from 0 to 1"
@@ -261,44 +256,49 @@ class _Stepping:
         return accuracy, taken_s
 
 
-def copy_batch(program: Program, batch: Any, number: int, places: Sequence[torch.Tensor]) -> None:
+def copy_batch(program: Program, batch: Any, number: int, buffers: Sequence[torch.Tensor]) -> None:
     """Copy a batch, the ``number``-th of its epoch, to the program's inputs and targets."""
-    if not isinstance(batch, tuple | list) or len(batch) != len(places):
-        held = f"{len(batch)} parts" if isinstance(batch, tuple | list) else type(batch).__name__
+    if not isinstance(batch, tuple | list) or len(batch) != len(buffers):
+        kind = f"{len(batch)} parts" if isinstance(batch, tuple | list) else type(batch).__name__
         raise BackendError(
-            f"{program.entry}: its batch {number} is of {held}: yield tuples of {len(places)}"
+            f"{program.entry}: its batch {number} is of {kind}: yield tuples of {len(buffers)}"
             f" tensors, {len(program.inputs)} inputs and {len(program.targets)} targets"
         )
     with torch.no_grad():
-        for position, (place, tensor) in enumerate(zip(places, batch, strict=True)):
+        for position, (buffer, tensor) in enumerate(zip(buffers, batch, strict=True)):
             if (
                 not isinstance(tensor, torch.Tensor)
-                or tensor.shape != place.shape
-                or tensor.dtype != place.dtype
+                or tensor.shape != buffer.shape
+                or tensor.dtype != buffer.dtype
             ):
-                raise _unlike(program, number, position, place, tensor)
-            place.copy_(tensor)
+                raise _mismatch(program, number, position, buffer, tensor)
+            buffer.copy_(tensor)
 
 
-def _unlike(
-    program: Program, number: int, position: int, place: torch.Tensor, tensor: Any
+def _mismatch(
+    program: Program, number: int, position: int, buffer: torch.Tensor, tensor: Any
 ) -> BackendError:
     count = len(program.inputs)
     name = f"input {position}" if position < count else f"target {position - count}"
-    found = f"a {type(tensor).__name__}"
+    content = f"a {type(tensor).__name__}"
     if isinstance(tensor, torch.Tensor):
-        found = f"{tuple(tensor.shape)} of {tensor.dtype}"
+        content = f"{tuple(tensor.shape)} of {tensor.dtype}"
     return BackendError(
-        f"{program.entry}: its batch {number} has {found} for {name}, which is"
-        f" {tuple(place.shape)} of {place.dtype}: let all batches be alike (drop_last=True)"
+        f"{program.entry}: its batch {number} has {content} for {name}, which is"
+        f" {tuple(buffer.shape)} of {buffer.dtype}: let all batches be alike (drop_last=True)"
     )
 
 
-def made_with(make: Callable[[], Program], seed: int) -> Program:
-    """The program, made after all generators of random numbers were seeded."""
+def seed_generators(seed: int) -> None:
+    """Seed the random number generators of PyTorch, NumPy and Python."""
     torch.manual_seed(seed)
     np.random.seed(seed % _NUMPY_SEEDS)
     random.seed(seed)
+
+
+def made_with(make: Callable[[], Program], seed: int) -> Program:
+    """Make a program after seeding all generators."""
+    seed_generators(seed)
     program = make()
     if torch.initial_seed() != seed:
         raise BackendError(
@@ -309,12 +309,12 @@ def made_with(make: Callable[[], Program], seed: int) -> Program:
 
 
 def refuse_untrainable(program: Program) -> None:
-    """:class:`BackendError` that names what the program lacks to be trained."""
-    given = {
+    """Raise :class:`BackendError` that names the parts which a training lacks."""
+    parts = {
         "loss": program.loss, "optimizer": program.optimizer, "data": program.data,
         "accuracy": program.accuracy,
     }  # fmt: skip
-    missing = [name for name, held in given.items() if held is None]
+    missing = [name for name, part in parts.items() if part is None]
     if missing:
         raise BackendError(
             f"{program.entry} cannot be trained: it gives no {' and no '.join(missing)}"
@@ -322,30 +322,30 @@ def refuse_untrainable(program: Program) -> None:
 
 
 def _identity(program: Program, folder: str, seed: int) -> str:
-    """A digest of what decides the course of a training, as far as it can be seen at its start."""
+    """Return a digest of code, options, seed and initial tensors, which determine a training."""
     assert program.optimizer is not None
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     source = source_file(program.entry, folder)
     if source is not None and source.is_file():
-        found.update(source.read_bytes())
+        digest.update(source.read_bytes())
     options = [plain_options(group) for group in program.optimizer.param_groups]
     facts = [torch.__version__, seed, type(program.optimizer).__name__, options]
-    found.update(json.dumps(facts, sort_keys=True).encode())
+    digest.update(json.dumps(facts, sort_keys=True).encode())
     module = program.module
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        found.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         plain = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-        found.update(plain.numpy().tobytes())
-    return found.hexdigest()
+        digest.update(plain.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _generators(program: Program) -> dict[str, torch.Generator]:
-    """Generators of random numbers that the data have of their own."""
+    """Return the random number generators of the data loader and its samplers, by owner."""
     data: Any = program.data
     inner = getattr(getattr(data, "batch_sampler", None), "sampler", None)
     owners = {"data": data, "sampler": getattr(data, "sampler", None), "inner sampler": inner}
-    found = {name: getattr(owner, "generator", None) for name, owner in owners.items()}
-    return {name: each for name, each in found.items() if isinstance(each, torch.Generator)}
+    generators = {name: getattr(owner, "generator", None) for name, owner in owners.items()}
+    return {name: g for name, g in generators.items() if isinstance(g, torch.Generator)}
 
 
 def _random_state(program: Program) -> dict[str, Any]:
@@ -356,7 +356,7 @@ def _random_state(program: Program) -> dict[str, Any]:
         "numpy": [kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss,
                   gauss],
         "python": [version, list(state), gauss_next],
-        "generators": {n: each.get_state() for n, each in _generators(program).items()},
+        "generators": {n: g.get_state() for n, g in _generators(program).items()},
     }  # fmt: skip
 
 
@@ -371,6 +371,6 @@ def _set_random_state(program: Program, state: Mapping[str, Any]) -> None:
 
 
 def _state_of_data(program: Program) -> Any:
-    """What data that can be continued say of where they are; None for all others."""
+    """Return the state of data that can be continued; None for other data."""
     data: Any = program.data
     return data.state_dict() if hasattr(data, "state_dict") else None

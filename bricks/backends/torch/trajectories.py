@@ -1,7 +1,7 @@
-"""The trajectory of a program's optimiser on functions whose gradients are known by formula.
+"""The trajectory of a program's optimiser on functions with gradients by formula.
 
-The optimiser is made anew, of the same class and with the same options, for a parameter of float64.
-Must not know what the trajectory should be: the parent compares it with the definition.
+An optimiser of the same class and options is made for a parameter of float64. Must not know the
+right trajectory: the parent compares with the definition of the optimiser.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from bricks.errors import BackendError
 
 Facts = dict[str, Any]
 
-# Of a group, all else is options.
+# The entries of a group that are no options.
 _PARAMETERS = ("params", "param_names")
 
 
 def trajectories(program: Program, steps: int) -> OptimizerTrajectories:
-    """Points of each function after each of ``steps``, for each group of other options.
+    """Return the points of each function after each step, for each group of distinct options.
 
-    Raises BackendError for an optimiser that has no learning rate, or cannot be made from its
-    options.
+    Raises :class:`BackendError` for an optimiser without a learning rate, or one that cannot be
+    made from its options.
     """
     optimizer = program.optimizer
     assert optimizer is not None, "only a training step has an optimiser"
-    found: list[Trajectory] = []
+    paths: list[Trajectory] = []
     seen: list[Facts] = []
     for group in optimizer.param_groups:
-        told = plain_options(group)
-        if told in seen:
+        options = plain_options(group)
+        if options in seen:
             continue
-        seen.append(told)
-        scale = scale_for(_learning_rate(optimizer, told))
+        seen.append(options)
+        scale = scale_for(_learning_rate(optimizer, options))
         for objective in OBJECTIVES:
             with users_errors(program.entry):
                 points = _points(optimizer, group, objective, scale, steps)
-            found.append(Trajectory(told, objective, scale, points))
+            paths.append(Trajectory(options, objective, scale, points))
     kind = type(optimizer)
     bases = [c.__name__ for c in kind.__mro__ if f"{c.__module__}.".startswith("torch.optim.")]
-    return OptimizerTrajectories(kind.__name__, tuple(bases), tuple(found))
+    return OptimizerTrajectories(kind.__name__, tuple(bases), tuple(paths))
 
 
 def _learning_rate(optimizer: torch.optim.Optimizer, options: Facts) -> float:
-    """The option ``lr``, for which the functions are scaled."""
+    """Return the option ``lr``, for which the functions are scaled."""
     rate = options.get("lr")
     if not isinstance(rate, int | float):
         raise BackendError(
@@ -63,8 +63,8 @@ def _points(
     like: torch.optim.Optimizer, group: Facts, objective: str, scale: float, steps: int
 ) -> tuple[tuple[float, ...], ...]:
     x = torch.tensor(START, dtype=torch.float64).reshape(SHAPE).requires_grad_()
-    options = {name: held for name, held in group.items() if name not in _PARAMETERS}
-    optimizer = _made_anew(like, {**options, "params": [x]})
+    options = {name: value for name, value in group.items() if name not in _PARAMETERS}
+    optimizer = _copy(like, {**options, "params": [x]})
     points = []
     for _ in range(steps):
         optimizer.zero_grad(set_to_none=True)
@@ -75,11 +75,11 @@ def _points(
     return tuple(points)
 
 
-def _made_anew(like: torch.optim.Optimizer, group: Facts) -> torch.optim.Optimizer:
-    """An optimiser of the same class with one group of parameters."""
+def _copy(like: torch.optim.Optimizer, group: Facts) -> torch.optim.Optimizer:
+    """Make an optimiser of the same class with one group of parameters."""
     kind: Any = type(like)
-    taken = inspect.signature(kind.__init__).parameters
-    defaults = {name: held for name, held in like.defaults.items() if name in taken}
+    parameters = inspect.signature(kind.__init__).parameters
+    defaults = {name: value for name, value in like.defaults.items() if name in parameters}
     try:
         made: torch.optim.Optimizer = kind([group], **defaults)
     except TypeError as exc:
@@ -91,14 +91,14 @@ def _made_anew(like: torch.optim.Optimizer, group: Facts) -> torch.optim.Optimiz
 
 
 def plain_options(group: Mapping[str, Any]) -> Facts:
-    """The options of a group of parameters that are numbers, texts, None, or tuples of these."""
-    found: Facts = {}
-    for name, held in group.items():
+    """Return the options of a group that are numbers, strings, None, or tuples of them."""
+    options: Facts = {}
+    for name, option in group.items():
         if name in _PARAMETERS:
             continue
-        if isinstance(held, torch.Tensor) and held.numel() == 1:
-            held = held.item()
-        parts = held if isinstance(held, tuple | list) else [held]
-        if all(each is None or isinstance(each, bool | int | float | str) for each in parts):
-            found[name] = list(parts) if isinstance(held, tuple | list) else held
-    return found
+        if isinstance(option, torch.Tensor) and option.numel() == 1:
+            option = option.item()
+        parts = option if isinstance(option, tuple | list) else [option]
+        if all(part is None or isinstance(part, bool | int | float | str) for part in parts):
+            options[name] = list(parts) if isinstance(option, tuple | list) else option
+    return options

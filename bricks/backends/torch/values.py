@@ -1,9 +1,8 @@
 """Synthetic values for the inputs of recorded calls.
 
-Floats are between zero and one: few calls take longer for others, and what those read has a sketch
-(``graph.call_values``). Integers must be valid where they are indices, and which they may be
-follows from the shapes of the call's other arguments. Those that divide indices into bags rise
-evenly. Must not know how calls are made.
+Floats are between zero and one; calls whose time depends on other values have a sketch of their
+inputs (``graph.call_values``). Indices must be valid, within bounds that follow from the shapes of
+the call's other arguments; offsets of bags rise evenly. Must not know how calls are replayed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from bricks.graph.program import TORCH_DTYPES, call_of, is_call
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 
-# The names of types of numbers in ONNX.
+# The names of element types in ONNX.
 ONNX_DTYPES = {getattr(torch, name): dtype for dtype, name in TORCH_DTYPES.items()}
 
 Shapes = Sequence[tuple[int, ...]]
@@ -34,7 +33,7 @@ def _dim(shape: Sequence[int], dim: int) -> int:
 
 
 def _indices(a: list[Any]) -> dict[int, Any]:
-    """Of ``index(self, [indices])``: each bounded by its dimension."""
+    """Bound each index of ``index(self, [indices])`` by its dimension."""
     return {1: [size for size, _ in zip(a[0], a[1], strict=False)]}
 
 
@@ -76,7 +75,7 @@ _BOUNDS: Mapping[str, Bounds] = {
     "max_unpool2d": lambda a: {1: a[2][0] * a[2][1]},
 }
 
-# The same for integers that rise evenly from zero to that bound.
+# Bounds of offsets, which rise evenly from zero.
 _RISING: Mapping[str, Bounds] = {
     "_embedding_bag": lambda a: {2: a[1][0]},
     "_embedding_bag_forward_only": lambda a: {2: a[1][0]},
@@ -87,17 +86,17 @@ _RISING: Mapping[str, Bounds] = {
 
 
 def tensor_types(types: Mapping[str, ValueType]) -> dict[str, TensorType]:
-    """Those of ``types`` that are tensors'."""
+    """Return the tensor types among ``types``."""
     return {name: type_ for name, type_ in types.items() if isinstance(type_, TensorType)}
 
 
 def rising_bounds_of(node: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[str, int]:
-    """For inputs of a call that divide indices into bags, what they rise to and do not reach."""
+    """Return the exclusive bounds of inputs that are offsets of bags, by name."""
     return _bounds(_RISING, node, types)
 
 
 def bounds_of(node: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[str, int]:
-    """The least integer above all valid ones, for inputs of a call that are indices."""
+    """Return the exclusive bounds of inputs that are indices, by name."""
     return _bounds(_BOUNDS, node, types)
 
 
@@ -109,28 +108,30 @@ def _bounds(
         return {}
     positional, _ = call_of(node).arguments
     shapes = [_shapes(each, node, types) for each in positional]
-    found: dict[str, int] = {}
+    bounds: dict[str, int] = {}
     for position, bound in rules[operator](shapes).items():
         if position < len(positional):
-            _assign(positional[position], bound, node, found)
-    return found
+            _assign(positional[position], bound, node, bounds)
+    return bounds
 
 
-def _shapes(told: Any, node: onnx.NodeProto, types: Mapping[str, TensorType]) -> Any:
-    if isinstance(told, dict) and "t" in told:
-        return types[node.input[told["t"]]].shape
-    if isinstance(told, list):
-        return [_shapes(each, node, types) for each in told]
-    return told
+def _shapes(argument: Any, node: onnx.NodeProto, types: Mapping[str, TensorType]) -> Any:
+    """Return a recorded argument with the shapes of its tensors in place of them."""
+    if isinstance(argument, dict) and "t" in argument:
+        return types[node.input[argument["t"]]].shape
+    if isinstance(argument, list):
+        return [_shapes(item, node, types) for item in argument]
+    return argument
 
 
-def _assign(told: Any, bound: Any, node: onnx.NodeProto, found: dict[str, int]) -> None:
-    if isinstance(told, list):
-        for each, limit in zip(told, bound, strict=False):
-            _assign(each, limit, node, found)
-    elif isinstance(told, dict) and "t" in told:
-        name = node.input[told["t"]]
-        found[name] = min(found.get(name, bound), bound)
+def _assign(argument: Any, bound: Any, node: onnx.NodeProto, bounds: dict[str, int]) -> None:
+    """Note the least bound of each tensor in a recorded argument."""
+    if isinstance(argument, list):
+        for item, limit in zip(argument, bound, strict=False):
+            _assign(item, limit, node, bounds)
+    elif isinstance(argument, dict) and "t" in argument:
+        name = node.input[argument["t"]]
+        bounds[name] = min(bounds.get(name, bound), bound)
 
 
 def fill_rising(tensor: torch.Tensor, bound: int) -> None:
@@ -141,7 +142,7 @@ def fill_rising(tensor: torch.Tensor, bound: int) -> None:
 
 
 def numbers_of(tensor: torch.Tensor) -> np.ndarray:
-    """The elements of a tensor in a type that NumPy has."""
+    """Convert a tensor to an array, of a type that NumPy has."""
     plain = tensor.detach()
     if plain.dtype.is_floating_point and plain.dtype.itemsize < 4:
         plain = plain.float()
@@ -149,10 +150,9 @@ def numbers_of(tensor: torch.Tensor) -> np.ndarray:
 
 
 def elements_of(tensor: torch.Tensor) -> torch.Tensor:
-    """What to write so that a tensor has other values: itself, where each element has its place.
+    """Return a view to write other values to a tensor: the tensor if its elements are distinct.
 
-    Of an expanded tensor it is one of the elements that share a place; where windows overlap, the
-    whole storage.
+    Of an expanded tensor it is one of the equal elements; of overlapping windows, the storage.
     """
     for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         if stride == 0 and size > 1:
@@ -164,22 +164,22 @@ def elements_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def drawn(sketch: Sketch, random: torch.Tensor, seed: int) -> torch.Tensor:
-    """A tensor like ``random`` whose values follow a ``sketch``, others for another ``seed``."""
+    """Draw values of a ``sketch`` with the shape and type of ``random``."""
     made = np.ascontiguousarray(sketch.drawn(numbers_of(random), seed))
     return torch.from_numpy(made).to(random.dtype)
 
 
 def synthetic(type_: TensorType, bound: int | None) -> np.ndarray:
-    """What :func:`fill` would write into a tensor of this type."""
+    """Return an array of the values that :func:`fill` writes to a tensor of a type."""
     made = torch.empty(type_.shape, dtype=getattr(torch, TORCH_DTYPES[type_.dtype]))
     fill(made, torch.Generator().manual_seed(0), bound)
     return numbers_of(made)
 
 
 def fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None = None) -> None:
-    """Write synthetic values into all of a tensor's storage; integers below ``bound``, or small."""
+    """Write synthetic values to the storage of a tensor; integers below ``bound``, or 2."""
     dtype = torch.float32 if tensor.dtype.is_complex else tensor.dtype
-    # Elements of an expanded tensor share their place: what is written is the storage.
+    # Elements of an expanded tensor share memory: write to the storage.
     _fill(torch.empty(0, dtype=dtype).set_(tensor.untyped_storage()), generator, bound)
 
 

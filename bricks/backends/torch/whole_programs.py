@@ -1,6 +1,6 @@
-"""The user's program as a whole: its steps are timed, or run for their memory.
+"""The user's program as a whole, whose steps are timed, or run to measure memory.
 
-Must not know why.
+Must not know the purpose.
 """
 
 from __future__ import annotations
@@ -8,16 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import numpy as np
-
-from bricks.backends.base import Binding
+from bricks.backends.base import OwnMemory
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.recording import WARM_UP
 from bricks.units.sample import Sample
 
 
-class LoadedProgram:
-    """The user's program: a step of it is run as a whole."""
+class LoadedProgram(OwnMemory):
+    """The user's program, of which a sample is one step."""
 
     def __init__(self, made: Program) -> None:
         self._program = made
@@ -25,12 +23,8 @@ class LoadedProgram:
             for _ in range(WARM_UP):
                 made.step()
 
-    def bind(self, binding: Binding, region: np.ndarray) -> LoadedProgram:
-        """The program holds its own inputs: nothing is bound."""
-        return self
-
     def sample(self) -> Sample:
-        """Run one step; what it took."""
+        """Run and time one step."""
         with users_errors(self._program.entry):
             start = time.perf_counter_ns()
             self._program.step()
@@ -38,7 +32,7 @@ class LoadedProgram:
 
 
 class StandaloneProgram:
-    """The user's program in a process of its own, for its memory."""
+    """The user's program in a process of its own, to measure its memory."""
 
     def __init__(self, make: Callable[[], Program]) -> None:
         self._make = make
