@@ -16,7 +16,7 @@ from benchmarks.study import ROOT, Benchmark, Options, Results
 
 NAMES = (
     "accuracy", "collectives", "cost", "generation", "growth", "memory", "operators", "prediction",
-    "runtimes", "scaling", "scenarios", "times", "torch_steps", "training", "transfer",
+    "runtimes", "scaling", "scenarios", "served", "times", "torch_steps", "training", "transfer",
 )  # fmt: skip
 PAPER = "paper"  # keeps sums over the bricks of all models, so it has a command line of its own
 QUICK = ROOT / "build" / "benchmarks"
