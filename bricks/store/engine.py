@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy import Connection, Engine, Table, create_engine, event, func, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
@@ -349,6 +349,11 @@ def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.
 
         return postgresql.insert(table)
     return sqlite.insert(table)
+
+
+def row_count(connection: Connection, table: Table) -> int:
+    """The number of rows of a table."""
+    return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
 
 
 def size_bytes(connection: Connection) -> int:

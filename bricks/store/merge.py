@@ -16,12 +16,12 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, func, select, update
+from sqlalchemy import Connection, Row, Table, select, update
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.samples.measurement import Round
 from bricks.store.audit import BRICK_PREFIX
-from bricks.store.engine import CHUNK, chunks, insert_or_ignore
+from bricks.store.engine import CHUNK, chunks, insert_or_ignore, row_count
 from bricks.store.measurement_rows import rounds_by_id
 from bricks.store.owners import Owner, Watch, lease_columns
 from bricks.store.plans import bricks_in
@@ -33,11 +33,10 @@ from bricks.store.records import target_of as target_record
 from bricks.store.results_file import KINDS, Record
 from bricks.store.rows import (
     brick_row,
-    network_row,
+    fingerprint_row,
     plan_row,
     round_row,
     system_of,
-    system_row,
     target_row,
 )
 from bricks.store.schema import (
@@ -113,12 +112,12 @@ def merge(
 def _merge_systems(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
     for data in records:
         system = system_record(data)
-        row = {**system_row(system), "price_per_hour": system.price_per_hour}
+        row = {**fingerprint_row(system), "price_per_hour": system.price_per_hour}
         merged.systems += _insert(connection, systems, [row])
 
 
 def _merge_networks(connection: Connection, merged: Merged, records: list[dict[str, Any]]) -> None:
-    rows = [network_row(network_record(data)) for data in records]
+    rows = [fingerprint_row(network_record(data)) for data in records]
     merged.networks += _insert(connection, networks, rows)
 
 
@@ -298,10 +297,6 @@ def _known_bricks(connection: Connection, keys: Collection[str]) -> set[str]:
 
 def _insert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> int:
     """Insert the ``rows`` that do not exist yet; returns their number."""
-    before = _count(connection, table)
+    before = row_count(connection, table)
     insert_or_ignore(connection, table, rows)
-    return _count(connection, table) - before
-
-
-def _count(connection: Connection, table: Table) -> int:
-    return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+    return row_count(connection, table) - before

@@ -91,13 +91,13 @@ SYSTEM_COLUMNS = (
 )
 
 
-def system_row(system: System) -> dict[str, Any]:
-    """The columns of a system."""
+def fingerprint_row(of: System | NetworkFingerprint) -> dict[str, Any]:
+    """The columns of a system, or of a network."""
     return {
-        "key": system.key,
-        "name": system.name,
-        "identity": to_text(system.identity),
-        "recorded": to_text(system.recorded),
+        "key": of.key,
+        "name": of.name,
+        "identity": to_text(of.identity),
+        "recorded": to_text(of.recorded),
     }
 
 
@@ -107,16 +107,6 @@ def system_of(row: Row[Any]) -> System:
     if price is not None and not (math.isfinite(price) and price >= 0):
         raise ValueError(f"its price {price!r} is none")
     return System(name, _mapping(row.identity), _mapping(row.recorded), price)
-
-
-def network_row(network: NetworkFingerprint) -> dict[str, Any]:
-    """The columns of a network."""
-    return {
-        "key": network.key,
-        "name": network.name,
-        "identity": to_text(network.identity),
-        "recorded": to_text(network.recorded),
-    }
 
 
 def network_of(row: Row[Any]) -> NetworkFingerprint:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Table, func, select
+from sqlalchemy import Connection, func, select
 
 from bricks.errors import CacheDamaged
-from bricks.store.engine import size_bytes
+from bricks.store.engine import row_count, size_bytes
 from bricks.store.schema import (
     DONE,
     FAILED,
@@ -25,6 +25,8 @@ from bricks.store.schema import (
     systems,
     targets,
 )
+
+_COUNTED = (systems, networks, targets, plans, bricks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,6 @@ class CacheStats:
 
 def stats_of(connection: Connection, label: str) -> CacheStats:
     """Counts and size of the cache called ``label``; CacheDamaged for rows in an unknown state."""
-
-    def count(table: Table) -> int:
-        return connection.execute(select(func.count()).select_from(table)).scalar_one()
-
     states = dict.fromkeys((OPEN, DONE, FAILED), 0)
     grouped = select(measurements.c.state, func.count()).group_by(measurements.c.state)
     states.update((state, count) for state, count in connection.execute(grouped))
@@ -64,11 +62,7 @@ def stats_of(connection: Connection, label: str) -> CacheStats:
         path=label,
         schema_version=SCHEMA_VERSION,
         size_bytes=size_bytes(connection),
-        systems=count(systems),
-        networks=count(networks),
-        targets=count(targets),
-        plans=count(plans),
-        bricks=count(bricks),
+        **{table.name: row_count(connection, table) for table in _COUNTED},
         measurements=states[DONE],
         failures=states[FAILED],
         open_claims=states[OPEN],

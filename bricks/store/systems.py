@@ -5,10 +5,11 @@ Must not know what was measured on them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import select, update
+from sqlalchemy import Row, Select, select, update
 
 from bricks.errors import CacheDamaged, StoreError
 from bricks.store.database import Database
@@ -16,16 +17,17 @@ from bricks.store.engine import insert_or_ignore, insert_or_replace
 from bricks.store.rows import (
     SYSTEM_COLUMNS,
     decoding,
+    fingerprint_row,
     network_of,
-    network_row,
     system_of,
-    system_row,
     target_of,
     target_row,
 )
 from bricks.store.schema import networks, systems, targets
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import System, Target, checked_price
+
+Decoded = TypeVar("Decoded", System, Target, NetworkFingerprint)
 
 
 class Systems:
@@ -36,7 +38,7 @@ class Systems:
 
     def save_target(self, target: Target) -> None:
         """Store a target and its system; name and recorded facts of a known system are updated."""
-        rows = (systems, system_row(target.system)), (targets, target_row(target))
+        rows = (systems, fingerprint_row(target.system)), (targets, target_row(target))
         with self._database.reading() as connection:
             known = [
                 connection.execute(select(table).where(table.c.key == row["key"])).one_or_none()
@@ -53,13 +55,8 @@ class Systems:
 
     def all(self) -> list[System]:
         """All systems, by name."""
-        with self._database.reading() as connection:
-            rows = connection.execute(select(systems).order_by(systems.c.key)).all()
-        decoded: list[System] = []
-        for row in rows:
-            with decoding(f"system {row.key}"):
-                decoded.append(system_of(row))
-        return sorted(decoded, key=lambda system: system.name)
+        query = select(systems).order_by(systems.c.key)
+        return sorted(self._decoded(query, "system", system_of), key=lambda system: system.name)
 
     def named(self, system: System) -> System:
         """``system`` with its name and price in the cache, if the cache has it."""
@@ -110,24 +107,26 @@ class Systems:
     def save_network(self, network: NetworkFingerprint) -> None:
         """Store a network; a known network keeps its name."""
         with self._database.writing() as connection:
-            insert_or_ignore(connection, networks, [network_row(network)])
+            insert_or_ignore(connection, networks, [fingerprint_row(network)])
 
     def _targets(self) -> list[Target]:
         query = select(targets, *SYSTEM_COLUMNS)
         query = query.join(systems).order_by(targets.c.key)
-        with self._database.reading() as connection:
-            rows = connection.execute(query).all()
-        decoded: list[Target] = []
-        for row in rows:
-            with decoding(f"target {row.key}"):
-                decoded.append(target_of(row))
+        decoded = self._decoded(query, "target", target_of)
         return sorted(decoded, key=lambda target: target.system.name)
 
     def _networks(self) -> dict[str | None, NetworkFingerprint]:
+        decoded = self._decoded(select(networks), "network", network_of)
+        return {network.key: network for network in decoded}
+
+    def _decoded(
+        self, query: Select[Any], kind: str, decode: Callable[[Row[Any]], Decoded]
+    ) -> list[Decoded]:
+        """The rows of ``query`` as data; CacheDamaged names a row that does not decode."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(networks)).all()
-        known: dict[str | None, NetworkFingerprint] = {}
+            rows = connection.execute(query).all()
+        decoded: list[Decoded] = []
         for row in rows:
-            with decoding(f"network {row.key}"):
-                known[row.key] = network_of(row)
-        return known
+            with decoding(f"{kind} {row.key}"):
+                decoded.append(decode(row))
+        return decoded

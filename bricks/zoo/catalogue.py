@@ -92,7 +92,7 @@ def is_entry(text: str) -> bool:
 
 def entries() -> list[ZooEntry]:
     """All ONNX models of the zoo, sorted by name; :class:`ModelError` for an unusable manifest."""
-    return _entries_in(zoo_folder() / _MANIFEST)
+    return _read_manifest(zoo_folder() / _MANIFEST)
 
 
 def programs() -> list[ZooEntry]:
@@ -100,17 +100,20 @@ def programs() -> list[ZooEntry]:
 
     A program is known by the name of its function after ``torch_``.
     """
-    manifest = zoo_folder() / PROGRAMS / _MANIFEST
-    return _entries_in(manifest) if manifest.is_file() else []
+    return _entries_in(PROGRAMS)
 
 
 def decoders() -> list[ZooEntry]:
     """All decoders with a cache, as :func:`entries`; none where the zoo has no such folder."""
-    manifest = zoo_folder() / DECODERS / _MANIFEST
-    return _entries_in(manifest) if manifest.is_file() else []
+    return _entries_in(DECODERS)
 
 
-def _entries_in(manifest: Path) -> list[ZooEntry]:
+def _entries_in(folder: str) -> list[ZooEntry]:
+    manifest = zoo_folder() / folder / _MANIFEST
+    return _read_manifest(manifest) if manifest.is_file() else []
+
+
+def _read_manifest(manifest: Path) -> list[ZooEntry]:
     try:
         return list(_entries(manifest.read_text(encoding="utf-8"), manifest.parent))
     except OSError as exc:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands import Here, chain, rounds
+from commands import ELEMENTWISE, Here, chain, disjoint_models, rounds
 from factories import mlp, save
 
 import bricks
@@ -19,17 +19,10 @@ from bricks.predict.predictor import MIN
 from bricks.samples.sampling import combined
 from bricks.session import adaptive, measuring
 
-OPERATORS = (
-    "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
-    "Softplus", "Softsign", "Elu", "Selu", "Round", "Reciprocal", "Sign", "Log",
-)  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Models of twenty bricks each, of which any two share none."""
-    folder = tmp_path_factory.mktemp("models")
-    return [save(chain(*OPERATORS, width=64 + i), folder, f"{i}.onnx") for i in range(8)]
+    return disjoint_models(tmp_path_factory.mktemp("models"), 8)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +97,7 @@ def test_what_is_wholly_measured_is_not_predicted(here: Here, models: list[Path]
 
 
 def test_too_little_to_learn_from_is_a_named_gap(here: Here, tmp_path: Path) -> None:
-    assert here("measure", save(chain(*OPERATORS[:5]), tmp_path, "few.onnx")).status == 0
+    assert here("measure", save(chain(*ELEMENTWISE[:5]), tmp_path, "few.onnx")).status == 0
     other = save(chain("Exp", "Log", width=32), tmp_path, "other.onnx")
     done = here("predict", other, "--no-measure", "--json")
     assert done.status == 1
@@ -150,7 +143,7 @@ def test_a_budget_measures_all_that_one_of_many_models_lacks(
     # Most models being known is enough for an effort, and not here.
     done = here("measure", *models[:5], "--budget", 300, "--json")
     assert done.status == 0
-    assert done.json["new_bricks"] == len(OPERATORS)
+    assert done.json["new_bricks"] == len(ELEMENTWISE)
 
 
 def test_an_effort_that_nobody_knows_is_refused(here: Here, models: list[Path]) -> None:

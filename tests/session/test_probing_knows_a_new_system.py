@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from brick_examples import ideal_s, mixture
-from commands import Here, chain
-from factories import save
+from commands import Here, disjoint_models
 
 from bricks.predict.defaults import MIN
 from bricks.predict.features import CONVOLUTION, BrickFeatures
@@ -137,17 +136,9 @@ def test_the_order_of_things_does_not_matter() -> None:
     assert found[0].predict(rest) == found[1].predict(rest)
 
 
-OPERATORS = (
-    "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
-    "Softplus", "Softsign", "Elu", "Selu", "Round", "Reciprocal", "Sign", "Log",
-)  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Four models of twenty bricks each, of which any two share none."""
-    folder = tmp_path_factory.mktemp("models")
-    return [save(chain(*OPERATORS, width=64 + i), folder, f"{i}.onnx") for i in range(4)]
+    return disjoint_models(tmp_path_factory.mktemp("models"), 4)
 
 
 def test_probing_measures_a_few_bricks_and_predicts_all_others(

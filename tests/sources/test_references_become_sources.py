@@ -3,23 +3,13 @@ from pathlib import Path
 
 import pytest
 from refusals import refused
+from zoo_folders import CLASSIFIERS, zoo_at
 
 from bricks.errors import ModelError
 from bricks.sources import find_files
 from bricks.zoo import decoders, entries, entry, programs
 
 REPOSITORY = Path(__file__).parents[2]
-NAMES = [
-    "alexnet",
-    "densenet121",
-    "inception_v1",
-    "inception_v2",
-    "resnet50",
-    "shufflenet",
-    "squeezenet",
-    "vgg19",
-    "zfnet512",
-]
 
 
 def found(reference: str) -> list[tuple[str, Path]]:
@@ -32,13 +22,8 @@ def touch(path: Path) -> Path:
     return path
 
 
-def zoo_at(monkeypatch: pytest.MonkeyPatch, folder: Path, manifest: str) -> None:
-    (folder / "manifest.json").write_text(manifest)
-    monkeypatch.setenv("BRICKS_ZOO", str(folder))
-
-
 def test_a_zoo_name_is_found() -> None:
-    for name in NAMES:
+    for name in CLASSIFIERS:
         [file] = find_files(name)
         assert file.title == name
         assert file.path.is_file(), name

@@ -18,7 +18,7 @@ from typing import Any
 import onnx
 import psutil
 import pytest
-from factories import model, node, value
+from factories import model, node, save, value
 
 from bricks.cli import main
 
@@ -161,3 +161,15 @@ def chain(*operators: str, width: int = 64) -> onnx.ModelProto:
     nodes = [node(op, [a], [b]) for op, a, b in zip(operators, names, names[1:], strict=False)]
     shape = [1, width]
     return model(nodes, [value("x", shape)], [value("y", shape)])
+
+
+# Operators of one element each, which runtimes do not fuse.
+ELEMENTWISE = (
+    "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
+    "Softplus", "Softsign", "Elu", "Selu", "Round", "Reciprocal", "Sign", "Log",
+)  # fmt: skip
+
+
+def disjoint_models(folder: Path, count: int) -> list[Path]:
+    """Files of models of twenty bricks each, of which any two share none."""
+    return [save(chain(*ELEMENTWISE, width=64 + i), folder, f"{i}.onnx") for i in range(count)]

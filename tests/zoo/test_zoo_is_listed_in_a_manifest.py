@@ -5,31 +5,16 @@ from pathlib import Path
 
 import pytest
 from refusals import refused
+from zoo_folders import CLASSIFIERS, zoo_at
 
 from bricks.errors import ModelError
 from bricks.zoo import entries
 
 REPOSITORY = Path(__file__).parents[2]
-NAMES = [
-    "alexnet",
-    "densenet121",
-    "inception_v1",
-    "inception_v2",
-    "resnet50",
-    "shufflenet",
-    "squeezenet",
-    "vgg19",
-    "zfnet512",
-]
-
-
-def zoo_at(monkeypatch: pytest.MonkeyPatch, folder: Path, manifest: str) -> None:
-    (folder / "manifest.json").write_text(manifest)
-    monkeypatch.setenv("BRICKS_ZOO", str(folder))
 
 
 def test_the_zoo_has_the_classifiers_that_users_know() -> None:
-    assert set(NAMES) <= {entry.name for entry in entries()}
+    assert set(CLASSIFIERS) <= {entry.name for entry in entries()}
     assert [entry.name for entry in entries()] == sorted(entry.name for entry in entries())
 
 
