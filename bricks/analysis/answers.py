@@ -1,6 +1,6 @@
 """Latency and cost of a model on known targets, from existing measurements.
 
-One question, asked by a command and by a server alike: nothing is measured for an answer. Must not
+Answers a question of commands and of the server: nothing is measured. Must not
 know who asks, nor how answers are shown.
 """
 

@@ -238,7 +238,7 @@ class Difference:
 def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Difference:
     """Compare ``old`` and ``new`` over models; each of ``digests`` is of a model of either."""
     digests = list(digests)
-    states_s, apart = states_of(old, new)
+    states_s, states_apart = states_of(old, new)
     then, now = (
         TargetLatencies(data, state_s) for data, state_s in zip((old, new), states_s, strict=True)
     )
@@ -263,7 +263,7 @@ def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Diff
             replace(model, ratio=ratio) for (model, _), ratio in zip(models, ratios, strict=True)
         ),
         incomparable=tuple(incomparable),
-        states_apart=apart,
+        states_apart=states_apart,
     )
 
 

@@ -135,9 +135,9 @@ def publish(cache: str | Path, validated: Sequence[Validated], place: Path) -> I
     """Write the measurements of this system in ``cache`` into the folder ``place``.
 
     All targets of ``cache`` must be of one system, and each be validated. An earlier file of the
-    system is replaced; targets that ``cache`` lacks are taken over from it. Beside the file lies
-    what was learned from it. Raises :class:`StoreError` for other caches, for an earlier file that
-    is not as its index says, and where the written file does not tell what the cache tells.
+    system is replaced; targets that ``cache`` lacks are copied from it. A learned file is
+    written next to the file. Raises :class:`StoreError` for other caches, for an earlier file that
+    is not as its index says, and if the written file differs from the cache.
     """
     with Store.open(cache, make=False) as store:
         system = _only_system(store)
@@ -207,7 +207,7 @@ def learn_again(place: Path) -> list[IndexEntry]:
 
 
 def _merge(store: Store, place: Path, entry: IndexEntry) -> None:
-    """Take over an earlier file, which must be as its index entry says."""
+    """Merge an earlier file, which must have the digest of its index entry."""
     path = place / entry.file
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != entry.sha256:
         raise StoreError(

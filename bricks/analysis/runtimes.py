@@ -261,7 +261,7 @@ def slower(one: Estimate, other: Estimate) -> float:
     else:
         ends = (_log_ratio(one.estimate_s, one.low_s), _log_ratio(other.high_s, other.estimate_s))
     deviation = math.hypot(*ends) / NORMAL_95
-    if math.isinf(deviation):  # an interval that reaches down to nothing tells nothing
+    if math.isinf(deviation):  # an interval that reaches zero has no log width
         return 0.5
     if deviation == 0.0:
         return 0.5 if gap == 0 else float(gap < 0)

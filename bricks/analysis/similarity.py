@@ -39,7 +39,7 @@ class Similarity:
         """All positions in an order that puts similar models next to each other.
 
         Groups are merged by the average similarity of their members, the most similar two first; of
-        the four ways to join two groups, the one with the most similar ends in the middle is taken.
+        the four ways to join two groups, the one with the most similar ends in the middle wins.
         """
         groups = [[i] for i in range(len(self.models))]
         between = np.array(self.grid, float).reshape(len(groups), len(groups))
@@ -85,7 +85,7 @@ def jaccard(sets: Sequence[Collection[str]]) -> np.ndarray:
     sizes = np.array([len(own) for own in sets], int)
     ends = np.concatenate([[0], np.cumsum(sizes)])
     shape = len(sets), max(1, len(number))
-    holds = csr_array((np.ones(len(columns), int), columns, ends), shape=shape)
-    both = (holds @ holds.T).toarray()
+    incidence = csr_array((np.ones(len(columns), int), columns, ends), shape=shape)
+    both = (incidence @ incidence.T).toarray()
     either = sizes[:, None] + sizes - both
     return np.where(either > 0, both / np.maximum(either, 1), 1.0)

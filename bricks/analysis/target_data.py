@@ -162,7 +162,7 @@ def states_of(old: TargetData, new: TargetData) -> tuple[list[float | None], boo
     """The machine state of each target; whether the states should be equal, and are not.
 
     The reference workload distinguishes states only where host, threads and backend are the same:
-    otherwise its latency differs anyhow, and each target is taken in its most frequent state.
+    otherwise its latency differs anyhow, and each target is compared in its most frequent state.
     """
     sides = [_parts(old), _parts(new)]
     own = [common_state(parts.values(), parts, {}) if parts else None for parts in sides]

@@ -161,7 +161,7 @@ def prepare(request: str, options: Options, payloads: Sequence[ModelPayload]) ->
         raise
     with _lock:
         _requests[request] = made
-    # The target was taken when the workspace was made, and stays for as long as this request.
+    # The target is that of the workspace's creation, and is constant during this request.
     return Ready(workspace.target, made.errors, results)
 
 

@@ -24,7 +24,8 @@ DASH = "–"
 class Column(Generic[Row_contra]):
     """A column of a table: ``cell`` gives the text of a row, or None for a dash.
 
-    A column of dashes alone is omitted. Text is aligned on the ``left``, numbers on the right.
+    A column with nothing but dashes is omitted. Text is aligned on the ``left``, numbers on the
+    right.
     """
 
     title: str

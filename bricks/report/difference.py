@@ -35,7 +35,7 @@ def _head(diff: TargetDiff) -> Iterator[str]:
     of = diff.difference
     for side, target in (("old", of.old), ("new", of.new)):
         yield f"{side}: {target.name} ({target.target.key})"
-    yield _told_apart(of.bricks)
+    yield _counts_of_changes(of.bricks)
     if of.common is not None:
         yield _common(of.common)
     for doubt in (_sampled_once, _disturbed, _in_other_states):
@@ -47,7 +47,7 @@ def _head(diff: TargetDiff) -> Iterator[str]:
             yield f"Only {side} knows, and nothing is compared of: {_few(names, _MAX_PARTS)}."
 
 
-def _told_apart(bricks: Sequence[BrickDifference]) -> str:
+def _counts_of_changes(bricks: Sequence[BrickDifference]) -> str:
     slower = sum(brick.ratio.slower for brick in bricks)
     faster = sum(brick.ratio.faster for brick in bricks)
     return (
@@ -106,8 +106,8 @@ def _models(of: Difference) -> Iterator[RenderableType]:
         yield ""
         yield table_of(of.models, _model_columns(of.common))
     for model in of.models:
-        for remark in (_predicted, _while_disturbed, _elsewhere, _replaced):
-            yield from remark(model)
+        for note in (_predicted, _while_disturbed, _elsewhere, _replaced):
+            yield from note(model)
 
 
 def _bricks(of: Difference) -> Iterator[RenderableType]:
@@ -139,7 +139,7 @@ def _model_columns(common: CommonChange | None) -> Sequence[Column[ModelDifferen
         Column("old", lambda model: seconds(model.old.estimate_s)),
         Column("new", lambda model: seconds(model.new.estimate_s)),
         *_RATIO,
-        Column("beside common", lambda model: _beside(model.ratio, common)),
+        Column("beside common", lambda model: _beyond_common(model.ratio, common)),
         Column("", _verdict, left=True),
     )
 
@@ -150,7 +150,7 @@ _RATIO: Sequence[Column[ModelDifference | BrickDifference]] = (
 )
 
 
-def _beside(ratio: Ratio, common: CommonChange | None) -> str:
+def _beyond_common(ratio: Ratio, common: CommonChange | None) -> str:
     return DASH if common is None else _ratio(ratio.interval.value / common.ratio.value)
 
 
@@ -214,7 +214,7 @@ PART_COLUMNS: Sequence[Column[Contribution]] = (
     Column("old", lambda part: seconds(part.old_s)),
     Column("new", lambda part: seconds(part.new_s)),
     Column("difference", lambda part: _signed(part.difference_s)),
-    Column("", lambda part: _remarks(part), left=True),
+    Column("", lambda part: _notes(part), left=True),
 )
 
 
@@ -223,9 +223,9 @@ def _occurrences(part: Contribution) -> str:
     return " → ".join(map(str, counts))
 
 
-def _remarks(part: Contribution) -> str:
-    remarks = ["only old"] * (not part.new_occurrences) + ["only new"] * (not part.old_occurrences)
-    return ", ".join(remarks + ["predicted"] * part.predicted)
+def _notes(part: Contribution) -> str:
+    notes = ["only old"] * (not part.new_occurrences) + ["only new"] * (not part.old_occurrences)
+    return ", ".join(notes + ["predicted"] * part.predicted)
 
 
 def _parts(model: ModelDifference) -> Table:

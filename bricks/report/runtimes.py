@@ -13,7 +13,7 @@ from bricks.report.figures import interval_text, provenance_text
 from bricks.report.tables import percent, seconds
 from bricks.system.names import labels_of
 
-# Intervals do not tell smaller probabilities.
+# Smaller probabilities cannot be resolved by 95 % intervals.
 _LEAST = 0.001
 # The names of the operators of a brick take at most so many characters.
 _LONG = 40

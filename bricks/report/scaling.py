@@ -101,11 +101,11 @@ def _origin(of: Origins) -> str:
 
 def _shared_host(result: ScalingResult) -> Iterator[str]:
     """The slowdown of ranks that ran on one host, which a prediction does not include."""
-    alone = {point.strategy: point.step_s for point in result.predicted if point.ranks == 1}
+    single_rank_s = {point.strategy: point.step_s for point in result.predicted if point.ranks == 1}
     for point in result.predicted:
         if point.checked is None or result.step.strong:
             continue
-        own = alone.get(point.strategy)
+        own = single_rank_s.get(point.strategy)
         predicted = "" if own is None else f" ({seconds(own.value)} predicted)"
         yield (
             f"Without communication, a step of {point.ranks} ranks at once took"

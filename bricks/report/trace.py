@@ -261,17 +261,17 @@ def _labels(
     """Names and order of a process and its threads; each of ``notes`` is a thread."""
     pid = _PROCESSES[process]
 
-    def told(what: str, thread: int, **args: Any) -> Event:
+    def named_event(what: str, thread: int, **args: Any) -> Event:
         return named(_track(process, thread), what, **args)
 
-    yield told("process_name", _WHOLE, name=f"{process} ({label})" if label else process)
-    yield told("process_sort_index", _WHOLE, sort_index=pid)
+    yield named_event("process_name", _WHOLE, name=f"{process} ({label})" if label else process)
+    yield named_event("process_sort_index", _WHOLE, sort_index=pid)
     if label:
-        yield told("process_labels", _WHOLE, labels=label)
+        yield named_event("process_labels", _WHOLE, labels=label)
     lines = {_FIRST_REMARK + i: "remark" for i in range(len(notes))}
     for thread, name in {_WHOLE: "whole model", **threads, **lines}.items():
-        yield told("thread_name", thread, name=name)
-        yield told("thread_sort_index", thread, sort_index=thread)
+        yield named_event("thread_name", thread, name=name)
+        yield named_event("thread_sort_index", thread, sort_index=thread)
     for i, text in enumerate(notes):
         yield _mark(process, _FIRST_REMARK + i, text, 0, {})
 

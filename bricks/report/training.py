@@ -87,7 +87,7 @@ def _steps(result: TrainingResult) -> Iterator[str]:
     fewest, _, most = result.steps
     yield (
         f"{result.reached_count} of {count} {'seed' if count == 1 else 'seeds'} reached an accuracy"
-        f" of {result.until:g}, in {fewest} to {most} steps: count_text, not predicted."
+        f" of {result.until:g}, in {fewest} to {most} steps: counted, not predicted."
     )
     if not any(run.new_epochs for run in result.runs):
         yield "Nothing was trained: all epochs were kept; --again trains anew."

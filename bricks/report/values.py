@@ -12,7 +12,7 @@ from bricks.analysis.explanation import Part
 from bricks.errors import printable
 from bricks.report.tables import percent
 
-# More bricks than these are count_text, and not told one by one.
+# At most so many bricks have a line each; further ones are counted.
 _MOST = 4
 
 

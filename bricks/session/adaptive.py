@@ -92,7 +92,7 @@ class AdaptiveMeasurement:
         if self._soon_done():
             return run(self._jobs, None, self._progress)
         short = self._budget_s is not None and self._budget_s < PLANNED_S
-        if short and self._effort.complete:  # other efforts end earlier, which only planning tells
+        if short and self._effort.complete:  # other efforts need planning to end early
             return self._costliest(run)
         done: list[CampaignResult] = []
         whole = any(job.whole for job in self._jobs)
@@ -242,8 +242,8 @@ def _planner(
 
     counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
     features = latencies.target.features(sorted(beliefs))
-    familiar = frozenset[str]().union(*(other.kernels for other in latencies.others))
-    return Planner(counts, features, beliefs, familiar)
+    known_kernels = frozenset[str]().union(*(other.kernels for other in latencies.others))
+    return Planner(counts, features, beliefs, known_kernels)
 
 
 def _combined(results: Sequence[CampaignResult], unfinished: frozenset[str]) -> CampaignResult:

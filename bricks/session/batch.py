@@ -94,6 +94,6 @@ def _portions(models: Sequence[Model], processes: int) -> list[list[Model]]:
         if most < 0:
             break
         together.append(number)
-    alone = sorted(set(range(len(models))) - set(together), key=lambda n: (-efforts[n], n))
-    numbers = [together, *([number] for number in alone)]
+    others = sorted(set(range(len(models))) - set(together), key=lambda n: (-efforts[n], n))
+    numbers = [together, *([number] for number in others)]
     return [[models[number] for number in each] for each in numbers if each]

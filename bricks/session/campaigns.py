@@ -75,7 +75,7 @@ class Campaigns:
     ) -> CampaignResult:
         """Measure all missing bricks of ``jobs``, as far as ``budget_s`` seconds last.
 
-        Each is sampled until ``rule`` is met, by default that of the conditions.
+        Each is sampled until ``rule`` is met, by default the rule of the conditions.
         """
         self._plans.save_target()
         if self._resources.options.retry:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bricks.errors import UsageError, suggestion
 from bricks.measure.collectives import known_collectives
 from bricks.network.times import MeasuredNetwork
+from bricks.session.targets import version_numbers
 from bricks.store import Store
 
 
@@ -46,8 +47,4 @@ def network_called(store: Store, name: str) -> MeasuredNetwork:
         raise UsageError(
             f"nothing is measured on network {name!r} yet: run 'bricks network measure {name}'"
         )
-    return max(matching, key=lambda network: _numbers(network.fingerprint["version"]))
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split("+")[0].split(".") if part.isdecimal()]
+    return max(matching, key=lambda network: version_numbers(network.fingerprint["version"]))

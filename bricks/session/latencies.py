@@ -45,7 +45,7 @@ class Latencies:
     ) -> None:
         self.target = MeasuredTarget(source, target_key, granularity, loaded)
         self.added: set[str] = set()  # digests of models
-        self._planned: set[str] = set()  # likewise, of models known by their plans alone
+        self._planned: set[str] = set()  # digests of models with a plan but without bricks
         self._unpredicted: set[str] = set()  # bricks of added models without a prediction so far
         # Models share bricks; in another model or state a brick has other features.
         self._predicted: dict[tuple[str, BrickFeatures], Prediction] = {}

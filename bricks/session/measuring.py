@@ -86,8 +86,8 @@ def measure_isolated(
 ) -> CampaignResult:
     """Measure ``bricks``, each by itself, whatever the effort; stored results stay.
 
-    As ``decompose.plan.by_itself`` runs them, or decomposed so already. Until ``rule`` is met, by
-    default that of the options.
+    Bricks are decomposed by :func:`~bricks.decompose.plan.by_itself`, unless they are already. Each
+    is sampled until ``rule`` is met, by default the rule of the options.
     """
     jobs = _isolated_jobs(workspace, bricks)
     return workspace.campaigns.measure_all(jobs, None, rule=rule)

@@ -52,7 +52,7 @@ def measure_memory(
 ) -> MemoryPeaks:
     """The peak memory of a fresh process that loads ``model`` and runs it a few times.
 
-    Its weights are synthetic, in a file beside the model, or with ``inline`` in the model's own
+    Its weights are synthetic, in a file next to the model, or with ``inline`` in the model's own
     file. With ``keeps_freed``, the process keeps freed memory as the C library does by default;
     otherwise it counts what the runtime needs (docs/memory.md). The result is not stored.
     Raises :class:`~bricks.errors.WorkerError` where the runtime or the system has no such

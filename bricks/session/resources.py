@@ -35,7 +35,7 @@ class Resources(Closing):
     ``store`` is the user's cache, ``published`` the measurements that ship, and ``known`` both read
     as one. ``supervisor`` owns the worker, which starts when a model or brick has to run, and not
     before; ``graphs`` asks it about models. ``progress`` is called with the current activity and
-    the share of it that is done. A ``shared`` store is closed by whoever opened it.
+    the share of it that is done. A ``shared`` store is not closed with these resources.
     """
 
     def __init__(

@@ -70,8 +70,8 @@ class SourceTargets:
 
         runtimes = {t.key: t.runtime for t in self._target.source.systems.targets()}
         mine = runtimes.get(self._target.key)
-        alike = [other for other in self.all if runtimes.get(other.target_key) == mine]
-        return Borrowed(alike or self.all)
+        same_runtime = [other for other in self.all if runtimes.get(other.target_key) == mine]
+        return Borrowed(same_runtime or self.all)
 
     def calls(self, borrowed: Borrowed) -> dict[str, Measurement | Failure]:
         """The measured call overhead of one of the targets of ``borrowed``; empty without any."""

@@ -81,9 +81,10 @@ def nearness(runtime: Runtime, target: Target) -> tuple[object, ...]:
         there.threads == runtime.threads,
         there.version == runtime.version,
         there.threads,
-        _numbers(there.version),
+        version_numbers(there.version),
     )
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"[0-9]+", version)]
+def version_numbers(version: str) -> list[int]:
+    """The numbers in a version, to compare versions by; a local part after ``+`` is ignored."""
+    return [int(part) for part in re.findall(r"[0-9]+", version.partition("+")[0])]

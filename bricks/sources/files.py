@@ -1,6 +1,6 @@
 """Models in ONNX files, which are named by a path, or lie in a folder.
 
-Users type paths, so this module also answers typing errors. Must not know what a file holds.
+Users type paths, so this module also answers typing errors. Must not know the content of files.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def _models_in(folder: Path) -> list[tuple[str, Path]]:
     for subfolder in sorted(path for path in folder.iterdir() if path.is_dir()):
         files = _onnx_files(subfolder)
         # A subfolder per model often holds "model.onnx": then the subfolder distinguishes them.
-        alone = len(files) == 1
-        models += [(subfolder.name if alone else f"{subfolder.name}/{p.stem}", p) for p in files]
+        single = len(files) == 1
+        models += [(subfolder.name if single else f"{subfolder.name}/{p.stem}", p) for p in files]
     if not models:
         raise ModelError(f"the folder {folder} holds no .onnx file: give a folder that does")
     return models

@@ -19,7 +19,7 @@ may work on one cache: a measurement is claimed before it is made, so that it is
     owners.py            the owner of a claim, and whether its process still lives
     integrity.py         whether the database file is whole
     audit.py             what ``verify`` checks
-    stats.py             counts of what a cache holds
+    stats.py             counts of a cache's rows
     export.py            rows to records that travel
     records.py           records to frozen data
     merge.py             records of another cache to rows

@@ -1,8 +1,8 @@
 """Claims on measurements: what makes "measured once per target" true.
 
 The process that inserts the row of a measurement owns it until it is done or failed. A row that
-its owner abandoned is taken over by an UPDATE that only succeeds while owner and lease are still
-those that were judged. Must not know what a key stands for.
+its owner abandoned is taken over by an UPDATE that only succeeds while owner and lease are the
+validated ones. Must not know what a key stands for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Claims:
 
         The caller measures what it claimed, and then calls :meth:`finish`, :meth:`fail` or
         :meth:`release`. A claim whose process died or whose lease ran out is taken over, with the
-        rounds so far; keys that ``owner`` holds already are returned again.
+        rounds so far; keys that ``owner`` has claimed already are returned again.
         """
         with self._database.writing() as connection:
             claimed = self._claimed(connection, target_key, keys, owner)
@@ -68,12 +68,12 @@ class Claims:
                 of_keys(target_key, chunk), measurements.c.state == OPEN
             )
             for row in connection.execute(locked(query)).all():
-                free = not self._held_by_another(row, owner)
+                free = not self._claimed_by_another(row, owner)
                 if row.owner_token == owner.token or (free and _take_over(connection, row, mine)):
                     claimed[row.brick_key] = row
         return claimed
 
-    def _held_by_another(self, row: Row[Any], owner: Owner) -> bool:
+    def _claimed_by_another(self, row: Row[Any], owner: Owner) -> bool:
         """Whether another owner has a valid claim on the row."""
         if row.owner_token in (NOBODY, owner.token):
             return False

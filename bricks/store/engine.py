@@ -40,7 +40,7 @@ BUSY_TIMEOUT_S = 30.0
 # Statements with more bound values than this are cut into several; databases have limits.
 CHUNK = 500
 
-# An arbitrary number: PostgreSQL's advisory lock that a process holds while it changes the schema.
+# An arbitrary number: PostgreSQL's advisory lock of processes that change the schema.
 _SCHEMA_LOCK = 0x627269636B73
 
 _AS_URL = "write it as postgresql+psycopg://user:password@host:port/database"
@@ -58,7 +58,7 @@ _TYPES: dict[str, type[StoreError]] = {
     _FULL: DiskFull,
     _LOCKED: CacheLocked,
 }
-# Extended codes stand beside the primary ones where they say more.
+# Extended codes are listed in addition to primary ones if they are more specific.
 _SQLITE_ERRORS = {
     "SQLITE_NOTADB": f"is not a bricks cache (not a database): {_MOVE_AWAY}",
     "SQLITE_CORRUPT": DAMAGED,
@@ -102,7 +102,7 @@ def locate(location: str | Path) -> URL:
 
 
 def _url(location: str) -> URL:
-    # Not shown whole: it may hold a password, and could not be taken apart to hide it.
+    # Not shown whole: it may contain a password, which cannot be removed from an invalid URL.
     scheme = location.partition("://")[0]
     try:
         url = make_url(location)
@@ -121,7 +121,7 @@ def exists(location: str | Path) -> bool:
         return True
     try:
         return (_folder(location) / FILE_NAME).exists()
-    except OSError:  # not allowed to look, say: opening it tells what is wrong
+    except OSError:  # no permission, for example: opening it reports the error
         return True
 
 

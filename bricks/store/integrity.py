@@ -43,7 +43,7 @@ def refuse_truncated(url: URL) -> None:
         size, expected = path.stat().st_size, _expected_bytes(header)
         if size >= expected or _size_bytes(log):
             return
-    except OSError:  # opening it tells what is wrong
+    except OSError:  # opening it reports the error
         return
     of = f"of {expected} bytes" if size >= _HEADER_BYTES else "bytes, within its header"
     reason = f"the file is damaged: it ends after {size} {of}"

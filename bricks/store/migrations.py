@@ -2,7 +2,7 @@
 
 An empty database gets the current tables. An older cache is migrated, step by step, in one
 transaction: it is either all migrated or untouched. A newer cache, or a database that is none of
-ours, is refused and left alone. Must not know what the rows mean to other packages.
+ours, is refused and left unchanged. Must not know what the rows mean to other packages.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from bricks.system.target import Target
 
 INDEX, FORMAT, VERSION = "index.json", "bricks-published", 1
 
-# In an installed package the files lie beside this module, in a checkout with the caches.
+# An installed package has the files next to this module, a checkout in the folder of caches.
 _PACKAGED = Path(__file__).with_name("published_results")
 _CHECKOUT = Path(__file__).resolve().parents[2] / "cache" / "published"
 

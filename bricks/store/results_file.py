@@ -3,8 +3,8 @@
 The first line names the format, the last one gives the number of records before it and the SHA-256
 of every byte before it; so a file that was cut off or changed is refused as a whole, before any
 record of it is used. A file whose name ends in .gz or .xz is written compressed with gzip or xz,
-which takes half of gzip's bytes; reading tells by the first bytes. docs/formats.md describes it
-for other programs. Must not know any table.
+which takes half of gzip's bytes; reading recognises them by the first bytes. docs/formats.md
+describes the format for other programs. Must not know any table.
 """
 
 from __future__ import annotations

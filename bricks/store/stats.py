@@ -1,4 +1,4 @@
-"""Counts of what a cache holds.
+"""Counts of a cache's rows.
 
 Works inside a transaction that the caller opened. Must not know how damage is found: counts of a
 damaged file may be too low, so the caller checks it first.

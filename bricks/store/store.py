@@ -23,8 +23,8 @@ from bricks.store.systems import Systems
 class Store(Closing):
     """The deduplicating cache; make one with :meth:`open`, and close it.
 
-    ``systems``, ``plans``, ``measurements`` and ``claims`` are what it holds by subject, and
-    ``contents`` is all of it. ``path`` is its file, or its URL without what may be secret.
+    ``systems``, ``plans``, ``measurements`` and ``claims`` are its content by subject, and
+    ``contents`` the whole content. ``path`` is its file, or its URL without what may be secret.
     """
 
     def __init__(self, database: Database, lease_s: float) -> None:
@@ -60,7 +60,7 @@ class Store(Closing):
     def exists(location: str | Path) -> bool:
         """Whether there is a cache to open at ``location``; unlike :meth:`open`, makes none.
 
-        True for every database URL: only connecting would tell.
+        True for every database URL: only connecting would show it.
         """
         return engine.exists(location)
 

@@ -48,7 +48,7 @@ class Systems:
             stored is not None and row.items() <= stored._asdict().items()
             for stored, (_, row) in zip(known, rows, strict=True)
         ):
-            return  # so a cache that cannot be written serves what it holds
+            return  # so a read-only cache can still be used
         with self._database.writing() as connection:
             for table, row in rows:
                 insert_or_replace(connection, table, row, ["key"])

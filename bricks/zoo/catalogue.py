@@ -1,9 +1,9 @@
 """The models of the zoo, by name.
 
 Users type names, so this module also answers typing errors. The zoo is a folder of ONNX files with
-a ``manifest.json``: ``$BRICKS_ZOO``, else the one beside this module (an installed package), else
-``models/`` at the top of a source checkout. Must not know what an ONNX file holds: another package
-reads it, and importing onnx takes longer than everything here.
+a ``manifest.json``: ``$BRICKS_ZOO``, else the one next to this module (an installed package), else
+``models/`` at the top of a source checkout. Must not know the content of ONNX files:
+another package reads them, and importing onnx takes longer than everything here.
 """
 
 from __future__ import annotations

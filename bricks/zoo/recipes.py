@@ -1,6 +1,6 @@
 """Rebuild models of the zoo from their recipes, in separate environments.
 
-Recipes are programs in ``recipes/`` beside the manifest; only a source checkout has them. This
+Recipes are programs in ``recipes/`` next to the manifest; only a source checkout has them. This
 module runs them and never imports them, because the requirements of exporters conflict with those
 of bricks and with each other. Must not know what a recipe does, nor what is inside a model file.
 """

@@ -1,6 +1,6 @@
 """Workloads of the zoo that can be trained until an accuracy: functions in ``training/``, by name.
 
-They come with code alone and are no part of the catalogue, since nothing of them is recorded.
+Only their code is shipped: they are not in the catalogue, since no step of them is recorded.
 Separate from it so that listing models reads no code. Must not import any of it.
 """
 
