@@ -1,10 +1,10 @@
 """A runtime that computes nothing: it derives latencies from the keys of bricks.
 
 For tests and for trying the pipeline where timing does not matter. The key of a one-node brick
-determines the node's latency; a model's latency is the sum over its nodes plus one call's overhead,
+determines the node's latency; a model's latency is the sum over its nodes plus the call overhead,
 so that estimates are exact. With streams, a node begins when its predecessor in the stream has
 ended and its inputs are available; the model ends with its last node. Samples vary by a fixed
-pattern of ±0.4 %. The runtime simulates a profile too: half of a call's overhead precedes the first
+pattern of ±0.4 %. The runtime simulates a profile too: half of the call overhead precedes the first
 node, and recording a node takes 200 ns.
 
 The environment variable ``BRICKS_FAKE_FAULTS`` injects faults by operator. For example, with
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -39,7 +39,7 @@ from bricks.backends.base import (
     Profiler,
     StandaloneLoader,
 )
-from bricks.backends.fake.collectives import FakeCollectives
+from bricks.backends.fake.collectives import PATTERN, FakeCollectives
 from bricks.backends.fake.instruments import FakeInstruments
 from bricks.backends.instruments import Instrumented
 from bricks.backends.ranks import Communicator
@@ -54,7 +54,6 @@ from bricks.units.sample import Sample
 
 CALL_OVERHEAD_S = 2e-6
 PROFILING_S = 2e-7
-_PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
 
 
 class FakeBackend(Backend, Profiler, StandaloneLoader, Communicator, Instrumented):
@@ -64,11 +63,11 @@ class FakeBackend(Backend, Profiler, StandaloneLoader, Communicator, Instrumente
     timed = False
 
     def __init__(self) -> None:
-        self._loaded: WeakSet[FakeLoaded] = WeakSet()
+        self._loaded: WeakSet[FakeModel] = WeakSet()
 
     def instruments(self) -> FakeInstruments:
-        """Latencies that are made up, too."""
-        return FakeInstruments(lambda seconds: FakeBoundModel(_lone(seconds), seconds, None))
+        """Instruments with made-up latencies, too."""
+        return FakeInstruments(lambda latency_s: FakeBoundModel(FakeModel(latency_s)))
 
     def sign_sensitive(self, operator: str) -> bool:
         """False: latencies do not depend on data."""
@@ -92,21 +91,16 @@ class FakeBackend(Backend, Profiler, StandaloneLoader, Communicator, Instrumente
         return {}
 
     def load(
-        self,
-        proto: onnx.ModelProto,
-        *,
-        key: str,
-        optimize: bool,
-        streams: Sequence[int] = (),
-    ) -> FakeLoaded:
+        self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
+    ) -> FakeModel:
         """Load anything; loading takes no memory."""
         graph = _typed(proto)
         latencies_s = _latencies_s(graph)
-        ends_s = [end_s for _, end_s in _along(graph, latencies_s, streams)] if streams else []
+        ends_s = [end_s for _, end_s in _spans(graph, latencies_s, streams)] if streams else []
         latency_s = CALL_OVERHEAD_S + (max(ends_s) if streams else sum(latencies_s))
-        loaded = FakeLoaded(latency_s, _fault(graph), self._loaded)
-        self._loaded.add(loaded)
-        return loaded
+        model = FakeModel(latency_s, _fault(graph), self._loaded)
+        self._loaded.add(model)
+        return model
 
     def profiled(
         self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
@@ -126,26 +120,26 @@ class FakeBackend(Backend, Profiler, StandaloneLoader, Communicator, Instrumente
         return FakeStandalone(_typed(proto))
 
 
-class FakeLoaded:
-    """A loaded model with a latency; ``loaded`` is the set of everything loaded."""
+class FakeModel:
+    """A loaded model with a latency and a ``fault``; ``loaded`` is the set of all loaded models."""
 
-    def __init__(self, latency_s: float, fault: str | None, loaded: WeakSet[FakeLoaded]) -> None:
-        self._latency_s = latency_s
-        self._fault = fault
-        self._everything = loaded
+    def __init__(
+        self, latency_s: float, fault: str | None = None, loaded: Collection[FakeModel] = ()
+    ) -> None:
+        self.latency_s, self.fault, self._loaded = latency_s, fault, loaded
 
     def bind(self, binding: Binding, region: np.ndarray) -> FakeBoundModel:
-        """Binding changes nothing."""
-        return FakeBoundModel(self, self._latency_s, self._fault)
+        """A model ready to run; its memory changes nothing."""
+        return FakeBoundModel(self)
 
     @property
     def crowded(self) -> bool:
-        """Whether anything else is loaded."""
-        return len(self._everything) > 1
+        """Whether another model is loaded."""
+        return len(self._loaded) > 1
 
 
 class FakeStandalone:
-    """A whole model that takes memory, all of which it writes to."""
+    """A whole model that takes memory for its weights and values, and writes to all of it."""
 
     def __init__(self, graph: Graph) -> None:
         weights = {name for name, t in graph.initializers.items() if is_referenced(t)}
@@ -159,18 +153,16 @@ class FakeStandalone:
         self._weights = np.ones(self._weight_bytes, np.uint8)
 
     def run(self) -> None:
-        """Take memory for all values, and give it back."""
+        """Take memory for all values, and release it."""
         np.ones(self._value_bytes, np.uint8)
 
 
 class FakeBoundModel:
-    """A bound model with a latency, ready to run."""
+    """A bound model, ready to run."""
 
-    def __init__(self, loaded: FakeLoaded, latency_s: float, fault: str | None) -> None:
-        self._loaded = loaded
-        self._latency_s = latency_s
-        self._fault = fault
-        self._turn = count()
+    def __init__(self, model: FakeModel) -> None:
+        self._model = model
+        self._runs = count()
         self._pace_s = float(os.environ.get("BRICKS_FAKE_PACE", "0"))
         self._state = float(os.environ.get("BRICKS_FAKE_STATE", "1"))
         self._unrest = float(os.environ.get("BRICKS_FAKE_UNREST", "1"))
@@ -179,14 +171,15 @@ class FakeBoundModel:
         """The latency, varied by a fixed pattern."""
         if self._pace_s:  # sleeping for no time takes as long as the system's timer is coarse
             time.sleep(self._pace_s)
-        turn = next(self._turn)
-        if self._fault is not None:
-            self._strike(self._fault, turn)
-        varied = 1 + self._unrest * _PATTERN[turn % len(_PATTERN)]
-        return Sample(self._state * self._latency_s * varied)
+        run = next(self._runs)
+        if self._model.fault is not None:
+            self._strike(self._model.fault, run)
+        factor = 1 + self._unrest * PATTERN[run % len(PATTERN)]
+        return Sample(self._state * self._model.latency_s * factor)
 
-    def _strike(self, fault: str, turn: int) -> None:
-        if (fault == "later" and turn == 0) or (fault == "crowd" and not self._loaded.crowded):
+    def _strike(self, fault: str, run: int) -> None:
+        """Fail in the way of ``fault``, if it is due in this run."""
+        if (fault == "later" and run == 0) or (fault == "crowd" and not self._model.crowded):
             return
         if struck := os.environ.get("BRICKS_FAKE_STRUCK"):
             Path(struck).touch()
@@ -215,19 +208,19 @@ class FakeProfiled:
                 thread=stream,
             )
             for node, stream, (node_begin_s, node_end_s) in zip(
-                graph.nodes, streams, _along(graph, written_s, streams), strict=True
+                graph.nodes, streams, _spans(graph, written_s, streams), strict=True
             )
         ]
         last_s = max((event.end_s for event in self._events), default=begin_s)
         latency_s = last_s + PROFILING_S + CALL_OVERHEAD_S / 2
-        self._bound = FakeBoundModel(_lone(latency_s, fault), latency_s, fault)
+        self._bound = FakeBoundModel(FakeModel(latency_s, fault))
         self._latency_s = latency_s
-        self._taken: list[float] = []
+        self._samples_s: list[float] = []
 
     def sample(self) -> float:
         """The latency in seconds, varied by a fixed pattern."""
-        self._taken.append(self._bound.sample().host_s)
-        return self._taken[-1]
+        self._samples_s.append(self._bound.sample().host_s)
+        return self._samples_s[-1]
 
     def runs(self) -> list[list[NodeEvent]]:
         """The nodes of each run, scaled to the latency of that run."""
@@ -236,13 +229,8 @@ class FakeProfiled:
                 replace(event, begin_s=f * event.begin_s, end_s=f * event.end_s)
                 for event in self._events
             ]
-            for f in (taken_s / self._latency_s for taken_s in self._taken)
+            for f in (sample_s / self._latency_s for sample_s in self._samples_s)
         ]
-
-
-def _lone(latency_s: float, fault: str | None = None) -> FakeLoaded:
-    """A model that is loaded along with no other."""
-    return FakeLoaded(latency_s, fault, WeakSet())
 
 
 def node_latency_s(key: str) -> float:
@@ -256,20 +244,20 @@ def _latencies_s(graph: Graph) -> list[float]:
     return list(map(node_latency_s, keys))
 
 
-def _along(
+def _spans(
     graph: Graph, latencies_s: Sequence[float], streams: Sequence[int]
 ) -> list[tuple[float, float]]:
     """The start and end of each node, in seconds from the first start."""
-    runs = []
-    made_s: dict[str, float] = {}
-    free_s: dict[int, float] = {}
+    spans = []
+    available_s: dict[str, float] = {}  # by value
+    free_s: dict[int, float] = {}  # by stream
     for node, latency_s, stream in zip(graph.nodes, latencies_s, streams, strict=True):
-        there_s = [made_s[name] for name in used_values(node) if name in made_s]
-        begin_s = max([free_s.get(stream, 0.0), *there_s])
+        inputs_s = [available_s[name] for name in used_values(node) if name in available_s]
+        begin_s = max([free_s.get(stream, 0.0), *inputs_s])
         free_s[stream] = begin_s + latency_s
-        runs.append((begin_s, free_s[stream]))
-        made_s.update((name, free_s[stream]) for name in node.output)
-    return runs
+        spans.append((begin_s, free_s[stream]))
+        available_s.update((name, free_s[stream]) for name in node.output)
+    return spans
 
 
 def _typed(proto: onnx.ModelProto) -> Graph:
@@ -290,7 +278,7 @@ def _typed(proto: onnx.ModelProto) -> Graph:
 
 
 def _without_unused_outputs(graph: Graph) -> Graph:
-    """The graph without outputs of no known type that nobody reads, such as masks of Dropout."""
+    """The graph without unread outputs of unknown type, such as masks of Dropout."""
     kept = {name for node in graph.nodes for name in used_values(node)}
     kept.update((*graph.outputs, *graph.types))
     nodes = []
@@ -306,7 +294,10 @@ def _without_unused_outputs(graph: Graph) -> Graph:
 
 
 def _fault(graph: Graph) -> str | None:
-    orders = os.environ.get("BRICKS_FAKE_FAULTS", "")
-    faults = dict(order.split("=", 1) for order in orders.split(",") if "=" in order)
-    held = {node.op_type for node in graph.nodes}
-    return next((fault for ops, fault in faults.items() if held.issuperset(ops.split("+"))), None)
+    """The first fault that ``BRICKS_FAKE_FAULTS`` injects for the operators of ``graph``."""
+    entries = os.environ.get("BRICKS_FAKE_FAULTS", "").split(",")
+    faults = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+    present = {node.op_type for node in graph.nodes}
+    return next(
+        (fault for ops, fault in faults.items() if present.issuperset(ops.split("+"))), None
+    )
