@@ -2,7 +2,7 @@
 
 MXNet requires an older NumPy than everything else here, and the exporters of the zoo models have
 conflicting requirements. Each has an environment of its own, created from a lock file with the
-Python version that it requires. It must not know what runs in them.
+Python version that it requires. Must not know what runs in them.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ class Environment:
 
     @property
     def folder(self) -> Path:
-        """The folder of the environment, which depends on the lock file; it may not exist yet."""
+        """The folder of the environment, which may not exist; its name depends on the lock file."""
         digest = hashlib.sha256(self.lock.read_bytes() + self.python.encode()).hexdigest()
         return root() / f"{self.name}-{digest[:12]}"
 
     @property
     def interpreter(self) -> Path | None:
-        """Its Python; None where it is not installed."""
+        """The path of its Python; None if it is not installed."""
         return self.folder / "bin" / "python" if (self.folder / _STAMP).is_file() else None
 
     def pinned(self, package: str) -> str:
         """The version of ``package`` that the lock file names."""
-        found = re.search(rf"^{re.escape(package)}==(\S+)", self.lock.read_text("utf-8"), re.M)
-        if found is None:
+        pin = re.search(rf"^{re.escape(package)}==(\S+)", self.lock.read_text("utf-8"), re.M)
+        if pin is None:
             raise BackendError(f"{self.lock} does not pin {package!r}: lock it again")
-        return found[1]
+        return pin[1]
 
     def required(self) -> Path:
-        """Its Python; if not installed, :class:`BackendError` with the command that installs it."""
-        found = self.interpreter
-        if found is None:
+        """The path of its Python; :class:`BackendError` with the command that installs it."""
+        python = self.interpreter
+        if python is None:
             raise BackendError(f"the environment {self.name!r} is not installed: {self.install}")
-        return found
+        return python
 
 
 def root() -> Path:
@@ -82,14 +82,14 @@ def install(
     """
     try:
         root().mkdir(parents=True, exist_ok=True)
-        with _alone(environment):
-            if (found := environment.interpreter) is not None:
-                return found, False
+        with _locked(environment):
+            if (python := environment.interpreter) is not None:
+                return python, False
             _make(environment, say)
     except OSError as exc:
-        where = exc.filename or root()
+        path = exc.filename or root()
         raise BackendError(
-            f"the environment {environment.name!r} cannot be made ({exc.strerror}: {where}):"
+            f"the environment {environment.name!r} cannot be made ({exc.strerror}: {path}):"
             " make room there, or give another folder in BRICKS_ENVIRONMENTS"
         ) from exc
     return environment.required(), True
@@ -114,9 +114,9 @@ def _python(environment: Environment) -> str:
     if sys.version_info[:2] == tuple(map(int, environment.python.split("."))):
         return sys.executable
     name = f"python{environment.python}"
-    found = shutil.which(name)
-    if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
-        return found
+    python = shutil.which(name)
+    if python and subprocess.run([python, "-c", ""], capture_output=True).returncode == 0:
+        return python
     raise BackendError(
         f"the environment {environment.name!r} needs Python {environment.python}, and there is no"
         f" {name} on the path: install it, or run bricks with it"
@@ -124,12 +124,12 @@ def _python(environment: Environment) -> str:
 
 
 def _run(command: list[str], environment: Environment) -> None:
-    with tempfile.TemporaryFile("w+", errors="replace") as said:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         if done.returncode == 0:
             return
-        said.seek(0)
-        lines = [line for line in said.read().splitlines() if line.strip()]
+        output.seek(0)
+        lines = [line for line in output.read().splitlines() if line.strip()]
     # The first error line is the cause; later lines only repeat that there was one.
     line = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "")
     reason = first_line(Exception(line)) if line else f"exit status {done.returncode}"
@@ -137,10 +137,10 @@ def _run(command: list[str], environment: Environment) -> None:
 
 
 @contextmanager
-def _alone(environment: Environment) -> Iterator[None]:
+def _locked(environment: Environment) -> Iterator[None]:
     """Lock the environment, so that one process at a time changes it."""
     import fcntl
 
-    with open(root() / f"{environment.name}.lock", "w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with open(root() / f"{environment.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -43,7 +43,7 @@ def physical_cores() -> int:
     """Physical cores that this process may use, at least 1: the default number of threads.
 
     Affinity limits them, and so does the processor quota of a container, rounded down: a thread
-    that waits for its quota would be measured as a slow one.
+    that waits for its quota would be measured as slow.
     """
     cpus = logical_cpus()
     cores = count_cores(cpus, ROOT) or psutil.cpu_count(logical=False) or len(cpus)
@@ -98,7 +98,7 @@ def _recorded(processor: Processor, root: Path) -> dict[str, Any]:
 
 
 def _turbo(cpu: Path) -> bool | None:
-    """Whether clocks above nominal are allowed; drivers report it in one of two files."""
+    """Whether clocks above nominal are allowed, from one of two files; None if unknown."""
     boost = read_int(cpu / "cpufreq/boost")
     if boost is not None:
         return boost == 1
@@ -118,7 +118,7 @@ def _default_name(processor: Processor, cores: int) -> str:
 
 
 def _generation(processor: Processor) -> str | None:
-    """A word for the generation of a processor; None if its family or model is unknown."""
+    """The generation of a processor, as ``zen4``; None if its family or model is unknown."""
     try:
         family, model = int(processor.family or ""), int(processor.model or "")
     except ValueError:

@@ -39,16 +39,16 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 
 def memory_limits(root: Path = Path("/")) -> list[MemoryLimit]:
-    """The memory limits that hold for this process, one per control group that has one."""
-    found = [
+    """The memory limits that apply to this process, one per control group with a limit."""
+    limits = [
         _memory(folder, "memory.max", "memory.current", "inactive_file")
         for folder in _groups(root, "")
     ]
-    found += [
+    limits += [
         _memory(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
         for folder in _groups(root, "memory")
     ]
-    return [limit for limit in found if limit is not None]
+    return [limit for limit in limits if limit is not None]
 
 
 def read_text(path: Path) -> str | None:

@@ -1,8 +1,8 @@
 """Load of other processes on the host during a measurement.
 
-Other work on the host inflates latencies, and the samples do not reveal it. This module offers two
-views: the processor time that other processes use on the whole host, and the time for which threads
-of this process waited for a processor. It must not know what is timed, nor which load is too high.
+Other work on the host inflates latencies, and the samples do not reveal it. This module measures
+the processor time that other processes use on the whole host, and the time for which threads of
+this process waited for a processor. Must not know what is timed, nor which load is too high.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ def busy_s() -> float:
     return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
 
 
-class Waiting:
+class ProcessorWait:
     """Counts how long threads of this process wait for a processor from now on."""
 
     def __init__(self) -> None:
         self._wall_s = time.monotonic()
-        self._kept_s = _kept_s()
+        self._waited_s = _waited_s()
 
     def share(self) -> float | None:
         """Seconds waited by all threads, and stolen by a hypervisor, per elapsed second.
 
         None where the system doesn't report it (anything but Linux).
         """
-        kept_s = _kept_s()
-        if kept_s is None or self._kept_s is None:
+        waited_s = _waited_s()
+        if waited_s is None or self._waited_s is None:
             return None
         wall_s = max(time.monotonic() - self._wall_s, 1e-6)
-        return max(0.0, kept_s - self._kept_s) / wall_s
+        return max(0.0, waited_s - self._waited_s) / wall_s
 
 
-def _kept_s() -> float | None:
+def _waited_s() -> float | None:
     """Seconds for which runnable threads did not run; None if the system doesn't report it."""
     waited_ns, known = 0, False
     try:

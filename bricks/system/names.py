@@ -2,7 +2,7 @@
 
 The cache identifies a target by a digest; users identify it by host, runtime and configuration, as
 in ``amd-epyc-zen4-2c/onnxruntime-1.31.1/2-threads``. Any of these words in any order select a
-target, as long as no other target has them all. It must not know what is measured on a target.
+target if no other target has them all. Must not know what is measured on a target.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ def names_of(targets: Sequence[Target]) -> dict[str, str]:
     """A unique name for each of ``targets``, by key.
 
     It consists of the host's name, the runtime, its threads, and settings that are not the default.
-    The host's key is added where hosts share a name, the target's key where that is not enough.
+    The host's key replaces its name if hosts share it; the target's key the whole name if targets
+    still share it.
     """
-    hosts = {target.system.key: _plain(target.system.name) for target in targets}
-    called = Counter(hosts.values())
-    found = {}
+    hosts = {target.system.key: _as_word(target.system.name) for target in targets}
+    uses = Counter(hosts.values())
+    names = {}
     for target in targets:
         host = hosts[target.system.key]
-        words = [host if called[host] == 1 else target.system.key, *_usual(target)]
-        found[target.key] = SEPARATOR.join(words)
-    taken = Counter(found.values())
-    return {key: name if taken[name] == 1 else key for key, name in found.items()}
+        words = [host if uses[host] == 1 else target.system.key, *_runtime_words(target)]
+        names[target.key] = SEPARATOR.join(words)
+    uses = Counter(names.values())
+    return {key: name if uses[name] == 1 else key for key, name in names.items()}
 
 
 def labels_of(systems: Mapping[str, str]) -> dict[str, str]:
-    """The names of ``systems``, by key, with the key where several share a name."""
-    called = Counter(systems.values())
-    return {k: name if called[name] == 1 else f"{name} ({k})" for k, name in systems.items()}
+    """The names of ``systems``, by key, followed by the key if several share a name."""
+    uses = Counter(systems.values())
+    return {k: name if uses[name] == 1 else f"{name} ({k})" for k, name in systems.items()}
 
 
 def target_named(text: str, targets: Sequence[Target]) -> Target:
@@ -49,17 +50,17 @@ def target_named(text: str, targets: Sequence[Target]) -> Target:
     """
     words = [word.strip() for word in text.split(SEPARATOR)]
     names = names_of(targets)
-    whole = [target for target in targets if names[target.key] == text]
-    if whole:  # other targets may have all of its words, and more
-        return whole[0]
-    found = [target for target in targets if all(_has(target, word) for word in words)]
-    if len(found) == 1 and all(words):
-        return found[0]
+    exact = [target for target in targets if names[target.key] == text]
+    if exact:  # other targets may have all of its words, and more
+        return exact[0]
+    matches = [target for target in targets if all(_has(target, word) for word in words)]
+    if len(matches) == 1 and all(words):
+        return matches[0]
     if not targets:
         raise UsageError(f"there is no target {text!r}: the cache knows none, measure on one first")
-    if len(found) > 1 and all(words):
+    if len(matches) > 1 and all(words):
         raise UsageError(
-            f"{text!r} may be {_listed([names[target.key] for target in found])}:"
+            f"{text!r} may be {_listed([names[target.key] for target in matches])}:"
             f" add words, with {SEPARATOR!r} between them, that only one of them has"
         )
     raise UsageError(
@@ -76,8 +77,8 @@ def _has(target: Target, word: str) -> bool:
         return True
     return word in {
         system.name,
-        _plain(system.name),
-        *_usual(target),
+        _as_word(system.name),
+        *_runtime_words(target),
         runtime.backend,
         runtime.version,
         runtime.provider,
@@ -87,7 +88,7 @@ def _has(target: Target, word: str) -> bool:
     }
 
 
-def _usual(target: Target) -> list[str]:
+def _runtime_words(target: Target) -> list[str]:
     """The words in the target's name, without the host's."""
     runtime = target.runtime
     words = [
@@ -101,7 +102,7 @@ def _usual(target: Target) -> list[str]:
     return words
 
 
-def _plain(name: str) -> str:
+def _as_word(name: str) -> str:
     """A host's name as one word."""
     return name.replace(SEPARATOR, "-")
 

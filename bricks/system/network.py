@@ -1,7 +1,7 @@
-"""The fingerprint of a network: what ranks of a job are joined by, as far as it decides how fast.
+"""The fingerprint of a network between ranks: the facts that determine how fast it is.
 
-Two networks with the same identity share measurements, as systems do. Neither identity nor what is
-recorded holds an address or the name of a host. Must not know what is sent over it.
+Two networks with the same identity share measurements, as systems do. Neither ``identity`` nor
+``recorded`` holds an address or the name of a host. Must not know what is sent over it.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from bricks.system.target import digest_of
+from bricks.system.target import differing, digest_of
 
 PREFIX = "n1-"
 
 
-@dataclass(frozen=True)  # without slots: the key is asked for many times
+@dataclass(frozen=True)  # without slots: the key is cached
 class NetworkFingerprint:
-    """A network called ``name`` by whoever measured it first.
+    """A network called ``name`` in its first measurement.
 
-    ``identity`` has ``kind`` (of the interface, as the kernel calls it), ``mtu``, ``rate_bps`` (to
-    which the kernel shapes it, in bits a second; None: it does not), ``systems`` (keys of the
-    hosts' systems), ``same_host`` and ``cores_per_rank``. ``recorded`` may explain a difference.
+    ``identity`` has ``kind`` (the kernel's name for the kind of the interface), ``mtu`` (bytes),
+    ``rate_bps`` (the rate to which the kernel shapes it, in bits a second; None: unshaped),
+    ``systems`` (keys of the hosts' systems), ``same_host`` and ``cores_per_rank``. ``recorded`` may
+    explain a difference.
     """
 
     name: str
@@ -35,13 +36,8 @@ class NetworkFingerprint:
         return PREFIX + digest_of(self.identity)
 
     def differences(self, other: NetworkFingerprint) -> dict[str, tuple[Any, Any]]:
-        """The facts of the identity in which two networks differ."""
-        names = dict.fromkeys([*self.identity, *other.identity])
-        return {
-            name: (self.identity.get(name), other.identity.get(name))
-            for name in names
-            if self.identity.get(name) != other.identity.get(name)
-        }
+        """The differing facts of ``identity``; see :func:`differing`."""
+        return differing(self.identity, other.identity)
 
     def to_json(self) -> dict[str, Any]:
         """All fields of the network."""

@@ -61,7 +61,7 @@ class Processor:
 
 
 def read_processor(root: Path = Path("/")) -> Processor:
-    """The processor, as far as it can be read."""
+    """The facts about the processor that can be read."""
     text = read_text(root / "proc/cpuinfo")
     if text is None:
         return _from_py_cpuinfo()
@@ -108,8 +108,8 @@ def _caches(root: Path) -> tuple[tuple[str, int | None], ...]:
 
 def _bytes(size: str | None) -> int | None:
     """Bytes of a size as sysfs writes it, such as ``32K``."""
-    found = re.fullmatch(r"(\d+)([KMG]?)", size or "")
-    return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]] if found else None
+    match = re.fullmatch(r"(\d+)([KMG]?)", size or "")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]] if match else None
 
 
 def _from_py_cpuinfo() -> Processor:

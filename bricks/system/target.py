@@ -1,6 +1,6 @@
 """The target of a measurement: a system (the host) and a runtime.
 
-Separate so that each measurement belongs to exactly one target. Must not know how facts are read.
+Each measurement belongs to exactly one target. Must not know how facts are read.
 """
 
 from __future__ import annotations
@@ -20,6 +20,15 @@ def digest_of(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The facts in which two mappings differ: by name, both values, None for a missing one."""
+    return {
+        name: (first.get(name), second.get(name))
+        for name in dict.fromkeys([*first, *second])
+        if first.get(name) != second.get(name)
+    }
+
+
 def checked_price(price: float) -> float:
     """``price`` as a number; ValueError unless it is a valid price."""
     if isinstance(price, bool) or not isinstance(price, int | float):
@@ -29,7 +38,7 @@ def checked_price(price: float) -> float:
     return float(price)
 
 
-@dataclass(frozen=True)  # without slots: keys are asked for many times
+@dataclass(frozen=True)  # without slots: the key is cached
 class System:
     """Fingerprint of a host. ``identity`` decides which system it is; ``recorded`` doesn't.
 
@@ -54,27 +63,17 @@ class System:
 
     @property
     def vectors(self) -> tuple[str, str]:
-        """The architecture, and the widest vectors of its processor; else all instruction sets."""
+        """The architecture and its widest vectors; without AVX, a digest of instruction sets."""
         sets = self.identity.get("instruction_sets") or ()
         widest = next((name for name in ("avx512f", "avx2", "avx") if name in sets), None)
-        alone = str(self.identity.get("instruction_sets_digest"))
-        return str(self.identity.get("architecture")), widest or alone
+        digest = str(self.identity.get("instruction_sets_digest"))
+        return str(self.identity.get("architecture")), widest or digest
 
     def differences(self, other: System) -> dict[str, dict[str, tuple[Any, Any]]]:
-        """The facts in which two systems differ: those of ``identity`` and of ``recorded``.
-
-        A fact that is missing from one system is None for it.
-        """
+        """The differing facts of ``identity`` and of ``recorded``; see :func:`differing`."""
         return {
-            part: {
-                name: (mine.get(name), theirs.get(name))
-                for name in [*mine, *(name for name in theirs if name not in mine)]
-                if mine.get(name) != theirs.get(name)
-            }
-            for part, mine, theirs in (
-                ("identity", self.identity, other.identity),
-                ("recorded", self.recorded, other.recorded),
-            )
+            "identity": differing(self.identity, other.identity),
+            "recorded": differing(self.recorded, other.recorded),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -87,15 +86,15 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The runtime that executes bricks: every field affects latency, so all are its identity.
+    """The runtime that executes bricks: all fields that affect latency are its identity.
 
-    Except ``build``, the installed package of that version, which may only explain a difference.
+    ``build``, the installed package of this version, is not: it may only explain a difference.
     ``brick_optimization`` is the optimisation that the runtime applies to each brick: ``none``
-    where bricks are nodes of an already optimised graph, ``all`` where they are pieces of the
-    source graph. Whole models always run with all of ``optimization``: the runtime's levels are
-    ``all``, ``extended``, ``basic`` and ``none``. ``allocator`` are the settings of the memory
-    allocator where calls allocate their results. ``network`` is the key of the network that ranks
-    talk over, where the runtime is a backend of collectives.
+    if bricks are nodes of an already optimised graph, ``all`` if they are pieces of the source
+    graph. Whole models always run with all of ``optimization``: the runtime's levels are ``all``,
+    ``extended``, ``basic`` and ``none``. ``allocator`` are the settings of the memory allocator if
+    calls allocate their results. ``network`` is the key of the network between ranks if the runtime
+    is a backend of collectives.
     """
 
     backend: str
@@ -118,16 +117,11 @@ class Runtime:
         """The fields that identify the runtime."""
         facts = asdict(self)
         del facts["build"]
-        if self.optimization == "all":
-            del facts["optimization"]
-        if self.allocator is None:
-            del facts["allocator"]
-        if self.network is None:
-            del facts["network"]
-        return facts
+        defaults = {"optimization": "all", "allocator": None, "network": None}
+        return {n: fact for n, fact in facts.items() if n not in defaults or fact != defaults[n]}
 
 
-@dataclass(frozen=True)  # without slots, as systems
+@dataclass(frozen=True)  # without slots: the key is cached
 class Target:
     """A system and a runtime; each brick is measured once per target."""
 
@@ -137,9 +131,9 @@ class Target:
     def executes_like(self, other: Target) -> bool:
         """Whether the runtime executes the same graph for a model on both targets.
 
-        That depends on its version and optimisation and on the width of the processors' vectors,
-        by which layouts are blocked, not on the number of threads. The plans of all shipped models
-        are equal on three processors with AVX-512 that differ in everything else.
+        The graph depends on the runtime's version and optimisation and on the width of vectors, by
+        which layouts are blocked, not on the number of threads. The plans of all shipped models are
+        equal on three processors with AVX-512 that differ in everything else.
         """
         mine, theirs = (replace(t.runtime, threads=1, allocator=None) for t in (self, other))
         return mine == theirs and self.system.vectors == other.system.vectors

@@ -7,7 +7,7 @@ import pytest
 
 from bricks.report.tables import disturbance
 from bricks.samples.sampling import Sampling
-from bricks.system import ForeignLoad, Waiting
+from bricks.system import ForeignLoad, ProcessorWait
 from bricks.system import load as module
 
 
@@ -72,7 +72,7 @@ def test_waiting_of_all_threads_and_stolen_time_count(
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(module.psutil, "cpu_times", lambda: SimpleNamespace(steal=next(stolen)))
     tasks(tmp_path, 1_000_000, 500_000_000)
-    waiting = Waiting()
+    waiting = ProcessorWait()
     tasks(tmp_path, 101_000_000, 700_000_000)
     assert waiting.share() == pytest.approx((0.1 + 0.2 + 0.5) / 2.0)
 
@@ -81,6 +81,6 @@ def test_a_system_that_does_not_tell_is_not_taken_for_a_quiet_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TASKS", tmp_path / "none")
-    assert Waiting().share() is None
+    assert ProcessorWait().share() is None
     monkeypatch.setattr(module, "TASKS", tmp_path)
-    assert Waiting().share() is None
+    assert ProcessorWait().share() is None

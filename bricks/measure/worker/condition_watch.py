@@ -10,7 +10,7 @@ import time
 from bricks.measure.protocol.walking import WalkConditions
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.system import Waiting, logical_cpus
+from bricks.system import ProcessorWait, logical_cpus
 
 # Seconds of watching whether threads are idle, and how often they are watched.
 _IDLE_CHECK_S, _IDLE_CHECKS = 0.02, 50
@@ -35,7 +35,7 @@ class ConditionWatch:
         self._timed, self._parallel = not announced, parallel
         self._reference_s: float | None = None
         self._sibling_share = 0.0
-        self._waiting: Waiting | None = None
+        self._waiting: ProcessorWait | None = None
 
     def before(self) -> None:
         """Time the reference workload, unless the walk before has just timed it."""
@@ -45,7 +45,7 @@ class ConditionWatch:
 
     def begin(self) -> None:
         """Begin to count how long threads wait: the timed passes follow."""
-        self._waiting = Waiting()
+        self._waiting = ProcessorWait()
 
     def end(self) -> WalkConditions:
         """The conditions since :meth:`begin`, with the reference workload timed once more."""
