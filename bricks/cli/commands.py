@@ -1,132 +1,69 @@
-"""All commands by name: the module of each, and the first sentence of its help.
+"""All commands by name, with the first sentence of the help of each.
 
-A command is imported when it is called, or when its help is shown; the list of all commands needs
-only this module. A test compares the sentences with the commands' own.
+A command is imported from the module of its name when it is called, or when its help is shown; the
+list of all commands needs only this module. A test compares the sentences with the commands' own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import typer
 
-
-@dataclass(frozen=True, slots=True)
-class CommandEntry:
-    """A command in ``bricks.cli``: its ``module``, and the ``summary`` that starts its help."""
-
-    module: str
-    summary: str
-
-
 # By the titles of the sections that list all commands.
-SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
+SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Prepare": {
-        "zoo": CommandEntry("zoo", "The models that ship with bricks, and their recipes."),
-        "backends": CommandEntry(
-            "backends", "The runtimes that models can be measured with, and their install."
-        ),
-        "decompose": CommandEntry(
-            "decompose", "Split models into bricks, and count how many of them are unique."
-        ),
+        "zoo": "The models that ship with bricks, and their recipes.",
+        "backends": "The runtimes that models can be measured with, and their install.",
+        "decompose": "Split models into bricks, and count how many of them are unique.",
     },
     "Measure": {
-        "measure": CommandEntry(
-            "measure", "Measure the bricks of models, each once per system and runtime."
-        ),
-        "probe": CommandEntry(
-            "probe",
-            "Measure the few bricks that tell most of this system, and predict all others from"
-            " them.",
-        ),
-        "network": CommandEntry(
-            "network", "Networks between the processes of a data-parallel training."
-        ),
+        "measure": "Measure the bricks of models, each once per system and runtime.",
+        "probe": "Measure the few bricks that tell most of this system, and predict all others from"
+        " them.",
+        "network": "Networks between the processes of a data-parallel training.",
     },
     "Predict": {
-        "predict": CommandEntry(
-            "predict", "Predict how fast models run, from measurements of their bricks."
-        ),
-        "compare": CommandEntry(
-            "compare",
-            "Compare estimates with runs of the whole models, sampled in turn with their bricks.",
-        ),
-        "scenario": CommandEntry(
-            "scenario",
-            "Predict a served model's latency under load, its throughput, and the rate it can"
-            " keep.",
-        ),
-        "llm": CommandEntry(
-            "generation",
-            "Predict text that a decoder generates token by token: latencies of tokens, rates,"
-            " and memory.",
-        ),
-        "train": CommandEntry(
-            "train",
-            "Train a PyTorch program until it is accurate, and tell how long that takes and was"
-            " to take.",
-        ),
-        "scale": CommandEntry(
-            "scale",
-            "Predict a PyTorch training on several ranks, from the bricks of its step and a"
-            " network.",
-        ),
-        "advise": CommandEntry(
-            "advise",
-            "Tell on which known systems models keep a latency, how sure that is, and what it"
-            " costs.",
-        ),
+        "predict": "Predict how fast models run, from measurements of their bricks.",
+        "compare": "Compare estimates with runs of the whole models, sampled in turn with their"
+        " bricks.",
+        "scenario": "Predict a served model's latency under load, its throughput, and the rate it"
+        " can keep.",
+        "llm": "Predict text that a decoder generates token by token: latencies of tokens, rates,"
+        " and memory.",
+        "train": "Train a PyTorch program until it is accurate, and tell how long that takes and"
+        " was to take.",
+        "scale": "Predict a PyTorch training on several ranks, from the bricks of its step and a"
+        " network.",
+        "advise": "Tell on which known systems models keep a latency, how sure that is, and what it"
+        " costs.",
     },
     "Compare runtimes": {
-        "operators": CommandEntry(
-            "operators",
-            "Compare operators over runtimes: latency, rates beside the peaks, and accuracy.",
-        ),
-        "networks": CommandEntry(
-            "networks",
-            "Compare what whole models compute over runtimes, and find the first operator that"
-            " errs.",
-        ),
+        "operators": "Compare operators over runtimes: latency, rates beside the peaks, and"
+        " accuracy.",
+        "networks": "Compare what whole models compute over runtimes, and find the first operator"
+        " that errs.",
     },
     "Look": {
-        "explain": CommandEntry(
-            "explain",
-            "Tell where the time of models goes: operators and their bricks, the hottest first.",
-        ),
-        "report": CommandEntry(
-            "report", "Write what the cache knows of models and systems into one HTML file."
-        ),
-        "diff": CommandEntry(
-            "diff",
-            "Tell which bricks and models are slower or faster on one target than on another.",
-        ),
-        "systems": CommandEntry(
-            "systems",
-            "List the systems in the cache and the published ones, and say which one this host is.",
-        ),
-        "cache": CommandEntry("cache", "Look into the cache of measurements, and check it."),
+        "explain": "Tell where the time of models goes: operators and their bricks, the hottest"
+        " first.",
+        "report": "Write what the cache knows of models and systems into one HTML file.",
+        "diff": "Tell which bricks and models are slower or faster on one target than on another.",
+        "systems": "List the systems in the cache and the published ones, and say which one this"
+        " host is.",
+        "cache": "Look into the cache of measurements, and check it.",
     },
     "Share": {
-        "generate": CommandEntry(
-            "generate",
-            "Write the suite of models: all that measuring them elsewhere needs, without weights.",
-        ),
-        "web": CommandEntry(
-            "web",
-            "Serve pages that tell what a model takes on every known system, until interrupted.",
-        ),
-        "worker": CommandEntry(
-            "worker",
-            "Measure on this host what 'bricks measure --scheduler' asks for, until interrupted.",
-        ),
+        "generate": "Write the suite of models: all that measuring them elsewhere needs, without"
+        " weights.",
+        "web": "Serve pages that tell what a model takes on every known system, until interrupted.",
+        "worker": "Measure on this host what 'bricks measure --scheduler' asks for, until"
+        " interrupted.",
     },
 }
-ENTRIES: Mapping[str, CommandEntry] = {
-    name: entry for entries in SECTIONS.values() for name, entry in entries.items()
-}
+NAMES = frozenset(name for summaries in SECTIONS.values() for name in summaries)
 
 
 class LazyCommands(Mapping[str, Any]):
@@ -144,7 +81,7 @@ class LazyCommands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         """The command; raises :class:`KeyError` for an unknown name."""
         if name not in self._built:
-            function = _own(ENTRIES[name], name) if name in ENTRIES else _of_others(name)
+            function = _own(name) if name in NAMES else _of_others(name)
             self._built[name] = self._prepare(_typer_command(name, function))
         return self._built[name]
 
@@ -152,17 +89,17 @@ class LazyCommands(Mapping[str, Any]):
         """Names of the commands of bricks, then of others' studies."""
         from bricks.studies.offer import names
 
-        yield from ENTRIES
-        yield from (name for name in names() if name not in ENTRIES)
+        yield from (name for summaries in SECTIONS.values() for name in summaries)
+        yield from (name for name in names() if name not in NAMES)
 
     def __len__(self) -> int:
         """The number of commands."""
         return sum(1 for _ in self)
 
 
-def _own(entry: CommandEntry, name: str) -> Any:
+def _own(name: str) -> Any:
     """The function of a command of bricks, or the Typer app of a group of commands."""
-    module = import_module(f"bricks.cli.{entry.module}")
+    module = import_module(f"bricks.cli.{name}")
     return getattr(module, "app", None) or getattr(module, name)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import command
 from bricks.cli.options import CommonOptions
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.reading import decomposed, read_all
+from bricks.cli.reading import decompositions, read_all
 from bricks.cli.warnings import warn_of_denormals
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError
@@ -28,12 +29,6 @@ class VerifyOptions:
     verify: bool = option("Chain the bricks and compare outputs with the model's.", default=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    decomposition: Decomposition | None
-    json: dict[str, Any]
-
-
 @command
 def decompose(options: CommonOptions, checks: VerifyOptions) -> None:
     """Split models into bricks, and count how many of them are unique.
@@ -41,47 +36,45 @@ def decompose(options: CommonOptions, checks: VerifyOptions) -> None:
     Example: bricks decompose resnet50 densenet121 --verify
     """
     with open_workspace(options) as workspace:
-        models = decomposed(workspace, read_all(options))
-        rows = [_row(workspace, model, checks.verify) for model in models]
-    union = _union([row.decomposition for row in rows if row.decomposition is not None])
-    facts = [row.json for row in rows]
+        models = list(decompositions(workspace, read_all(options)))
+        rows = [_row(workspace, of, checks.verify) for of in models]
+    good = [of[1] for of in models if not isinstance(of, Unread)]
+    union = {**_counts(good), "models": len(good)}
     if options.general.json:
-        print_json({"models": facts, "union": union})
-    elif union["models"]:
-        from bricks.report.models import decomposition_table
-
-        show(
-            decomposition_table(facts, union),
-            *(_verdict(f) for f in facts if f.get("exact") is not None),
-            *(f"{f['model']}: {line}" for f in facts for line in f["assumed"]),
-        )
-    finish(fact["error"] for fact in facts if fact["error"] is not None)
+        print_json({"models": rows, "union": union})
+    elif good:
+        _show(rows, union)
+    finish(row["error"] for row in rows if row["error"] is not None)
 
 
-def _row(workspace: Workspace, model: Model | Unread, verify: bool) -> _Row:
+def _show(rows: Sequence[dict[str, Any]], union: dict[str, Any]) -> None:
+    from bricks.report.models import decomposition_table
+
+    show(
+        decomposition_table(rows, union),
+        *(_verdict(row) for row in rows if row.get("exact") is not None),
+        *(f"{row['model']}: {line}" for row in rows for line in row["assumed"]),
+    )
+
+
+def _row(
+    workspace: Workspace, of: tuple[Model, Decomposition] | Unread, verify: bool
+) -> dict[str, Any]:
+    """The facts of a model, those of a verification among them if it is asked for."""
     unknown = dict.fromkeys(("exact", "max_abs_difference")) if verify else {}
-    missing: dict[str, Any] = {
-        "model": model.name,
-        **_nothing(),
-        **unknown,
-        "assumed": [],
-        "denormal_share": None,
-    }
-    if isinstance(model, Unread):
-        return _Row(None, {**missing, "error": model.error})
-    try:
-        decomposition = workspace.plans.decompose(model)
-    except BricksError as error:
-        return _Row(None, {**missing, "error": str(error)})
-    facts = {**missing, **_counts([decomposition]), "error": None}
+    rest: dict[str, Any] = {"assumed": [], "denormal_share": None}
+    if isinstance(of, Unread):
+        return {"model": of.name, **_nothing(), **unknown, **rest, "error": of.error}
+    model, decomposition = of
+    facts = {"model": model.name, **_counts([decomposition]), **unknown, **rest, "error": None}
     facts["assumed"] = _assumed(model, decomposition)
     facts["denormal_share"] = warn_of_denormals(model)
     if verify:
         try:
-            facts.update(_verified(workspace, model))
+            facts |= _verified(workspace, model)
         except BricksError as error:
             facts["error"] = str(error)
-    return _Row(decomposition, facts)
+    return facts
 
 
 def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
@@ -107,10 +100,6 @@ def _verified(workspace: Workspace, model: Model) -> dict[str, Any]:
     elif not result.difference.finite:
         error = f"{model.name}: outputs hold no finite number, so equality proves nothing"
     return {**result.facts(), "error": error}
-
-
-def _union(decompositions: list[Decomposition]) -> dict[str, Any]:
-    return {**_counts(decompositions), "models": len(decompositions)}
 
 
 def _nothing() -> dict[str, None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.command import command
 from bricks.cli.options import CommonOptions
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.reading import decomposed, read_all
+from bricks.cli.reading import decompositions, read_all
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError, UsageError
 from bricks.sources import Unread
@@ -45,61 +45,64 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
     Where it is measured, only this package is needed.
     Example: bricks generate models/ --out suite.zip
     """
+    from bricks._version import __version__
+    from bricks.suite import write_private_suite, write_suite
+
     out, decoys = suite.out, suite.decoys
     if decoys and not suite.private:
         raise UsageError(f"--decoys {decoys} hide bricks of a private suite: give --private too")
     if out.suffix.lower() != ".zip":
         raise UsageError(f"{out}: the name of a suite must end in .zip")
-    from bricks._version import __version__
-    from bricks.suite import write_private_suite, write_suite
-
-    rows: list[dict[str, Any]] = []
-    found: list[tuple[Model, Decomposition]] = []
     with open_workspace(options) as workspace:
-        for model in decomposed(workspace, read_all(options)):
-            row: dict[str, Any] = {"model": model.name, "bricks": None, "error": None}
-            rows.append(row)
-            try:
-                if isinstance(model, Unread):
-                    row["error"] = model.error
-                    continue
-                found.append((model, workspace.plans.decompose(model)))
-                row["bricks"] = len(found[-1][1].plan.keys)
-            except BricksError as error:
-                row["error"] = str(error)
-        bricks = {key: brick for _, each in found for key, brick in each.bricks.items()}
-        mixed_in = _decoys(workspace, bricks, decoys) if decoys and bricks else {}
-    told: dict[str, Any] = {
-        "runtime": workspace.runtime,
-        "granularity": options.runtime.granularity,
-        "package": __version__,
-    }
-    facts: dict[str, Any] = {"suite": None, "private": suite.private, "models": rows}
-    if found:
-        if suite.private:
-            write_private_suite(out, {**bricks, **mixed_in}, **told)
-        else:
-            write_suite(out, found, **told)
-        content = out.read_bytes()
-        facts |= {
-            "suite": str(out),
-            "sha256": hashlib.sha256(content).hexdigest(),
-            "size_bytes": len(content),
-            "bricks": len(bricks),
-            "occurrences": sum(len(each.plan.occurrences) for _, each in found),
-            "decoys": len(mixed_in),
+        read = list(decompositions(workspace, read_all(options)))
+        models = [of for of in read if not isinstance(of, Unread)]
+        bricks = {key: brick for _, of in models for key, brick in of.bricks.items()}
+        others = _decoys(workspace, bricks, decoys) if decoys and bricks else {}
+    facts: dict[str, Any] = {"suite": None, "private": suite.private, "models": _rows(read)}
+    if models:
+        origin: dict[str, Any] = {
+            "runtime": workspace.runtime,
+            "granularity": options.runtime.granularity,
+            "package": __version__,
         }
+        if suite.private:
+            write_private_suite(out, {**bricks, **others}, **origin)
+        else:
+            write_suite(out, models, **origin)
+        occurrences = sum(len(of.plan.occurrences) for _, of in models)
+        counts = {"bricks": len(bricks), "occurrences": occurrences, "decoys": len(others)}
+        facts |= _file_facts(out) | counts
     if options.general.json:
         print_json(facts)
-    elif found:
-        from bricks.report.tables import size
+    elif models:
+        _show(facts, len(models))
+    finish(of.error for of in read if isinstance(of, Unread))
 
-        among = f" among {len(mixed_in)} others" if mixed_in else ""
-        show(
-            f"{out}: {len(found)} models, {len(bricks)} bricks{among} that stand for"
-            f" {facts['occurrences']} occurrences, {size(facts['size_bytes'])}"
-        )
-    finish([row["error"] for row in rows if row["error"] is not None])
+
+def _rows(read: Sequence[tuple[Model, Decomposition] | Unread]) -> list[dict[str, Any]]:
+    """The facts of each model: the number of its bricks, or the error."""
+    return [
+        {"model": of.name, "bricks": None, "error": of.error}
+        if isinstance(of, Unread)
+        else {"model": of[0].name, "bricks": len(of[1].plan.keys), "error": None}
+        for of in read
+    ]
+
+
+def _file_facts(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    return {"suite": str(path), "sha256": digest, "size_bytes": len(content)}
+
+
+def _show(facts: dict[str, Any], models: int) -> None:
+    from bricks.report.tables import size
+
+    among = f" among {facts['decoys']} others" if facts["decoys"] else ""
+    show(
+        f"{facts['suite']}: {models} models, {facts['bricks']} bricks{among} that stand for"
+        f" {facts['occurrences']} occurrences, {size(facts['size_bytes'])}"
+    )
 
 
 def _decoys(workspace: Workspace, mine: Mapping[str, Brick], wanted: int) -> dict[str, Brick]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from bricks.cli.commands import ENTRIES, SECTIONS
+from bricks.cli.commands import NAMES, SECTIONS
 from bricks.cli.output import console_of
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ def _commands(group: TyperGroup, *, first: bool) -> Iterator[tuple[str, Rows]]:
     """The commands of ``group``; those of the program in sections, none of them imported."""
     names = list(group.commands)
     if first:
-        for title, entries in SECTIONS.items():
-            yield title, tuple((name, entry.summary) for name, entry in entries.items())
-        names = [name for name in names if name not in ENTRIES]
+        for title, summaries in SECTIONS.items():
+            yield title, tuple(summaries.items())
+        names = [name for name in names if name not in NAMES]
     yield "Commands", tuple((name, _summary(group.commands[name])) for name in names)
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import command
 from bricks.cli.options import MeasureOptions
 from bricks.cli.output import add, finish, print_json, show
-from bricks.cli.reading import decomposed, read_all
+from bricks.cli.reading import decompositions, read_all
 from bricks.cli.warnings import refuse_crowding, warn_of_denormals
 from bricks.cli.workspaces import open_workspace
-from bricks.errors import BricksError
 from bricks.sources import Unread
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
-    from bricks.decompose.plan import Brick
+    from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
     from bricks.session.summaries import Measured
     from bricks.session.workspace import Workspace
@@ -46,63 +45,61 @@ def measure(options: MeasureOptions, fleet: FleetOptions) -> None:
 
         measure_on(fleet.scheduler, options)
         return
-    rows: list[dict[str, Any]] = []
     with open_workspace(options) as workspace:
         refuse_crowding(workspace.target)
-        good: list[Model] = []
-        needed: set[str] = set()
         private_bricks: list[Brick] = []
-        for model in decomposed(workspace, read_all(options, private_bricks)):
-            row, keys = _row(workspace, model)
-            rows.append(row)
-            needed |= keys
-            if row["error"] is None and not isinstance(model, Unread):
-                good.append(model)
-                warn_of_denormals(model)
-        needed |= {brick.key for brick in private_bricks}
-        done = measuring.measure(workspace, good, private_bricks)
-        facts = {
-            "system": workspace.target.system.to_json(),
-            "runtime": workspace.runtime.to_json(),
-            "granularity": options.runtime.granularity,
-            "models": rows,
-            **_totals(done),
-        }
-        failed = _failed(workspace, done)
-        # Not done.unfinished: that also counts the probes of the call overhead, which are not
-        # bricks.
-        settled = workspace.store.measurements.settled(workspace.target.key, sorted(needed))
-        missing = len(needed - settled) - done.predicted_bricks
-    errors = [row["error"] for row in rows if row["error"] is not None]
-    errors += failed
+        models: list[tuple[Model, Decomposition] | Unread] = []
+        for of in decompositions(workspace, read_all(options, private_bricks)):
+            models.append(of)
+            if not isinstance(of, Unread):
+                warn_of_denormals(of[0])
+        good = [of for of in models if not isinstance(of, Unread)]
+        done = measuring.measure(workspace, [model for model, _ in good], private_bricks)
+        needed = {brick.key for brick in private_bricks}
+        needed |= {key for _, of in good for key in of.plan.keys}
+        missing = _missing(workspace, needed) - done.predicted_bricks
+        failures = _failed(workspace, done)
+        system, runtime = workspace.target.system.to_json(), workspace.runtime.to_json()
+    if options.general.json:
+        about = {"system": system, "runtime": runtime, "granularity": options.runtime.granularity}
+        print_json({**about, "models": list(map(_row, models)), **_totals(done)})
+    elif done.bricks or done.models:
+        _show(done, missing)
+    errors = [of.error for of in models if isinstance(of, Unread)] + failures
+    finish([*errors, *_unfinished(done, missing, options.measuring.budget_s)])
+
+
+def _missing(workspace: Workspace, needed: Set[str]) -> int:
+    """How many of the bricks ``needed`` are neither measured nor failed.
+
+    Not ``Measured.unfinished``, which also counts the probes of the call overhead.
+    """
+    settled = workspace.store.measurements.settled(workspace.target.key, sorted(needed))
+    return len(needed - settled)
+
+
+def _row(of: tuple[Model, Decomposition] | Unread) -> dict[str, Any]:
+    """The facts of a model."""
+    if isinstance(of, Unread):
+        return {"model": of.name, "bricks": None, "occurrences": None, "error": of.error}
+    model, plan = of[0], of[1].plan
+    counts = {"bricks": len(plan.keys), "occurrences": len(plan.occurrences)}
+    return {"model": model.name, **counts, "error": None}
+
+
+def _show(done: Measured, missing: int) -> None:
+    from bricks.report.tables import disturbance
+
+    stand = f"; they stand for {done.occurrences} occurrences in {done.models} models"
+    show(f"{_counted(done, missing)}{stand if done.models else ''} ({done.wall_s:.1f} s)")
+    add(*disturbance(done))
+
+
+def _unfinished(done: Measured, missing: int, budget_s: float | None) -> Iterator[str]:
+    """The line of a budget that ended too early."""
     if done.unfinished:
         left = f"with {missing} bricks unfinished" if missing else "before the overhead of a call"
-        errors.append(
-            f"the budget of {options.measuring.budget_s} s ended {left}: run the same command"
-            " again to go on"
-        )
-    if options.general.json:
-        print_json(facts)
-    elif done.bricks or done.models:
-        from bricks.report.tables import disturbance
-
-        stand = f"; they stand for {done.occurrences} occurrences in {done.models} models"
-        show(f"{_counted(done, missing)}{stand if done.models else ''} ({done.wall_s:.1f} s)")
-        add(*disturbance(done))
-    finish(errors)
-
-
-def _row(workspace: Workspace, model: Model | Unread) -> tuple[dict[str, Any], Set[str]]:
-    """The facts of a model, and the keys of its bricks."""
-    row: dict[str, Any] = {"model": model.name, "bricks": None, "occurrences": None, "error": None}
-    if isinstance(model, Unread):
-        return {**row, "error": model.error}, set()
-    try:
-        plan = workspace.plans.decompose(model).plan
-    except BricksError as error:
-        return {**row, "error": str(error)}, set()
-    facts = {**row, "bricks": len(plan.keys), "occurrences": len(plan.occurrences)}
-    return facts, set(plan.keys)
+        yield f"the budget of {budget_s} s ended {left}: run the same command again to go on"
 
 
 def _counted(done: Measured, missing: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,11 @@ from bricks.cli.options import CommonOptions, ModelOptions, SurveyOptions
 from bricks.cli.typed import with_options
 from bricks.cli.warnings import warn_of_empty_inputs
 from bricks.cli.workspaces import runtime_of
-from bricks.errors import ModelError, OpenDimensions, UsageError
+from bricks.errors import BricksError, ModelError, OpenDimensions, UsageError
 from bricks.sources import PrivateBricks, ReadOptions, ReadResult, Unread
 
 if TYPE_CHECKING:
-    from bricks.decompose.plan import Brick
+    from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
 
@@ -139,3 +139,17 @@ def decomposed(workspace: Workspace, models: Sequence[Model | Unread]) -> Sequen
 
         decompose_all(workspace, readable)
     return models
+
+
+def decompositions(
+    workspace: Workspace, models: Sequence[Model | Unread]
+) -> Iterator[tuple[Model, Decomposition] | Unread]:
+    """Each model and its decomposition, or the reason why it has none."""
+    for model in decomposed(workspace, models):
+        if isinstance(model, Unread):
+            yield model
+            continue
+        try:
+            yield model, workspace.plans.decompose(model)
+        except BricksError as error:
+            yield Unread(model.name, error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,7 @@ from bricks.cli.options import (
     seed_option,
 )
 from bricks.cli.output import finish, print_json, remark, show
-from bricks.cli.pages import check_page, write_page
+from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.warnings import warn_of_crowding
 from bricks.cli.workspaces import open_workspace
 from bricks.studies.offer import StudyOffer
@@ -67,40 +68,56 @@ _NEVER = frozenset({"budget", "retry", "again"})
 _OF_MODELS = frozenset({"granularity", "optimization", "effort"})
 
 
+def from_report(name: str) -> Callable[..., Any]:
+    """The function ``module:function`` of ``bricks.report``, imported when it is called."""
+    module, _, function = name.partition(":")
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return getattr(import_module(f"bricks.report.{module}"), function)(*arguments, **named)
+
+    return call
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
     """A file that shows an answer; ``name`` is that of its option, ``fact`` its name in JSON.
 
-    ``text`` makes its content of the result; ``told`` says what it shows and what opens it. A
-    ``page`` needs the report's libraries.
+    ``text`` makes the content of the file from a result; ``note`` says what the file shows and what
+    opens it. A ``page`` needs the report's libraries, and its ``text`` also gets the ``version`` of
+    bricks and the date when it was ``made``.
     """
 
     name: str
     fact: str
     metavar: str
     help: str
-    text: Callable[[Any], str]
-    told: str
+    text: Callable[..., str]
+    note: str
     page: bool = True
 
+    def content(self, result: Any) -> str:
+        """The content of the file; empty if the result has nothing to show."""
+        if not self.page:
+            return self.text(result)
+        from bricks._version import __version__
 
-def _plain_parts(result: Any) -> Sequence[RenderableType]:
-    from bricks.report.study import study_parts
-
-    return study_parts(result)
+        return self.text(result, version=__version__, made=today())
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How an answer is shown: ``parts`` for a terminal, and ``files``."""
+    """How an answer is shown: ``parts`` of it on a terminal, and ``files``."""
 
-    parts: Callable[[Any], Sequence[RenderableType]] = _plain_parts
+    parts: Callable[[Any], Sequence[RenderableType]]
     files: tuple[File, ...] = ()
 
 
-def command_of(offer: StudyOffer, view: View | None = None) -> Callable[..., None]:
-    """The command that asks ``offer``, for Typer; without a ``view``, any answer can be shown."""
-    view = View() if view is None else view
+# The view of any answer.
+_PLAIN = View(from_report("study:study_parts"))
+
+
+def command_of(offer: StudyOffer, view: View = _PLAIN) -> Callable[..., None]:
+    """The command that asks ``offer``, for Typer."""
     parameters = [
         *parameters_of(offer.options),
         *map(_of_file, view.files),
@@ -174,13 +191,13 @@ class _Shown:
             print_json(json_of(result) | paths)
             return
         show(*self.view.parts(result))
-        written = [f"{at}: {file.told}" for file, at in self.files.items() if at is not None]
+        written = [f"{at}: {file.note}" for file, at in self.files.items() if at is not None]
         show(*(["", *written] if written else []))
 
 
 def _written(file: File, path: Path | None, result: Any) -> str | None:
     """Write a file, if one is wanted; the line of what went wrong."""
-    text = file.text(result) if path is not None else ""
+    text = file.content(result) if path is not None else ""
     if path is None or not text:
         return None
     if file.page:

@@ -1,0 +1,6 @@
+"""``bricks llm``: text that a decoder generates, from its bricks."""
+
+from bricks.cli.study import View, command_of, from_report
+from bricks.studies.generation import OFFER
+
+llm = command_of(OFFER, View(from_report("generation:generation_parts")))
