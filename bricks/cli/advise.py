@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from bricks.cli.command import command, typed_options
-from bricks.cli.latency_advice import LatencyOptions, advise_latencies
+from bricks.cli.latency_advice import LatencyAdviceOptions, advise_latencies
 from bricks.cli.options import SurveyOptions
-from bricks.cli.runtime_advice import RuntimeChoice, advise_runtimes
-from bricks.cli.serving_advice import ServerOptions, advise_server
+from bricks.cli.runtime_advice import RuntimeAdviceOptions, advise_runtimes
+from bricks.cli.serving_advice import ServerAdviceOptions, advise_server
 from bricks.errors import UsageError
 from bricks.studies.options import option
 
@@ -27,10 +27,10 @@ class AdvisedSystems:
 @command
 def advise(
     options: SurveyOptions,
-    latency: LatencyOptions,
-    choice: RuntimeChoice,
+    latency: LatencyAdviceOptions,
+    choice: RuntimeAdviceOptions,
     systems: AdvisedSystems,
-    server: ServerOptions,
+    server: ServerAdviceOptions,
 ) -> None:
     """Tell on which known systems models keep a latency, how sure that is, and what it costs.
 
@@ -59,6 +59,6 @@ def advise(
         advise_latencies(options, names, latency)
 
 
-def _flags(options: LatencyOptions | ServerOptions) -> Collection[str]:
+def _flags(options: LatencyAdviceOptions | ServerAdviceOptions) -> Collection[str]:
     """The flags of the options that were given."""
     return [f"--{option.name}" for option in typed_options(options) if option.value is not None]

@@ -9,7 +9,7 @@ import typer
 
 from bricks.cli.command import command
 from bricks.cli.options import OutputOptions
-from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.output import finish, note, print_json, show
 from bricks.errors import BackendError
 from bricks.studies.options import argument
 
@@ -62,7 +62,7 @@ def install(runtime: RuntimeName, output: OutputOptions) -> None:
     name = runtime.name
     environment, new = _environment(name), False
     if environment is not None:
-        _, new = environments.install(environment, remark)
+        _, new = environments.install(environment, note)
     row = _row(name)
     if output.json:
         print_json({**row, "new": new})

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from bricks.cli.caches import existing_store
 from bricks.cli.command import command
-from bricks.cli.known import existing_store
 from bricks.cli.options import CacheOptions
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.publish import publish
@@ -99,7 +99,9 @@ def export(asked: ExportOptions, output: CacheOptions) -> None:
             *(target for _, target in store.systems.network_targets()),
         ]
         known = [target.system for target in targets]
-        keys = {found.key for name in asked.systems or () for found in systems_called(known, name)}
+        keys = {
+            system.key for name in asked.systems or () for system in systems_called(known, name)
+        }
         targets = [target for target in targets if not asked.systems or target.system.key in keys]
         if not targets:
             raise StoreError(f"the cache {store.path} holds nothing yet: measure something first")

@@ -107,12 +107,12 @@ def _of_others(name: str) -> Any:
     """The function of a study of another package; raises :class:`KeyError` if there is none."""
     from bricks.studies.offer import offer
 
-    found = offer(name)
-    if found is None:
+    study = offer(name)
+    if study is None:
         raise KeyError(name)
     from bricks.cli.study import command_of
 
-    return command_of(found)
+    return command_of(study)
 
 
 def _typer_command(name: str, function: Any) -> Any:

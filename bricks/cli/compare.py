@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bricks.cli.command import command
 from bricks.cli.options import EstimateOptions
-from bricks.cli.output import add, finish, print_json, show
+from bricks.cli.output import finish, print_json, show, show_notes
 from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
 from bricks.cli.warnings import refuse_crowding, warn_of_crowding, warn_of_denormals
@@ -43,7 +43,7 @@ def compare(options: EstimateOptions) -> None:
     if options.general.json:
         print_json(json_of(_advised(result, shown)))
     elif result.compared:
-        _show(result, [each for each in shown if each is not None])
+        _show(result, [estimate for estimate in shown if estimate is not None])
     finish(result.errors)
 
 
@@ -82,7 +82,7 @@ def _show(result: Comparison, shown: Sequence[ShownEstimate]) -> None:
     from bricks.report.wide_intervals import estimate_lines
 
     show(*comparison_parts(result))
-    add(*disturbance(result))
+    show_notes(*disturbance(result))
     show(*estimate_lines(shown))
     if not result.new_models and not any(row.new_bricks for row in result.rows):
-        add("Nothing was run: all latencies were in the cache.")
+        show_notes("Nothing was run: all latencies were in the cache.")

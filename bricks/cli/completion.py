@@ -36,11 +36,11 @@ _TRAINING_STEP = "training step"
 _MODEL_FILES = (".onnx", ".zip")
 
 
-def values(told: Mapping[str, str]) -> Explained:
-    """Offers the values of an option, with a description of each in ``told``."""
+def values(described: Mapping[str, str]) -> Explained:
+    """Offers the values of an option, with a description of each in ``described``."""
 
     def complete(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-        return [(name, what) for name, what in told.items() if name.startswith(incomplete)]
+        return [(name, what) for name, what in described.items() if name.startswith(incomplete)]
 
     return complete
 
@@ -49,8 +49,8 @@ def runtimes(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Offers the runtimes of installed packages, with what each says of itself."""
     from bricks.backends import offers
 
-    found = [(offer.name, offer.summary) for offer in offers() if _plain(offer.name)]
-    return [(name, what) for name, what in found if name.startswith(incomplete)]
+    named = [(offer.name, offer.summary) for offer in offers() if _plain(offer.name)]
+    return [(name, summary) for name, summary in named if name.startswith(incomplete)]
 
 
 def names(known: Callable[[typer.Context], Iterable[str]]) -> Completer:
@@ -58,10 +58,10 @@ def names(known: Callable[[typer.Context], Iterable[str]]) -> Completer:
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         try:
-            found = sorted(set(known(context)))
+            candidates = sorted(set(known(context)))
         except Exception:  # of any kind: a shell would print it into the line being typed
             return []
-        return [name for name in found if name.startswith(incomplete) and _plain(name)]
+        return [name for name in candidates if name.startswith(incomplete) and _plain(name)]
 
     return complete
 
@@ -132,25 +132,25 @@ def _files(incomplete: str) -> list[str]:
     complete files themselves.
     """
     try:
-        found = list(_paths(incomplete))
-        if len(found) == 1 and found[0].endswith(os.sep):
-            found += [path for path in _paths(found[0]) if _plain(path)]
+        paths = list(_paths(incomplete))
+        if len(paths) == 1 and paths[0].endswith(os.sep):
+            paths += [path for path in _paths(paths[0]) if _plain(path)]
     except (OSError, RuntimeError):  # no such folder, or no home directory
         return []
-    return found if all(map(_plain, found)) else []
+    return paths if all(map(_plain, paths)) else []
 
 
 def _paths(incomplete: str) -> Iterator[str]:
     before, separator, beginning = incomplete.rpartition(os.sep)
     prefix = before + separator
-    for found in sorted(Path(prefix or ".").expanduser().iterdir()):
-        name = found.name
+    for path in sorted(Path(prefix or ".").expanduser().iterdir()):
+        name = path.name
         hidden = name.startswith(".") and not beginning.startswith(".")
         if hidden or not name.startswith(beginning):
             continue
-        if found.is_dir():
+        if path.is_dir():
             yield f"{prefix}{name}{os.sep}"
-        elif found.suffix.lower() in _MODEL_FILES:
+        elif path.suffix.lower() in _MODEL_FILES:
             yield prefix + name
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions:
-    """Whether the chained bricks are run and held against the model."""
+    """Whether the chained bricks are run and compared with the model."""
 
     verify: bool = option("Chain the bricks and compare outputs with the model's.", default=False)
 
@@ -84,8 +84,8 @@ def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
     from bricks.graph.view import graph_of, parse_model
 
     proto = parse_model(model.skeleton)
-    said = assumptions(graph_of(proto), given=held_values(proto).keys())
-    return [*said, *decomposition.plan.assumed]
+    lines = assumptions(graph_of(proto), given=held_values(proto).keys())
+    return [*lines, *decomposition.plan.assumed]
 
 
 def _verified(workspace: Workspace, model: Model) -> dict[str, Any]:
@@ -110,19 +110,21 @@ def _nothing() -> dict[str, None]:
 def _counts(decompositions: list[Decomposition]) -> dict[str, Any]:
     """Facts over one or more models; FLOPs and weights count every occurrence, net."""
     bricks: dict[str, Brick] = {}
-    placed: list[tuple[int, Brick]] = []
+    occurrences: list[tuple[int, Brick]] = []
     for decomposition in decompositions:
         bricks.update(decomposition.bricks)
-        placed += [(o.times, decomposition.bricks[o.brick]) for o in decomposition.plan.occurrences]
-    flops = [(times, brick.flops) for times, brick in placed]
+        occurrences += [
+            (o.times, decomposition.bricks[o.brick]) for o in decomposition.plan.occurrences
+        ]
+    flops = [(times, brick.flops) for times, brick in occurrences]
     known = [times * count for times, count in flops if count is not None]
     return {
         "nodes": sum(d.plan.nodes for d in decompositions),
         "bricks": len(bricks),
-        "occurrences": len(placed),
-        "unique_share": len(bricks) / len(placed) if placed else None,
+        "occurrences": len(occurrences),
+        "unique_share": len(bricks) / len(occurrences) if occurrences else None,
         "flops": sum(known) if len(known) == len(flops) else None,
-        "weight_bytes": sum(times * brick.weight_bytes for times, brick in placed),
+        "weight_bytes": sum(times * brick.weight_bytes for times, brick in occurrences),
     }
 
 

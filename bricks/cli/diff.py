@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bricks.cli.caches import known_measurements
 from bricks.cli.command import command
-from bricks.cli.known import known
 from bricks.cli.options import CacheOptions, granularity_option
 from bricks.cli.output import finish, print_json, show
 from bricks.errors import UsageError
@@ -50,56 +50,56 @@ def diff(asked: DiffOptions, output: CacheOptions) -> None:
     from bricks.units.facts import facts
 
     share = None if asked.fail_on is None else _share(asked.fail_on)
-    with known(output.cache) as source:
-        found = diff_targets(
+    with known_measurements(output.cache) as source:
+        result = diff_targets(
             source, asked.old, asked.new, asked.models or [],
             granularity=asked.granularity, fail_on=share,
         )  # fmt: skip
     if output.json:
-        print_json(facts(found))
+        print_json(facts(result))
     else:
         from bricks.report.difference import difference_parts
 
-        show(*difference_parts(found))
-    finish(_errors(found))
+        show(*difference_parts(result))
+    finish(_errors(result))
 
 
 def _share(text: str) -> float:
     """``3%`` or ``0.03``; a plain number of 1 or more may be meant either way."""
-    found = _SHARE.fullmatch(text.strip())
-    value = float(found[1]) if found else 0.0
-    if found is None or (not found[2] and value >= 1):
+    match = _SHARE.fullmatch(text.strip())
+    value = float(match[1]) if match else 0.0
+    if match is None or (not match[2] and value >= 1):
         raise UsageError(f"--fail-on {text!r} is no share: write it like 3% or 0.03")
-    return value / 100 if found[2] else value
+    return value / 100 if match[2] else value
 
 
-def _errors(found: TargetDiff) -> list[str]:
+def _errors(result: TargetDiff) -> list[str]:
     """The reasons for exit status 1: incomparable models; with --fail-on, slower ones."""
-    errors = [model.error for model in found.difference.incomparable]
-    return errors if found.fail_on is None else [*errors, *_failures(found, found.fail_on)]
+    errors = [model.error for model in result.difference.incomparable]
+    return errors if result.fail_on is None else [*errors, *_failures(result, result.fail_on)]
 
 
-def _failures(found: TargetDiff, most: float) -> Iterator[str]:
+def _failures(result: TargetDiff, most: float) -> Iterator[str]:
     """What keeps the comparison from showing that no model is slower by more than ``most``."""
-    of = found.difference
-    if found.only_old:
+    difference = result.difference
+    if result.only_old:
         yield (
-            f"{of.new.name} does not know {', '.join(found.only_old)}: measure there too, or"
-            " name the models to compare"
+            f"{difference.new.name} does not know {', '.join(result.only_old)}: measure there"
+            " too, or name the models to compare"
         )
-    if of.states_apart:
+    if difference.states_apart:
         yield (
             "the machine was not in one state, as its reference workload shows: latencies of two"
             " states cannot be compared, measure both targets again"
         )
-    for model in of.unproven(most):
+    for model in difference.unproven(most):
         yield (
             f"{model.model}: {100 * model.predicted_share:.1f} % of it is predicted, which proves"
             " nothing: measure all of it on both"
         )
-    if slower := of.regressions(most):
+    if slower := difference.regressions(most):
         listed = ", ".join(map(_slower, slower))
-        yield f"slower by more than {100 * most:g} %: {listed}{_common(of.common)}"
+        yield f"slower by more than {100 * most:g} %: {listed}{_common(difference.common)}"
 
 
 def _slower(model: ModelDifference) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import command
 from bricks.cli.options import EstimateOptions, TargetOptions
-from bricks.cli.output import add, finish, print_json, show
+from bricks.cli.output import finish, print_json, show, show_notes
 from bricks.cli.predict import asked_target, shown_with, with_advice
 from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
@@ -87,7 +87,7 @@ def explain(options: EstimateOptions, asked: TargetOptions, output: ExplainOptio
         _show(explained, shown, None if output.every else _FEW)
         if traced is not None and traced["error"] is None:
             show("", f"{traced['file']}: open it in ui.perfetto.dev")
-            add(*traced["remarks"])
+            show_notes(*traced["remarks"])
     errors = [*(of.reason for of in explained), None if traced is None else traced["error"]]
     finish(dict.fromkeys(error for error in errors if error is not None))
 
@@ -98,11 +98,14 @@ def _explained(insight: Explainer, model: Model | Unread) -> ExplainedModel:
     if isinstance(model, Unread):
         return ExplainedModel(model=model.name, failure=model.error)
     try:
-        found = insight.explain(model)
+        explanation = insight.explain(model)
     except BricksError as error:
         return ExplainedModel(model=model.name, failure=str(error))
     return ExplainedModel(
-        model=model.name, estimate=found.estimate, memory=found.memory, explanation=found
+        model=model.name,
+        estimate=explanation.estimate,
+        memory=explanation.memory,
+        explanation=explanation,
     )
 
 
@@ -112,10 +115,10 @@ def _show(
     from bricks.report.explanation import explanation_lines
     from bricks.report.wide_intervals import estimate_lines
 
-    told = [(of, each) for of, each in zip(explained, shown, strict=True) if of.parts]
-    for number, (of, each) in enumerate(told):
+    estimated = [(of, estimate) for of, estimate in zip(explained, shown, strict=True) if of.parts]
+    for number, (of, estimate) in enumerate(estimated):
         show(*([""] if number else []), *explanation_lines(of, most))
-        show(*estimate_lines([] if each is None else [each]))
+        show(*estimate_lines([] if estimate is None else [estimate]))
 
 
 def _traced(
@@ -130,11 +133,14 @@ def _traced(
     if isinstance(model, Unread):
         return {**facts, "error": model.error}
     try:
-        found = traced(workspace, model, run=run, target=target)
-        file.write_text(trace_text(found), encoding="utf-8")
+        recorded = traced(workspace, model, run=run, target=target)
+        file.write_text(trace_text(recorded), encoding="utf-8")
     except BricksError as error:
         return {**facts, "error": str(error)}
     except OSError as exc:
         why = f"{file} cannot be written ({exc.strerror}): give --trace another file"
         return {**facts, "error": why}
-    return {**facts, "remarks": [text for lines in trace_notes(found).values() for text in lines]}
+    return {
+        **facts,
+        "remarks": [text for lines in trace_notes(recorded).values() for text in lines],
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.options import MeasureOptions
-from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.output import finish, note, print_json, show
 from bricks.cli.progress import terminal_progress
 from bricks.cli.reading import read_all
 from bricks.cli.warnings import warn_of_denormals
@@ -46,7 +46,7 @@ def measure_on(scheduler: str, options: MeasureOptions) -> None:
         terminal_progress() as progress,
     ):
         coordinator = Coordinator(
-            cluster, store, models, workspace_options(options), progress=progress, note=remark
+            cluster, store, models, workspace_options(options), progress=progress, note=note
         )
         done = coordinator.run()
     targets, hosts = list(map(_target, done.targets)), list(map(_host, done.hosts))
@@ -62,48 +62,48 @@ def measure_on(scheduler: str, options: MeasureOptions) -> None:
     finish([*(model.error for model in unread), *_errors(done)])
 
 
-def _target(each: TargetReport) -> dict[str, Any]:
+def _target(report: TargetReport) -> dict[str, Any]:
     return {
-        "system": each.target.system.to_json(),
-        "runtime": each.target.runtime.to_json(),
-        "bricks": each.bricks,
-        "new_bricks": each.new_bricks,
-        "predicted_bricks": each.predicted_bricks,
-        "unfinished": each.unfinished,
-        "failures": [{"brick": f.key, "reason": f.reason} for f in each.failures],
-        "errors": dict(each.errors),
-        "given_up": list(each.given_up),
+        "system": report.target.system.to_json(),
+        "runtime": report.target.runtime.to_json(),
+        "bricks": report.bricks,
+        "new_bricks": report.new_bricks,
+        "predicted_bricks": report.predicted_bricks,
+        "unfinished": report.unfinished,
+        "failures": [{"brick": f.key, "reason": f.reason} for f in report.failures],
+        "errors": dict(report.errors),
+        "given_up": list(report.given_up),
     }
 
 
-def _host(each: HostReport) -> dict[str, Any]:
+def _host(report: HostReport) -> dict[str, Any]:
     return {
-        "name": each.name,
-        "address": each.address,
-        "system": each.system,
-        "left": each.left,
-        "new_bricks": each.new_bricks,
-        "foreign_cores": each.foreign_cores,
-        "rounds": each.rounds,
-        "disturbed_rounds": each.disturbed_rounds,
-        "changed": list(each.changed),
+        "name": report.name,
+        "address": report.address,
+        "system": report.system,
+        "left": report.left,
+        "new_bricks": report.new_bricks,
+        "foreign_cores": report.foreign_cores,
+        "rounds": report.rounds,
+        "disturbed_rounds": report.disturbed_rounds,
+        "changed": list(report.changed),
     }
 
 
 def _errors(done: FleetMeasured) -> list[str]:
     """The failures, a line each."""
     lines: list[str] = []
-    for each in done.targets:
-        name = each.target.system.name
-        lines += [f"on {name}: {error}" for error in each.errors.values()]
-        lines += each.given_up
+    for report in done.targets:
+        name = report.target.system.name
+        lines += [f"on {name}: {error}" for error in report.errors.values()]
+        lines += report.given_up
         lines += [
             f"brick {f.key} could not be measured on {name}: {f.reason}; --retry tries again"
-            for f in each.failures
+            for f in report.failures
         ]
-        if each.unfinished and not each.given_up:
+        if report.unfinished and not report.given_up:
             lines.append(
-                f"{each.unfinished} bricks are not measured on {name}, whose hosts have left or had"
-                " no time: run the same command again to go on"
+                f"{report.unfinished} bricks are not measured on {name}, whose hosts have left or"
+                " had no time: run the same command again to go on"
             )
     return lines

@@ -105,17 +105,17 @@ def _show(facts: dict[str, Any], models: int) -> None:
     )
 
 
-def _decoys(workspace: Workspace, mine: Mapping[str, Brick], wanted: int) -> dict[str, Brick]:
+def _decoys(workspace: Workspace, own: Mapping[str, Brick], count: int) -> dict[str, Brick]:
     """Bricks of models of the zoo, the same ones whenever the suite is generated."""
     from bricks.sources import zoo_of
     from bricks.suite import decoys
 
     names = [entry.name for entry in zoo_of(workspace.runtime.backend)]
-    random.Random("\n".join(sorted(mine))).shuffle(names)
+    random.Random("\n".join(sorted(own))).shuffle(names)
 
     def others() -> Iterator[Mapping[str, Brick]]:
         for name in names:
             with suppress(BricksError):  # not every runtime runs every model
                 yield workspace.plans.decompose(workspace.read(name)).bricks
 
-    return decoys(mine, others(), wanted)
+    return decoys(own, others(), count)

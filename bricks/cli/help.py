@@ -86,26 +86,26 @@ def _printed(page: Page, stream: TextIO) -> str:
 def page_of(command: Any, context: typer.Context) -> Page:
     """The page of ``command``, whose context is ``context``."""
     text = inspect.cleandoc(command.help or "")
-    found = _EXAMPLE.search(text)
-    if found is not None:
-        text = text[: found.start()]
-    paragraphs = [" ".join(each.split()) for each in text.split("\n\n")]
+    example = _EXAMPLE.search(text)
+    if example is not None:
+        text = text[: example.start()]
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
     params = [p for p in command.get_params(context) if not getattr(p, "hidden", False)]
     arguments = [p for p in params if p.param_type_name == "argument"]
     options = [p for p in params if p.param_type_name == "option"]
-    below = isinstance(command, TyperGroup)
-    pieces = ["[OPTIONS]", *map(_in_usage, arguments), *(["COMMAND …"] if below else [])]
+    is_group = isinstance(command, TyperGroup)
+    pieces = ["[OPTIONS]", *map(_in_usage, arguments), *(["COMMAND …"] if is_group else [])]
     sections: list[tuple[str, Rows]] = []
     if context.parent is None:
         sections.append(("First steps", FIRST_STEPS))
-    if below:
+    if is_group:
         sections += _commands(command, first=context.parent is None)
-    sections.append(("Arguments", tuple((_placeholder(p), _told(p)) for p in arguments)))
+    sections.append(("Arguments", tuple((_placeholder(p), _description(p)) for p in arguments)))
     sections += _options(options)
     return Page(
         " ".join(["bricks", *context.command_path.split()[1:], *pieces]),
-        tuple(each for each in paragraphs if each),
-        None if found is None else " ".join(found[1].split()),
+        tuple(filter(None, paragraphs)),
+        None if example is None else " ".join(example[1].split()),
         tuple((title, rows) for title, rows in sections if rows),
     )
 
@@ -132,8 +132,8 @@ def _options(options: Sequence[Any]) -> Iterator[tuple[str, Rows]]:
     )
     titles = dict.fromkeys(["Options", *(p.rich_help_panel for p in ordered if p.rich_help_panel)])
     for title in titles:
-        mine = [p for p in ordered if (p.rich_help_panel or "Options") == title]
-        yield title, tuple((_called(p), _told(p)) for p in mine)
+        rows = [p for p in ordered if (p.rich_help_panel or "Options") == title]
+        yield title, tuple((_syntax(p), _description(p)) for p in rows)
 
 
 def _in_usage(argument: Any) -> str:
@@ -146,21 +146,21 @@ def _placeholder(param: Any) -> str:
     return f"{name}…" if param.nargs == -1 and not name.endswith("…") else name
 
 
-def _called(option: Any) -> str:
+def _syntax(option: Any) -> str:
     """The syntax of an option: ``-q, --quiet``, or ``--threads N``."""
     names = ", ".join(sorted(option.opts, key=len))
     return names if option.is_flag else f"{names} {_placeholder(option)}"
 
 
-def _told(param: Any) -> str:
+def _description(param: Any) -> str:
     """The description of an option or argument, with its limits and default."""
-    said = "; ".join(note for note in (_limits(param), _default(param)) if note)
-    return f"{param.help or ''}{f' [{said}]' if said else ''}".strip()
+    notes = "; ".join(note for note in (_limits(param), _default(param)) if note)
+    return f"{param.help or ''}{f' [{notes}]' if notes else ''}".strip()
 
 
 def _limits(param: Any) -> str:
-    held = param if hasattr(param, "min") else getattr(param, "type", None)  # Typer before 0.29
-    least, most = getattr(held, "min", None), getattr(held, "max", None)
+    limited = param if hasattr(param, "min") else getattr(param, "type", None)  # Typer before 0.29
+    least, most = getattr(limited, "min", None), getattr(limited, "max", None)
     if most is not None and most < _BEYOND:
         return f"at most {most:g}" if least is None else f"{least:g} to {most:g}"
     return f"at least {least:g}" if least is not None and least > 1 else ""

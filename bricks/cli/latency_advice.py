@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bricks.cli.known import refuse_missing
+from bricks.cli.caches import refuse_missing_cache
 from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.reading import decomposed, read_all
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyOptions:
+class LatencyAdviceOptions:
     """The bound of the latency, and the batch sizes that are tried; None: the model's own."""
 
     slo: str | None = option(
@@ -40,18 +40,18 @@ class LatencyOptions:
 
 
 def advise_latencies(
-    options: SurveyOptions, systems: Sequence[str], latency: LatencyOptions
+    options: SurveyOptions, systems: Sequence[str], latency: LatencyAdviceOptions
 ) -> None:
     """Print for the models that ``options`` name on which known targets they keep a latency."""
     from bricks.analysis.latency_advice import LatencyAnswer, best_first
     from bricks.units.facts import facts
 
     slo_s, sizes = seconds_of("--slo", latency.slo or ""), _sizes(latency.batches, options)
-    refuse_missing(options.general.cache)
+    refuse_missing_cache(options.general.cache)
     with open_workspace(options) as workspace:
         advised = list(_advised(workspace, options, systems, slo_s, sizes))
-    advised.sort(key=lambda each: best_first(each[0]))
-    answer = LatencyAnswer(slo_s, tuple(each for each, _ in advised))
+    advised.sort(key=lambda pair: best_first(pair[0]))
+    answer = LatencyAnswer(slo_s, tuple(advice for advice, _ in advised))
     if options.general.json:
         print_json(facts(answer))
     elif answer.advised:

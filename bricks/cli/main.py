@@ -12,10 +12,10 @@ import typer
 
 from bricks.cli import clock
 from bricks.cli.command import command
+from bricks.cli.command_line import remember
 from bricks.cli.commands import LazyCommands
 from bricks.cli.help import show_page, with_pages
-from bricks.cli.output import complain, drop_output, show
-from bricks.cli.typed import remember
+from bricks.cli.output import drop_output, print_error, show
 from bricks.cli.verbosity import VerbosityOptions, usual
 from bricks.errors import BricksError, UsageError
 
@@ -84,7 +84,7 @@ def _run(arguments: list[str]) -> int:
     except UsageError as error:
         return _wrong_usage(str(error), error)
     except BricksError as error:
-        complain(" ".join(str(error).split()))  # whole: its end is what to do
+        print_error(" ".join(str(error).split()))  # whole: its end is what to do
         return FAILED
     except BrokenPipeError:
         drop_output()  # the reader is gone, so the rest is discarded
@@ -92,14 +92,16 @@ def _run(arguments: list[str]) -> int:
     except OSError as error:
         drop_output()
         where = f" ({error.filename})" if error.filename else ""
-        complain(f"the system refused: {error.strerror or error}{where}; what was measured is kept")
+        print_error(
+            f"the system refused: {error.strerror or error}{where}; what was measured is kept"
+        )
         return FAILED
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
     if status == INTERRUPTED:  # Typer maps Ctrl-C to this
         if sys.stderr.isatty():
             sys.stderr.write("\r")  # over the ^C that the terminal has printed
-        complain("interrupted; what was measured is kept, the same command goes on from there")
+        print_error("interrupted; what was measured is kept, the same command goes on from there")
     return status if isinstance(status, int) else DONE
 
 
@@ -118,7 +120,7 @@ def _wrong_usage(text: str, error: Exception) -> int:
         show_page(context, sys.stderr)
         return WRONG_USAGE
     command = context.command_path if context is not None else "bricks"
-    complain(f"{' '.join(text.split())} (try '{command} --help')")
+    print_error(f"{' '.join(text.split())} (try '{command} --help')")
     return WRONG_USAGE
 
 

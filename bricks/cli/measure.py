@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import command
 from bricks.cli.options import MeasureOptions
-from bricks.cli.output import add, finish, print_json, show
+from bricks.cli.output import finish, print_json, show, show_notes
 from bricks.cli.reading import decompositions, read_all
 from bricks.cli.warnings import refuse_crowding, warn_of_denormals
 from bricks.cli.workspaces import open_workspace
@@ -92,7 +92,7 @@ def _show(done: Measured, missing: int) -> None:
 
     stand = f"; they stand for {done.occurrences} occurrences in {done.models} models"
     show(f"{_counted(done, missing)}{stand if done.models else ''} ({done.wall_s:.1f} s)")
-    add(*disturbance(done))
+    show_notes(*disturbance(done))
 
 
 def _unfinished(done: Measured, missing: int, budget_s: float | None) -> Iterator[str]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from bricks.cli.caches import existing_store
 from bricks.cli.choices import COLLECTIVES
 from bricks.cli.command import command
-from bricks.cli.known import existing_store
 from bricks.cli.options import CacheOptions
-from bricks.cli.output import print_json, remark, show
+from bricks.cli.output import note, print_json, show
 from bricks.cli.progress import terminal_progress
 from bricks.errors import UsageError
 from bricks.studies.options import argument, option
@@ -98,18 +98,18 @@ def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions)
     from bricks.session.networks import NetworkRequest
     from bricks.store import Store
 
-    wanted = NetworkRequest(
+    request = NetworkRequest(
         network.name, asked.ranks, asked.backend, _operations(asked.operations),
         _sizes(asked.max_bytes), asked.computing, asked.again,
     )  # fmt: skip
     with Store.open(output.cache) as store, terminal_progress() as progress:
         if asked.link.scheduler is not None:
-            done = _on_hosts(store, wanted, asked.link.scheduler, progress)
+            done = _on_hosts(store, request, asked.link.scheduler, progress)
         else:
-            done = _locally(store, wanted, asked.link.bandwidth, progress)
+            done = _locally(store, request, asked.link.bandwidth, progress)
         measured = _called(store, network.name)
     facts = {**_facts(measured), **_done(done)}
-    _remark_left_out(done)
+    _note_left_out(done)
     if output.json:
         print_json(facts)
         return
@@ -117,12 +117,12 @@ def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions)
     _show_network(facts)
 
 
-def _remark_left_out(done: NetworkMeasured) -> None:
+def _note_left_out(done: NetworkMeasured) -> None:
     from bricks.network.collective import Collective
 
     for key in done.done.left_out:
         of = Collective.of(key)
-        remark(f"{key if of is None else of.title} would take too long, and was left out")
+        note(f"{key if of is None else of.title} would take too long, and was left out")
 
 
 def _counted(done: NetworkMeasured) -> str:
@@ -187,7 +187,7 @@ def _sizes(max_bytes: int) -> tuple[int, ...]:
 
 
 def _locally(
-    store: Store, wanted: NetworkRequest, bandwidth: str | None, progress: Progress
+    store: Store, request: NetworkRequest, bandwidth: str | None, progress: Progress
 ) -> NetworkMeasured:
     from bricks.session.local_networks import measure_locally
 
@@ -195,18 +195,18 @@ def _locally(
     if bandwidth is not None and bandwidth != "unlimited":
         rate = 8 * bytes_per_s_of("--bandwidth", bandwidth)
     return measure_locally(
-        store, wanted, shaped=bandwidth is not None, bandwidth_bps=rate, progress=progress
+        store, request, shaped=bandwidth is not None, bandwidth_bps=rate, progress=progress
     )
 
 
 def _on_hosts(
-    store: Store, wanted: NetworkRequest, scheduler: str, progress: Progress
+    store: Store, request: NetworkRequest, scheduler: str, progress: Progress
 ) -> NetworkMeasured:
     from bricks.fleet.cluster import connected
     from bricks.fleet.networks import measure_between_hosts
 
     with connected(scheduler) as cluster:
-        return measure_between_hosts(cluster, store, wanted, progress)
+        return measure_between_hosts(cluster, store, request, progress)
 
 
 def _called(store: Store, name: str) -> MeasuredNetwork:
@@ -218,12 +218,12 @@ def _called(store: Store, name: str) -> MeasuredNetwork:
 def _row(network: MeasuredNetwork) -> dict[str, Any]:
     from bricks.network.collective import Collective
 
-    found = [of for key in network.samples if (of := Collective.of(key)) is not None]
+    collectives = [of for key in network.samples if (of := Collective.of(key)) is not None]
     return {
         **network.fingerprint,
-        "ranks": sorted({of.ranks for of in found}),
-        "operations": sorted({of.operation for of in found}),
-        "series": len(found),
+        "ranks": sorted({of.ranks for of in collectives}),
+        "operations": sorted({of.operation for of in collectives}),
+        "series": len(collectives),
     }
 
 

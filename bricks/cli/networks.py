@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from bricks.cli.command import command
 from bricks.cli.options import CommonOptions, ModelOptions, RuntimeOptions, ShapedModels
-from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.output import finish, note, print_json, show
 from bricks.cli.reading import read_all
 from bricks.cli.runtimes import (
     RuntimeComparison,
+    note_missing,
     open_first,
     repeats_option,
     runtimes_of,
-    tell_missing,
 )
 from bricks.studies.options import option
 
@@ -55,15 +55,15 @@ def networks(options: RuntimeComparison, networks: ComparedNetworks) -> None:
         repeats=networks.repeats, tolerance=networks.tolerance,
     )  # fmt: skip
     with open_first(options) as workspace:
-        found = ask(NetworkStudy(asked, workspace, remark))
-    tell_missing(found.missing)
+        result = ask(NetworkStudy(asked, workspace, note))
+    note_missing(result.missing)
     if options.general.json:
-        print_json(json_of(found))
-    elif found.networks:
+        print_json(json_of(result))
+    elif result.networks:
         from bricks.report.operators import network_lines, network_table
 
-        show(network_table(found.networks), *network_lines(found.networks))
-    finish(found.errors)
+        show(network_table(result.networks), *network_lines(result.networks))
+    finish(result.errors)
 
 
 def _read(options: RuntimeComparison, models: ShapedModels) -> Sequence[Model | Unread]:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from bricks.cli.choices import LISTS
 from bricks.cli.command import command
 from bricks.cli.options import precision_option, retry_option
-from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.output import finish, note, print_json, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.runtimes import (
     PRECISION,
     RuntimeComparison,
+    note_missing,
     open_first,
     repeats_option,
     runtimes_of,
-    tell_missing,
 )
 from bricks.studies.options import argument, option
 
@@ -78,28 +78,28 @@ def operators(
         system=operators.system, top=operators.top, repeats=operators.repeats,
     )  # fmt: skip
     with open_first(options, precision=measuring.precision, retry=measuring.retry) as workspace:
-        found = ask(OperatorStudy(asked, workspace, remark))
-    tell_missing(found.missing)
-    page = out if found.operators else None
+        result = ask(OperatorStudy(asked, workspace, note))
+    note_missing(result.missing)
+    page = out if result.operators else None
     if page is not None:
-        _write_page(found, page)
+        _write_page(result, page)
     if options.general.json:
-        print_json(json_of(found) | {"page": None if page is None else str(page)})
-    elif found.operators:
-        _show(found, page)
-    finish(found.errors)
+        print_json(json_of(result) | {"page": None if page is None else str(page)})
+    elif result.operators:
+        _show(result, page)
+    finish(result.errors)
 
 
-def _show(found: OperatorComparison, page: Path | None) -> None:
+def _show(result: OperatorComparison, page: Path | None) -> None:
     from bricks.report.operators import operator_lines, operator_table
 
-    show(operator_table(found), *operator_lines(found))
+    show(operator_table(result), *operator_lines(result))
     if page is not None:
         show("", f"{page}: open it in any browser.")
 
 
-def _write_page(found: OperatorComparison, out: Path) -> None:
+def _write_page(result: OperatorComparison, out: Path) -> None:
     from bricks._version import __version__
     from bricks.report.operators import operator_page
 
-    write_page(out, operator_page(found, version=__version__, made=today()))
+    write_page(out, operator_page(result, version=__version__, made=today()))

@@ -44,7 +44,7 @@ def show(*parts: RenderableType) -> None:
             _print(console, part)
 
 
-def add(*lines: str) -> None:
+def show_notes(*lines: str) -> None:
     """Like :func:`show`, for remarks on results: omitted if only the results are requested."""
     if verbosity() is not Verbosity.QUIET:
         show(*lines)
@@ -118,21 +118,21 @@ def _writing() -> Iterator[None]:
         ) from exc
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """One line on standard error: an error."""
     print(f"bricks: {one_line(text)}", file=sys.stderr)
 
 
-def remark(text: str) -> None:
-    """One line on standard error: a remark, omitted with ``--quiet``."""
+def note(text: str) -> None:
+    """One line on standard error: a note, omitted with ``--quiet``."""
     if verbosity() is not Verbosity.QUIET:
-        complain(text)
+        print_error(text)
 
 
 def finish(errors: Iterable[str]) -> None:
     """Print every error on a line of its own; exit with status 1 if there is one."""
     lines = [" ".join(error.split()) for error in errors]
     for line in lines:
-        complain(line)
+        print_error(line)
     if lines:
         raise typer.Exit(FAILED)

@@ -29,10 +29,10 @@ def today() -> str:
 
 def write_page(path: Path, page: str) -> None:
     """Write the whole file or none: an existing file stays until then."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(page, encoding="utf-8")
-        beside.replace(path)
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(path)
     except OSError as exc:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise PageError(f"{path} cannot be written ({exc.strerror}): give another --out") from exc

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bricks.cli.command import command
 from bricks.cli.options import EstimateOptions, TargetOptions
-from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.output import finish, note, print_json, show
 from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
 from bricks.cli.verbosity import Verbosity, verbosity
@@ -52,7 +52,7 @@ def predict(options: EstimateOptions, asked: TargetOptions) -> None:
                 asked.no_measure or options.general.json or options.measuring.budget_s is not None
             ):
                 _answer_at_once(workspace, decomposable(workspace, models))
-        study = PredictionStudy(PredictionOptions(models=models, target=target), workspace, remark)
+        study = PredictionStudy(PredictionOptions(models=models, target=target), workspace, note)
         result = ask(study, measure=not asked.no_measure)
         remedies = Remedies.on(target, workspace.target, "predict", options)
         shown = [
@@ -63,7 +63,7 @@ def predict(options: EstimateOptions, asked: TargetOptions) -> None:
         advised = tuple(map(with_advice, result.models, shown))
         print_json(json_of(replace(result, models=advised)))
     else:
-        _show(result.models, [each for each in shown if each is not None])
+        _show(result.models, [estimate for estimate in shown if estimate is not None])
     finish(result.errors)
 
 
@@ -129,7 +129,7 @@ def _answer_at_once(workspace: Workspace, models: Sequence[Model]) -> None:
         with suppress(BricksError):  # said where it is measured
             estimate = predicting.predict(workspace, model, measure=False)
             if isinstance(estimate, Estimate):
-                remark(
+                note(
                     f"{model.name}: {seconds(estimate.estimate_s)}"
                     f" ({seconds(estimate.low_s)} … {seconds(estimate.high_s)}) by measurements of"
                     " others; measuring it here"

@@ -45,9 +45,9 @@ def probe(options: SurveyOptions, effort: ProbeOptions) -> None:
     from bricks.session import probing
 
     with open_workspace(options) as workspace:
-        found = list(decompositions(workspace, read_all(options)))
-        errors = [model.error for model in found if isinstance(model, Unread)]
-        models = [of[0] for of in found if not isinstance(of, Unread)]
+        read = list(decompositions(workspace, read_all(options)))
+        errors = [model.error for model in read if isinstance(model, Unread)]
+        models = [of[0] for of in read if not isinstance(of, Unread)]
         done = probing.probe(workspace, models, bricks=effort.bricks, budget_s=effort.budget_s)
         target = workspace.target
     if options.general.json:

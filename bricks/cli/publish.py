@@ -54,7 +54,7 @@ def publish(asked: PublishOptions, output: OutputOptions) -> None:
     if not into.is_dir():
         raise UsageError(f"{into}: there is no such folder: make it first")
     names = asked.models or [entry.name for entry in zoo_of(asked.runtime)]
-    found, refused = [], dict[str, str]()
+    validations, refused = [], dict[str, str]()
     with terminal_progress() as progress:
         for number in numbers:
             options = Options(runtime=asked.runtime, threads=number, published=False)
@@ -63,8 +63,8 @@ def publish(asked: PublishOptions, output: OutputOptions) -> None:
                 refused |= why_not
                 if asked.models and refused:
                     raise BricksError(next(iter(refused.values())))
-                found.append(validated(workspace, chosen))
-    entry = publishing.publish(asked.cache, found, into)
+                validations.append(validated(workspace, chosen))
+    entry = publishing.publish(asked.cache, validations, into)
     size = (into / entry.file).stat().st_size
     if output.json:
         print_json({"folder": str(into), "bytes": size, **entry.to_json(), "left_out": refused})

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks import sources
+from bricks.cli.command_line import with_options
 from bricks.cli.options import CommonOptions, ModelOptions, SurveyOptions
-from bricks.cli.typed import with_options
 from bricks.cli.warnings import warn_of_empty_inputs
 from bricks.cli.workspaces import runtime_of
 from bricks.errors import BricksError, ModelError, OpenDimensions, UsageError
@@ -37,16 +37,16 @@ def read_all(
     read_options = _read_options(options)
     for reference in _references(options):
         for opened in sources.open(reference, read_options):
-            found = opened.found
-            if isinstance(found, PrivateBricks):
+            model = opened.found
+            if isinstance(model, PrivateBricks):
                 if private_bricks is None:
-                    raise sources.private_suite_error(found)
-                private_bricks += found.bricks
-            elif isinstance(found, Unread):
-                models.append(_with_command(found, reference, opened.word, options))
+                    raise sources.private_suite_error(model)
+                private_bricks += model.bricks
+            elif isinstance(model, Unread):
+                models.append(_with_command(model, reference, opened.word, options))
             else:
-                models.append(found)
-                _note(opened, found, words, read_options)
+                models.append(model)
+                _note(opened, model, words, read_options)
     return models
 
 

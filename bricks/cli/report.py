@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bricks.cli.caches import refuse_missing_cache
 from bricks.cli.command import command
-from bricks.cli.known import refuse_missing
 from bricks.cli.options import SurveyOptions
-from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.output import finish, note, print_json, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.predict import PROVENANCE
 from bricks.cli.reading import read_all
@@ -52,7 +52,7 @@ def report(options: SurveyOptions, asked: ReportOptions) -> None:
 
     out = asked.out
     check_page(out)
-    refuse_missing(options.general.cache)
+    refuse_missing_cache(options.general.cache)
     errors: list[str] = []
     with open_workspace(options) as workspace:
         digests: set[str] | None = None
@@ -62,28 +62,28 @@ def report(options: SurveyOptions, asked: ReportOptions) -> None:
             errors = [model.error for model in read if isinstance(model, Unread)]
             digests = {model.digest for model in read if not isinstance(model, Unread)}
         targets = _targets(workspace, asked.system, named=digests is not None)
-        found = summarise_cache(
+        summary = summarise_cache(
             workspace, targets=targets, digests=digests, peaks=not asked.no_measure
         )
         workspace.progress(f"drawing {out}", 1.0)
         shown = {
             view.target.key: _shown(view, workspace.target, options, words)
-            for view in found.targets
+            for view in summary.targets
         }
-        page = render(found, version=__version__, made=today(), shown=shown)
+        page = render(summary, version=__version__, made=today(), shown=shown)
     write_page(out, page)
-    for target in found.unmeasured:
-        remark(
+    for target in summary.unmeasured:
+        note(
             f"nothing is measured on {target.system.name} with {target.runtime.backend}"
             f" {target.runtime.version}, threads: {target.runtime.threads}; it is left out"
         )
     if options.general.json:
-        print_json(_facts(found, shown, out))
+        print_json(_facts(summary, shown, out))
     else:
-        models = {model.plan.digest for view in found.targets for model in view.models}
+        models = {model.plan.digest for view in summary.targets for model in view.models}
         show(
-            f"{out}: {len(models)} models on {len(found.targets)}"
-            f" {'target' if len(found.targets) == 1 else 'targets'},"
+            f"{out}: {len(models)} models on {len(summary.targets)}"
+            f" {'target' if len(summary.targets) == 1 else 'targets'},"
             f" {len(page.encode()) / 1e6:.1f} MB; open it in any browser."
         )
     finish(errors)
@@ -95,11 +95,11 @@ def _targets(workspace: Workspace, system: str | None, *, named: bool) -> Sequen
     The page of a cache shows what was measured for it, and none of what everybody has; but where
     the cache has nothing, what is published is all there is.
     """
-    own, every = workspace.store.systems.targets(), workspace.known.systems.targets()
+    own, all_targets = workspace.store.systems.targets(), workspace.known.systems.targets()
     if system is None:
-        return every if named or not own else own
-    keys = {found.key for found in systems_called((t.system for t in every), system)}
-    return [target for target in every if target.system.key in keys]
+        return all_targets if named or not own else own
+    keys = {summary.key for summary in systems_called((t.system for t in all_targets), system)}
+    return [target for target in all_targets if target.system.key in keys]
 
 
 def _shown(
@@ -117,13 +117,13 @@ def _shown(
 
 
 def _facts(
-    found: CacheSummary, shown: Mapping[str, Mapping[str, ShownEstimate]], out: Path
+    summary: CacheSummary, shown: Mapping[str, Mapping[str, ShownEstimate]], out: Path
 ) -> dict[str, Any]:
     return {
         "report": str(out),
-        "granularity": found.granularity,
-        "targets": [_target(view, shown[view.target.key]) for view in found.targets],
-        "unmeasured": [target.key for target in found.unmeasured],
+        "granularity": summary.granularity,
+        "targets": [_target(view, shown[view.target.key]) for view in summary.targets],
+        "unmeasured": [target.key for target in summary.unmeasured],
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.known import refuse_missing
+from bricks.cli.caches import refuse_missing_cache
 from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.reading import shapes_of, values_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeChoice:
+class RuntimeAdviceOptions:
     """The runtimes of which the fastest is named, separated by commas."""
 
     runtimes: str | None = option(
@@ -45,7 +45,7 @@ def advise_runtimes(options: SurveyOptions, systems: Sequence[str], runtimes: st
     names = _names(runtimes)
     if not options.models.words:
         raise UsageError("advice on runtimes is for models that are named: name one")
-    refuse_missing(options.general.cache)
+    refuse_missing_cache(options.general.cache)
     advice = _advice(options, names, systems)
     if options.general.json:
         print_json(facts(advice))
@@ -65,11 +65,11 @@ def _advice(options: SurveyOptions, names: Sequence[str], systems: Sequence[str]
     with ExitStack() as opened:
         workspaces = {name: _workspace(opened, _with_runtime(options, name)) for name in names}
         reader = _reader(opened, options, workspaces)
-        everywhere = [_places(workspaces, system, reader) for system in asked]
+        candidates = [_candidates(workspaces, system, reader) for system in asked]
         choices = [
-            choose_runtime(places, partial(read_as, name), name)
+            choose_runtime(system_candidates, partial(read_as, name), name)
             for name in options.models.words
-            for places in everywhere
+            for system_candidates in candidates
         ]
     return RuntimeAdvice(tuple(choices))
 
@@ -109,7 +109,7 @@ def _reader(
     return opened.enter_context(open_workspace(other))
 
 
-def _places(
+def _candidates(
     workspaces: Mapping[str, Workspace | BricksError], system: str | None, reader: Workspace
 ) -> dict[str, RuntimeCandidate | BricksError]:
     """Each runtime on ``system``, or why it can't be asked there; None is this host.
@@ -119,32 +119,32 @@ def _places(
     """
     from bricks.analysis.runtimes import RuntimeCandidate
 
-    found: dict[str, RuntimeCandidate | BricksError] = {}
+    candidates: dict[str, RuntimeCandidate | BricksError] = {}
     for runtime, workspace in workspaces.items():
         try:
             if isinstance(workspace, BackendError):
-                found[runtime] = _known_place(runtime, workspace, system, reader)
+                candidates[runtime] = _candidate_elsewhere(runtime, workspace, system, reader)
             elif isinstance(workspace, BricksError):
-                found[runtime] = workspace
+                candidates[runtime] = workspace
             else:
                 target = workspace.target if system is None else target_called(workspace, system)
-                found[runtime] = RuntimeCandidate(workspace, target)
+                candidates[runtime] = RuntimeCandidate(workspace, target)
         except (BackendError, UsageError) as error:
-            found[runtime] = error
-    places = [each for each in found.values() if isinstance(each, RuntimeCandidate)]
-    refused = [each for each in found.values() if isinstance(each, UsageError)]
-    if refused and not places:
+            candidates[runtime] = error
+    usable = [of for of in candidates.values() if isinstance(of, RuntimeCandidate)]
+    refused = [of for of in candidates.values() if isinstance(of, UsageError)]
+    if refused and not usable:
         raise refused[0]
-    threads = sorted({place.target.runtime.threads for place in places})
+    threads = sorted({of.target.runtime.threads for of in usable})
     if len(threads) > 1:
         raise UsageError(
             f"system {system!r} has measurements with {' and '.join(map(str, threads))} threads,"
             " but not of each runtime with as many: add --threads"
         )
-    return found
+    return candidates
 
 
-def _known_place(
+def _candidate_elsewhere(
     runtime: str, lack: BackendError, system: str | None, reader: Workspace
 ) -> RuntimeCandidate:
     """Where ``runtime``, which this host lacks, was measured on ``system``; None is this host.
@@ -158,14 +158,14 @@ def _known_place(
     if system is None:
         threads = reader.runtime.threads
     else:
-        keys = {each.key for each in systems_called((t.system for t in every), system)}
-    mine = [target for target in every if target.runtime.backend == runtime]
-    known = [target for target in mine if reader.known.measurements.costs(target.key)]
+        keys = {of.key for of in systems_called((t.system for t in every), system)}
+    of_runtime = [target for target in every if target.runtime.backend == runtime]
+    known = [target for target in of_runtime if reader.known.measurements.costs(target.key)]
     there = [target for target in known if target.system.key in keys]
-    found = [target for target in there if threads in (None, target.runtime.threads)]
-    if not found:
+    targets = [target for target in there if threads in (None, target.runtime.threads)]
+    if not targets:
         raise BackendError(f"{lack}{_hint(there, known)}")
-    return RuntimeCandidate(reader, max(found, key=partial(nearness, reader.runtime)), lack)
+    return RuntimeCandidate(reader, max(targets, key=partial(nearness, reader.runtime)), lack)
 
 
 def _hint(there: Sequence[Target], known: Sequence[Target]) -> str:
@@ -179,13 +179,13 @@ def _hint(there: Sequence[Target], known: Sequence[Target]) -> str:
 def _names(text: str) -> list[str]:
     from bricks import backends
 
-    found = [name.strip() for name in text.split(",") if name.strip()]
-    for name in found:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
         if name not in backends.names():
             meant = suggestion(name, backends.names())
             raise UsageError(f"no runtime is called {name!r}: {meant}")
-    if len(set(found)) < 2:
+    if len(set(names)) < 2:
         raise UsageError(
             f"--runtimes {text!r} leaves nothing to choose: give two, such as onnxruntime,openvino"
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.options import RUNNING, GeneralOptions, seed_option, threads_option
-from bricks.cli.output import remark
+from bricks.cli.output import note
 from bricks.cli.workspaces import opened_workspace
 from bricks.errors import BackendError
 from bricks.studies.options import option
@@ -89,10 +89,10 @@ def _first_installed(names: Sequence[str]) -> str:
     raise errors[0]
 
 
-def tell_missing(missing: Sequence[MissingRuntime]) -> None:
+def note_missing(missing: Sequence[MissingRuntime]) -> None:
     """Say which runtimes are left out, and why."""
-    for each in missing:
-        remark(f"{each.runtime} is left out: {each.reason}")
+    for runtime in missing:
+        note(f"{runtime.runtime} is left out: {runtime.reason}")
 
 
 def _usual() -> list[str]:

@@ -46,7 +46,7 @@ def arrivals_of(flag: str, file: Path) -> list[float]:
     except (OSError, UnicodeDecodeError) as exc:
         why = exc.strerror if isinstance(exc, OSError) else "it is no text"
         raise UsageError(f"{file} cannot be read ({why}): give {flag} another file") from exc
-    found = []
+    times_s = []
     for number, line in enumerate(lines[:_MAX_ARRIVALS], start=1):
         if not line.strip():
             continue
@@ -59,13 +59,13 @@ def arrivals_of(flag: str, file: Path) -> list[float]:
                 f"{file}: line {number} is no time in seconds, but {line.strip()[:40]!r}: give one"
                 " number a line"
             )
-        found.append(time_s)
-    return found
+        times_s.append(time_s)
+    return times_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How queries come."""
+    """How queries arrive."""
 
     scenario: str = option(
         "How queries arrive, in the terms of MLPerf.",
@@ -111,15 +111,15 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOptions:
-    """What inputs of the model are."""
+    """Shapes and values of the inputs of the model."""
 
     shape: list[str] | None = shape_option()
     value: list[str] | None = value_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOptions:
-    """How the real thing is run beside."""
+class RealQueries:
+    """Whether real queries are run next to the prediction, and how many."""
 
     check: bool = option(
         "Also serve the model here, and let MLPerf LoadGen ask real queries; or generate texts.",
@@ -142,7 +142,7 @@ class ScenarioCommandOptions:
     load: LoadOptions = field(default_factory=LoadOptions)
     server: Serving = field(default_factory=Serving)
     texts: Texts = field(default_factory=Texts)
-    checking: CheckOptions = field(default_factory=CheckOptions)
+    checking: RealQueries = field(default_factory=RealQueries)
     system: str | None = system_option()
     inputs: InputOptions = field(default_factory=InputOptions)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bricks.cli.known import refuse_missing
+from bricks.cli.caches import refuse_missing_cache
 from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.reading import shapes_of, values_of
@@ -26,7 +26,7 @@ _LARGEST_BATCH = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions:
+class ServerAdviceOptions:
     """The scenario of a server, its rate, and the largest batch that it makes."""
 
     scenario: str | None = option(
@@ -47,7 +47,7 @@ class ServerOptions:
 
 
 def advise_server(
-    options: SurveyOptions, systems: Sequence[str], slo: str, server: ServerOptions
+    options: SurveyOptions, systems: Sequence[str], slo: str, server: ServerAdviceOptions
 ) -> None:
     """Print how each known target serves the models that ``options`` name."""
     from bricks.studies.serving.advise import NoServingAdvice, ServingAdvice
@@ -57,14 +57,14 @@ def advise_server(
     answer = _answer(options, systems, _load(slo, server), server.batching or _LARGEST_BATCH)
     if options.general.json:
         print_json(facts(answer))
-    elif any(isinstance(each, ServingAdvice) for each in answer.answers):
+    elif any(isinstance(advice, ServingAdvice) for advice in answer.answers):
         from bricks.report.serving_advice import serving_advice_parts
 
         show(*serving_advice_parts(answer))
-    finish(each.error for each in answer.answers if isinstance(each, NoServingAdvice))
+    finish(advice.error for advice in answer.answers if isinstance(advice, NoServingAdvice))
 
 
-def _refuse(options: SurveyOptions, server: ServerOptions) -> None:
+def _refuse(options: SurveyOptions, server: ServerAdviceOptions) -> None:
     """Raise :class:`UsageError` for options that make no sense together."""
     if server.scenario != _SERVER:
         raise UsageError(f"there is advice for --scenario server, not {server.scenario!r}")
@@ -74,7 +74,7 @@ def _refuse(options: SurveyOptions, server: ServerOptions) -> None:
         raise UsageError("advice for a server is for models that are named: name one")
 
 
-def _load(slo: str, server: ServerOptions) -> ScenarioLoad:
+def _load(slo: str, server: ServerAdviceOptions) -> ScenarioLoad:
     from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad
 
     slo_s = seconds_of("--slo", slo)
@@ -87,11 +87,11 @@ def _answer(
     """The advice for all models, the best first."""
     from bricks.studies.serving.advise import ServingAnswer, advise_serving, best_first
 
-    refuse_missing(options.general.cache)
+    refuse_missing_cache(options.general.cache)
     shapes, values = shapes_of(options.models), values_of(options.models)
     with open_workspace(options) as workspace:
         targets = list(known_targets(workspace, systems))
-        found = [
+        advised = [
             advice
             for name in options.models.words
             for advice in advise_serving(
@@ -99,4 +99,4 @@ def _answer(
                 largest_batch=largest_batch, shapes=shapes, values=values,
             )
         ]  # fmt: skip
-    return ServingAnswer(_SERVER, load, tuple(sorted(found, key=best_first)))
+    return ServingAnswer(_SERVER, load, tuple(sorted(advised, key=best_first)))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bricks.cli.caches import refuse_missing_cache
 from bricks.cli.command import made, parameters_of, with_signature
-from bricks.cli.known import refuse_missing
 from bricks.cli.options import (
     CommonOptions,
     GeneralOptions,
@@ -25,7 +25,7 @@ from bricks.cli.options import (
     no_measure_option,
     seed_option,
 )
-from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.output import finish, note, print_json, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.warnings import warn_of_crowding
 from bricks.cli.workspaces import open_workspace
@@ -153,10 +153,10 @@ def _answer(
 
     shown.check_pages()
     if offer.needs_cache(options):
-        refuse_missing(settings.general.cache)
+        refuse_missing_cache(settings.general.cache)
     models = [options.model] if offer.of_models else []
     with open_workspace(settings.common(models)) as workspace:
-        study = offer.load()(options, workspace, remark)
+        study = offer.load()(options, workspace, note)
         warn_of_crowding(study.target, 1)
         result = ask(study, measure=not settings.no_measure, check=check)
     errors = shown.write(result)
@@ -196,7 +196,7 @@ class _Shown:
 
 
 def _written(file: File, path: Path | None, result: Any) -> str | None:
-    """Write a file, if one is wanted; the line of what went wrong."""
+    """Write ``file`` unless ``path`` is None; an error line if it cannot be written."""
     text = file.content(result) if path is not None else ""
     if path is None or not text:
         return None

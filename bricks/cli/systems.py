@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from bricks.cli.caches import existing_store, known_measurements, note_problems
 from bricks.cli.command import command
-from bricks.cli.known import existing_store, known, warn_of
 from bricks.cli.options import CacheOptions
 from bricks.cli.output import print_json, show
 from bricks.errors import UsageError
@@ -99,7 +99,7 @@ def systems(context: typer.Context, output: CacheOptions) -> None:
         }
         for system in every
     ]
-    warn_of(published)
+    note_problems(published)
     if output.json:
         print_json({"this_host": here.to_json(), "systems": rows})
         return
@@ -124,7 +124,7 @@ def systems(context: typer.Context, output: CacheOptions) -> None:
 
 def _published(published: Iterable[System], row: Mapping[str, Any]) -> str:
     """That a system is published, and under which name if the cache calls it otherwise."""
-    names = (each.name for each in published if each.key == row["key"])
+    names = (system.name for system in published if system.key == row["key"])
     other = [name for name in names if name != row["name"]]
     return f", published as {other[0]}," if other else ", published,"
 
@@ -139,13 +139,13 @@ def diff(asked: ComparedSystems, output: CacheOptions) -> None:
     """
     from bricks.system import fingerprint
 
-    with known(output.cache) as source:
+    with known_measurements(output.cache) as source:
         every = source.systems.all()
     first = _called(every, asked.one)
     second = fingerprint() if asked.other is None else _called(every, asked.other)
-    found = first.differences(second)
+    differences = first.differences(second)
     if output.json:
-        print_json({"one": first.to_json(), "other": second.to_json(), "differences": found})
+        print_json({"one": first.to_json(), "other": second.to_json(), "differences": differences})
         return
     from bricks.report.tables import differences_table
 
@@ -157,10 +157,10 @@ def diff(asked: ComparedSystems, output: CacheOptions) -> None:
     else:
         show(
             f"{names[0]} and {names[1]} are two systems. What makes them two:",
-            differences_table(names, found["identity"]),
+            differences_table(names, differences["identity"]),
         )
-    if found["recorded"]:
-        show("", "What is recorded besides:", differences_table(names, found["recorded"]))
+    if differences["recorded"]:
+        show("", "What is recorded besides:", differences_table(names, differences["recorded"]))
 
 
 @app.command("set")
@@ -183,11 +183,11 @@ def set_(asked: SystemDescription, output: CacheOptions) -> None:
 
 def _called(known: list[System], name: str) -> System:
     """The system with this name or key; :class:`UsageError` if there is none, or several."""
-    found = systems_called(known, name)
-    if len(found) > 1:
-        keys = ", ".join(system.key for system in found)
+    matches = systems_called(known, name)
+    if len(matches) > 1:
+        keys = ", ".join(system.key for system in matches)
         raise UsageError(f"several systems are called {name!r}: give one of their keys, {keys}")
-    return found[0]
+    return matches[0]
 
 
 def known_targets(workspace: Workspace, names: Sequence[str]) -> Iterator[Target]:
@@ -196,11 +196,13 @@ def known_targets(workspace: Workspace, names: Sequence[str]) -> Iterator[Target
 
     known = [target.system for target in workspace.known.systems.targets()]
     keys = {system.key for name in names for system in systems_called(known, name)}
-    found = [target for target in targets_like(workspace) if not names or target.system.key in keys]
-    if not found:
+    targets = [
+        target for target in targets_like(workspace) if not names or target.system.key in keys
+    ]
+    if not targets:
         raise UsageError(
             f"nothing in the cache {workspace.store.path} was measured with"
             f" {workspace.runtime.backend} like that:"
             " 'bricks measure' or 'bricks cache import' first"
         )
-    yield from found
+    yield from targets

@@ -53,18 +53,18 @@ def usual() -> Iterator[None]:
         _forget()
 
 
-def _choosing(wanted: Verbosity) -> Callable[[bool], bool]:
-    """The callback of the flag that chooses the verbosity ``wanted``."""
+def _choosing(level: Verbosity) -> Callable[[bool], bool]:
+    """The callback of the flag that chooses the verbosity ``level``."""
 
-    def choose(asked: bool) -> bool:
+    def choose(flag: bool) -> bool:
         global _chosen
-        if asked and _chosen not in (wanted, Verbosity.USUAL):
+        if flag and _chosen not in (level, Verbosity.USUAL):
             raise typer.BadParameter(f"says the opposite of {_chosen.value}: leave one out")
-        if asked:
-            _chosen = wanted
-            if wanted is Verbosity.VERBOSE:
+        if flag:
+            _chosen = level
+            if level is Verbosity.VERBOSE:
                 _listen()
-        return asked
+        return flag
 
     return choose
 

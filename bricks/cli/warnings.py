@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bricks.cli.output import remark
+from bricks.cli.output import note
 from bricks.errors import BricksError, UsageError
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ def warn_of_denormals(model: Model) -> float | None:
     try:
         share = denormal_share(model)
     except BricksError as error:
-        remark(f"warning: {error}")
+        note(f"warning: {error}")
         return None
     if share is not None and share > MANY_DENORMALS:
-        remark(
+        note(
             f"warning: {model.name}: {100 * share:.0f} % of its weights are denormal; here all"
             " are ordinary, and with these a runtime may be many times slower"
             " (onnxruntime: unless session.set_denormal_as_zero is set)"
@@ -36,7 +36,7 @@ def warn_of_denormals(model: Model) -> float | None:
 def warn_of_empty_inputs(model: Model) -> None:
     """Warn of inputs that the file leaves without elements: some exporters write 0 for any size."""
     for name in model.empty_inputs:
-        remark(
+        note(
             f"{model.name}: input '{name}' has no elements, since the file fixes a dimension of it"
             " at 0: give --shape or --batch for another size"
         )
@@ -64,7 +64,7 @@ def warn_of_crowding(target: Target, workers: int) -> None:
     needed = workers + target.runtime.threads
     there = target.system.processors
     if workers > 1 and describe(target.runtime.backend).timed and needed > there:
-        remark(
+        note(
             f"warning: {workers} workers with --threads {target.runtime.threads} need {needed}"
             f" processors, one for the thread that waits for them, and {target.system.name} has"
             f" {there:.3g}: they run slower than in sequence, and estimates tell the order of"

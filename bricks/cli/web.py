@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bricks.cli.choices import GRANULARITIES, KEPT
 from bricks.cli.command import command
 from bricks.cli.options import CacheLocation, threads_option
-from bricks.cli.output import remark
+from bricks.cli.output import note
 from bricks.errors import UsageError
 from bricks.session.defaults import GRANULARITY, RUNTIME
 from bricks.studies.options import option
@@ -82,4 +82,4 @@ def web(server: WebOptions, models: DecomposingOptions, store: CacheLocation) ->
     with listening:
         address, port = listening.getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address
-        serve(app, listening, lambda: remark(f"listening on http://{shown}:{port}"))
+        serve(app, listening, lambda: note(f"listening on http://{shown}:{port}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bricks.cli.command import command
-from bricks.cli.output import remark
+from bricks.cli.output import note
 from bricks.studies.options import argument, option
 
 
@@ -38,7 +38,7 @@ def worker(options: WorkerOptions) -> None:
             scheduler,
             name=options.name,
             timeout_s=options.wait_s,
-            joined=lambda address: remark(f"{address} has joined {scheduler}: Ctrl-C ends it"),
+            joined=lambda address: note(f"{address} has joined {scheduler}: Ctrl-C ends it"),
         )
     except KeyboardInterrupt:  # how a worker is meant to end
-        remark(f"has left {scheduler}; what was not handed over yet, others measure")
+        note(f"has left {scheduler}; what was not handed over yet, others measure")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli import clock
-from bricks.cli.known import warn_of
+from bricks.cli.caches import note_problems
 from bricks.cli.options import CommonOptions
 from bricks.cli.progress import terminal_progress
 from bricks.cli.rules import load_rule
@@ -35,7 +35,7 @@ def opened_workspace(cache: str, options: Options) -> Iterator[Workspace]:
         Workspace.open(cache, options, progress=progress) as workspace,
     ):
         yield workspace
-        warn_of(workspace.published)
+        note_problems(workspace.published)
 
 
 def workspace_options(options: CommonOptions) -> Options:

@@ -12,7 +12,7 @@ import typer
 
 from bricks.cli.command import command
 from bricks.cli.options import OutputOptions
-from bricks.cli.output import finish, print_json, remark, show
+from bricks.cli.output import finish, note, print_json, show
 from bricks.errors import BricksError, UsageError
 from bricks.studies.options import argument, option
 from bricks.zoo import DECODER, DECODERS, ZooEntry, decoders, entries, entry, put, zoo_folder
@@ -53,7 +53,7 @@ def build(asked: BuildOptions, output: OutputOptions) -> None:
 
     Example: bricks zoo build alexnet --out /tmp/zoo
     """
-    known = {found.name: found for found in (*entries(), *decoders())}
+    known = {model.name: model for model in (*entries(), *decoders())}
     recipe, names = asked.recipe, dict.fromkeys(asked.names or ())
     chosen = [*known.values()] if asked.every else [entry(name) for name in names]
     for model in chosen:
@@ -64,10 +64,10 @@ def build(asked: BuildOptions, output: OutputOptions) -> None:
             )
     if bool(chosen) == (recipe is not None):
         raise UsageError("name models of the zoo, or give --all, or --recipe RECIPE")
-    wanted: dict[str, list[str]] = {} if recipe is None else {recipe: []}
+    by_recipe: dict[str, list[str]] = {} if recipe is None else {recipe: []}
     for model in chosen:
-        wanted.setdefault(model.recipe, []).append(model.name)
-    rows = [row for r, some in wanted.items() for row in _rows(r, some, known, asked.out)]
+        by_recipe.setdefault(model.recipe, []).append(model.name)
+    rows = [row for r, some in by_recipe.items() for row in _rows(r, some, known, asked.out)]
     if output.json:
         print_json({"models": rows, "out": str(asked.out or zoo_folder())})
     else:
@@ -88,7 +88,7 @@ def _rows(
     zoo = zoo_folder()
     with TemporaryDirectory() as folder:
         try:
-            results = build_models(zoo, recipe, names, Path(folder), remark)
+            results = build_models(zoo, recipe, names, Path(folder), note)
         except BricksError as error:
             return [_row(name, recipe, error=f"{name}: {error}") for name in names or (recipe,)]
         rows = []

@@ -33,32 +33,32 @@ def coverage(options: SurveyOptions, asked: SystemOptions) -> None:
         if asked.system is not None:
             target = target_called(workspace, asked.system)
         plans = plans_of(workspace, read_all(options), target)
-        found = coverage_of(
+        result = coverage_of(
             workspace, [p for p in plans if not isinstance(p, Unread)], target=target
         )
-    covered = iter(found.models)
+    covered = iter(result.models)
     rows = [
         {**_nothing(plan.name), "error": plan.error}
         if isinstance(plan, Unread)
         else _row(next(covered))
         for plan in plans
     ]
-    together = {"models": len(found.models), **_facts(found.together)}
-    cost_model = _cost_model(found.cost_model)
+    union = {"models": len(result.models), **_facts(result.together)}
+    cost_model = _cost_model(result.cost_model)
     facts = {
         "system": target.system.to_json(),
         "runtime": target.runtime.to_json(),
         "granularity": options.runtime.granularity,
         "models": rows,
-        "union": together,
+        "union": union,
         "cost_model": cost_model,
     }
     if options.general.json:
         print_json(facts)
-    elif found.models:
+    elif result.models:
         from bricks.report.models import coverage_table
 
-        show(coverage_table(rows, together), *_words(cost_model, together))
+        show(coverage_table(rows, union), *_words(cost_model, union))
     finish(row["error"] for row in rows if row["error"] is not None)
 
 
@@ -108,8 +108,8 @@ def _cost_model(model: CostModel | None) -> dict[str, Any] | None:
     return {"bricks": len(model.outcomes), "median_abs_error": model.median_abs_error}
 
 
-def _words(cost_model: dict[str, Any] | None, together: dict[str, Any]) -> list[str]:
-    if not together["missing"]:
+def _words(cost_model: dict[str, Any] | None, union: dict[str, Any]) -> list[str]:
+    if not union["missing"]:
         return []
     from bricks.report.tables import percent, seconds
 
@@ -120,10 +120,10 @@ def _words(cost_model: dict[str, Any] | None, together: dict[str, Any]) -> list[
             f"What measuring would take cannot be told: fewer than {MIN} bricks are measured"
             " on this system."
         ]
-    low, high = seconds(together["cost_low_s"]), seconds(together["cost_high_s"])
+    low, high = seconds(union["cost_low_s"]), seconds(union["cost_high_s"])
     error = percent(cost_model["median_abs_error"], 0)
     return [
-        f"Measuring all that lacks takes {seconds(together['cost_s'])}, by what measuring"
+        f"Measuring all that lacks takes {seconds(union['cost_s'])}, by what measuring"
         f" {cost_model['bricks']} bricks took: about {low} to {high}, for estimates of parts of"
         f" these from the rest were {error} off in the median."
     ]

@@ -30,21 +30,21 @@ def list_models(output: OutputOptions, only: ZooFilter) -> None:
 
     Example: bricks zoo list --task "object detection"
     """
-    found = sorted([*entries(), *programs(), *decoders()], key=lambda entry: entry.name)
+    models = sorted([*entries(), *programs(), *decoders()], key=lambda entry: entry.name)
     task, framework = only.task, only.framework
     if task is not None:
-        _check("--task", task, [entry.task for entry in found])
-        found = [entry for entry in found if entry.task == task]
+        _check("--task", task, [entry.task for entry in models])
+        models = [entry for entry in models if entry.task == task]
     if framework is not None:
-        _check("--framework", framework, [entry.framework for entry in found])
-        found = [entry for entry in found if entry.framework == framework]
-    rows = [{**entry.to_json(), "kind": entry.kind, "code": entry.code} for entry in found]
+        _check("--framework", framework, [entry.framework for entry in models])
+        models = [entry for entry in models if entry.framework == framework]
+    rows = [{**entry.to_json(), "kind": entry.kind, "code": entry.code} for entry in models]
     if output.json:
         print_json({"models": rows})
         return
     from bricks.report.models import zoo_table
 
-    show(zoo_table(rows), "", f"{_counted(found)}; {_size(found) / 1e6:.1f} MB of files.")
+    show(zoo_table(rows), "", f"{_counted(models)}; {_size(models) / 1e6:.1f} MB of files.")
 
 
 def _check(option: str, value: str, known: Sequence[str]) -> None:
@@ -53,14 +53,14 @@ def _check(option: str, value: str, known: Sequence[str]) -> None:
         raise UsageError(f"{option} {value!r} fits no model: {meant}")
 
 
-def _counted(found: Sequence[ZooEntry]) -> str:
+def _counted(models: Sequence[ZooEntry]) -> str:
     """How many models there are, by kind: ``180 models: 128 ONNX models, …``."""
-    shown = {entry.name for entry in found}
+    shown = {entry.name for entry in models}
     kinds = {"ONNX models": entries(), "PyTorch programs": programs(), "decoders": decoders()}
-    counts = {kind: len(shown & {each.name for each in of}) for kind, of in kinds.items()}
-    told = [f"{count} {kind}" for kind, count in counts.items() if count]
-    return told[0] if len(told) == 1 else f"{len(found)} models: {', '.join(told)}"
+    counts = {kind: len(shown & {entry.name for entry in of}) for kind, of in kinds.items()}
+    parts = [f"{count} {kind}" for kind, count in counts.items() if count]
+    return parts[0] if len(parts) == 1 else f"{len(models)} models: {', '.join(parts)}"
 
 
-def _size(found: Sequence[ZooEntry]) -> int:
-    return sum(entry.path.stat().st_size for entry in found if entry.path.is_file())
+def _size(models: Sequence[ZooEntry]) -> int:
+    return sum(entry.path.stat().st_size for entry in models if entry.path.is_file())

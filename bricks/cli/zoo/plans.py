@@ -22,13 +22,13 @@ def plans_of(
     """The plan of each model on ``target``, by default the workspace's, or why there is none."""
     if target is None or target.key == workspace.target.key:
         decomposed(workspace, models)
-    found: list[Plan | Unread] = []
+    plans: list[Plan | Unread] = []
     for model in models:
         if isinstance(model, Unread):
-            found.append(model)
+            plans.append(model)
             continue
         try:
-            found.append(workspace.plans.plan(model, target=target))
+            plans.append(workspace.plans.plan(model, target=target))
         except BricksError as error:
-            found.append(Unread(model.name, error))
-    return found
+            plans.append(Unread(model.name, error))
+    return plans

@@ -51,16 +51,16 @@ def similarity(options: SurveyOptions, picture: PictureOptions) -> None:
         models = read_all(options)
         plans = plans_of(workspace, models)
         runtime = workspace.runtime
-    found = similarity_of([plan for plan in plans if not isinstance(plan, Unread)])
-    if out is not None and found.models:
+    result = similarity_of([plan for plan in plans if not isinstance(plan, Unread)])
+    if out is not None and result.models:
         from bricks.report.heatmap import draw_similarity
 
         title = (
-            f"Bricks that {len(found.models)} models share"
+            f"Bricks that {len(result.models)} models share"
             f" ({runtime.backend} {runtime.version}, granularity {options.runtime.granularity})"
         )
-        draw_similarity(found, out, title=title, kinds=_tasks(models))
-    rows = _rows(found)
+        draw_similarity(result, out, title=title, kinds=_tasks(models))
+    rows = _rows(result)
     errors = [plan for plan in plans if isinstance(plan, Unread)]
     if options.general.json:
         position = iter(rows)
@@ -75,29 +75,33 @@ def similarity(options: SurveyOptions, picture: PictureOptions) -> None:
                 "runtime": runtime.to_json(),
                 "granularity": options.runtime.granularity,
                 "models": facts,
-                "grid": {"models": list(found.models), "similarity": [list(r) for r in found.grid]},
+                "grid": {
+                    "models": list(result.models),
+                    "similarity": [list(r) for r in result.grid],
+                },
             }
         )
     elif rows:
         from bricks.report.models import nearest_table, similarity_table
 
         few = len(rows) <= _WIDEST_GRID
-        show(similarity_table(rows, found.grid) if few else nearest_table(rows))
+        show(similarity_table(rows, result.grid) if few else nearest_table(rows))
     finish(error.error for error in errors)
 
 
-def _rows(found: Similarity) -> list[dict[str, Any]]:
+def _rows(result: Similarity) -> list[dict[str, Any]]:
     return [
         {
             "model": name,
-            "bricks": found.bricks[i],
-            "shared": found.shared[i],
+            "bricks": result.bricks[i],
+            "shared": result.shared[i],
             "nearest": [
-                {"model": found.models[j], "similarity": index} for j, index in found.nearest(i)[:5]
+                {"model": result.models[j], "similarity": index}
+                for j, index in result.nearest(i)[:5]
             ],
             "error": None,
         }
-        for i, name in enumerate(found.models)
+        for i, name in enumerate(result.models)
     ]
 
 

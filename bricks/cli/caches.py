@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from bricks.cli.output import remark
+from bricks.cli.output import note
 from bricks.errors import StoreError
 from bricks.session.defaults import CACHE
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def known(cache: str) -> Iterator[Reading]:
+def known_measurements(cache: str) -> Iterator[Reading]:
     """The cache, if there is one, and what is published. Makes no cache, unlike a bench.
 
     Raises :class:`StoreError` where neither can be had.
     """
     from bricks.store import Published, Store, Union
 
-    refuse_missing(cache)
+    refuse_missing_cache(cache)
     published = Published()
     with ExitStack() as opened:
         own = [opened.enter_context(Store.open(cache, make=False))] if Store.exists(cache) else []
         yield Union(*own, published)
-    warn_of(published)
+    note_problems(published)
 
 
 def existing_store(cache: str) -> Store:
@@ -42,7 +42,7 @@ def existing_store(cache: str) -> Store:
     return Store.open(cache, make=False)
 
 
-def refuse_missing(cache: str) -> None:
+def refuse_missing_cache(cache: str) -> None:
     """:class:`StoreError` if there is no such cache, unless it is the usual one, which may come.
 
     A mistyped cache must not be created by asking about it; nor must a newcomer, who has none yet,
@@ -54,7 +54,7 @@ def refuse_missing(cache: str) -> None:
         raise StoreError(f"there is no cache in {cache}: give another --cache")
 
 
-def warn_of(published: Published) -> None:
+def note_problems(published: Published) -> None:
     """Say which published files had to be left out."""
     for problem in published.problems:
-        remark(f"warning: {problem}")
+        note(f"warning: {problem}")
