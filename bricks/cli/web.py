@@ -65,8 +65,8 @@ def web(server: WebOptions, models: DecomposingOptions, store: CacheLocation) ->
     from bricks.session.options import Options
     from bricks.session.workspace import Workspace
     from bricks.web.app import application
-    from bricks.web.limits import Keep
     from bricks.web.server import bound, serve
+    from bricks.web.server_limits import Keep
 
     check_renderer()
     options = Options(

@@ -1,4 +1,4 @@
-"""A model's answer on one target, with its memory, as pages and their JSON have it.
+"""Rows of a model's answers by target, with peak memory, for pages and their JSON.
 
 Must not know how it is shown.
 """
@@ -18,7 +18,7 @@ from bricks.system import Target
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """An answer, the name of its target among all, and the peak of its memory if that is known."""
+    """An answer, the unique name of its target, and its peak memory if that is known."""
 
     FACTS: ClassVar = (
         ("target.system.name", "system"), ("target.system.key", "system_key"),
@@ -35,28 +35,28 @@ class AnswerRow:
 
     @property
     def target(self) -> Target:
-        """Where the model runs."""
+        """The target that the model runs on."""
         return self.answer.target
 
     @property
     def known_memory(self) -> PeakMemory | None:
-        """The memory and its parts; None where it is not known."""
+        """The peak memory and its parts; None if unknown."""
         return self.memory if isinstance(self.memory, PeakMemory) else None
 
     @property
     def peak_bytes(self) -> int | None:
-        """The most memory that is needed at a time."""
+        """The peak memory in bytes; None if unknown."""
         return None if self.known_memory is None else self.known_memory.peak_bytes
 
     @property
     def no_memory(self) -> str | None:
-        """Why it is not known; None where it is."""
+        """The reason why the peak memory is unknown; None if it is known."""
         return self.memory.reason if isinstance(self.memory, UnknownMemory) else None
 
 
 @dataclass(frozen=True, slots=True)
 class LackingRow:
-    """Why there is no estimate on a target, and the name of the target among all."""
+    """The reason why there is no estimate on a target, and the unique name of the target."""
 
     LIKE: ClassVar = AnswerRow
 
@@ -66,7 +66,7 @@ class LackingRow:
 
 
 def row_of(workspace: Workspace, of: Answer | NoAnswer, target_name: str) -> AnswerRow | LackingRow:
-    """The row of an answer; its memory is predicted."""
+    """The row of an answer, with its predicted peak memory."""
     if isinstance(of, NoAnswer):
         return LackingRow(of.target, target_name, of.reason)
     try:
@@ -77,7 +77,7 @@ def row_of(workspace: Workspace, of: Answer | NoAnswer, target_name: str) -> Ans
 
 
 def fastest_first(row: AnswerRow | LackingRow) -> tuple[Any, ...]:
-    """The order: the fastest first, those without an answer last."""
+    """Sort key: the fastest first, rows without an answer last."""
     estimate_s = row.answer.estimate.estimate_s if isinstance(row, AnswerRow) else 0.0
     target = row.target
     lacks = isinstance(row, LackingRow)

@@ -1,7 +1,7 @@
 """The routes: pages for people, and the same facts as JSON below ``/api``.
 
-Each handler checks what it was given, asks the desk or the queue, and renders. Must not know how
-answers are made.
+Each handler checks its request, asks the answer service or the queue, and renders. Must not know
+how answers are computed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from bricks.reading.read import read_bytes
 from bricks.session.options import Options
 from bricks.store.published_index import folder as published_folder
 from bricks.web import openapi, pages
-from bricks.web.desk import DIGEST, Desk, checked_batch
-from bricks.web.guard import CSP, PICTURES, Guard, telling
+from bricks.web.answer_service import DIGEST, AnswerService, checked_batch
+from bricks.web.guard import CSP, PICTURES, Guard, error_texts
 from bricks.web.jobs import DONE, FAILED, Busy, Job, Jobs
-from bricks.web.limits import Keep, Limits
+from bricks.web.server_limits import Keep, ServerLimits
 from bricks.zoo import entries
 from bricks.zoo.catalogue import entry, zoo_folder
 
@@ -46,7 +46,7 @@ def application(
     options: Options,
     *,
     host: str,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     keep: Keep = Keep.PLAN,
     measure: bool = False,
 ) -> Starlette:
@@ -55,11 +55,11 @@ def application(
         raise UsageError("models are kept in the folder of a cache: give --cache a folder")
     if measure and keep is Keep.NOTHING:
         raise UsageError("what is measured is kept: leave out --measure or --keep nothing")
-    return _Site(cache, options, limits or Limits(), host, keep, measure=measure).app()
+    return _Site(cache, options, limits or ServerLimits(), host, keep, measure=measure).app()
 
 
 class _Guarded(Starlette):
-    """An application whose guard stands before all else, also before what answers to errors."""
+    """An application whose guard checks requests first, also before error handlers."""
 
     def __init__(self, host: str, **fields: Any) -> None:
         self._host = host
@@ -74,17 +74,17 @@ class _Site:
         self,
         cache: str,
         options: Options,
-        limits: Limits,
+        limits: ServerLimits,
         host: str,
         keep: Keep,
         *,
         measure: bool,
     ) -> None:
         self._limits, self._host, self._measure = limits, host, measure
-        self._desk = Desk(cache, options, limits, keep, measure=measure)
+        self._service = AnswerService(cache, options, limits, keep, measure=measure)
         local = [] if "://" in cache else [cache]
-        self._told = telling([*local, zoo_folder(), published_folder()])
-        self._jobs = Jobs(self._desk, limits, self._told)
+        self._error_text = error_texts([*local, zoo_folder(), published_folder()])
+        self._jobs = Jobs(self._service, limits, self._error_text)
 
     def app(self) -> Starlette:
         """The application with its routes."""
@@ -121,27 +121,27 @@ class _Site:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        await self._desk.open()
+        await self._service.open()
         await asyncio.to_thread(pages.static)
         self._jobs.start()
         try:
             yield
         finally:
             await self._jobs.close()
-            await self._desk.close()
+            await self._service.close()
 
     # Pages
 
     async def _home(self, request: Request) -> Response:
-        systems = await self._desk.systems()
+        systems = await self._service.systems()
         threads = sorted({r["threads"] for system in systems for r in system["runtimes"]})
         return self._page(
             "home",
             model=request.query_params.get("model", "")[:_MAX_NAME],
-            names=[each.name for each in entries()],
+            names=[model.name for model in entries()],
             threads=threads,
             limits=self._limits,
-            keep=self._desk.keep.value,
+            keep=self._service.keep.value,
             host=request.headers.get("host", ""),
         )
 
@@ -186,7 +186,7 @@ class _Site:
 
     async def _systems_page(self, request: Request) -> Response:
         words = request.query_params.get("q", "")[:_MAX_WORDS]
-        every = await self._desk.systems()
+        every = await self._service.systems()
         found = pages.matching(every, words)
         return self._page("systems", systems=found, total=len(every), q=words)
 
@@ -260,7 +260,7 @@ class _Site:
 
     async def _systems(self, request: Request) -> Response:
         words = request.query_params.get("q", "")[:_MAX_WORDS]
-        return JSONResponse({"systems": pages.matching(await self._desk.systems(), words)})
+        return JSONResponse({"systems": pages.matching(await self._service.systems(), words)})
 
     async def _system(self, request: Request) -> Response:
         return JSONResponse(await self._system_of(request))
@@ -299,7 +299,7 @@ class _Site:
         }
 
     async def _answered(self, request: Request) -> Any:
-        found = await self._desk.answered(request.path_params["digest"])
+        found = await self._service.answered(request.path_params["digest"])
         if found is None:
             raise HTTPException(404, "no model of this digest is known: upload it")
         return found
@@ -308,13 +308,13 @@ class _Site:
         digest, target = request.path_params["digest"], request.path_params["target"]
         found = None
         if DIGEST.fullmatch(digest) is not None:
-            found = await self._desk.pictured(digest, target)
+            found = await self._service.pictured(digest, target)
         if found is None:
             raise HTTPException(404, "nothing is known of this model on this target")
         return found, digest
 
     async def _system_of(self, request: Request) -> dict[str, Any]:
-        for system in await self._desk.systems():
+        for system in await self._service.systems():
             if system["key"] == request.path_params["key"]:
                 return system
         raise HTTPException(404, "no system has this key")
@@ -327,12 +327,12 @@ class _Site:
 
     async def _bricks_error(self, request: Request, error: Exception) -> Response:
         if isinstance(error, Busy):
-            return self._refused(request, 503, self._told(error), {"retry-after": "10"})
+            return self._refused(request, 503, self._error_text(error), {"retry-after": "10"})
         wrong = isinstance(error, UsageError | ModelError)
-        return self._refused(request, 400 if wrong else 500, self._told(error))
+        return self._refused(request, 400 if wrong else 500, self._error_text(error))
 
     async def _server_error(self, request: Request, error: Exception) -> Response:
-        return self._refused(request, 500, self._told(error))
+        return self._refused(request, 500, self._error_text(error))
 
     def _refused(
         self, request: Request, status: int, text: str, headers: Mapping[str, str] | None = None

@@ -1,7 +1,7 @@
-"""What holds for every request: who may ask, what a page may load, and what no answer tells.
+"""Checks of every request and headers of every answer; texts of errors without paths of the host.
 
-A server on one's own machine can be reached by any page that one's browser has open. So names that
-merely lead here are refused, and so is anything sent from pages of others. Must not know routes.
+Any page that is open in a user's browser can reach a server on the user's machine. So requests with
+another host name and requests from pages of other sites are refused. Must not know routes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Guard:
         self._names = frozenset((*_LOOPBACK, host)) if host in _LOOPBACK else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse the request, or hand it on."""
+        """Refuse the request, or pass it on to the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -88,22 +88,22 @@ def _name_of(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-def telling(folders: Iterable[str | Path]) -> Callable[[BaseException], str]:
-    """A function that makes a line for clients from an error, in which no path of the host is.
+def error_texts(folders: Iterable[str | Path]) -> Callable[[BaseException], str]:
+    """Return a function from an error to a line for clients, without paths of the host.
 
-    ``folders`` are those of the server, besides where Python and this package are.
+    Paths in ``folders`` are removed, and those of Python and of this package.
     """
     known = {str(Path(folder).expanduser().absolute()) for folder in folders}
     known |= {sys.prefix, sys.base_prefix, tempfile.gettempdir(), os.getcwd(), str(Path.home())}
     known |= {sysconfig.get_path("purelib"), str(Path(__file__).resolve().parents[2])}
-    known |= {str(Path(each).resolve()) for each in known}
+    known |= {str(Path(folder).resolve()) for folder in known}
     # The longest first; the root would match names within models.
     listed = sorted(known - {"/"}, key=len)
-    paths = re.compile("|".join(rf"{re.escape(each)}[^\s'\":;,]*" for each in reversed(listed)))
+    paths = re.compile("|".join(rf"{re.escape(folder)}[^\s'\":;,]*" for folder in reversed(listed)))
 
-    def told(error: BaseException) -> str:
+    def text(error: BaseException) -> str:
         if isinstance(error, StoreError) or not isinstance(error, BricksError):
             return "the server could not do this; its log says why"
         return paths.sub("…", first_line(error, 500))
 
-    return told
+    return text

@@ -1,4 +1,4 @@
-"""Models that wait for decomposing, are decomposed, or were: a queue with a length.
+"""A bounded queue of models that wait for decomposing, are decomposed, or were.
 
 A model is read and decomposed by one of a few workers, in the supervised process of its own and
 within its allowances, so one that takes long does not hold up the others. Must not know HTTP.
@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from bricks.errors import BricksError
 from bricks.graph.model import Model
 from bricks.measure.graphs import Decomposer
-from bricks.web.desk import Desk
-from bricks.web.limits import Keep, Limits
+from bricks.web.answer_service import AnswerService
+from bricks.web.server_limits import Keep, ServerLimits
 
 _logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Busy(BricksError):
 
 @dataclass(slots=True)
 class Job:
-    """One model on its way; ``read`` returns it, and is dropped once it did."""
+    """A model in the queue; ``read`` returns the model, and is released after that."""
 
     id: str
     client: str
@@ -52,11 +52,16 @@ class Job:
 class Jobs:
     """The queue; :meth:`start` its workers in a running loop, and :meth:`close` it.
 
-    ``told`` makes what is told to a client from an error.
+    ``error_text`` makes the line for a client from an error.
     """
 
-    def __init__(self, desk: Desk, limits: Limits, told: Callable[[BaseException], str]) -> None:
-        self._desk, self._limits, self._told = desk, limits, told
+    def __init__(
+        self,
+        service: AnswerService,
+        limits: ServerLimits,
+        error_text: Callable[[BaseException], str],
+    ) -> None:
+        self._service, self._limits, self._error_text = service, limits, error_text
         self._waiting: asyncio.Queue[Job] = asyncio.Queue()
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._of_client: Counter[str] = Counter()
@@ -71,7 +76,7 @@ class Jobs:
         self._workers = [asyncio.create_task(self._work()) for _ in range(self._limits.decomposers)]
 
     async def close(self) -> None:
-        """Give up what waits, and end what runs."""
+        """Drop jobs that wait, and end those that run."""
         self._closing = True
         for decomposer in self._decomposers:
             decomposer.close()
@@ -95,7 +100,7 @@ class Jobs:
             self._leave(client)
 
     def submit(self, client: str, name: str, read: Callable[[], Model], *, upload: bool) -> Job:
-        """Let a model wait for its turn; :class:`Busy` if the queue or a client's share is full."""
+        """Queue a model; :class:`Busy` if the queue or a client's share is full."""
         self._refuse(client)
         job = Job(secrets.token_urlsafe(12), client, name, upload, read)
         self._of_client[client] += 1
@@ -113,7 +118,7 @@ class Jobs:
         return self._jobs.get(name)
 
     def ahead(self, job: Job) -> int:
-        """How many jobs wait before this one."""
+        """The number of jobs that wait before ``job``."""
         before = 0
         for other in self._jobs.values():
             if other is job:
@@ -137,7 +142,7 @@ class Jobs:
             del self._of_client[client]
 
     async def _work(self) -> None:
-        decomposer = await self._desk.decomposer()
+        decomposer = await self._service.decomposer()
         self._decomposers.append(decomposer)
         try:
             while True:
@@ -150,7 +155,7 @@ class Jobs:
                 except Exception as error:  # whatever it is, the next model has its turn
                     if not isinstance(error, BricksError):
                         _logger.exception("a model could not be decomposed")
-                    job.state, job.error = FAILED, self._told(error)
+                    job.state, job.error = FAILED, self._error_text(error)
                 finally:
                     job.read = None
                     job.ended.set()
@@ -164,14 +169,14 @@ class Jobs:
         loop = asyncio.get_running_loop()
         job.state = READING
         model = await loop.run_in_executor(self._threads, job.read)
-        job.read = None  # what was uploaded is dropped here
-        found = None
-        if not await self._desk.knows(model):
+        job.read = None  # releases the upload
+        decomposition = None
+        if not await self._service.knows(model):
             job.state = DECOMPOSING
-            found = await loop.run_in_executor(self._threads, decomposer, model)
+            decomposition = await loop.run_in_executor(self._threads, decomposer, model)
         job.state = PREDICTING
-        await self._desk.take(model, found)
-        if job.upload and self._desk.keep is Keep.MODEL:
-            self._desk.keep_model(model)
-        await self._desk.answered(model.digest)
+        await self._service.add(model, decomposition)
+        if job.upload and self._service.keep is Keep.MODEL:
+            self._service.keep_model(model)
+        await self._service.answered(model.digest)
         job.digest, job.state = model.digest, DONE

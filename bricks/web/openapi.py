@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from bricks._version import __version__
-from bricks.web.limits import Limits
+from bricks.web.server_limits import ServerLimits
 
 Schema = dict[str, Any]
 
@@ -100,7 +100,7 @@ def _given(schema: str, summary: str, *parameters: Schema, status: int = 200) ->
     return {**found, "parameters": list(parameters)} if parameters else found
 
 
-def description(limits: Limits) -> Schema:
+def description(limits: ServerLimits) -> Schema:
     """The whole description."""
     upload = _given(
         "Job",

@@ -21,7 +21,7 @@ from bricks.report import charts
 from bricks.report.page import environment, in_script, library, target_label
 from bricks.report.page_data import page_data
 from bricks.report.tables import measured_text, peak_parts, peak_size
-from bricks.web.desk import Pictured
+from bricks.web.answer_service import ModelPictures
 
 _HERE = Path(__file__).parent
 _REPORT = _HERE.parent / "report" / "templates"
@@ -37,7 +37,7 @@ def _environment() -> jinja2.Environment:
 
 
 def page(template: str, *, measure: bool, **values: Any) -> bytes:
-    """A page, from the template of this name."""
+    """The page rendered from the template of this name."""
     found = _environment().get_template(f"{template}.html.jinja")
     return found.render(version=__version__, measure=measure, **values).encode()
 
@@ -53,7 +53,7 @@ def static() -> Mapping[str, tuple[bytes, str]]:
 
 
 def model_values(facts: Mapping[str, Any], threads: int | None) -> dict[str, Any]:
-    """The values of the page of a model's answers, with so many threads or any."""
+    """The values of the page of a model's answers with ``threads``; None: with any number."""
     rows = [row for row in facts["answers"] if threads in (None, row["threads"])]
     return {
         "facts": facts,
@@ -64,8 +64,8 @@ def model_values(facts: Mapping[str, Any], threads: int | None) -> dict[str, Any
     }
 
 
-def picture_values(found: Pictured, digest: str) -> dict[str, Any]:
-    """The values of the page of where a model's time goes."""
+def picture_values(found: ModelPictures, digest: str) -> dict[str, Any]:
+    """The values of the page of pictures of a model's latency."""
     (model,) = found.view.models
     label = target_label(found.view.target)
     data = page_data(CacheSummary(model.plan.granularity, (found.view,)), [label])
@@ -102,8 +102,8 @@ def picture_values(found: Pictured, digest: str) -> dict[str, Any]:
     }
 
 
-def picture_facts(found: Pictured, digest: str) -> dict[str, Any]:
-    """Where a model's time goes, as JSON."""
+def picture_facts(found: ModelPictures, digest: str) -> dict[str, Any]:
+    """The parts of a model's latency as JSON."""
     (model,) = found.view.models
     answer = found.answer
     return {
@@ -131,7 +131,7 @@ def picture_facts(found: Pictured, digest: str) -> dict[str, Any]:
 
 
 def matching(rows: Sequence[dict[str, Any]], words: str) -> list[dict[str, Any]]:
-    """The rows that have all of ``words`` somewhere in them."""
+    """The rows with all of ``words`` in their texts, upper or lower case."""
     wanted = words.lower().split()
     return [row for row in rows if all(word in str([*_texts(row)]).lower() for word in wanted)]
 

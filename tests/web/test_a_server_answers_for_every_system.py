@@ -13,7 +13,7 @@ from factories import conv_net, mlp
 from web_caches import BIG
 from web_server import Served, serving, serving_here
 
-from bricks.web.limits import Keep
+from bricks.web.server_limits import Keep
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")

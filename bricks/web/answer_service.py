@@ -1,8 +1,8 @@
-"""The one workspace of a server, and the answers that were made with it.
+"""A server's workspace, the thread that uses it, and a cache of finished answers.
 
-A workspace is asked by one thread at a time: this module has that thread, and keeps finished
-answers, so that asking again waits for nobody. An answer is a function of the model's digest and of
-what is known. Must not know HTTP, nor how answers are shown.
+Only one thread at a time may use a workspace; requests for finished answers do not wait for it. An
+answer depends on the model's digest and on the measurements that are known. Must not know HTTP, nor
+how answers are shown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bricks.system import System, Target
 from bricks.system.names import names_of
 from bricks.units.facts import facts
 from bricks.web.answer_rows import fastest_first, row_of
-from bricks.web.limits import Keep, Limits
+from bricks.web.server_limits import Keep, ServerLimits
 
 T = TypeVar("T")
 
@@ -42,8 +42,11 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """All answers for one model, as JSON, and the ``pages`` that were made of them so far."""
+class ModelAnswers:
+    """All answers for a model as JSON, made at ``made_s``, and ``pages`` rendered so far.
+
+    ``made_s`` is in seconds of ``time.monotonic()``; ``pages`` go by number of threads.
+    """
 
     plan: Plan
     facts: dict[str, Any]
@@ -52,23 +55,26 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Pictured:
-    """Where a model's time goes on a target."""
+class ModelPictures:
+    """The parts of a model's latency on a target, and ``pages`` of pictures rendered so far.
+
+    ``among`` are the answers that ``answer`` is one of.
+    """
 
     answer: Answer | NoAnswer
     view: TargetView
-    among: Answered
+    among: ModelAnswers
     pages: dict[Any, bytes] = field(default_factory=dict, compare=False)
 
 
-class Desk:
-    """Answers from ``cache`` and what is published; open it, and close it in the end.
+class AnswerService:
+    """Answers from the measurements in ``cache`` and published ones; opened and closed once.
 
-    With ``measure``, bricks that this host lacks are measured, for so long as the limits say.
+    With ``measure``, bricks that this host lacks are measured, for ``limits.measure_s`` at most.
     """
 
     def __init__(
-        self, cache: str, options: Options, limits: Limits, keep: Keep, *, measure: bool
+        self, cache: str, options: Options, limits: ServerLimits, keep: Keep, *, measure: bool
     ) -> None:
         self._cache, self._limits, self.keep, self._measure = cache, limits, keep, measure
         self._options = replace(
@@ -77,21 +83,21 @@ class Desk:
             keep_plans=keep is not Keep.NOTHING,
             conditions=Conditions(budget_s=limits.measure_s),
         )
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="desk")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="workspace")
         self._workspace: Workspace | None = None
-        self._met = 0
-        self._answered: OrderedDict[str, Answered] = OrderedDict()
-        self._pictured: OrderedDict[tuple[str, str], Pictured] = OrderedDict()
+        self._decomposed = 0
+        self._answered: OrderedDict[str, ModelAnswers] = OrderedDict()
+        self._pictured: OrderedDict[tuple[str, str], ModelPictures] = OrderedDict()
         self._systems: list[dict[str, Any]] = []
         self._systems_s = 0.0
         self._refresh: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Open the workspace; raises StoreError for a cache that cannot be used."""
-        await self._look()
+        await self._update_systems()
 
     async def close(self) -> None:
-        """Close the workspace after what it does now."""
+        """Close the workspace after its current work."""
         if self._refresh is not None:
             self._refresh.cancel()
         loop = asyncio.get_running_loop()
@@ -104,7 +110,7 @@ class Desk:
             self._workspace = None
 
     async def _ask(self, question: Callable[[Workspace], T]) -> T:
-        """What ``question`` returns of the workspace, in its thread."""
+        """The result of ``question``, which is called with the workspace in its thread."""
 
         def asked() -> T:
             if self._workspace is None:
@@ -123,21 +129,24 @@ class Desk:
         """Whether the plan of ``model`` is known."""
         return await self._ask(lambda workspace: workspace.plans.knows(model))
 
-    async def take(self, model: Model, found: Decomposition | None) -> None:
-        """Take a decomposition in, None where it was known, and measure what lacks if so told."""
+    async def add(self, model: Model, decomposition: Decomposition | None) -> None:
+        """Keep the decomposition of ``model``, None if its plan was known; measure missing bricks.
 
-        def taken(workspace: Workspace) -> None:
-            if found is not None:
-                self._met += 1
-                workspace.plans.keep(found)
+        Nothing is measured unless the service measures.
+        """
+
+        def keep(workspace: Workspace) -> None:
+            if decomposition is not None:
+                self._decomposed += 1
+                workspace.plans.keep(decomposition)
             if self._measure:
                 measuring.measure(workspace, [model])
 
-        await self._ask(taken)
+        await self._ask(keep)
         self._answered.pop(model.digest, None)
         if self._measure:
             self._answered.clear()
-            await self._look()
+            await self._update_systems()
 
     def keep_model(self, model: Model) -> None:
         """Keep a model without its weights in the folder ``uploads`` of the cache."""
@@ -147,7 +156,7 @@ class Desk:
         part.write_bytes(model.skeleton)
         part.replace(folder / f"{model.digest}.onnx")
 
-    async def answered(self, digest: str) -> Answered | None:
+    async def answered(self, digest: str) -> ModelAnswers | None:
         """All answers for the model with this digest; None where its plan is not known."""
         found = self._answered.get(digest)
         if found is None or time.monotonic() - found.made_s > self._limits.answer_s:
@@ -162,18 +171,18 @@ class Desk:
         self._answered.move_to_end(digest)
         return found
 
-    def _answer(self, workspace: Workspace, digest: str) -> Answered | None:
-        known = self._answered.get(digest)  # somebody may have asked for it meanwhile
+    def _answer(self, workspace: Workspace, digest: str) -> ModelAnswers | None:
+        known = self._answered.get(digest)  # another request may have made it meanwhile
         if known is not None and time.monotonic() - known.made_s <= self._limits.answer_s:
             return known
         plan = workspace.plans.known_plan(digest)
-        every = answers(workspace, digest)
-        plan = plan or next((each.plan for each in every if isinstance(each, Answer)), None)
+        target_answers = answers(workspace, digest)
+        plan = plan or next((of.plan for of in target_answers if isinstance(of, Answer)), None)
         if plan is None:
             return known  # where nothing is kept, a fresh workspace knows less than this
-        names = names_of([each.target for each in every])
-        rows = [row_of(workspace, each, names[each.target.key]) for each in every]
-        told = {
+        names = names_of([of.target for of in target_answers])
+        rows = [row_of(workspace, of, names[of.target.key]) for of in target_answers]
+        facts_of_model = {
             "model": plan.model,
             "digest": digest,
             "granularity": plan.granularity,
@@ -183,12 +192,12 @@ class Desk:
             "assumed": list(plan.assumed),
             "answers": [facts(row) for row in sorted(rows, key=fastest_first)],
         }
-        if self._met >= self._limits.renew_after:
-            self._met = 0
+        if self._decomposed >= self._limits.renew_after:
+            self._decomposed = 0
             self._close()
-        return Answered(plan, told, time.monotonic())
+        return ModelAnswers(plan, facts_of_model, time.monotonic())
 
-    async def pictured(self, digest: str, target_key: str) -> Pictured | None:
+    async def pictured(self, digest: str, target_key: str) -> ModelPictures | None:
         """Where the model's time goes on a target; None where one of them is not known."""
         if DIGEST.fullmatch(digest) is None:
             return None
@@ -212,22 +221,22 @@ class Desk:
         """
         aged = time.monotonic() - self._systems_s > self._limits.answer_s
         if aged and (self._refresh is None or self._refresh.done()):
-            self._refresh = asyncio.create_task(self._look())
+            self._refresh = asyncio.create_task(self._update_systems())
         return self._systems
 
-    async def _look(self) -> None:
+    async def _update_systems(self) -> None:
         self._systems = await self._ask(_systems)
         self._systems_s = time.monotonic()
 
 
-def _picture(workspace: Workspace, answered: Answered, target_key: str) -> Pictured | None:
+def _picture(workspace: Workspace, answered: ModelAnswers, target_key: str) -> ModelPictures | None:
     for target in workspace.known.systems.targets():
         if target.key == target_key:
             plan = workspace.plans.known_plan(answered.plan.digest, target=target)
             if plan is None:
                 return None
             view = view_of(workspace, target, [(plan, 0.0)])
-            return Pictured(answer(workspace, plan, target), view, answered)
+            return ModelPictures(answer(workspace, plan, target), view, answered)
     return None
 
 
@@ -238,13 +247,13 @@ def _systems(workspace: Workspace) -> list[dict[str, Any]]:
         if workspace.known.measurements.costs(target.key)
     ]
     names = names_of(targets)
-    shipped = {target.key for target in workspace.published.systems.targets()}
-    found: dict[str, System] = {target.system.key: target.system for target in targets}
-    return [_system(each, targets, names, shipped) for each in found.values()]
+    published = {target.key for target in workspace.published.systems.targets()}
+    systems: dict[str, System] = {target.system.key: target.system for target in targets}
+    return [_system(system, targets, names, published) for system in systems.values()]
 
 
 def _system(
-    system: System, targets: list[Target], names: dict[str, str], shipped: set[str]
+    system: System, targets: list[Target], names: dict[str, str], published: set[str]
 ) -> dict[str, Any]:
     own = [target for target in targets if target.system.key == system.key]
     return {
@@ -252,13 +261,13 @@ def _system(
         "name": system.name,
         "identity": dict(system.identity),
         "price_per_hour": system.price_per_hour,
-        "published": any(target.key in shipped for target in own),
+        "published": any(target.key in published for target in own),
         "runtimes": [
             {
                 **target.runtime.to_json(),
                 "target": target.key,
                 "name": names[target.key],
-                "published": target.key in shipped,
+                "published": target.key in published,
             }
             for target in own
         ],
@@ -266,7 +275,7 @@ def _system(
 
 
 def checked_batch(text: str) -> int | None:
-    """A batch size as somebody typed it, None for the model's own; UsageError if it is none."""
+    """Parse a batch size; None for an empty ``text``, UsageError for a text that is no size."""
     from bricks.graph.sizes import LARGEST_DIM
 
     if not text:
