@@ -73,7 +73,7 @@ def install(runtime: RuntimeName, output: OutputOptions) -> None:
 
 
 def _environment(name: str) -> Environment | None:
-    """The environment that a runtime needs; None also where its package is broken."""
+    """Return the environment that the runtime needs; None also if its package cannot be loaded."""
     from bricks.backends import offer
 
     try:

@@ -1,4 +1,4 @@
-"""What commands can read: the cache, and the measurements that ship with the package."""
+"""Caches of measurements and published measurements, opened for commands that only read them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def known_measurements(cache: str) -> Iterator[Reading]:
-    """The cache, if there is one, and what is published. Makes no cache, unlike a bench.
+    """Open the measurements of ``cache``, if it exists, and the published ones.
 
-    Raises :class:`StoreError` where neither can be had.
+    Unlike a bench, this creates no cache. Raises :class:`StoreError` if there are neither.
     """
     from bricks.store import Published, Store, Union
 
@@ -31,9 +31,9 @@ def known_measurements(cache: str) -> Iterator[Reading]:
 
 
 def existing_store(cache: str) -> Store:
-    """The open cache, which must exist: opening a mistyped one must not create it.
+    """Open the store in ``cache``, which must exist: a mistyped one must not be created.
 
-    Raises :class:`StoreError` where there is none.
+    Raises :class:`StoreError` if there is none.
     """
     from bricks.store import Store
 
@@ -43,10 +43,10 @@ def existing_store(cache: str) -> Store:
 
 
 def refuse_missing_cache(cache: str) -> None:
-    """:class:`StoreError` if there is no such cache, unless it is the usual one, which may come.
+    """Raise :class:`StoreError` for a cache that does not exist.
 
-    A mistyped cache must not be created by asking about it; nor must a newcomer, who has none yet,
-    be refused what is published.
+    The default cache may be missing if there are published measurements: a new user has none yet,
+    and can still ask about those. A mistyped cache must not be created by a question about it.
     """
     from bricks.store import Published, Store
 
@@ -55,6 +55,6 @@ def refuse_missing_cache(cache: str) -> None:
 
 
 def note_problems(published: Published) -> None:
-    """Say which published files had to be left out."""
+    """Print a note for each published file that was left out."""
     for problem in published.problems:
         note(f"warning: {problem}")

@@ -1,4 +1,4 @@
-"""When the command began, from which a budget counts. Must not know commands."""
+"""The time at which the command began, from which a budget counts. Must not know commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class _Clock:
-    """The first command of a process began as this module was imported, others begin later."""
+    """The time at which a command began.
+
+    The first command of a process began when this module was imported, others begin later.
+    """
 
     began_s: float = field(default_factory=time.monotonic)
     first: bool = True
@@ -18,12 +21,12 @@ _clock = _Clock()
 
 
 def begin() -> None:
-    """A command begins."""
+    """Note that a command begins now."""
     if not _clock.first:
         _clock.began_s = time.monotonic()
     _clock.first = False
 
 
 def began_s() -> float:
-    """When the command began, in seconds of ``time.monotonic()``."""
+    """The time at which the command began, in seconds of ``time.monotonic()``."""
     return _clock.began_s

@@ -92,9 +92,9 @@ def parameters_of(
 
 
 def made(options: Any, values: Mapping[str, Any]) -> Any:
-    """An instance of the dataclass ``options``, its fields read from the ``values`` of parameters.
+    """Make an instance of the dataclass ``options`` from the ``values`` of Typer's parameters.
 
-    Fields without a value keep their default.
+    Texts are read into values; fields without a value keep their default.
     """
     arguments: dict[str, Any] = {}
     for field in fields(options):
@@ -121,7 +121,7 @@ def typed_options(options: Any) -> Iterator[TypedOption]:
 
 
 def _group(options: Any, field: Field[Any]) -> Any:
-    """The dataclass of a field that is a group of options; None for any other field."""
+    """The dataclass of a field that is a group of options; None for an option."""
     if option_of(field) is not None:
         return None
     factory: Any = field.default_factory
@@ -132,7 +132,7 @@ def _group(options: Any, field: Field[Any]) -> Any:
 
 
 def _kind(options: Any, field: Field[Any]) -> Any:
-    """The type of a field; others may have types that only type checkers import."""
+    """The type of one field; other fields may have types that only type checkers import."""
     owner = next(of for of in options.__mro__ if field.name in vars(of).get("__annotations__", ()))
     single = {"__annotations__": {field.name: field.type}, "__module__": owner.__module__}
     return get_type_hints(type("Single", (), single))[field.name]

@@ -1,4 +1,4 @@
-"""The command line as it was typed, so that an error can suggest one that can be pasted whole.
+"""The command line as it was typed, from which errors make a command that can be pasted.
 
 Here because options know only their values, not how a person wrote them. Must not know what options
 mean, except those that it replaces.
@@ -17,14 +17,14 @@ _FLAGS = frozenset(("--json", "--quiet", "-q", "--verbose", "-v", "--verify"))
 
 
 def remember(arguments: Sequence[str]) -> None:
-    """Note the words after ``bricks``."""
+    """Keep the words after ``bricks``."""
     _typed.set(tuple(arguments))
 
 
 def with_options(options: Sequence[str], others: Collection[str]) -> str | None:
-    """The command without the ``others`` of its models, with ``options`` for inputs that are left.
+    """The typed command without ``others``, words of other models, and with ``options``.
 
-    They replace those that were typed for the same inputs. None: nothing was typed.
+    ``options`` replace typed ones of the same inputs. None if nothing was typed.
     """
     if not _typed.get():
         return None

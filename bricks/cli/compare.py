@@ -50,7 +50,7 @@ def compare(options: EstimateOptions) -> None:
 def _shown(
     result: Comparison, options: EstimateOptions, words: Sequence[str | None]
 ) -> list[ShownEstimate | None]:
-    """For each row the estimate, with the command that would narrow its interval."""
+    """The estimate of each row, with the command that would narrow its interval."""
     from bricks.studies.inference.result import ModelComparison
 
     remedies = Remedies("compare", options)

@@ -46,7 +46,7 @@ def values(described: Mapping[str, str]) -> Explained:
 
 
 def runtimes(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Offers the runtimes of installed packages, with what each says of itself."""
+    """Offers the runtimes of installed packages, with their summaries."""
     from bricks.backends import offers
 
     named = [(offer.name, offer.summary) for offer in offers() if _plain(offer.name)]
@@ -98,7 +98,10 @@ def _recipes(context: typer.Context) -> list[str]:
 
 
 def _systems(context: typer.Context) -> Iterator[str]:
-    """Systems of the cache on the command line, or else of the default one; none of a server's."""
+    """Names of systems in the cache of the command line, or in the default cache.
+
+    Nothing for a cache on a database server.
+    """
     cache = str(context.params.get("cache") or os.environ.get("BRICKS_CACHE") or "cache")
     file = Path(cache).expanduser() / _DATABASE
     if "://" in cache or not file.is_file():
@@ -159,7 +162,7 @@ def _plain(name: str) -> bool:
 
 
 def joined(words: str, position: str) -> tuple[str, str]:
-    """Bash's words of a line and the index of the current one; ``--option=value`` is two words.
+    """Join ``--option``, ``=`` and ``value`` of bash to two words; also their new position.
 
     To bash ``=`` is a word of its own, which the parser of completions would take for a value.
     """

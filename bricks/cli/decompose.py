@@ -60,7 +60,7 @@ def _show(rows: Sequence[dict[str, Any]], union: dict[str, Any]) -> None:
 def _row(
     workspace: Workspace, of: tuple[Model, Decomposition] | Unread, verify: bool
 ) -> dict[str, Any]:
-    """The facts of a model, those of a verification among them if it is asked for."""
+    """The JSON object of a model; with ``verify``, how far the chained bricks differ from it."""
     unknown = dict.fromkeys(("exact", "max_abs_difference")) if verify else {}
     rest: dict[str, Any] = {"assumed": [], "denormal_share": None}
     if isinstance(of, Unread):
@@ -108,7 +108,7 @@ def _nothing() -> dict[str, None]:
 
 
 def _counts(decompositions: list[Decomposition]) -> dict[str, Any]:
-    """Facts over one or more models; FLOPs and weights count every occurrence, net."""
+    """Counts over one or more models; FLOPs and weights count every occurrence, net."""
     bricks: dict[str, Brick] = {}
     occurrences: list[tuple[int, Brick]] = []
     for decomposition in decompositions:

@@ -65,7 +65,7 @@ def diff(asked: DiffOptions, output: CacheOptions) -> None:
 
 
 def _share(text: str) -> float:
-    """``3%`` or ``0.03``; a plain number of 1 or more may be meant either way."""
+    """Parse a share: ``3%`` or ``0.03``; a plain number of 1 or more is ambiguous."""
     match = _SHARE.fullmatch(text.strip())
     value = float(match[1]) if match else 0.0
     if match is None or (not match[2] and value >= 1):
@@ -74,13 +74,13 @@ def _share(text: str) -> float:
 
 
 def _errors(result: TargetDiff) -> list[str]:
-    """The reasons for exit status 1: incomparable models; with --fail-on, slower ones."""
+    """Reasons for exit status 1: incomparable models; with ``--fail-on``, slower ones."""
     errors = [model.error for model in result.difference.incomparable]
     return errors if result.fail_on is None else [*errors, *_failures(result, result.fail_on)]
 
 
 def _failures(result: TargetDiff, most: float) -> Iterator[str]:
-    """What keeps the comparison from showing that no model is slower by more than ``most``."""
+    """Lines on models that are slower by more than ``most``, or cannot be proven not to be."""
     difference = result.difference
     if result.only_old:
         yield (
@@ -103,7 +103,7 @@ def _failures(result: TargetDiff, most: float) -> Iterator[str]:
 
 
 def _slower(model: ModelDifference) -> str:
-    """By how much a model is slower, with a note if other processes may be the cause."""
+    """A model and its slowdown, with a note if other processes may be the cause."""
     from bricks.report.tables import NOTABLE_SHARE
 
     words = f"{model.model} by {100 * (model.ratio.interval.value - 1):.1f} %"

@@ -124,7 +124,7 @@ def _show(
 def _traced(
     workspace: Workspace, model: Model | Unread, target: Target, file: Path, *, run: bool
 ) -> dict[str, Any]:
-    """Write the model's trace; print remarks on it, or why there is none."""
+    """Write the model's trace; return its JSON object, with notes or an error."""
     from bricks.analysis.trace import traced
     from bricks.report.trace import trace_text
     from bricks.report.trace_notes import trace_notes

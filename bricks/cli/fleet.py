@@ -1,4 +1,4 @@
-"""``bricks measure --scheduler``: measure on many hosts."""
+"""``bricks measure --scheduler``: measure on the hosts of a Dask scheduler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def measure_on(scheduler: str, options: MeasureOptions) -> None:
-    """Measure the models on all hosts that have joined ``scheduler``, into this cache."""
+    """Measure the models on all hosts that have joined ``scheduler``, into the cache."""
     from bricks.fleet.cluster import checked_address, connected
     from bricks.fleet.coordinator import Coordinator
     from bricks.store import Store
@@ -91,7 +91,7 @@ def _host(report: HostReport) -> dict[str, Any]:
 
 
 def _errors(done: FleetMeasured) -> list[str]:
-    """The failures, a line each."""
+    """A line for each failure."""
     lines: list[str] = []
     for report in done.targets:
         name = report.target.system.name

@@ -80,7 +80,7 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
 
 
 def _rows(read: Sequence[tuple[Model, Decomposition] | Unread]) -> list[dict[str, Any]]:
-    """The facts of each model: the number of its bricks, or the error."""
+    """The JSON object of each model: the number of its bricks, or the error."""
     return [
         {"model": of.name, "bricks": None, "error": of.error}
         if isinstance(of, Unread)
@@ -106,7 +106,7 @@ def _show(facts: dict[str, Any], models: int) -> None:
 
 
 def _decoys(workspace: Workspace, own: Mapping[str, Brick], count: int) -> dict[str, Brick]:
-    """Bricks of models of the zoo, the same ones whenever the suite is generated."""
+    """``count`` bricks of zoo models, the same ones whenever the suite is generated."""
     from bricks.sources import zoo_of
     from bricks.suite import decoys
 

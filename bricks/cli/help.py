@@ -55,7 +55,7 @@ class Page:
 
 
 def with_pages(command: Any) -> Any:
-    """A Typer command; it and all its subcommands show these pages."""
+    """Make a Typer command and all its subcommands show these pages; return it."""
     command.format_help = partial(_write, command)
     commands = getattr(command, "commands", {})
     for subcommand in commands.values() if isinstance(commands, dict) else ():
@@ -74,7 +74,7 @@ def _write(command: Any, context: typer.Context, formatter: Any) -> None:
 
 
 def _printed(page: Page, stream: TextIO) -> str:
-    """The page for ``stream``: in its width, and with or without colours."""
+    """The page as text in the width of ``stream``, with or without colours."""
     console = console_of(stream, _WIDTH)
     console.width = min(console.width, _WIDEST)
     with console.capture() as printed:

@@ -1,4 +1,4 @@
-"""``bricks advise --slo``: which known targets keep a latency."""
+"""``bricks advise --slo``: the known targets that meet a latency bound."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LatencyAdviceOptions:
 def advise_latencies(
     options: SurveyOptions, systems: Sequence[str], latency: LatencyAdviceOptions
 ) -> None:
-    """Print for the models that ``options`` name on which known targets they keep a latency."""
+    """Print which known targets meet the latency bound with the models of ``options``."""
     from bricks.analysis.latency_advice import LatencyAnswer, best_first
     from bricks.units.facts import facts
 
@@ -79,7 +79,7 @@ def _advised(
     slo_s: float,
     sizes: Sequence[int | None],
 ) -> Iterator[Advised]:
-    """The advice for each model in each size on each target, and its estimate if there is one."""
+    """The advice for each model, batch size and target, with its estimate if there is one."""
     from bricks.analysis.latency_advice import advise_latency
 
     targets = list(known_targets(workspace, systems))
@@ -95,7 +95,7 @@ def _advised(
 
 
 def _shown(of: LatencyAdvice | NoLatencyAdvice, remedies: Remedies, word: str | None) -> Advised:
-    """The advice with what narrows a wide interval."""
+    """The advice with the command that would narrow its interval, and the estimate."""
     from bricks.analysis.latency_advice import NoLatencyAdvice
     from bricks.report.figures import count_text
     from bricks.report.wide_intervals import advice

@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """The exit status of a command line."""
+    """Run the command of ``arguments``; return its exit status."""
     clock.begin()
     with usual():
         return _run(arguments)
@@ -107,7 +107,7 @@ def _run(arguments: list[str]) -> int:
 
 @cache
 def root_command() -> Any:
-    """Typer's command of the program, whose subcommands are imported when they are looked up."""
+    """Typer's command of the program; its subcommands are imported when they are looked up."""
     root: Any = typer.main.get_command(app)
     root.commands = LazyCommands(with_pages)
     return with_pages(root)
@@ -138,7 +138,7 @@ def _coloured() -> bool | None:
 
 
 def _read_words_of_bash() -> None:
-    """For bash completion, ``--option=value`` arrives as three words; make it two."""
+    """Make ``--option=value`` two words for bash completion, which passes three."""
     if os.environ.get("_BRICKS_COMPLETE") == "complete_bash":
         from bricks.cli.completion import joined
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """The Dask scheduler whose hosts measure; None: this host does."""
+    """The Dask scheduler whose hosts measure; None: this host measures."""
 
     scheduler: str | None = option(
         "Measure on the hosts that have joined there with 'bricks worker'.",
@@ -70,7 +70,7 @@ def measure(options: MeasureOptions, fleet: FleetOptions) -> None:
 
 
 def _missing(workspace: Workspace, needed: Set[str]) -> int:
-    """How many of the bricks ``needed`` are neither measured nor failed.
+    """The number of bricks in ``needed`` that are neither measured nor failed.
 
     Not ``Measured.unfinished``, which also counts the probes of the call overhead.
     """
@@ -79,7 +79,7 @@ def _missing(workspace: Workspace, needed: Set[str]) -> int:
 
 
 def _row(of: tuple[Model, Decomposition] | Unread) -> dict[str, Any]:
-    """The facts of a model."""
+    """The JSON object of a model."""
     if isinstance(of, Unread):
         return {"model": of.name, "bricks": None, "occurrences": None, "error": of.error}
     model, plan = of[0], of[1].plan
@@ -96,14 +96,14 @@ def _show(done: Measured, missing: int) -> None:
 
 
 def _unfinished(done: Measured, missing: int, budget_s: float | None) -> Iterator[str]:
-    """The line of a budget that ended too early."""
+    """The error line of a budget that ended too early."""
     if done.unfinished:
         left = f"with {missing} bricks unfinished" if missing else "before the overhead of a call"
         yield f"the budget of {budget_s} s ended {left}: run the same command again to go on"
 
 
 def _counted(done: Measured, missing: int) -> str:
-    """The result of every brick, in words."""
+    """The number of bricks by outcome, in words."""
     failed = len(done.failures)
     known = done.bricks - done.new_bricks - failed - missing - done.predicted_bricks
     counts = {

@@ -1,4 +1,4 @@
-"""``bricks network``: measure networks between ranks of a training, and look at them."""
+"""``bricks network``: measure networks between the ranks of a training, list and show them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _note_left_out(done: NetworkMeasured) -> None:
 
 
 def _counted(done: NetworkMeasured) -> str:
-    """What became of all series, in words; and what to do where none was measured."""
+    """The number of series by outcome, in words."""
     new, known, again = len(done.done.new), len(done.done.known), len(done.done.again)
     if again:
         return f"{new} series are new, {again} have further rounds"

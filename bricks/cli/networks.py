@@ -67,7 +67,7 @@ def networks(options: RuntimeComparison, networks: ComparedNetworks) -> None:
 
 
 def _read(options: RuntimeComparison, models: ShapedModels) -> Sequence[Model | Unread]:
-    """The models, read word by word, since programs are recorded with PyTorch."""
+    """Read the models word by word, since programs are recorded with PyTorch."""
     common = CommonOptions(
         general=options.general,
         models=ModelOptions(**asdict(models), seed=options.seed),

@@ -70,22 +70,22 @@ def granularity_option(group: str | None = RUNNING) -> Any:
 
 
 def precision_option(help: str, default: float) -> Any:
-    """The field of the share to which a latency is sampled."""
+    """The field of the relative precision up to which a latency is sampled."""
     return option(help, default=default, least=1e-4, most=1.0, metavar="SHARE", group=MEASURING)
 
 
 def retry_option() -> Any:
-    """The field that has failed bricks measured again."""
+    """The field of measuring failed bricks again."""
     return option("Measure again what failed before.", default=False, group=MEASURING)
 
 
 def json_option() -> Any:
-    """The field that has facts printed as JSON."""
+    """The field of printing facts as JSON."""
     return option("Print facts as JSON on standard output.", default=False)
 
 
 def no_measure_option() -> Any:
-    """The field that keeps missing bricks unmeasured."""
+    """The field of leaving missing bricks unmeasured."""
     return option("Use what the cache holds; predict what it lacks.", default=False)
 
 
@@ -108,7 +108,7 @@ class CacheLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheOptions(CacheLocation):
-    """The cache, and the form in which facts of it are printed."""
+    """The cache, and the form in which its facts are printed."""
 
     json: bool = json_option()
 
@@ -122,14 +122,14 @@ class GeneralOptions(CacheOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemOptions:
-    """The known system that is asked about; None: this host."""
+    """A known system by name or key; None: this host."""
 
     system: str | None = system_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOptions(SystemOptions):
-    """The system that is asked about, and whether its missing bricks are measured."""
+    """A known system, and whether missing bricks are measured."""
 
     no_measure: bool = no_measure_option()
 
@@ -170,7 +170,7 @@ class SurveyedModels(ModelOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOptions:
-    """The runtime of models, its threads, and how it optimises and cuts their graphs."""
+    """The runtime of models, its threads, and how it optimises and cuts graphs."""
 
     name: str = option(
         "What runs the models: onnxruntime, openvino, mxnet, torch, fake, or one of yours.",
@@ -186,7 +186,7 @@ class RuntimeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringOptions:
-    """Which bricks are measured, how precisely and for how many seconds."""
+    """Which bricks are measured, how precisely, and for how many seconds."""
 
     budget_s: float | None = option(
         "Measure for this time, and predict what then lacks; the last round ends.",
@@ -227,8 +227,8 @@ class ParallelOptions:
 class CommonOptions:
     """Options of all commands that decompose models.
 
-    ``measuring`` is None where a command measures no bricks, ``parallel`` where it does not tell
-    latencies of whole models.
+    ``measuring`` is None for a command that measures no bricks, ``parallel`` for one that estimates
+    no latencies.
     """
 
     general: GeneralOptions
@@ -240,7 +240,7 @@ class CommonOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyOptions(CommonOptions):
-    """Options of commands about many models; where none is named, about the whole zoo."""
+    """Options of commands about many models; without a model, about the whole zoo."""
 
     models: SurveyedModels
 
@@ -254,6 +254,6 @@ class MeasureOptions(CommonOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateOptions(MeasureOptions):
-    """Options of all commands that also tell how long whole models take."""
+    """Options of all commands that also estimate latencies of whole models."""
 
     parallel: ParallelOptions = field(default_factory=ParallelOptions)

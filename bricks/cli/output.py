@@ -31,13 +31,13 @@ class OutputError(BricksError):
 
 
 def print_json(data: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     with _writing():
         print(json.dumps(data, indent=2, allow_nan=False))
 
 
 def show(*parts: RenderableType) -> None:
-    """For people, on standard output; in a pipe as wide as needed."""
+    """Print texts and tables for people on standard output; lines in a pipe are never wrapped."""
     console = console_of(sys.stdout)
     with _writing():
         for part in parts:
@@ -45,7 +45,7 @@ def show(*parts: RenderableType) -> None:
 
 
 def show_notes(*lines: str) -> None:
-    """Like :func:`show`, for remarks on results: omitted if only the results are requested."""
+    """Print as :func:`show` does, unless ``--quiet`` is given."""
     if verbosity() is not Verbosity.QUIET:
         show(*lines)
 
@@ -119,12 +119,12 @@ def _writing() -> Iterator[None]:
 
 
 def print_error(text: str) -> None:
-    """One line on standard error: an error."""
+    """Print an error on one line of standard error."""
     print(f"bricks: {one_line(text)}", file=sys.stderr)
 
 
 def note(text: str) -> None:
-    """One line on standard error: a note, omitted with ``--quiet``."""
+    """Print a note on one line of standard error, unless ``--quiet`` is given."""
     if verbosity() is not Verbosity.QUIET:
         print_error(text)
 

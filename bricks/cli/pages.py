@@ -14,7 +14,7 @@ class PageError(BricksError):
 
 
 def check_page(out: Path) -> None:
-    """Refuse ahead of the work what could not be written after it."""
+    """Raise an error before the work if ``out`` could not be written after it."""
     from bricks.report.page import check_renderer
 
     check_renderer()
@@ -23,12 +23,12 @@ def check_page(out: Path) -> None:
 
 
 def today() -> str:
-    """The date, as pages show it."""
+    """The date in UTC, such as ``2026-01-31``."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write the whole file or none: an existing file stays until then."""
+    """Write the whole file or nothing; an existing file stays until the end."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_text(page, encoding="utf-8")

@@ -68,7 +68,7 @@ def predict(options: EstimateOptions, asked: TargetOptions) -> None:
 
 
 def asked_target(workspace: Workspace, options: EstimateOptions, asked: TargetOptions) -> Target:
-    """The target that is asked about; refuses to measure with more threads than processors."""
+    """The target of ``asked``; refuses to measure with more threads than processors."""
     if asked.system is not None:
         target = target_called(workspace, asked.system)
     else:
@@ -89,7 +89,7 @@ def shown_with(remedies: Remedies, of: PredictedModel, word: str | None) -> Show
 
 
 def with_advice(of: Predicted, shown: ShownEstimate | None) -> Predicted:
-    """The same model with that command in words, where its interval is wide."""
+    """The same model, with advice in words if its interval is wide."""
     from bricks.report.wide_intervals import advice
 
     return of if shown is None else replace(of, advice=advice(shown))
@@ -114,10 +114,10 @@ _AT_ONCE = 3
 
 
 def _answer_at_once(workspace: Workspace, models: Sequence[Model]) -> None:
-    """On a host where nothing was measured yet, say what is known from others before measuring.
+    """Print estimates by measurements of other hosts, before this new host is measured.
 
-    Later there are measurements of this host, and to learn from them takes longer than a few more.
-    Nothing is said where nothing is known.
+    Nothing is printed once this host has measurements: learning from them takes longer than
+    measuring a few more bricks. Nothing is printed without measurements of others.
     """
     from bricks.compose.estimate import Estimate
     from bricks.report.tables import seconds

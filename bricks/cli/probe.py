@@ -99,7 +99,7 @@ def _described(target: Target) -> str:
 
 
 def _failures(done: Probed, *, refused: bool) -> Iterator[str]:
-    """A line for each failed brick, and one if nothing can be predicted from the others.
+    """A line for each failed brick, and one if too few are measured to predict others.
 
     ``refused`` says that models were refused, which is the cause then.
     """

@@ -24,7 +24,7 @@ _AROUND = 14
 
 @contextmanager
 def terminal_progress() -> Iterator[Callable[[str, float], None]]:
-    """A function that takes the current activity and the share of it that is done."""
+    """Yield a function of the current activity and its finished share, from 0 to 1."""
     if not _wanted():
         yield lambda what, share: None
         return
@@ -60,6 +60,6 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
 
 
 def _wanted() -> bool:
-    """Whether standard error is a terminal that can redraw a line, and not quiet."""
+    """Whether standard error is a terminal that can redraw a line, and ``--quiet`` is not given."""
     dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
     return sys.stderr.isatty() and not dumb and verbosity() is not Verbosity.QUIET

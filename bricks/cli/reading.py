@@ -1,4 +1,4 @@
-"""The models that a command line names: read, and decomposed."""
+"""Models that a command line names: read and decomposed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_all(
 
 
 def _read_options(options: CommonOptions) -> ReadOptions:
-    """How the models are to be read."""
+    """The shapes, values and runtime with which all models are read."""
     from bricks.system import physical_cores
 
     return ReadOptions(
@@ -66,7 +66,7 @@ def _read_options(options: CommonOptions) -> ReadOptions:
 
 
 def shapes_of(options: ModelOptions) -> dict[str, tuple[int | None, ...]]:
-    """The shapes of ``--shape``, by the name of the input; None for a size that stays."""
+    """Shapes of ``--shape`` by the name of the input; None for a dimension that stays."""
     from bricks.graph.sizes import parse_shape
 
     shapes: dict[str, tuple[int | None, ...]] = {}
@@ -79,7 +79,7 @@ def shapes_of(options: ModelOptions) -> dict[str, tuple[int | None, ...]]:
 
 
 def values_of(options: ModelOptions) -> dict[str, Any]:
-    """The values of ``--inputs`` and ``--value``, by the name of the input: arrays or texts."""
+    """Values of ``--inputs`` and ``--value`` by the name of the input: arrays or texts."""
     from bricks.graph.input_values import parse_value, read_arrays
 
     values: dict[str, Any] = {}
@@ -111,10 +111,10 @@ def _note(
 
 
 def _with_command(unread: Unread, reference: str, word: str, options: CommonOptions) -> Unread:
-    """The same error, with a command that sets the open dimensions if they are the cause.
+    """Add to an error about open dimensions the command that sets them.
 
     ``word`` names the model itself; ``reference`` may be its folder, whose other files are not
-    meant.
+    meant. Other errors stay.
     """
     error, path = unread.cause, str(Path(word))
     if not isinstance(error, OpenDimensions):
@@ -144,7 +144,7 @@ def decomposed(workspace: Workspace, models: Sequence[Model | Unread]) -> Sequen
 def decompositions(
     workspace: Workspace, models: Sequence[Model | Unread]
 ) -> Iterator[tuple[Model, Decomposition] | Unread]:
-    """Each model and its decomposition, or the reason why it has none."""
+    """Yield each model with its decomposition, or the reason why it has none."""
     for model in decomposed(workspace, models):
         if isinstance(model, Unread):
             yield model

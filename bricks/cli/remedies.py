@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Remedies:
     """The remedies for estimates that ``command`` made with ``options``.
 
-    ``place`` says where they have to be run, None for this host. There, and where ``command`` has
-    no options for measuring, 'bricks measure' measures.
+    ``place`` names the host on which they have to be run, None for this one. Remedies for another
+    host, or of a command without options for measuring, are 'bricks measure'.
     """
 
     command: str
@@ -56,9 +56,9 @@ class Remedies:
         return cls(command, options, place)
 
     def shown(self, title: str, estimate: Estimate, word: str | None) -> ShownEstimate:
-        """An estimate with its remedies.
+        """The estimate with its remedies.
 
-        ``word`` names the model on a command line; None where no word does.
+        ``word`` names the model on a command line; None if no word does.
         """
         from bricks.report.wide_intervals import ShownEstimate
 
@@ -89,7 +89,7 @@ class Remedies:
 
 
 def width_of(shown: ShownEstimate | None) -> dict[str, Any]:
-    """What JSON says of an interval's width, and of what narrows it if that is wide."""
+    """The JSON keys of an interval's width, and of the advice that narrows a wide one."""
     if shown is None:
         return {"uncertainty": None, "advice": None}
     from bricks.report.wide_intervals import advice
@@ -98,7 +98,7 @@ def width_of(shown: ShownEstimate | None) -> dict[str, Any]:
 
 
 def zoo_name(plan: Plan) -> str | None:
-    """The zoo's name of a planned model in the shapes that the zoo gives it; None for others."""
+    """The name of a planned model in the zoo, if its shapes are the same; else None."""
     planned = [getattr(plan.types[value], "shape", None) for value in plan.inputs]
     for entry in entries():
         if entry.name == plan.model and [shape for *_, shape in entry.inputs] == planned:
@@ -107,7 +107,7 @@ def zoo_name(plan: Plan) -> str | None:
 
 
 def _typed(options: CommonOptions, command: str) -> Iterable[str]:
-    """The options that differ from their defaults and that ``command`` has, as they are typed."""
+    """The options of ``command`` that differ from their defaults, as they are typed."""
     known = {
         parameter.name.replace("_", "-")
         for parameter in parameters_of(MeasureOptions if command == "measure" else EstimateOptions)

@@ -90,10 +90,10 @@ def report(options: SurveyOptions, asked: ReportOptions) -> None:
 
 
 def _targets(workspace: Workspace, system: str | None, *, named: bool) -> Sequence[Target]:
-    """The targets of a system, or all: of the cache, and published ones where models are named.
+    """The targets of a system, or all of them if ``system`` is None.
 
-    The page of a cache shows what was measured for it, and none of what everybody has; but where
-    the cache has nothing, what is published is all there is.
+    All are those of the cache, without published ones; but published ones are among them if
+    models are ``named``, or if the cache has no target.
     """
     own, all_targets = workspace.store.systems.targets(), workspace.known.systems.targets()
     if system is None:
@@ -105,7 +105,7 @@ def _targets(workspace: Workspace, system: str | None, *, named: bool) -> Sequen
 def _shown(
     view: TargetView, here: Target, options: SurveyOptions, words: Mapping[str, str]
 ) -> dict[str, ShownEstimate]:
-    """The estimates of a target, by model; ``words`` name those that the command line names."""
+    """The estimates of a target by model digest; ``words`` name models of the command line."""
     remedies = Remedies.on(view.target, here, "report", options)
     return {
         model.plan.digest: remedies.shown(

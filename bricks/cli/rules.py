@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def load_rule(text: str) -> Rule:
-    """The rule that ``FILE.py:NAME`` or ``MODULE:NAME`` names; executes that code.
+    """Load the overlap rule of ``FILE.py:NAME`` or ``MODULE:NAME``; executes that code.
 
     Raises :class:`UsageError` if there is none.
     """

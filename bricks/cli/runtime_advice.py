@@ -1,4 +1,4 @@
-"""``bricks advise --runtimes``: which runtime is the fastest for each model, here or elsewhere."""
+"""``bricks advise --runtimes``: the fastest runtime for each model on given systems."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class RuntimeAdviceOptions:
 
 
 def advise_runtimes(options: SurveyOptions, systems: Sequence[str], runtimes: str) -> None:
-    """Print for each model that is named its runtimes, the fastest first.
+    """Print the runtimes of each named model, the fastest first.
 
-    On each of the ``systems``, which are names or keys; without any, on this host.
+    On each of ``systems``, names or keys; without any, on this host.
     """
     from bricks.units.facts import facts
 
@@ -75,7 +75,7 @@ def _advice(options: SurveyOptions, names: Sequence[str], systems: Sequence[str]
 
 
 def _reading(options: SurveyOptions) -> Callable[[str, Workspace], Model]:
-    """What reads a model called by a name for a workspace, in the shapes of ``options``."""
+    """Return a function that reads a named model for a workspace, in the shapes of ``options``."""
     shapes, values = shapes_of(options.models), values_of(options.models)
 
     def read(name: str, workspace: Workspace) -> Model:
@@ -89,7 +89,7 @@ def _with_runtime(options: SurveyOptions, name: str, **changed: Any) -> SurveyOp
 
 
 def _workspace(opened: ExitStack, options: SurveyOptions) -> Workspace | BricksError:
-    """A workspace that is closed with ``opened``, or why there is none."""
+    """Open a workspace that is closed with ``opened``; return the error if it cannot be opened."""
     try:
         return opened.enter_context(open_workspace(options))
     except BricksError as error:
@@ -99,7 +99,7 @@ def _workspace(opened: ExitStack, options: SurveyOptions) -> Workspace | BricksE
 def _reader(
     opened: ExitStack, options: SurveyOptions, workspaces: Mapping[str, Workspace | BricksError]
 ) -> Workspace:
-    """What reads models for runtimes that this host lacks: any workspace."""
+    """A workspace that reads models for runtimes that this host lacks."""
     for workspace in workspaces.values():
         if not isinstance(workspace, BricksError):
             return workspace
@@ -112,10 +112,10 @@ def _reader(
 def _candidates(
     workspaces: Mapping[str, Workspace | BricksError], system: str | None, reader: Workspace
 ) -> dict[str, RuntimeCandidate | BricksError]:
-    """Each runtime on ``system``, or why it can't be asked there; None is this host.
+    """The target of each runtime on ``system``, or its error; None is this host.
 
-    ``reader`` reads models for runtimes that this host lacks. Raises :class:`UsageError` if no
-    runtime can be asked there, or not with as many threads.
+    ``reader`` reads models for runtimes that this host lacks. Raises :class:`UsageError` if there
+    is no target at all, or if none of the numbers of threads has all runtimes.
     """
     from bricks.analysis.runtimes import RuntimeCandidate
 
@@ -147,9 +147,9 @@ def _candidates(
 def _candidate_elsewhere(
     runtime: str, lack: BackendError, system: str | None, reader: Workspace
 ) -> RuntimeCandidate:
-    """Where ``runtime``, which this host lacks, was measured on ``system``; None is this host.
+    """The target on ``system`` of a ``runtime`` that this host lacks; None is this host.
 
-    Raises :class:`BackendError` if it was not, with what is lacking and where it was measured.
+    Raises :class:`BackendError` if it was not measured there: ``lack``, and where it was measured.
     """
     from bricks.analysis.runtimes import RuntimeCandidate
 
@@ -169,7 +169,7 @@ def _candidate_elsewhere(
 
 
 def _hint(there: Sequence[Target], known: Sequence[Target]) -> str:
-    """With which option a runtime was measured: other threads ``there``, or another system."""
+    """The option with which a runtime was measured: other threads ``there``, or another system."""
     if there:
         return f", or add --threads {there[0].runtime.threads}, with which it was measured"
     names = sorted({target.system.name for target in known})

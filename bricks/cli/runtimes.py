@@ -1,4 +1,4 @@
-"""Options of commands that compare runtimes, and the workspace that these are opened from."""
+"""Options of commands that compare runtimes, and the workspace that opens these runtimes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RuntimeComparison:
 
 
 def runtimes_of(options: RuntimeComparison) -> list[str]:
-    """The runtimes that are compared."""
+    """The names of the compared runtimes."""
     return list(dict.fromkeys(options.runtimes.names or _usual()))
 
 
@@ -59,10 +59,10 @@ def runtimes_of(options: RuntimeComparison) -> list[str]:
 def open_first(
     options: RuntimeComparison, *, precision: float = PRECISION, retry: bool = False
 ) -> Iterator[Workspace]:
-    """A workspace with the first of these runtimes that is installed, progress on a terminal.
+    """Open a workspace with the first of the runtimes that is installed.
 
-    Raises :class:`UsageError` for a runtime that nobody has, and :class:`BackendError` if none of
-    them is installed.
+    Raises :class:`UsageError` for an unknown runtime, and :class:`BackendError` if none of them is
+    installed.
     """
     from bricks.measure.conditions import Conditions
     from bricks.measure.rounds import StopRule
@@ -90,13 +90,13 @@ def _first_installed(names: Sequence[str]) -> str:
 
 
 def note_missing(missing: Sequence[MissingRuntime]) -> None:
-    """Say which runtimes are left out, and why."""
+    """Print a note for each runtime that is left out, with the reason."""
     for runtime in missing:
         note(f"{runtime.runtime} is left out: {runtime.reason}")
 
 
 def _usual() -> list[str]:
-    """All runtimes that compute, without variants of others."""
+    """The names of all runtimes that compute, without variants of others."""
     from bricks.backends import offers
 
     return [offer.name for offer in offers() if offer.computes and not offer.variant]

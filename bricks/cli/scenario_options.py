@@ -40,7 +40,7 @@ _MAX_ARRIVALS = 10_000_000
 
 
 def arrivals_of(flag: str, file: Path) -> list[float]:
-    """The times in a trace of arrivals, in seconds."""
+    """Read the times of a trace of arrivals, in seconds."""
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as exc:
@@ -65,7 +65,7 @@ def arrivals_of(flag: str, file: Path) -> list[float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How queries arrive."""
+    """The arrival of queries, and the bound of their latency."""
 
     scenario: str = option(
         "How queries arrive, in the terms of MLPerf.",
@@ -133,7 +133,7 @@ class RealQueries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioCommandOptions:
-    """A scenario as it is typed; options that do not belong to it are refused."""
+    """All options of the command; those that do not belong to the scenario are refused."""
 
     model: str = argument(
         "An ONNX file, the name of a zoo model, FILE.py:FUNCTION or module:FUNCTION.",
@@ -152,7 +152,7 @@ class ScenarioCommandOptions:
 
     @property
     def question(self) -> ScenarioOptions | GenerationOptions:
-        """The options of the study that answers."""
+        """The options of the study that answers: of a served model, or of generated text."""
         return self._generation if self.load.scenario == GENERATION else self._served
 
     @property

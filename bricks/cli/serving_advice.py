@@ -1,4 +1,4 @@
-"""``bricks advise --scenario server``: what serves a model at a rate, and what that costs."""
+"""``bricks advise --scenario server``: instances, batches and hosts that serve a rate."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ServerAdviceOptions:
 def advise_server(
     options: SurveyOptions, systems: Sequence[str], slo: str, server: ServerAdviceOptions
 ) -> None:
-    """Print how each known target serves the models that ``options`` name."""
+    """Print how each known target serves the models of ``options`` within the bound ``slo``."""
     from bricks.studies.serving.advise import NoServingAdvice, ServingAdvice
     from bricks.units.facts import facts
 

@@ -45,7 +45,7 @@ class CheckOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySettings:
-    """How the bricks of any study are measured, and how its answer is printed."""
+    """How the bricks of a study are measured, and how its answer is printed."""
 
     no_measure: bool = no_measure_option()
     runtime: RuntimeOptions = field(default_factory=RuntimeOptions)
@@ -117,7 +117,7 @@ _PLAIN = View(from_report("study:study_parts"))
 
 
 def command_of(offer: StudyOffer, view: View = _PLAIN) -> Callable[..., None]:
-    """The command that asks ``offer``, for Typer."""
+    """Return the command that asks the study ``offer``, for Typer."""
     parameters = [
         *parameters_of(offer.options),
         *map(_of_file, view.files),
@@ -166,13 +166,13 @@ def _answer(
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """An answer as it is shown; ``files`` have the paths that were given, None for no file."""
+    """An answer as it is shown; ``files`` have the paths of the command line, None for no file."""
 
     view: View
     files: Mapping[File, Path | None]
 
     def check_pages(self) -> None:
-        """Refuse ahead of the work a page that could not be written after it."""
+        """Raise an error before the work for a page that could not be written after it."""
         for file, path in self.files.items():
             if file.page and path is not None:
                 check_page(path)
@@ -183,7 +183,7 @@ class _Shown:
         return [error for error in errors if error is not None]
 
     def print(self, result: Any, *, json: bool) -> None:
-        """Print the answer and where its files are."""
+        """Print the answer, and the paths of its files."""
         from bricks.units.facts import json_of
 
         if json:

@@ -123,7 +123,7 @@ def systems(context: typer.Context, output: CacheOptions) -> None:
 
 
 def _published(published: Iterable[System], row: Mapping[str, Any]) -> str:
-    """That a system is published, and under which name if the cache calls it otherwise."""
+    """A note that a system is published, with its published name if the cache has another."""
     names = (system.name for system in published if system.key == row["key"])
     other = [name for name in names if name != row["name"]]
     return f", published as {other[0]}," if other else ", published,"
@@ -182,7 +182,7 @@ def set_(asked: SystemDescription, output: CacheOptions) -> None:
 
 
 def _called(known: list[System], name: str) -> System:
-    """The system with this name or key; :class:`UsageError` if there is none, or several."""
+    """The system with this name or key; :class:`UsageError` if there is none or several."""
     matches = systems_called(known, name)
     if len(matches) > 1:
         keys = ", ".join(system.key for system in matches)
@@ -191,7 +191,7 @@ def _called(known: list[System], name: str) -> System:
 
 
 def known_targets(workspace: Workspace, names: Sequence[str]) -> Iterator[Target]:
-    """Targets measured with the workspace's runtime and granularity, with any number of threads."""
+    """Targets on the systems ``names``, measured like the workspace with any number of threads."""
     from bricks.analysis.answers import targets_like
 
     known = [target.system for target in workspace.known.systems.targets()]

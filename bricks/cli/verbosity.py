@@ -1,4 +1,4 @@
-"""How much a command prints besides its results and errors: ``--quiet``, ``--verbose``, neither.
+"""The verbosity of a command: ``--quiet``, ``--verbose`` or neither.
 
 Chosen once for a whole run, by the program's options or by a command's own. Progress, remarks, and
 the output of the library's loggers (``bricks.*``, level INFO) depend on it. Must not know the
@@ -45,7 +45,7 @@ def verbosity() -> Verbosity:
 
 @contextmanager
 def usual() -> Iterator[None]:
-    """Resets the verbosity to the usual one before and after a run."""
+    """Reset the verbosity before and after a run."""
     _forget()
     try:
         yield

@@ -16,7 +16,7 @@ MANY_DENORMALS = 0.01
 
 
 def warn_of_denormals(model: Model) -> float | None:
-    """Warn if many of a model's own weights are denormal; their share, None if not known."""
+    """Warn if many of a model's own weights are denormal; return their share, None if unknown."""
     from bricks.graph.denormals import denormal_share
 
     try:
@@ -34,7 +34,7 @@ def warn_of_denormals(model: Model) -> float | None:
 
 
 def warn_of_empty_inputs(model: Model) -> None:
-    """Warn of inputs that the file leaves without elements: some exporters write 0 for any size."""
+    """Note inputs that the file leaves without elements: some exporters write 0 for any size."""
     for name in model.empty_inputs:
         note(
             f"{model.name}: input '{name}' has no elements, since the file fixes a dimension of it"
@@ -43,9 +43,9 @@ def warn_of_empty_inputs(model: Model) -> None:
 
 
 def refuse_crowding(target: Target) -> None:
-    """Raise :class:`UsageError` for more threads than this host has processors to measure them on.
+    """Raise :class:`UsageError` for more threads than this host has processors.
 
-    They would take turns, and what is measured would be how.
+    The threads would take turns, and a latency would be that of taking turns.
     """
     from bricks.backends import describe
 

@@ -1,4 +1,4 @@
-"""``bricks web``: what models take on all known systems, on pages of a server of one's own."""
+"""``bricks web``: a server with pages of models' latencies on all known systems."""
 
 from __future__ import annotations
 

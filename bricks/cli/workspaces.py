@@ -1,4 +1,4 @@
-"""A workspace as the options of a command describe it."""
+"""Workspaces opened from the options of a command."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_workspace(options: CommonOptions) -> Iterator[Workspace]:
-    """A workspace with these options, its progress shown on a terminal."""
+    """Open a workspace with the options of a command; progress is shown on a terminal."""
     with opened_workspace(options.general.cache, workspace_options(options)) as workspace:
         yield workspace
 
 
 @contextmanager
 def opened_workspace(cache: str, options: Options) -> Iterator[Workspace]:
-    """A workspace on ``cache`` with the library's ``options``, its progress on a terminal."""
+    """Open a workspace on ``cache`` with the library's ``options``; progress is shown."""
     from bricks.session.workspace import Workspace
 
     with (
@@ -39,7 +39,7 @@ def opened_workspace(cache: str, options: Options) -> Iterator[Workspace]:
 
 
 def workspace_options(options: CommonOptions) -> Options:
-    """The library's options of a workspace, from those of a command."""
+    """Convert the options of a command to the library's options of a workspace."""
     from bricks.session.options import Options
 
     return Options(
@@ -80,7 +80,7 @@ def _parallel(options: CommonOptions) -> dict[str, Any]:
 
 
 def runtime_of(options: CommonOptions) -> str:
-    """The runtime that is named, or the one that runs programs where only such are given."""
+    """The named runtime; the one of programs if only programs are given, and no other is named."""
     from bricks.sources import is_program
 
     words, name = options.models.words, options.runtime.name

@@ -81,7 +81,7 @@ def build(asked: BuildOptions, output: OutputOptions) -> None:
 def _rows(
     recipe: str, names: list[str], known: dict[str, ZooEntry], out: Path | None
 ) -> list[dict[str, Any]]:
-    """The result of each model; one recipe that fails doesn't stop the others."""
+    """The JSON object of each model; a recipe that fails does not stop the others."""
     from bricks.zoo.recipes import NotBuilt
     from bricks.zoo.recipes import build as build_models
 
@@ -101,7 +101,7 @@ def _rows(
 
 
 def _kept(built: Built, before: ZooEntry | None, out: Path | None, zoo: Path) -> dict[str, Any]:
-    """Copy a newly built model to its folder, and compare it with the manifest's."""
+    """Copy a newly built model to its folder; its JSON object, compared with the manifest."""
     same = before is not None and before.sha256 == built.sha256
     newer = before is None or built.entry["version"] > before.version
     row = _row(built.name, built.recipe, same=same, sha256=built.sha256)
@@ -131,7 +131,7 @@ def _kept(built: Built, before: ZooEntry | None, out: Path | None, zoo: Path) ->
 
 
 def _flops(path: Path) -> int | None:
-    """Operations of the model as written; a multiply-add counts as two."""
+    """FLOPs of the model as written; a multiply-add counts as two."""
     # Imported here, so that `bricks zoo list` need not import the decomposition.
     from bricks.session.options import Options
     from bricks.session.workspace import Workspace

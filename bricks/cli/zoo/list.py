@@ -54,7 +54,7 @@ def _check(option: str, value: str, known: Sequence[str]) -> None:
 
 
 def _counted(models: Sequence[ZooEntry]) -> str:
-    """How many models there are, by kind: ``180 models: 128 ONNX models, …``."""
+    """The number of models by kind, such as ``180 models: 128 ONNX models, …``."""
     shown = {entry.name for entry in models}
     kinds = {"ONNX models": entries(), "PyTorch programs": programs(), "decoders": decoders()}
     counts = {kind: len(shown & {entry.name for entry in of}) for kind, of in kinds.items()}

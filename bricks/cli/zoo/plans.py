@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 def plans_of(
     workspace: Workspace, models: Sequence[Model | Unread], target: Target | None = None
 ) -> list[Plan | Unread]:
-    """The plan of each model on ``target``, by default the workspace's, or why there is none."""
+    """The plan of each model on ``target``, or the reason why there is none.
+
+    None is the target of the workspace.
+    """
     if target is None or target.key == workspace.target.key:
         decomposed(workspace, models)
     plans: list[Plan | Unread] = []

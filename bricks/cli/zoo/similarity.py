@@ -110,7 +110,7 @@ def _nothing(name: str) -> dict[str, Any]:
 
 
 def _tasks(models: Sequence[Model | Unread]) -> dict[str, str]:
-    """The tasks of the models that are in the zoo, by name."""
+    """Tasks of the models that are in the zoo, by model name."""
     zoo = {(entry.name, entry.path.parent.resolve()): entry.task for entry in entries()}
     return {
         model.name: task
