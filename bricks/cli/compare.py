@@ -32,14 +32,13 @@ def compare(options: EstimateOptions) -> None:
     with open_workspace(options) as workspace:
         warn_of_crowding(workspace.target, options.parallel.workers)
         refuse_crowding(workspace.target)
-        words: dict[str, str] = {}
-        models = decomposed(workspace, read_all(options, words=words))
-        digests = [None if isinstance(model, Unread) else model.digest for model in models]
+        read = read_all(options)
+        models = decomposed(workspace, read.models)
         for model in models:
             if not isinstance(model, Unread):
                 warn_of_denormals(model)
         result = compare_models(workspace, models)
-    shown = _shown(result, options, [None if key is None else words[key] for key in digests])
+    shown = _shown(result, options, list(map(read.word, models)))
     if options.general.json:
         print_json(json_of(_advised(result, shown)))
     elif result.compared:

@@ -36,7 +36,7 @@ def decompose(options: CommonOptions, checks: VerifyOptions) -> None:
     Example: bricks decompose resnet50 densenet121 --verify
     """
     with open_workspace(options) as workspace:
-        models = list(decompositions(workspace, read_all(options)))
+        models = list(decompositions(workspace, read_all(options).models))
         rows = [_row(workspace, of, checks.verify) for of in models]
     good = [of[1] for of in models if not isinstance(of, Unread)]
     union = {**_counts(good), "models": len(good)}

@@ -57,8 +57,8 @@ def explain(options: EstimateOptions, asked: TargetOptions, output: ExplainOptio
         target = asked_target(workspace, options, asked)
         measure = not asked.no_measure and asked.system is None
         insight = Explainer(workspace, target, measure=measure)
-        words: dict[str, str] = {}
-        models = decomposed(workspace, read_all(options, words=words))
+        read = read_all(options)
+        models = decomposed(workspace, read.models)
         if trace is not None and len(models) != 1:
             raise UsageError(
                 f"--trace {trace} shows one model, not {len(models)}: name one of them"
@@ -66,7 +66,7 @@ def explain(options: EstimateOptions, asked: TargetOptions, output: ExplainOptio
         remedies = Remedies.on(target, workspace.target, "explain", options)
         explained = [_explained(insight, model) for model in models]
         shown = [
-            shown_with(remedies, of, None if isinstance(model, Unread) else words[model.digest])
+            shown_with(remedies, of, read.word(model))
             for of, model in zip(explained, models, strict=True)
         ]
         traced = None

@@ -14,7 +14,6 @@ from bricks.errors import UsageError
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
-    from bricks.decompose.plan import Brick
     from bricks.fleet.report import FleetMeasured, HostReport, TargetReport
     from bricks.graph.model import Model
 
@@ -26,15 +25,14 @@ def measure_on(scheduler: str, options: MeasureOptions) -> None:
     from bricks.store import Store
 
     checked_address(scheduler)
-    private_bricks: list[Brick] = []
-    read = read_all(options, private_bricks)
-    if private_bricks:
+    found = read_all(options, private=True)
+    if found.private_bricks:
         raise UsageError(
             "a private suite holds no models that could be dealt out: measure it on each host,"
             " without --scheduler"
         )
-    models: list[Model] = [model for model in read if not isinstance(model, Unread)]
-    unread = [model for model in read if isinstance(model, Unread)]
+    models: list[Model] = [model for model in found.models if not isinstance(model, Unread)]
+    unread = [model for model in found.models if isinstance(model, Unread)]
     for model in models:
         warn_of_denormals(model)
     if not models:
@@ -51,7 +49,7 @@ def measure_on(scheduler: str, options: MeasureOptions) -> None:
         done = coordinator.run()
     targets, hosts = list(map(_target, done.targets)), list(map(_host, done.hosts))
     if options.general.json:
-        rows = [{"model": m.name, "error": getattr(m, "error", None)} for m in read]
+        rows = [{"model": m.name, "error": getattr(m, "error", None)} for m in found.models]
         facts = {"scheduler": scheduler, "models": rows, "targets": targets, "hosts": hosts}
         print_json({**facts, "wall_s": done.wall_s})
     else:

@@ -54,7 +54,7 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
     if out.suffix.lower() != ".zip":
         raise UsageError(f"{out}: the name of a suite must end in .zip")
     with open_workspace(options) as workspace:
-        read = list(decompositions(workspace, read_all(options)))
+        read = list(decompositions(workspace, read_all(options).models))
         models = [of for of in read if not isinstance(of, Unread)]
         bricks = {key: brick for _, of in models for key, brick in of.bricks.items()}
         others = _decoys(workspace, bricks, decoys) if decoys and bricks else {}

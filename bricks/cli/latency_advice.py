@@ -15,7 +15,6 @@ from bricks.cli.systems import known_targets
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import UsageError
 from bricks.graph.sizes import LARGEST_DIM
-from bricks.sources import Unread
 from bricks.studies.options import option
 from bricks.units.quantities import seconds_of, whole_numbers_of
 
@@ -85,13 +84,14 @@ def _advised(
     targets = list(known_targets(workspace, systems))
     for size in sizes:
         sized = replace(options, models=replace(options.models, batch=size))
-        words: dict[str, str] = {}
-        models = decomposed(workspace, read_all(sized, words=words))
+        read = read_all(sized)
+        models = decomposed(workspace, read.models)
         remedies = [Remedies.on(t, workspace.target, "advise", sized) for t in targets]
         for model in models:
-            word = None if isinstance(model, Unread) else words[model.digest]
             for target, remedy in zip(targets, remedies, strict=True):
-                yield _shown(advise_latency(workspace, model, target, slo_s, size), remedy, word)
+                yield _shown(
+                    advise_latency(workspace, model, target, slo_s, size), remedy, read.word(model)
+                )
 
 
 def _shown(of: LatencyAdvice | NoLatencyAdvice, remedies: Remedies, word: str | None) -> Advised:

@@ -16,7 +16,7 @@ from bricks.sources import Unread
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
-    from bricks.decompose.plan import Brick, Decomposition
+    from bricks.decompose.plan import Decomposition
     from bricks.graph.model import Model
     from bricks.session.summaries import Measured
     from bricks.session.workspace import Workspace
@@ -47,15 +47,15 @@ def measure(options: MeasureOptions, fleet: FleetOptions) -> None:
         return
     with open_workspace(options) as workspace:
         refuse_crowding(workspace.target)
-        private_bricks: list[Brick] = []
+        read = read_all(options, private=True)
         models: list[tuple[Model, Decomposition] | Unread] = []
-        for of in decompositions(workspace, read_all(options, private_bricks)):
+        for of in decompositions(workspace, read.models):
             models.append(of)
             if not isinstance(of, Unread):
                 warn_of_denormals(of[0])
         good = [of for of in models if not isinstance(of, Unread)]
-        done = measuring.measure(workspace, [model for model, _ in good], private_bricks)
-        needed = {brick.key for brick in private_bricks}
+        done = measuring.measure(workspace, [model for model, _ in good], read.private_bricks)
+        needed = {brick.key for brick in read.private_bricks}
         needed |= {key for _, of in good for key in of.plan.keys}
         missing = _missing(workspace, needed) - done.predicted_bricks
         failures = _failed(workspace, done)

@@ -76,5 +76,5 @@ def _read(options: RuntimeComparison, models: ShapedModels) -> Sequence[Model | 
     return [
         model
         for word in models.words
-        for model in read_all(replace(common, models=replace(common.models, words=[word])))
+        for model in read_all(replace(common, models=replace(common.models, words=[word]))).models
     ]

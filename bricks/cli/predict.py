@@ -17,7 +17,6 @@ from bricks.cli.warnings import refuse_crowding, warn_of_crowding
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError
 from bricks.session.targets import target_called
-from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
@@ -44,8 +43,8 @@ def predict(options: EstimateOptions, asked: TargetOptions) -> None:
 
     with open_workspace(options) as workspace:
         target = asked_target(workspace, options, asked)
-        words: dict[str, str] = {}
-        models: Sequence[Model | Unread] = read_all(options, words=words)
+        read = read_all(options)
+        models = read.models
         if asked.system is None:
             models = decomposed(workspace, models)
             if not (
@@ -56,7 +55,7 @@ def predict(options: EstimateOptions, asked: TargetOptions) -> None:
         result = ask(study, measure=not asked.no_measure)
         remedies = Remedies.on(target, workspace.target, "predict", options)
         shown = [
-            shown_with(remedies, of, None if isinstance(model, Unread) else words[model.digest])
+            shown_with(remedies, of, read.word(model))
             for of, model in zip(result.models, models, strict=True)
         ]
     if options.general.json:

@@ -45,7 +45,7 @@ def probe(options: SurveyOptions, effort: ProbeOptions) -> None:
     from bricks.session import probing
 
     with open_workspace(options) as workspace:
-        read = list(decompositions(workspace, read_all(options)))
+        read = list(decompositions(workspace, read_all(options).models))
         errors = [model.error for model in read if isinstance(model, Unread)]
         models = [of[0] for of in read if not isinstance(of, Unread)]
         done = probing.probe(workspace, models, bricks=effort.bricks, budget_s=effort.budget_s)

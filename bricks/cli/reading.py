@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from bricks.cli.options import CommonOptions, ModelOptions, SurveyOptions
 from bricks.cli.warnings import warn_of_empty_inputs
 from bricks.cli.workspaces import runtime_of
 from bricks.errors import BricksError, ModelError, OpenDimensions, UsageError
-from bricks.sources import PrivateBricks, ReadOptions, ReadResult, Unread
+from bricks.sources import PrivateBricks, ReadOptions, Unread
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick, Decomposition
@@ -22,32 +22,47 @@ if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
 
 
-def read_all(
-    options: CommonOptions,
-    private_bricks: list[Brick] | None = None,
-    words: dict[str, str] | None = None,
-) -> list[Model | Unread]:
-    """The requested models, in order; one that cannot be read doesn't stop the others.
+@dataclass(frozen=True, slots=True)
+class ReadModels:
+    """The models of a command line, in order, and the bricks of private suites among its words.
 
-    A path may be a private suite, which contains no models: its bricks are added to
-    ``private_bricks``, or rejected if there is no such list. ``words`` receives for each model, by
-    its digest, the word that names it on a command line, or the suite that has it.
+    ``words`` are, by the digest of a model, the words that name the models on a command line, or
+    the suites that have them.
+    """
+
+    models: Sequence[Model | Unread]
+    private_bricks: Sequence[Brick]
+    words: Mapping[str, str]
+
+    def word(self, model: Model | Unread) -> str | None:
+        """The word that names ``model``; None if it could not be read."""
+        return None if isinstance(model, Unread) else self.words[model.digest]
+
+
+def read_all(options: CommonOptions, *, private: bool = False) -> ReadModels:
+    """Read the models of the command line; one that cannot be read doesn't stop the others.
+
+    Unless ``private``, suites that contain no models but bricks are refused.
     """
     models: list[Model | Unread] = []
+    private_bricks: list[Brick] = []
+    words: dict[str, str] = {}
     read_options = _read_options(options)
     for reference in _references(options):
-        for opened in sources.open(reference, read_options):
-            model = opened.found
-            if isinstance(model, PrivateBricks):
-                if private_bricks is None:
-                    raise sources.private_suite_error(model)
-                private_bricks += model.bricks
-            elif isinstance(model, Unread):
-                models.append(_with_command(model, reference, opened.word, options))
+        for result in sources.open(reference, read_options):
+            found = result.found
+            if isinstance(found, PrivateBricks):
+                if not private:
+                    raise sources.private_suite_error(found)
+                private_bricks += found.bricks
+            elif isinstance(found, Unread):
+                models.append(_with_command(found, reference, result.word, options))
             else:
-                models.append(model)
-                _note(opened, model, words, read_options)
-    return models
+                models.append(found)
+                words[found.digest] = result.word
+                if result.adjustable and not read_options.shapes and not read_options.values:
+                    warn_of_empty_inputs(found)
+    return ReadModels(models, private_bricks, words)
 
 
 def _read_options(options: CommonOptions) -> ReadOptions:
@@ -98,16 +113,6 @@ def _references(options: CommonOptions) -> Sequence[str]:
     if isinstance(options, SurveyOptions) and not options.models.words:
         return [entry.name for entry in sources.zoo_of(options.runtime.name)]
     return options.models.words
-
-
-def _note(
-    opened: ReadResult, model: Model, words: dict[str, str] | None, read_options: ReadOptions
-) -> None:
-    """Note the word of a model, and warn of empty inputs unless their shapes were given."""
-    if opened.adjustable and not read_options.shapes and not read_options.values:
-        warn_of_empty_inputs(model)
-    if words is not None:
-        words[model.digest] = opened.word
 
 
 def _with_command(unread: Unread, reference: str, word: str, options: CommonOptions) -> Unread:

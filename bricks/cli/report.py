@@ -56,11 +56,12 @@ def report(options: SurveyOptions, asked: ReportOptions) -> None:
     errors: list[str] = []
     with open_workspace(options) as workspace:
         digests: set[str] | None = None
-        words: dict[str, str] = {}
+        words: Mapping[str, str] = {}
         if options.models.words:
-            read = read_all(options, words=words)
-            errors = [model.error for model in read if isinstance(model, Unread)]
-            digests = {model.digest for model in read if not isinstance(model, Unread)}
+            read = read_all(options)
+            words = read.words
+            errors = [model.error for model in read.models if isinstance(model, Unread)]
+            digests = {model.digest for model in read.models if not isinstance(model, Unread)}
         targets = _targets(workspace, asked.system, named=digests is not None)
         summary = summarise_cache(
             workspace, targets=targets, digests=digests, peaks=not asked.no_measure

@@ -15,11 +15,12 @@ from bricks.cli.command import command
 from bricks.cli.options import CacheOptions
 from bricks.cli.output import print_json, show
 from bricks.errors import UsageError
-from bricks.session.targets import systems_called
+from bricks.session.targets import runtime_facts, systems_called
 from bricks.studies.options import argument, option
 
 if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
+    from bricks.store import Published
     from bricks.system import System, Target
 
 
@@ -68,58 +69,60 @@ def systems(context: typer.Context, output: CacheOptions) -> None:
         return
     from bricks.store import Published, Store, Union
     from bricks.system import fingerprint
-    from bricks.system.names import names_of
 
     here, published = fingerprint(), Published()
-    published.check()  # a damaged file is told of here, before somebody relies on it
+    published.check()  # an error for a damaged file, before somebody relies on it
     with ExitStack() as opened:
         own = []
         if Store.exists(output.cache):  # asking about a missing cache must not create it
             own = [opened.enter_context(Store.open(output.cache))]
             here = own[0].systems.named(here)
-        everything = Union(*own, published)
-        every, targets = everything.systems.all(), everything.systems.targets()
-    names = names_of(targets)
-    shipped = {target.key for target in published.systems.targets()}
-    rows = [
-        {
-            **system.to_json(),
-            "this_host": system.key == here.key,
-            "published": any(t.key in shipped and t.system.key == system.key for t in targets),
-            "runtimes": [
-                {
-                    **t.runtime.to_json(),
-                    "target": t.key,
-                    "name": names[t.key],
-                    "published": t.key in shipped,
-                }
-                for t in targets
-                if t.system.key == system.key
-            ],
-        }
-        for system in every
-    ]
+        known = Union(*own, published).systems
+        rows = _rows(known.all(), known.targets(), here, published)
     note_problems(published)
     if output.json:
         print_json({"this_host": here.to_json(), "systems": rows})
-        return
+    else:
+        _show(here, rows, published.systems.all())
+
+
+def _rows(
+    systems: Sequence[System], targets: Sequence[Target], here: System, published: Published
+) -> list[dict[str, Any]]:
+    """The JSON object of each system."""
+    runtimes = runtime_facts(targets, {target.key for target in published.systems.targets()})
+    return [
+        {
+            **system.to_json(),
+            "this_host": system.key == here.key,
+            "published": any(of["published"] for of in runtimes.get(system.key, ())),
+            "runtimes": runtimes.get(system.key, []),
+        }
+        for system in systems
+    ]
+
+
+def _show(here: System, rows: Sequence[dict[str, Any]], published: Sequence[System]) -> None:
     from bricks.report.tables import facts_table
 
     show(f"This host is {here.name} ({here.key}).", facts_table(here.identity))
     for row in rows:
         mark = " (this host)" if row["this_host"] else ""
         price = f", {row['price_per_hour']:g} an hour," if "price_per_hour" in row else ""
-        shown = _published(published.systems.all(), row) if row["published"] else ""
+        shown = _published(published, row) if row["published"] else ""
         show("", f"{row['name']} ({row['key']}){mark}{price}{shown} was measured with:")
-        for runtime in row["runtimes"]:
-            level = runtime.get("optimization")
-            show(
-                f"  {runtime['backend']} {runtime['version']}, {runtime['threads']} threads,"
-                f" brick optimisation {runtime['brick_optimization']}"
-                f"{f', optimisation {level}' if level else ''}: {runtime['name']}"
-            )
+        show(*(_runtime_line(runtime) for runtime in row["runtimes"]))
     if not rows:
         show("", "The cache knows no system yet: 'bricks measure MODEL' makes this one known.")
+
+
+def _runtime_line(runtime: Mapping[str, Any]) -> str:
+    level = runtime.get("optimization")
+    return (
+        f"  {runtime['backend']} {runtime['version']}, {runtime['threads']} threads,"
+        f" brick optimisation {runtime['brick_optimization']}"
+        f"{f', optimisation {level}' if level else ''}: {runtime['name']}"
+    )
 
 
 def _published(published: Iterable[System], row: Mapping[str, Any]) -> str:

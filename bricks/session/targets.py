@@ -6,12 +6,13 @@ Must not know what is asked about them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bricks.errors import UsageError, nearest
+from bricks.system.names import names_of
 
 if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
@@ -88,3 +89,20 @@ def nearness(runtime: Runtime, target: Target) -> tuple[object, ...]:
 def version_numbers(version: str) -> list[int]:
     """The numbers in a version, to compare versions by; a local part after ``+`` is ignored."""
     return [int(part) for part in re.findall(r"[0-9]+", version.partition("+")[0])]
+
+
+def runtime_facts(
+    targets: Sequence[Target], published: Collection[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """JSON objects of the runtimes that each system was measured with, by key of the system.
+
+    ``published`` are the keys of published targets.
+    """
+    names = names_of(targets)
+    facts: dict[str, list[dict[str, Any]]] = {}
+    for target in targets:
+        own = {
+            "target": target.key, "name": names[target.key], "published": target.key in published,
+        }  # fmt: skip
+        facts.setdefault(target.system.key, []).append({**target.runtime.to_json(), **own})
+    return facts

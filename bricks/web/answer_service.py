@@ -27,8 +27,8 @@ from bricks.measure.conditions import Conditions
 from bricks.measure.graphs import Decomposer
 from bricks.session import measuring
 from bricks.session.options import Options
+from bricks.session.targets import runtime_facts
 from bricks.session.workspace import Workspace
-from bricks.system import System, Target
 from bricks.system.names import names_of
 from bricks.units.facts import facts
 from bricks.web.answer_rows import fastest_first, row_of
@@ -246,32 +246,20 @@ def _systems(workspace: Workspace) -> list[dict[str, Any]]:
         for target in workspace.known.systems.targets()
         if workspace.known.measurements.costs(target.key)
     ]
-    names = names_of(targets)
     published = {target.key for target in workspace.published.systems.targets()}
-    systems: dict[str, System] = {target.system.key: target.system for target in targets}
-    return [_system(system, targets, names, published) for system in systems.values()]
-
-
-def _system(
-    system: System, targets: list[Target], names: dict[str, str], published: set[str]
-) -> dict[str, Any]:
-    own = [target for target in targets if target.system.key == system.key]
-    return {
-        "key": system.key,
-        "name": system.name,
-        "identity": dict(system.identity),
-        "price_per_hour": system.price_per_hour,
-        "published": any(target.key in published for target in own),
-        "runtimes": [
-            {
-                **target.runtime.to_json(),
-                "target": target.key,
-                "name": names[target.key],
-                "published": target.key in published,
-            }
-            for target in own
-        ],
-    }
+    runtimes = runtime_facts(targets, published)
+    systems = {target.system.key: target.system for target in targets}
+    return [
+        {
+            "key": key,
+            "name": system.name,
+            "identity": dict(system.identity),
+            "price_per_hour": system.price_per_hour,
+            "published": any(of["published"] for of in runtimes[key]),
+            "runtimes": runtimes[key],
+        }
+        for key, system in systems.items()
+    ]
 
 
 def checked_batch(text: str) -> int | None:

@@ -18,7 +18,7 @@ from terminals import plain, terminal
 from bricks import Bench
 from bricks.backends import offers
 from bricks.cli import main
-from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS
+from bricks.cli.choices import EFFORTS, GRANULARITIES, KEPT, OPTIMIZATIONS
 from bricks.cli.completion import joined
 from bricks.zoo import entries
 
@@ -143,6 +143,7 @@ def test_values_of_options(complete: Complete) -> None:
         # An = is a word of its own to bash.
         assert complete("predict", option, "=") == list(offered)
         assert complete("predict", option, "=", first[:3]) == [first]
+    assert complete("web", "--keep", "") == list(KEPT)
 
 
 def test_models_of_the_zoo(complete: Complete) -> None:

@@ -35,7 +35,12 @@ ROOT = SUPPORT.parents[1]
 # What a fork may need is imported before: commands, the worker, and the runtime of most tests.
 IMPORTED = (
     "bricks.backends.fake.backend",
+    "bricks.cli.cache",
+    "bricks.cli.compare",
     "bricks.cli.main",
+    "bricks.cli.measure",
+    "bricks.cli.predict",
+    "bricks.cli.systems",
     "bricks.measure.worker.loop",
     "bricks.api.bench",
 )

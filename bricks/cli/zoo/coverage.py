@@ -32,7 +32,7 @@ def coverage(options: SurveyOptions, asked: SystemOptions) -> None:
         target = workspace.target
         if asked.system is not None:
             target = target_called(workspace, asked.system)
-        plans = plans_of(workspace, read_all(options), target)
+        plans = plans_of(workspace, read_all(options).models, target)
         result = coverage_of(
             workspace, [p for p in plans if not isinstance(p, Unread)], target=target
         )

@@ -48,7 +48,7 @@ def similarity(options: SurveyOptions, picture: PictureOptions) -> None:
 
         check_picture(out)
     with open_workspace(options) as workspace:
-        models = read_all(options)
+        models = read_all(options).models
         plans = plans_of(workspace, models)
         runtime = workspace.runtime
     result = similarity_of([plan for plan in plans if not isinstance(plan, Unread)])
