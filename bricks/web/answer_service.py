@@ -158,28 +158,28 @@ class AnswerService:
 
     async def answered(self, digest: str) -> ModelAnswers | None:
         """All answers for the model with this digest; None where its plan is not known."""
-        found = self._answered.get(digest)
-        if found is None or time.monotonic() - found.made_s > self._limits.answer_s:
+        answers = self._answered.get(digest)
+        if answers is None or time.monotonic() - answers.made_s > self._limits.answer_s:
             if DIGEST.fullmatch(digest) is None:
                 return None
-            found = await self._ask(lambda workspace: self._answer(workspace, digest))
-            if found is None:
+            answers = await self._ask(lambda workspace: self._answer(workspace, digest))
+            if answers is None:
                 return None
-            self._answered[digest] = found
+            self._answered[digest] = answers
             while len(self._answered) > self._limits.answers:
                 self._answered.popitem(last=False)
         self._answered.move_to_end(digest)
-        return found
+        return answers
 
     def _answer(self, workspace: Workspace, digest: str) -> ModelAnswers | None:
-        known = self._answered.get(digest)  # another request may have made it meanwhile
-        if known is not None and time.monotonic() - known.made_s <= self._limits.answer_s:
-            return known
+        kept = self._answered.get(digest)  # another request may have made it meanwhile
+        if kept is not None and time.monotonic() - kept.made_s <= self._limits.answer_s:
+            return kept
         plan = workspace.plans.known_plan(digest)
         target_answers = answers(workspace, digest)
         plan = plan or next((of.plan for of in target_answers if isinstance(of, Answer)), None)
         if plan is None:
-            return known  # where nothing is kept, a fresh workspace knows less than this
+            return kept  # where nothing is kept, a fresh workspace knows less than this
         names = names_of([of.target for of in target_answers])
         rows = [row_of(workspace, of, names[of.target.key]) for of in target_answers]
         facts_of_model = {
@@ -201,18 +201,18 @@ class AnswerService:
         """Where the model's time goes on a target; None where one of them is not known."""
         if DIGEST.fullmatch(digest) is None:
             return None
-        answered = await self.answered(digest)
-        if answered is None:
+        answers = await self.answered(digest)
+        if answers is None:
             return None
-        found = self._pictured.get((digest, target_key))
-        if found is None or found.among is not answered:
-            found = await self._ask(lambda workspace: _picture(workspace, answered, target_key))
-            if found is None:
+        pictures = self._pictured.get((digest, target_key))
+        if pictures is None or pictures.among is not answers:
+            pictures = await self._ask(lambda workspace: _picture(workspace, answers, target_key))
+            if pictures is None:
                 return None
-            self._pictured[digest, target_key] = found
+            self._pictured[digest, target_key] = pictures
             while len(self._pictured) > self._limits.answers // 4:
                 self._pictured.popitem(last=False)
-        return found
+        return pictures
 
     async def systems(self) -> list[dict[str, Any]]:
         """All systems, with the targets that something was measured on.

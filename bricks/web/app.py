@@ -27,7 +27,13 @@ from bricks.reading.read import read_bytes
 from bricks.session.options import Options
 from bricks.store.published_index import folder as published_folder
 from bricks.web import openapi, pages
-from bricks.web.answer_service import DIGEST, AnswerService, checked_batch
+from bricks.web.answer_service import (
+    DIGEST,
+    AnswerService,
+    ModelAnswers,
+    ModelPictures,
+    checked_batch,
+)
 from bricks.web.guard import CSP, PICTURES, Guard, error_texts
 from bricks.web.jobs import DONE, FAILED, Busy, Job, Jobs
 from bricks.web.server_limits import Keep, ServerLimits
@@ -163,41 +169,41 @@ class _Site:
 
     async def _model_page(self, request: Request) -> Response:
         threads = _threads(request.query_params.get("threads", ""))
-        found = await self._answered(request)
-        if threads not in found.pages:
-            if len(found.pages) > 64:  # anybody can ask for any number
-                found.pages.clear()
-            values = pages.model_values(found.facts, threads)
-            found.pages[threads] = pages.page("model", measure=self._measure, **values)
-        return Response(found.pages[threads], media_type=_HTML)
+        answers = await self._answered(request)
+        if threads not in answers.pages:
+            if len(answers.pages) > 64:  # anybody can ask for any number
+                answers.pages.clear()
+            values = pages.model_values(answers.facts, threads)
+            answers.pages[threads] = pages.page("model", measure=self._measure, **values)
+        return Response(answers.pages[threads], media_type=_HTML)
 
     async def _pictures_page(self, request: Request) -> Response:
-        found, digest = await self._pictured(request)
-        if "page" not in found.pages:
-            values = pages.picture_values(found, digest)
-            found.pages["page"] = pages.page("pictures", measure=self._measure, **values)
-        return Response(found.pages["page"], media_type=_HTML, headers={CSP: PICTURES})
+        pictures, digest = await self._pictured(request)
+        if "page" not in pictures.pages:
+            values = pages.picture_values(pictures, digest)
+            pictures.pages["page"] = pages.page("pictures", measure=self._measure, **values)
+        return Response(pictures.pages["page"], media_type=_HTML, headers={CSP: PICTURES})
 
     async def _zoo_page(self, request: Request) -> Response:
         words = request.query_params.get("q", "")[:_MAX_WORDS]
-        every = _zoo_rows()
-        models = pages.matching(every, words)
-        return self._page("zoo", models=models, total=len(every), q=words)
+        rows = _zoo_rows()
+        models = pages.matching(rows, words)
+        return self._page("zoo", models=models, total=len(rows), q=words)
 
     async def _systems_page(self, request: Request) -> Response:
         words = request.query_params.get("q", "")[:_MAX_WORDS]
-        every = await self._service.systems()
-        found = pages.matching(every, words)
-        return self._page("systems", systems=found, total=len(every), q=words)
+        rows = await self._service.systems()
+        matches = pages.matching(rows, words)
+        return self._page("systems", systems=matches, total=len(rows), q=words)
 
     async def _system_page(self, request: Request) -> Response:
         return self._page("system", system=await self._system_of(request))
 
     async def _static(self, request: Request) -> Response:
-        found = pages.static().get(request.path_params["name"])
-        if found is None:
+        file = pages.static().get(request.path_params["name"])
+        if file is None:
             raise HTTPException(404, "there is no such file")
-        content, kind = found
+        content, kind = file
         return Response(content, media_type=kind, headers={"cache-control": "max-age=3600"})
 
     def _page(self, template: str, *, http_status: int = 200, **values: Any) -> Response:
@@ -246,13 +252,13 @@ class _Site:
 
     async def _model(self, request: Request) -> Response:
         threads = _threads(request.query_params.get("threads", ""))
-        found = await self._answered(request)
-        rows = [r for r in found.facts["answers"] if threads in (None, r["threads"])]
-        return JSONResponse({**found.facts, "answers": rows})
+        answers = await self._answered(request)
+        rows = [r for r in answers.facts["answers"] if threads in (None, r["threads"])]
+        return JSONResponse({**answers.facts, "answers": rows})
 
     async def _where(self, request: Request) -> Response:
-        found, digest = await self._pictured(request)
-        return JSONResponse(pages.picture_facts(found, digest))
+        pictures, digest = await self._pictured(request)
+        return JSONResponse(pages.picture_facts(pictures, digest))
 
     async def _zoo(self, request: Request) -> Response:
         words = request.query_params.get("q", "")[:_MAX_WORDS]
@@ -298,20 +304,20 @@ class _Site:
             "error": job.error if job.state == FAILED else None,
         }
 
-    async def _answered(self, request: Request) -> Any:
-        found = await self._service.answered(request.path_params["digest"])
-        if found is None:
+    async def _answered(self, request: Request) -> ModelAnswers:
+        answers = await self._service.answered(request.path_params["digest"])
+        if answers is None:
             raise HTTPException(404, "no model of this digest is known: upload it")
-        return found
+        return answers
 
-    async def _pictured(self, request: Request) -> tuple[Any, str]:
+    async def _pictured(self, request: Request) -> tuple[ModelPictures, str]:
         digest, target = request.path_params["digest"], request.path_params["target"]
-        found = None
+        pictures = None
         if DIGEST.fullmatch(digest) is not None:
-            found = await self._service.pictured(digest, target)
-        if found is None:
+            pictures = await self._service.pictured(digest, target)
+        if pictures is None:
             raise HTTPException(404, "nothing is known of this model on this target")
-        return found, digest
+        return pictures, digest
 
     async def _system_of(self, request: Request) -> dict[str, Any]:
         for system in await self._service.systems():
@@ -340,9 +346,9 @@ class _Site:
         if request.url.path.startswith("/api/"):
             return JSONResponse({"error": text}, status, headers=dict(headers or {}))
         heading = _HEADINGS.get(status, "This did not work")
-        found = self._page("error", http_status=status, status=status, heading=heading, error=text)
-        found.headers.update(dict(headers or {}))
-        return found
+        page = self._page("error", http_status=status, status=status, heading=heading, error=text)
+        page.headers.update(dict(headers or {}))
+        return page
 
 
 def _client(request: Request) -> str:

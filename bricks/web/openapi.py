@@ -1,6 +1,6 @@
-"""The description of the JSON interface, as OpenAPI 3.1: what each address takes and gives.
+"""The JSON interface as an OpenAPI 3.1 document: parameters and answers of each address.
 
-A test holds it and the routes together. Must not know how answers are made.
+A test compares it with the routes. Must not know how answers are computed.
 """
 
 from __future__ import annotations
@@ -88,21 +88,21 @@ def _in_path(name: str) -> Schema:
     return {"name": name, "in": "path", "required": True, "schema": _TEXT}
 
 
-def _given(schema: str, summary: str, *parameters: Schema, status: int = 200) -> Schema:
+def _operation(schema: str, summary: str, *parameters: Schema, status: int = 200) -> Schema:
     def answer(name: str, description: str) -> Schema:
         of = {"$ref": f"#/components/schemas/{name}"}
         return {"description": description, "content": {"application/json": {"schema": of}}}
 
-    found: Schema = {
+    operation: Schema = {
         "summary": summary,
         "responses": {str(status): answer(schema, summary), "default": answer("Error", "why not")},
     }
-    return {**found, "parameters": list(parameters)} if parameters else found
+    return {**operation, "parameters": list(parameters)} if parameters else operation
 
 
 def description(limits: ServerLimits) -> Schema:
-    """The whole description."""
-    upload = _given(
+    """The OpenAPI document of a server with ``limits``."""
+    upload = _operation(
         "Job",
         f"Decompose a model: an ONNX file of at most {limits.upload_bytes} bytes, without weights",
         {"name": "name", "in": "query", "schema": _TEXT},
@@ -112,23 +112,23 @@ def description(limits: ServerLimits) -> Schema:
     octets = {"schema": {"type": "string", "format": "binary"}}
     upload["requestBody"] = {"required": True, "content": {"application/octet-stream": octets}}
     digest, target = _in_path("digest"), _in_path("target")
-    zoo = _given("Job", "Decompose a model of the zoo", _in_path("name"), _BATCH, status=202)
+    zoo = _operation("Job", "Decompose a model of the zoo", _in_path("name"), _BATCH, status=202)
     return {
         "openapi": "3.1.0",
         "info": {"title": "bricks", "version": __version__},
         "paths": {
             "/api/models": {"post": upload},
             "/api/models/{digest}": {
-                "get": _given("Model", "The answers for a model", digest, _THREADS)
+                "get": _operation("Model", "The answers for a model", digest, _THREADS)
             },
             "/api/models/{digest}/{target}": {
-                "get": _given("Where", "Where the time goes on a target", digest, target)
+                "get": _operation("Where", "Where the time goes on a target", digest, target)
             },
-            "/api/jobs/{job}": {"get": _given("Job", "How far a model is", _in_path("job"))},
-            "/api/zoo": {"get": _given("Zoo", "The models of the zoo", _WORDS)},
+            "/api/jobs/{job}": {"get": _operation("Job", "How far a model is", _in_path("job"))},
+            "/api/zoo": {"get": _operation("Zoo", "The models of the zoo", _WORDS)},
             "/api/zoo/{name}": {"post": zoo},
-            "/api/systems": {"get": _given("Systems", "The known systems", _WORDS)},
-            "/api/systems/{key}": {"get": _given("System", "A system", _in_path("key"))},
+            "/api/systems": {"get": _operation("Systems", "The known systems", _WORDS)},
+            "/api/systems/{key}": {"get": _operation("System", "A system", _in_path("key"))},
             "/api/openapi.json": {"get": {
                 "summary": "This description",
                 "responses": {"200": {"description": "OpenAPI 3.1"}},

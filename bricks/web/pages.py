@@ -38,18 +38,18 @@ def _environment() -> jinja2.Environment:
 
 def page(template: str, *, measure: bool, **values: Any) -> bytes:
     """The page rendered from the template of this name."""
-    found = _environment().get_template(f"{template}.html.jinja")
-    return found.render(version=__version__, measure=measure, **values).encode()
+    source = _environment().get_template(f"{template}.html.jinja")
+    return source.render(version=__version__, measure=measure, **values).encode()
 
 
 @cache
 def static() -> Mapping[str, tuple[bytes, str]]:
     """The files that pages load, by name, with their media types."""
-    found = {path.name: path.read_bytes() for path in sorted((_HERE / "static").iterdir())}
-    found["report.css"] = (_REPORT / "report.css").read_bytes()
+    files = {path.name: path.read_bytes() for path in sorted((_HERE / "static").iterdir())}
+    files["report.css"] = (_REPORT / "report.css").read_bytes()
     script = (_REPORT / "report.js").read_text(encoding="utf-8")
-    found["pictures.js"] = f"{library()}\n{script}".encode()
-    return {name: (content, _TYPES[Path(name).suffix]) for name, content in found.items()}
+    files["pictures.js"] = f"{library()}\n{script}".encode()
+    return {name: (content, _TYPES[Path(name).suffix]) for name, content in files.items()}
 
 
 def model_values(facts: Mapping[str, Any], threads: int | None) -> dict[str, Any]:
@@ -64,21 +64,23 @@ def model_values(facts: Mapping[str, Any], threads: int | None) -> dict[str, Any
     }
 
 
-def picture_values(found: ModelPictures, digest: str) -> dict[str, Any]:
+def picture_values(pictures: ModelPictures, digest: str) -> dict[str, Any]:
     """The values of the page of pictures of a model's latency."""
-    (model,) = found.view.models
-    label = target_label(found.view.target)
-    data = page_data(CacheSummary(model.plan.granularity, (found.view,)), [label])
-    peaks, roofline = found.view.peaks, charts.roofline()
+    (model,) = pictures.view.models
+    label = target_label(pictures.view.target)
+    data = page_data(CacheSummary(model.plan.granularity, (pictures.view,)), [label])
+    peaks, roofline = pictures.view.peaks, charts.roofline()
     measured = peaks.flops_per_s is not None and peaks.bytes_per_s is not None
     if not measured:  # an empty layer has no extent
-        roofline["layer"] = [each for each in roofline["layer"] if each["data"]["name"] != "roof"]
+        roofline["layer"] = [
+            layer for layer in roofline["layer"] if layer["data"]["name"] != "roof"
+        ]
     specs = {
         "breakdown": charts.breakdown() | {"description": "Time by operator"},
         "timeline": charts.timeline() | {"description": "Bricks in the order of execution"},
         "roofline": roofline | {"description": "Rates of bricks below the roofline"},
     }
-    answer, memory = found.answer, model.explanation.memory
+    answer, memory = pictures.answer, model.explanation.memory
     known: dict[str, Any] = {"peak": None, "peak_parts": "", "peak_lacks": "", "no_peak": ""}
     if isinstance(memory, UnknownMemory):
         known["no_peak"] = memory.reason
@@ -91,7 +93,7 @@ def picture_values(found: ModelPictures, digest: str) -> dict[str, Any]:
         "title": model.plan.model,
         "digest": digest,
         "label": label,
-        "target": found.view.target,
+        "target": pictures.view.target,
         "estimate": answer.estimate if isinstance(answer, Answer) else None,
         "reason": answer.reason if isinstance(answer, NoAnswer) else "",
         "operators": model.explanation.operators,
@@ -102,14 +104,14 @@ def picture_values(found: ModelPictures, digest: str) -> dict[str, Any]:
     }
 
 
-def picture_facts(found: ModelPictures, digest: str) -> dict[str, Any]:
+def picture_facts(pictures: ModelPictures, digest: str) -> dict[str, Any]:
     """The parts of a model's latency as JSON."""
-    (model,) = found.view.models
-    answer = found.answer
+    (model,) = pictures.view.models
+    answer = pictures.answer
     return {
         "model": model.plan.model,
         "digest": digest,
-        "target": found.view.target.key,
+        "target": pictures.view.target.key,
         "estimate_s": answer.estimate.estimate_s if isinstance(answer, Answer) else None,
         "error": answer.reason if isinstance(answer, NoAnswer) else None,
         "operators": [asdict(group) for group in model.explanation.operators],
@@ -132,13 +134,13 @@ def picture_facts(found: ModelPictures, digest: str) -> dict[str, Any]:
 
 def matching(rows: Sequence[dict[str, Any]], words: str) -> list[dict[str, Any]]:
     """The rows with all of ``words`` in their texts, upper or lower case."""
-    wanted = words.lower().split()
-    return [row for row in rows if all(word in str([*_texts(row)]).lower() for word in wanted)]
+    needed = words.lower().split()
+    return [row for row in rows if all(word in str([*_texts(row)]).lower() for word in needed)]
 
 
 def _texts(value: Any) -> list[str]:
     if isinstance(value, Mapping):
-        return [text for each in value.values() for text in _texts(each)]
+        return [text for item in value.values() for text in _texts(item)]
     if isinstance(value, list | tuple):
-        return [text for each in value for text in _texts(each)]
+        return [text for item in value for text in _texts(item)]
     return [str(value)]
