@@ -22,27 +22,13 @@ from bricks.decompose.titles import shapes
 from bricks.graph.model_metadata import value_dependence
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import parse_model
+from bricks.operators.operator import Loops
+from bricks.operators.registry import operator_called
 from bricks.predict.features import CONVOLUTION, PRODUCT, SIZES, BrickFeatures
 from bricks.session.machine_peaks import Peaks
 
 # Sizes are logarithms: 0 is no dilation.
 _DILATION = SIZES[CONVOLUTION].index("dilation")
-
-# Operators whose output may be their input under another name.
-_VIEWS = frozenset(("Reshape", "Squeeze", "Unsqueeze", "Flatten"))
-
-
-# Parts of the names of products and convolutions, and what runtimes make part of these.
-_PRODUCTS = ("MatMul", "Gemm", "Conv")
-_ABSORBED = frozenset(
-    (
-        *("Constant", "ConstantOfShape", "Identity", "BatchNormalization"),
-        *("Reshape", "Flatten", "Squeeze", "Unsqueeze"),
-        *("Add", "Sub", "Mul", "Div", "Sum", "Neg", "Pow", "Sqrt", "Erf", "Exp", "Min", "Max"),
-        *("Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "Clip", "Gelu", "Tanh", "Sigmoid"),
-        *("HardSigmoid", "HardSwish", "Mish", "Softplus", "Softsign", "QuickGelu", "Abs"),
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,10 +249,11 @@ def _comparable(brick: Brick, features: BrickFeatures) -> float | None:
 
 def _moved_bytes(brick: Brick, features: BrickFeatures) -> float | None:
     """The minimum bytes read and written; None for a view of its input, which moves nothing."""
-    if set(brick.operators) <= _VIEWS:
+    rows = [operator_called(name) for name in brick.operators]
+    if all(row.view for row in rows):
         return None
     moved = features.read_bytes + features.written_bytes + features.weight_bytes
-    if any("Pool" in name or "Conv" in name for name in brick.operators):
+    if any(row.features.slides for row in rows):
         first = next((t for t in brick.inputs.values() if isinstance(t, TensorType)), None)
         if first is not None:
             moved -= (1 - _read_share(brick)) * first.size_bytes
@@ -284,12 +271,14 @@ def _read_share(brick: Brick) -> float:
     return share
 
 
-def _beside(operators: str) -> list[str]:
+def _not_fused(operators: str) -> list[str]:
     """The operators of a brick that are not part of its one convolution or product."""
-    names = [name.rpartition(".")[2] for name in operators.split("+")]
-    products = [name for name in names if any(each in name for each in _PRODUCTS)]
-    others = (name for name in names if name not in products and name not in _ABSORBED)
-    return [] if len(names) == 1 else sorted([*products[1:], *others])
+    names = operators.split("+")
+    rows = {name: operator_called(name) for name in names}
+    products = [name for name in names if rows[name].features.loops is not Loops.STREAM]
+    others = (name for name in names if name not in products and not rows[name].absorbed)
+    apart = sorted(name.rpartition(".")[2] for name in (*products[1:], *others))
+    return [] if len(names) == 1 else apart
 
 
 def same_work(features: BrickFeatures) -> tuple[object, ...]:
@@ -302,7 +291,7 @@ def same_work(features: BrickFeatures) -> tuple[object, ...]:
     sizes = (*(round(size, 6) for size in features.sizes), features.context_bytes)
     if kind == CONVOLUTION:
         fused = features.tag("activation"), features.tag("summed")
-        return (kind, features.tag("dtype"), *fused, sizes, *_beside(features.operator))
+        return (kind, features.tag("dtype"), *fused, sizes, *_not_fused(features.operator))
     if kind == PRODUCT:
         return (
             kind,
@@ -310,7 +299,7 @@ def same_work(features: BrickFeatures) -> tuple[object, ...]:
             features.tag("activation"),
             features.tag("weight"),
             sizes,
-            *_beside(features.operator),
+            *_not_fused(features.operator),
         )
     operator = tuple(name.rpartition(".")[2] for name in features.operator.split("+"))
     tags = features.tag("dtype"), features.tag("pattern"), features.tag("mode")

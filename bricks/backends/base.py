@@ -163,7 +163,7 @@ class Profiler(Capability):
 class ValueObserver(ABC):
     """An optional interface of a backend: what operators read in a run of a model.
 
-    Without it, operators whose time depends on values (see ``graph.value_dependence``) read random
+    Without it, operators whose time depends on values (see ``operators.dependence``) read random
     ones.
     """
 

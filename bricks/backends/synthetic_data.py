@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
 from bricks.graph.graph import Graph
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import without_values
+from bricks.operators.integer_ranges import integer_ranges
 
 # From the number and the type of a weight to its values; None: as others.
 Shared = Callable[[int, TensorType], np.ndarray | None]

@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from bricks.errors import ModelError
 from bricks.graph.payload import is_referenced, type_of
-from bricks.graph.steering import value_counts
+from bricks.operators.steering import value_counts
 
 DTYPE_NUMBER = dict(onnx.TensorProto.DataType.items())
 

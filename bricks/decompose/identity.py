@@ -67,12 +67,10 @@ import onnx
 
 from bricks.decompose.canonical import ALL_VISITS, VISITS, SearchBudget
 from bricks.decompose.context import context_of, weight_bound
-from bricks.decompose.dialects import dialect_of
 from bricks.decompose.lowering import AS_WRITTEN, UNKNOWN, Contents, Lowering
 from bricks.decompose.piece_writer import BRICK_NAME, PieceContent, PieceWriter
 from bricks.decompose.plan import Brick
 from bricks.decompose.structure import Path, ranks
-from bricks.decompose.work import flops
 from bricks.errors import ModelError
 from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import (
@@ -85,10 +83,12 @@ from bricks.graph.model_metadata import (
     note_weights,
 )
 from bricks.graph.sketch import Sketch
-from bricks.graph.steering import steered_values, steering_inputs
 from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.topology import label, subgraphs, used_values
 from bricks.graph.view import graph_of, parse_model, without_values
+from bricks.operators.dependence import sketched_values
+from bricks.operators.steering import steered_values, steering_inputs
+from bricks.operators.work import flops
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class Cutter:
         Any arithmetic may stumble on denormals.
         """
         read = dict(self._denormal(inputs))
-        read |= dialect_of(nodes[0]).sketched(nodes, self.graph.types, self._sketches)
+        read |= sketched_values(nodes, self.graph.types, self._sketches)
         return ((name, read[name]) for name in inputs if name in read)
 
     def _denormal(self, names: Sequence[str]) -> Iterator[tuple[str, Sketch]]:

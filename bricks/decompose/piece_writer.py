@@ -19,8 +19,8 @@ from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import ITEMS, STEERING, note, note_between
-from bricks.graph.steering import value_counts
 from bricks.graph.topology import default_domain, placed_subgraphs
+from bricks.operators.steering import value_counts
 
 # The location that weights refer to. No such file exists: values are passed when a brick is loaded.
 WEIGHTS_LOCATION = "weights"

@@ -15,11 +15,12 @@ from itertools import groupby
 
 import onnx
 
-from bricks.decompose.dialects import dialect_of
+from bricks.graph.form import ModelForm, node_form
 from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import subgraphs, used_values
-from bricks.graph.value_dependence import branches_on_values
+from bricks.operators.dependence import branches_on_values
+from bricks.operators.registry import operator_of
 
 # Of fewer nodes, bricks stay what they are.
 SHORTEST = 32
@@ -70,8 +71,8 @@ def _tiny(graph: Graph, node: onnx.NodeProto) -> bool:
     Computed integers may be shapes and counts, which only single nodes are sure to get right.
     """
     if (
-        not dialect_of(node).fusible
-        or branches_on_values(node.op_type)
+        node_form(node) is ModelForm.PROGRAMS
+        or branches_on_values(operator_of(node))
         or any(True for _ in subgraphs(node))
     ):
         return False

@@ -12,11 +12,10 @@ from typing import Any
 
 import onnx
 
-from bricks.graph.domains import Range
 from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import held_values, natural, noted_sketches
 from bricks.graph.sketch import Sketch
-from bricks.graph.synthesis import Pool
+from bricks.graph.synthesis import Pool, Range
 
 
 def feeds(

@@ -2,8 +2,7 @@
 
 Latency does not depend on the values of the numbers, as long as they are ordinary: no denormals, no
 overflow, no NaN. So all arrays are cut from one block of random numbers, at an offset that the
-array's name determines, and scaled. Must not know graphs: ranges of integers come from
-:mod:`bricks.graph.domains`.
+array's name determines, and scaled. Must not know graphs, from which ranges of integers follow.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -18,7 +18,6 @@ import numpy as np
 
 from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
-from bricks.graph.domains import Range
 from bricks.graph.payload import numpy_dtype, storage_shape, unpacked, value_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
@@ -33,6 +32,15 @@ _FLOOR = 2.0**-6
 # Integers are drawn in doubles: wider ranges are narrowed to this many values around zero.
 _SPAN = 1 << 52
 _SCALED_BLOCKS = 4  # of 8 MB each; models have few distinct large shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Integers from ``low`` up to, not including, ``high``; ``why`` names the use that needs it."""
+
+    low: int
+    high: int
+    why: str
 
 
 class Pool:

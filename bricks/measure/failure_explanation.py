@@ -7,10 +7,10 @@ not know which command asks.
 
 from __future__ import annotations
 
-from bricks.graph.domains import synthetic_inputs
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import held_values
 from bricks.graph.view import graph_of, parse_model
+from bricks.operators.integer_ranges import synthetic_inputs
 
 # How the reasons that the worker and the supervisor give mention memory.
 _MEMORY_PHRASES = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")

@@ -16,7 +16,6 @@ from bricks import backends
 from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.plan import Decomposition
 from bricks.errors import WorkerError
-from bricks.graph.domains import observations, steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.topology import label
@@ -29,6 +28,7 @@ from bricks.measure.protocol.graphs import ReadExecuted, ReadSource, ReadValues,
 from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel
 from bricks.measure.supervisor import Supervisor, WorkerSettings
+from bricks.operators.integer_ranges import observations, steering_values
 from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import Profile, profile_of
 

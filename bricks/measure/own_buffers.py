@@ -5,14 +5,14 @@ Must not know where values lie.
 
 from __future__ import annotations
 
-from bricks.decompose.dialects import decisive_values
 from bricks.decompose.layout import BYTES
 from bricks.decompose.plan import Brick
-from bricks.graph.domains import integer_ranges
 from bricks.graph.model_metadata import SKETCHES, noted_sketches
 from bricks.graph.tensor import TensorType
-from bricks.graph.value_dependence import branches_on_values
 from bricks.graph.view import graph_of, parse_model
+from bricks.operators.dependence import branches_on_values, decisive_values
+from bricks.operators.integer_ranges import integer_ranges
+from bricks.operators.registry import operator_called
 
 _ALL_BYTES = 256
 
@@ -33,7 +33,7 @@ def _decided(brick: Brick) -> set[int]:
     nothing is noted are random, and others have left positive ones.
     """
     names = [n for n, t in brick.inputs.items() if isinstance(t, TensorType) and t.dtype in BYTES]
-    branching = any(map(branches_on_values, brick.operators))
+    branching = any(branches_on_values(operator_called(name)) for name in brick.operators)
     if not names and not branching and SKETCHES.encode() not in brick.model:
         return set()  # parsing takes longer than all the rest
     proto = parse_model(brick.model)

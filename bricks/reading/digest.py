@@ -28,16 +28,16 @@ from bricks.graph.payload import (
     store_inline,
     type_of,
 )
-from bricks.graph.steering import (
+from bricks.graph.topology import all_nodes
+from bricks.graph.view import graph_of
+from bricks.operators.dependence import values_decide
+from bricks.operators.steering import (
     SMALL,
     quantization_parameters,
     steered_values,
     steering_inputs,
     value_counts,
 )
-from bricks.graph.topology import all_nodes
-from bricks.graph.value_dependence import values_decide
-from bricks.graph.view import graph_of
 
 
 def digest(proto: onnx.ModelProto) -> str:

@@ -21,7 +21,9 @@ from bricks.graph.payload import (
     tensors_of,
     type_of,
 )
-from bricks.graph.steering import (
+from bricks.graph.tensor import TensorType
+from bricks.graph.topology import all_nodes
+from bricks.operators.steering import (
     MOST_CHANNELS,
     SMALL,
     quantization_parameters,
@@ -29,8 +31,6 @@ from bricks.graph.steering import (
     steering_inputs,
     value_counts,
 )
-from bricks.graph.tensor import TensorType
-from bricks.graph.topology import all_nodes
 
 FEW_FLOATS = 8  # such as the bounds of a clip: held if available, because fusions inspect them
 

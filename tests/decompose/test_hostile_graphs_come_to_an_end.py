@@ -19,16 +19,16 @@ from refusals import refused
 from bricks import Bench
 from bricks.decompose import canonical
 from bricks.decompose.identity import Cutter
-from bricks.decompose.work import flops
 from bricks.errors import BricksError, WorkerError
 from bricks.graph import domains
-from bricks.graph.domains import integer_ranges
 from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 from bricks.measure import allowance
 from bricks.measure.protocol.loading import UnloadAll
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
+from bricks.operators.integer_ranges import integer_ranges
+from bricks.operators.work import flops
 from bricks.reading.read import read_model
 
 # Graphs that take long to understand

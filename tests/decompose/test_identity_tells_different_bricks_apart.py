@@ -11,8 +11,8 @@ from refusals import refused
 from bricks.decompose.identity import Cutter
 from bricks.errors import ModelError
 from bricks.graph.graph import Graph
-from bricks.graph.steering import SMALL
 from bricks.graph.tensor import TensorType
+from bricks.operators.steering import SMALL
 
 ONES = np.ones((4, 4), np.float32)
 

@@ -4,8 +4,7 @@ import pytest
 from refusals import refused
 
 from bricks.errors import ModelError
-from bricks.graph.domains import Range
-from bricks.graph.synthesis import Pool, numpy_dtype
+from bricks.graph.synthesis import Pool, Range, numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 SHAPES = [(), (5,), (3, 7), (4, 3, 3, 3), (0, 4)]

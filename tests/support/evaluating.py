@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from bricks import backends
-from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
 from bricks.graph.synthesis import Pool
 from bricks.graph.view import graph_of, parse_model, without_values
+from bricks.operators.integer_ranges import integer_ranges
 
 
 def main(runtime: str, skeleton: str, outputs: str) -> None:

@@ -12,6 +12,7 @@ LAYERS = (
     {"errors", "_version", "closing"},
     {"units"},
     {"graph", "system"},
+    {"operators"},
     {"decompose", "reading", "zoo"},
     {"backends", "samples", "suite"},
     {"store", "predict", "network"},

@@ -28,8 +28,8 @@ from bricks.backends.onnxruntime.standalone import StandaloneSession, write_stan
 from bricks.errors import BackendError
 from bricks.graph.decoder import Decoder
 from bricks.graph.model_metadata import held_values, noted_sketches
-from bricks.graph.value_dependence import values_decide
 from bricks.graph.view import graph_of, unsure
+from bricks.operators.dependence import values_decide
 
 # The first version in which Python can set the size of the global thread pool.
 _OLDEST = "1.23"

@@ -15,11 +15,11 @@ import onnx
 from onnx import numpy_helper
 
 from bricks.graph.containers import ValueType
-from bricks.graph.domains import integer_ranges
 from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import held_values
 from bricks.graph.payload import is_referenced
 from bricks.graph.tensor import TensorType
+from bricks.operators.integer_ranges import integer_ranges
 
 # Inputs and outputs of the runtime's GroupQueryAttention.
 _OPERATOR, _PAST, _TOTAL, _PRESENT = "GroupQueryAttention", 3, 6, (1, 2)

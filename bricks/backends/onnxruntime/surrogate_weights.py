@@ -19,11 +19,11 @@ from pathlib import Path
 import onnx
 
 from bricks.backends.filling import filled
-from bricks.graph.domains import Range, integer_ranges
 from bricks.graph.payload import Reference, is_referenced, refer
-from bricks.graph.synthesis import Pool
+from bricks.graph.synthesis import Pool, Range
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_values
+from bricks.operators.integer_ranges import integer_ranges
 
 WEIGHTS, INTEGERS = "weights", "integers"
 

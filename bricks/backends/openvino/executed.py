@@ -36,10 +36,10 @@ from bricks.backends.openvino.quantisation import (
 )
 from bricks.decompose.identity import Cutter
 from bricks.decompose.lowering import Contents, Lowering
-from bricks.graph.domains import steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
+from bricks.operators.integer_ranges import steering_values
 
 # Bricks are compiled together until their weights take so many bytes.
 _COMPILED_AT_ONCE_BYTES = 1 << 28

@@ -23,9 +23,9 @@ from bricks.errors import BackendError
 from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced
-from bricks.graph.steering import SMALL, steered_values, steering_inputs, value_counts
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, default_domain, subgraphs, used_values
+from bricks.operators.steering import SMALL, steered_values, steering_inputs, value_counts
 
 # Arrays by the names of their values.
 Arrays = Mapping[str, np.ndarray]

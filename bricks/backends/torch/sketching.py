@@ -1,6 +1,6 @@
 """Sketches of the values that calls of a recorded step read, where their time depends on them.
 
-See ``graph.call_values`` and ``graph.sketch``. Must not know how calls are recorded.
+See ``operators.dependence`` and ``graph.sketch``. Must not know how calls are recorded.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from bricks.backends.torch.values import (
     synthetic,
     tensor_types,
 )
-from bricks.graph.call_values import decides, dependent_arguments
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
+from bricks.operators.dependence import dependent_arguments
+from bricks.operators.registry import operator_of
 
 
 class SketchedValues:
@@ -32,8 +33,8 @@ class SketchedValues:
 
     def read_by(self, node: onnx.NodeProto, tensors: Mapping[str, torch.Tensor]) -> None:
         """Sketch the inputs of a call before it runs; ``tensors`` are its inputs by name."""
-        if not decides(f"{node.domain}.{node.op_type}"):
-            return
+        if not operator_of(node).values:
+            return  # types take longer than this
         types = {
             name: TensorType(ONNX_DTYPES[t.dtype], tuple(t.shape)) for name, t in tensors.items()
         }

@@ -18,7 +18,6 @@ from bricks.backends.torch.values import (
     rising_bounds_of,
     tensor_types,
 )
-from bricks.decompose.dialects import decisive_values
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.form import DOMAIN
@@ -27,6 +26,7 @@ from bricks.graph.program import TORCH_DTYPES, Port, call_of
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_values
+from bricks.operators.dependence import decisive_values
 
 
 def own_tensors(proto: onnx.ModelProto, generator: torch.Generator) -> dict[str, torch.Tensor]:

@@ -1,7 +1,7 @@
 """Synthetic values for the inputs of recorded calls.
 
 Floats are between zero and one; calls whose time depends on other values have a sketch of their
-inputs (``graph.call_values``). Indices must be valid, within bounds that follow from the shapes of
+inputs (``operators.dependence``). Indices must be valid, within bounds that follow from the shapes of
 the call's other arguments; offsets of bags rise evenly. Must not know how calls are replayed.
 """
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from bricks.compose.memory.node import node_of
+from bricks.compose.memory.workspace import node_of
 from bricks.decompose.plan import Brick, Plan
 from bricks.graph.tensor import TensorType
+from bricks.operators.operator import WeightForm
+from bricks.operators.registry import operator_called
 
 # Columns of a packed matrix are rounded up to this number.
 _PACKED_COLUMNS = 16
@@ -22,13 +24,8 @@ _PACKED_COLUMNS = 16
 # reordered weight is kept besides.
 _REORDERING_COPIES = 3
 
-_PRODUCTS = frozenset(("MatMul", "Gemm", "com.microsoft.FusedMatMul", "com.microsoft.FusedGemm"))
-_FUSED = frozenset(("com.microsoft.FusedMatMul", "com.microsoft.FusedGemm"))
-# Other kernels that keep a rearranged weight of the same size in place of the original.
-_REARRANGED = frozenset(("ConvTranspose", "LSTM", "com.microsoft.Attention"))
-# Of these, the one that takes it from the arena, like values; all others take their own memory.
-_IN_ARENA = "ConvTranspose"
-_BLOCKED = "com.microsoft.nchwc.Conv"
+_PACKED = (WeightForm.PACKED, WeightForm.PACKED_BY_FUSION)
+_REARRANGED = (WeightForm.REARRANGED, WeightForm.REARRANGED_IN_ARENA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +52,37 @@ class _Weight:
 
     original_bytes: int
     kept_bytes: int
-    form: str  # "mapped", "packed" or "reordered"
-    fused: bool = False
-    in_arena: bool = False
+    form: WeightForm = WeightForm.MAPPED
+
+    @property
+    def packed(self) -> bool:
+        """Whether a kernel keeps it in place of the original, in the form of its inner loop."""
+        return self.form in (*_PACKED, *_REARRANGED)
+
+    @property
+    def shared_form(self) -> WeightForm:
+        """The form in which kernels share it, whichever packs it."""
+        return WeightForm.PACKED if self.packed else self.form
 
 
 def weight_memory(plan: Plan, bricks: Mapping[str, Brick]) -> WeightMemory:
     """The memory of ``plan``'s weights, each counted once however many occurrences share it."""
     weights, sizeless = _distinct(plan, bricks)
-    reordered = [w for w in weights if w.form == "reordered"]
-    packed = [w for w in weights if w.form == "packed"]
+    reordered = [w for w in weights if w.form is WeightForm.BLOCKED]
+    packed = [w for w in weights if w.packed]
     reordering = total = 0
     for weight in reordered:
         total += weight.kept_bytes
         reordering = max(reordering, total + _REORDERING_COPIES * weight.original_bytes)
     packing = total
-    for weight in sorted(packed, key=lambda w: w.fused):  # nodes that fusion made come last
+    for weight in sorted(packed, key=lambda w: w.form is WeightForm.PACKED_BY_FUSION):
         total += weight.kept_bytes
         packing = max(packing, total + weight.original_bytes)
     rewritten = plan.rewritten_bytes
     return WeightMemory(
         count=len(weights),
         kept_bytes=sum(w.kept_bytes for w in weights),
-        in_arena=tuple(w.kept_bytes for w in packed if w.in_arena),
+        in_arena=tuple(w.kept_bytes for w in packed if w.form is WeightForm.REARRANGED_IN_ARENA),
         loading_bytes=max((rewritten or 0) + reordering, packing),
         rewriting_known=rewritten is not None,
         sizeless=sizeless,
@@ -88,7 +93,7 @@ def _distinct(plan: Plan, bricks: Mapping[str, Brick]) -> tuple[list[_Weight], i
     """The weights in the order of their first use, and the number of those without a size."""
     kinds = {key: list(_weights_of(bricks[key])) for key in plan.keys}
     found: list[_Weight] = []
-    forms: dict[int, set[str]] = {}  # by the weight's number
+    forms: dict[int, set[WeightForm | None]] = {}  # by the weight's number
     sizeless = 0
     for occurrence in plan.occurrences:
         for position, weight in enumerate(kinds[occurrence.brick]):
@@ -96,7 +101,7 @@ def _distinct(plan: Plan, bricks: Mapping[str, Brick]) -> tuple[list[_Weight], i
             number = numbers[position] if position < len(numbers) else None
             if number is not None:
                 seen = forms.setdefault(number, set())
-                form = "" if weight is None else weight.form
+                form = None if weight is None else weight.shared_form
                 if form in seen:
                     continue
                 seen.add(form)
@@ -109,22 +114,19 @@ def _distinct(plan: Plan, bricks: Mapping[str, Brick]) -> tuple[list[_Weight], i
 
 def _weights_of(brick: Brick) -> Iterator[_Weight | None]:
     """The weights of a brick in their order; None for one without a known size."""
-    operator = brick.operators[0] if len(brick.operators) == 1 else ""
-    node = node_of(brick) if operator in _PRODUCTS else None
-    ports = dict(enumerate(node.weights)) if node is not None else {}
-    for position, type_ in enumerate(brick.weights.values()):
+    single = len(brick.operators) == 1
+    form = operator_called(brick.operators[0]).weights if single else WeightForm.MAPPED
+    node = node_of(brick) if form in _PACKED else None
+    for name, type_ in brick.weights.items():
         if type_.dtype == "STRING" or not isinstance(type_, TensorType):
             yield None
             continue
         size, rank = type_.size_bytes, len(type_.shape)
-        if operator == _BLOCKED and rank == 4:
-            yield _Weight(size, size, "reordered")
-        elif operator in _REARRANGED and rank >= 2:
-            yield _Weight(size, size, "packed", in_arena=operator == _IN_ARENA)
-        elif node is not None and ports.get(position) == 1 and rank == 2 and type_.dtype == "FLOAT":
-            transposed = bool(node.number("transB"))
-            rows, columns = type_.shape[::-1] if transposed else type_.shape
+        if (form is WeightForm.BLOCKED and rank == 4) or (form in _REARRANGED and rank >= 2):
+            yield _Weight(size, size, form)
+        elif node is not None and node.name_at(1) == name and rank == 2 and type_.dtype == "FLOAT":
+            rows, columns = type_.shape[::-1] if node.number("transB") else type_.shape
             padded = -(-columns // _PACKED_COLUMNS) * _PACKED_COLUMNS
-            yield _Weight(size, 4 * rows * padded, "packed", fused=operator in _FUSED)
+            yield _Weight(size, 4 * rows * padded, form)
         else:
-            yield _Weight(size, size, "mapped")
+            yield _Weight(size, size)

@@ -15,7 +15,6 @@ from bricks.backends.programs import ProgramSource, Recorder
 from bricks.decompose.lowering import Contents, Lowering
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches
-from bricks.graph.value_dependence import values_decide
 from bricks.graph.view import graph_of, parse_model
 from bricks.graph.weights import with_own_weights
 from bricks.measure.protocol.graphs import (
@@ -30,6 +29,7 @@ from bricks.measure.worker.observation import contents_of
 from bricks.measure.worker.process_limits import memory_limited_for
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.source_graphs import source_of
+from bricks.operators.dependence import values_decide
 
 
 class GraphRequests:

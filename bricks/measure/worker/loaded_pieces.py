@@ -13,17 +13,16 @@ import onnx
 
 from bricks.backends.base import Backend, BindableModel, Binding, BoundModel, RedrawableInputs
 from bricks.backends.instruments import Preparation
-from bricks.decompose.dialects import decisive_values
 from bricks.graph.loops import running_as_noted
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.topology import all_nodes
-from bricks.graph.value_dependence import values_decide
 from bricks.graph.view import graph_of, parse_model
 from bricks.graph.weights import with_own_weights
 from bricks.measure.protocol.loading import BindPiece, LoadPiece
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.runtime import WorkerRuntime
+from bricks.operators.dependence import decisive_values, values_decide
 from bricks.units.sample import Sample
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bricks.graph.domains import integer_ranges
 from bricks.graph.feeds import feeds
 from bricks.graph.model import Model
 from bricks.graph.synthesis import Pool
 from bricks.graph.view import graph_of, parse_model, without_values
 from bricks.graph.weights import has_own_weights, own_weights
+from bricks.operators.integer_ranges import integer_ranges
 
 
 @dataclass(frozen=True, slots=True)

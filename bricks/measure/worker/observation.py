@@ -14,7 +14,6 @@ import onnx
 
 from bricks.backends.base import ExecutedGraph, ValueObserver, WeightObserver
 from bricks.decompose.lowering import UNKNOWN, Contents
-from bricks.graph.domains import Range, integer_ranges
 from bricks.graph.graph import Graph
 from bricks.graph.loops import conditional_loops, counter, counting, first_output
 from bricks.graph.model_metadata import noted_weights
@@ -22,10 +21,12 @@ from bricks.graph.payload import value_dtype
 from bricks.graph.sketch import DENORMALS, SIGNS, Sketch
 from bricks.graph.suppression import OPERATOR as SUPPRESSION
 from bricks.graph.suppression import suppression
+from bricks.graph.synthesis import Range
 from bricks.graph.tensor import TensorType
-from bricks.graph.value_dependence import dependent_inputs
 from bricks.graph.view import graph_of
 from bricks.graph.weights import holding
+from bricks.operators.dependence import dependent_inputs
+from bricks.operators.integer_ranges import integer_ranges
 
 
 @dataclass(frozen=True, slots=True)

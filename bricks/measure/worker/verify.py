@@ -24,7 +24,6 @@ from bricks.decompose.identity import Cutter, Piece
 from bricks.decompose.lowering import AS_WRITTEN, Contents, Lowering
 from bricks.decompose.overlap import windows
 from bricks.decompose.plan import Plan
-from bricks.graph.domains import steering_values
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches
@@ -36,6 +35,7 @@ from bricks.measure.worker.output_difference import difference_of
 from bricks.measure.worker.plan_fit import fitting
 from bricks.measure.worker.random_values import random_values, read_by_random
 from bricks.measure.worker.source_graphs import source_of
+from bricks.operators.integer_ranges import steering_values
 from bricks.samples.verification import Verification
 
 

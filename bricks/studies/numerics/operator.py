@@ -12,7 +12,6 @@ from typing import Any
 
 import onnx
 
-from bricks.decompose.work import flops
 from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
 from bricks.graph.form import ModelForm
@@ -20,6 +19,7 @@ from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.source import source_graph
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.operators.work import flops
 from bricks.sources import Function
 from bricks.studies.numerics.results import Work
 

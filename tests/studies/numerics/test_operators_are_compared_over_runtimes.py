@@ -15,10 +15,10 @@ from tiers import slow_but
 
 from bricks import Bench, Estimate, Peaks
 from bricks.compose.uncertainty import Uncertainty
-from bricks.decompose.work import flops
 from bricks.graph.source import source_graph
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
+from bricks.operators.work import flops
 from bricks.reading.read import read_model
 from bricks.report.operators import operator_lines
 from bricks.samples.error_norms import ErrorNorms

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import onnx
 
 from bricks.graph.containers import ContainerType, ValueType
-from bricks.graph.topology import default_domain, inner_nodes
+from bricks.graph.topology import inner_nodes
+from bricks.operators.registry import operator_of
 
 # Values of tensors with more elements don't count, whatever their type: they are data.
 SMALL = 64
@@ -21,27 +22,12 @@ SMALL = 64
 # quantised data.
 COUNTED = frozenset({"INT16", "INT32", "INT64", "UINT16", "UINT32", "UINT64", "BOOL"})
 
-# Inputs whose values steer shapes or the choice of an algorithm even as floating-point numbers.
-STEERING = {
-    "Resize": (1, 2, 3),  # roi, scales, sizes (before opset 11: scales)
-    "Upsample": (1,),  # scales
-    "Pow": (1,),  # exponent, if it is one number: squares and roots have fast paths
-    "Range": (0, 1, 2),  # start, limit, delta
-    "NonMaxSuppression": (2, 3, 4),  # boxes per class, thresholds
-    "TopK": (1,),  # k
-    "OneHot": (1,),  # depth
-    "MelWeightMatrix": (3, 4),  # edges
-}
-
-# Nodes whose scales and zero points decide what they are fused with: a convolution with a bias is
-# computed in integers only if the bias's scale is the product of those of its input and its weight.
-_QUANTIZING, _SCALE, _ZERO_POINT = ("QuantizeLinear", "DequantizeLinear"), 1, 2
 # There may be one for each channel. Those of blocks of a weight are too many, and fused regardless.
 MOST_CHANNELS = 1 << 16
 
 
 def value_counts(kind: ValueType, *, steering: bool) -> bool:
-    """Whether the values of an initializer of this type count; ``steering``: see STEERING.
+    """Whether the values of an initializer of this type count; ``steering`` if an input steers.
 
     Strings always count, because no synthetic ones are valid; so do empty tensors.
     """
@@ -58,10 +44,10 @@ def steering_inputs(node: onnx.NodeProto) -> Iterator[tuple[str, bool]]:
     Includes the steering inputs of nodes in its subgraphs.
     """
     for each in (node, *inner_nodes(node)):
-        if default_domain(each.domain) == "":
-            for port in STEERING.get(each.op_type, ()):
-                if port < len(each.input) and each.input[port]:
-                    yield each.input[port], each.op_type == "Pow"
+        steering = operator_of(each).steering
+        for port in steering.ports:
+            if port < len(each.input) and each.input[port]:
+                yield each.input[port], steering.scalars_only
 
 
 def quantization_parameters(nodes: Iterable[onnx.NodeProto]) -> set[str]:
@@ -69,8 +55,8 @@ def quantization_parameters(nodes: Iterable[onnx.NodeProto]) -> set[str]:
     return {
         name
         for node in nodes
-        if default_domain(node.domain) == "" and node.op_type in _QUANTIZING
-        for name in node.input[_SCALE : _ZERO_POINT + 1]
+        for port in operator_of(node).steering.quantization
+        for name in node.input[port : port + 1]
     }
 
 

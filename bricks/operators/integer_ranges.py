@@ -2,8 +2,8 @@
 
 Random floats run everywhere; a random integer used as an index crashes, or its measurement is
 meaningless. The uses of a value determine its permitted range, so this module follows each value
-forward through the operators that pass it on, to those that restrict it (table in
-:mod:`bricks.graph.uses`). Must not know how values are drawn.
+forward through the operators that pass it on, to those that restrict it. Must not know how values
+are drawn.
 """
 
 from __future__ import annotations
@@ -17,29 +17,17 @@ from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.form import nodes_form
 from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced, read_inline
-from bricks.graph.steering import SMALL, steered_values, steering_inputs
+from bricks.graph.synthesis import Range
 from bricks.graph.topology import inner_nodes, label, used_values
-from bricks.graph.uses import MASKING, STEERING, Restriction, Scene, passes_on, restriction
+from bricks.operators.node import Node
+from bricks.operators.registry import operator_of
+from bricks.operators.restrictions import MASKING, STEERING, Restriction
+from bricks.operators.steering import SMALL, steered_values, steering_inputs
 
 _UNRESTRICTED = "nothing in the graph restricts it: assumed 0 or 1"
-# Operators whose output sizes depend on data, and operators that read shapes instead of data.
-_OF_DATA = frozenset(
-    {"NonZero", "NonMaxSuppression", "Unique", "Compress", "If", "Loop", "StringSplit"}
-    | {"SequenceAt", "SequenceInsert", "SequenceErase", "SplitToSequence", "OptionalGetElement"}
-)
-_OF_SHAPES = frozenset({"Shape", "Size"})
 # Bounds on the uses followed: per value (real ones have a few dozen), per graph, and per value once
 # the graph's bound is exhausted.
 _MAX_STEPS, _ALL_STEPS, _FEW_STEPS = 10_000, 200_000, 10
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Integers from ``low`` up to, not including, ``high``; ``why`` names the use that needs it."""
-
-    low: int
-    high: int
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,36 +100,48 @@ def observations(graph: Graph, observed: Collection[str], given: Collection[str]
     A runtime cannot infer every type that depends only on shapes or on inputs with ``given``
     values; such types need no note.
     """
-    scene = Scene(graph.types, graph.initializers)
     # Values that depend on the data of inputs, and those whose type depends on it too.
     data, dependent = set(graph.inputs).difference(given), set[str]()
     said = []
     for node in graph.nodes:
         reads = used_values(node)
-        if node.op_type not in _OF_SHAPES and data.intersection(reads):
+        if not operator_of(node).reads_shapes and data.intersection(reads):
             data.update(node.output)
         found = [name for name in node.output if name in observed]
         if dependent.intersection(reads):
             dependent.update(found)
-        elif found and (node.op_type in _OF_DATA or _steered_by(node, data, scene)):
+        elif found and (operator_of(node).sized_by_data or _steered_by(node, data, graph)):
             dependent.update(found)
             types = ", ".join(f"'{name}' {graph.types[name]}" for name in found)
             said.append(f"{label(node)} gives {types}, as on synthetic data")
     return said
 
 
-def _steered_by(node: onnx.NodeProto, data: Collection[str], scene: Scene) -> bool:
+def _steered_by(node: onnx.NodeProto, data: Collection[str], graph: Graph) -> bool:
+    view = Node(node, graph.types, graph.initializers)
     return any(
-        name in data and (found := restriction(node, port, scene)) and found.kind == STEERING
+        name in data and (found := restriction(view, port)) and found.kind == STEERING
         for port, name in enumerate(node.input)
     )
+
+
+def restriction(node: Node, port: int) -> Restriction | None:
+    """The restriction of ``node`` on its input ``port``; None if there is none."""
+    rule = operator_of(node.proto).restrict
+    return None if rule is None else rule(node, port)
+
+
+def passes_on(node: onnx.NodeProto, port: int) -> Iterator[str]:
+    """The values to which ``node`` passes on the contents of its input ``port``."""
+    rule = operator_of(node).passes
+    return iter(()) if rule is None else rule(node, port)
 
 
 def steering_values(graph: Graph) -> list[str]:
     """Small inputs or computed values that are steering values: no synthetic value is safe.
 
     They are integers that give shapes, counts or axes, booleans that choose a branch, and floats at
-    steering inputs (see :mod:`bricks.graph.steering`).
+    steering inputs (see :mod:`bricks.operators.steering`).
     """
     made = [name for node in graph.nodes for name in node.output if name]
     small = [
@@ -171,7 +171,7 @@ class _Follower:
         for node in _with_inner(graph.nodes):
             for index, name in enumerate(node.input):
                 self._uses.setdefault(name, []).append((node, index))
-        self._scene = Scene(graph.types, graph.initializers)
+        self._graph = graph
         self._steps_left = _ALL_STEPS
 
     def range_of(self, name: str, type: ValueType) -> Range | None:
@@ -210,7 +210,8 @@ class _Follower:
             seen.add((name, affine))
             self._steps_left -= 1
             for node, index in self._uses.get(name, ()):
-                found = restriction(node, index, self._scene)
+                view = Node(node, self._graph.types, self._graph.initializers)
+                found = restriction(view, index)
                 if found is not None:
                     yield affine, found
                 waiting.extend((out, affine) for out in passes_on(node, index))
@@ -237,7 +238,7 @@ class _Follower:
         return _Affine(affine.scale * least, affine.least * least, affine.most * least)
 
     def _constant_bounds(self, name: str) -> tuple[int, int] | None:
-        tensor = self._scene.constants.get(name)
+        tensor = self._graph.initializers.get(name)
         if tensor is None or is_referenced(tensor):
             return None
         values = read_inline(tensor)

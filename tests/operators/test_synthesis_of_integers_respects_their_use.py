@@ -7,11 +7,12 @@ from factories import constant, embedding_net, model, node, one_node, save, valu
 from graphs import Maker, cut
 from onnx import TensorProto, helper
 
-from bricks.graph.domains import Range, assumptions, integer_ranges
 from bricks.graph.model_metadata import between_types
 from bricks.graph.source import source_graph
+from bricks.graph.synthesis import Range
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model
+from bricks.operators.integer_ranges import assumptions, integer_ranges
 from bricks.reading.read import read_model
 
 

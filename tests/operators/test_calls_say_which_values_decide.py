@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from factories import model, value
 
-from bricks.decompose.dialects import decisive_values
-from bricks.graph.call_values import dependent_arguments
 from bricks.graph.model_metadata import sketches_of
 from bricks.graph.program import DOMAIN, Call
 from bricks.graph.sketch import DISTINCT, ORDER, QUANTILES, SELECTED, SIGNS, ZEROS, Sketch
 from bricks.graph.tensor import TensorType
-from bricks.graph.value_dependence import branches_on_values
+from bricks.operators.dependence import branches_on_values, decisive_values, dependent_arguments
+from bricks.operators.registry import operator_called
 
 T0, T1 = {"t": 0}, {"t": 1}
 FLOATS = TensorType("FLOAT", (1000,))
@@ -50,7 +49,7 @@ def test_traits_of_arguments(
     assert dict(dependent_arguments(node, known)) == found
     assert decisive_values(node, known) == [*found]
     if found:
-        assert branches_on_values(f"{DOMAIN}aten.{operator}")
+        assert branches_on_values(operator_called(f"{DOMAIN}aten.{operator}"))
 
 
 def test_zeros_of_an_earlier_recording_are_a_sketch() -> None:

@@ -1,0 +1,136 @@
+"""The values on which the time of a node depends, and which facts about them count.
+
+What a single runtime adds (a loop of its own that branches on signs) is known to its backend. Must
+not know how values are observed or drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import onnx
+
+from bricks.graph.containers import ValueType
+from bricks.graph.form import DOMAIN
+from bricks.graph.loops import conditional_loops
+from bricks.graph.program import call_of, is_call, leaves
+from bricks.graph.sketch import DISTINCT, ORDER, QUANTILES, SELECTED, Sketch
+from bricks.graph.tensor import TensorType
+from bricks.operators.operator import Dependence, Operator
+from bricks.operators.registry import operator_of
+
+# Tables of fewer bytes stay in the caches, wherever they are read.
+_LARGE_TABLE_BYTES: Final = 1 << 20
+_MASKS: Final = ("BOOL", "UINT8")
+# Facts about integers, whose distribution is the range of indices or digits.
+_DISTRIBUTED: Final = (DISTINCT, ORDER, QUANTILES)
+
+# ONNX Runtime's own operators, whose inputs are not observed: real weights are read instead.
+_UNOBSERVED: Final = "com.microsoft"
+
+Facts = tuple[str, ...]
+Types = Mapping[str, ValueType]
+
+
+def branches_on_values(operator: Operator) -> bool:
+    """Whether the work of ``operator`` depends on the values of its inputs."""
+    return any(each.decisive for each in operator.values)
+
+
+def values_decide(nodes: Iterable[onnx.NodeProto]) -> bool:
+    """Whether the work of a model of these ``nodes`` depends on its weights and inputs."""
+    nodes = list(nodes)
+    rows = (operator_of(node) for node in nodes if not is_call(node))
+    deciding = any(not each.large_table for row in rows for each in row.values)
+    return deciding or bool(conditional_loops(nodes))
+
+
+def dependent_inputs(
+    node: onnx.NodeProto, table_bytes: int | None = None
+) -> Iterator[tuple[str, Facts]]:
+    """The names of inputs on whose values the time of an ONNX node depends, and what counts.
+
+    ``table_bytes`` is the size of its first input, in bytes, where that is known.
+    """
+    large = table_bytes is not None and table_bytes >= _LARGE_TABLE_BYTES
+    for each in _observed(node):
+        if (large or not each.large_table) and each.port < len(node.input):
+            if node.input[each.port]:
+                yield node.input[each.port], each.facts
+
+
+def _observed(node: onnx.NodeProto) -> Sequence[Dependence]:
+    """The dependences of a node whose inputs are observed in a run of the model."""
+    return () if node.domain.startswith(_UNOBSERVED) else operator_of(node).values
+
+
+def dependent_arguments(node: onnx.NodeProto, types: Types) -> Iterator[tuple[str, Facts]]:
+    """The inputs of a call on whose values its time depends, and the facts about them that count.
+
+    ``types`` are those of its inputs. No fact counts of an input that is to be random.
+    """
+    values = operator_of(node).values if node.domain == f"{DOMAIN}aten" else ()
+    if not values:
+        return
+    positional, _ = call_of(node).arguments
+    large = max(map(_bytes, map(types.get, node.input)), default=0) >= _LARGE_TABLE_BYTES
+    for each in values:
+        for name, type_ in _tensors(positional, each.port, node, types):
+            if each.large_table and type_.dtype in _MASKS:
+                yield name, (SELECTED,)
+            elif large or not each.large_table:
+                whole = "INT" in type_.dtype and DISTINCT in each.facts
+                yield name, _DISTRIBUTED if whole else each.facts
+
+
+def decisive_values(node: onnx.NodeProto, types: Types) -> list[str]:
+    """The names of inputs whose values always decide how long a node takes."""
+    if is_call(node):
+        return [name for name, _ in dependent_arguments(node, types)]
+    ports = [d.port for d in _observed(node) if d.decisive and d.port < len(node.input)]
+    return [node.input[port] for port in ports if node.input[port]]
+
+
+def sketched_values(
+    nodes: Sequence[onnx.NodeProto], types: Types, sketches: Mapping[str, Sketch]
+) -> dict[str, Sketch]:
+    """The sketches among ``sketches``, by value name, on which the time of ``nodes`` depends.
+
+    Of a value that calls read, a sketch keeps the facts that count to them. Nodes of a model have
+    the whole sketch; also of their first input, on which a runtime's own loops branch.
+    """
+    if is_call(nodes[0]):
+        return _sketched_arguments(nodes, types, sketches)
+    names = [
+        name
+        for node in nodes
+        for name in (*node.input[:1], *(n for n, _ in dependent_inputs(node, _LARGE_TABLE_BYTES)))
+    ]
+    return {name: sketches[name] for name in names if name in sketches}
+
+
+def _sketched_arguments(
+    nodes: Iterable[onnx.NodeProto], types: Types, sketches: Mapping[str, Sketch]
+) -> dict[str, Sketch]:
+    facts = dict[str, set[str]]()
+    for node in nodes:
+        for name, counting in dependent_arguments(node, types):
+            facts.setdefault(name, set()).update(counting)
+    reduced = {n: sketches[n].of_traits(each) for n, each in facts.items() if n in sketches}
+    return {name: sketch for name, sketch in reduced.items() if sketch is not None}
+
+
+def _bytes(type_: ValueType | None) -> int:
+    return type_.size_bytes if isinstance(type_, TensorType) else 0
+
+
+def _tensors(
+    positional: list[Any], port: int, node: onnx.NodeProto, types: Types
+) -> Iterator[tuple[str, TensorType]]:
+    """The tensors within the argument at a position, by name and type."""
+    for leaf in leaves(positional[port : port + 1]):
+        if isinstance(leaf, dict) and "t" in leaf:
+            type_ = types.get(node.input[leaf["t"]])
+            if isinstance(type_, TensorType) and type_.elements:
+                yield node.input[leaf["t"]], type_

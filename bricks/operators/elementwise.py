@@ -1,0 +1,296 @@
+"""Functions of one element, or of elements at the same position: 1 operation per output.
+
+With n operands there are n - 1. Which functions depend on values was found by running all of them:
+those of ONNX with ONNX Runtime, those of ATen with PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import onnx
+
+from bricks.graph.sketch import DENSITY, LARGE, QUANTILES, SIGNS, ZEROS
+from bricks.operators.node import Node
+from bricks.operators.operator import (
+    Access,
+    Dependence,
+    Features,
+    Operator,
+    Steering,
+    decided_by,
+    from_any,
+    names,
+    no_workspace,
+    to_first,
+)
+from bricks.operators.restrictions import (
+    EXACT,
+    NOT_INTEGER,
+    Restriction,
+    first_of,
+    mask,
+    mask_at,
+)
+from bricks.operators.work_rules import no_work, per_input, per_output
+
+_BROADCASTING = Features(access=Access.BROADCASTING)
+# Functions that take longer on large numbers alone.
+_GROWING = (Dependence(0, (LARGE,), decisive=False),)
+
+
+def _variadic(node: Node) -> int:
+    return max(node.arity - 1, 0) * node.output.elements
+
+
+def _fast_gelu(node: Node) -> int:
+    """One more operation for each output for a bias."""
+    return (1 + node.has(1)) * node.output.elements
+
+
+def _divisor(node: Node, port: int) -> Restriction | None:
+    """An integer division by zero ends the process that attempts it."""
+    return Restriction(EXACT, f"a divisor of {node.operator}", 1, 128) if port == 1 else None
+
+
+def _mask_unless_constant(node: Node, port: int) -> Restriction | None:
+    """A mask, where another operand is not constant either."""
+    others = [name for i, name in enumerate(node.proto.input) if i != port]
+    return mask(node, port) if any(name not in node.constants for name in others) else None
+
+
+def _cast_mask(node: Node, port: int) -> Restriction | None:
+    return mask(node, port) if node.number("to") in NOT_INTEGER else None
+
+
+def _cast(node: onnx.NodeProto, port: int) -> Iterator[str]:
+    """Integers alone: a float or a boolean cannot be an index."""
+    to = next((a.i for a in node.attribute if a.name == "to"), 0)
+    return iter(node.output[:1] if port == 0 and to not in NOT_INTEGER else ())
+
+
+def _choices(node: Node, threads: int) -> Sequence[int]:
+    """Both choices, each broadcast with the condition."""
+    condition = node.tensor_at(0).shape
+    element_bytes = node.output.size_bytes // node.output.elements
+    return [
+        element_bytes * math.prod(_broadcast(condition, node.tensor_at(port).shape))
+        for port in (1, 2)
+    ]
+
+
+def _broadcast(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    rank = max(len(a), len(b))
+    sizes = zip((1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b), strict=True)
+    return [y if x == 1 else x for x, y in sizes]
+
+
+def _biased(node: Node, threads: int) -> Sequence[int]:
+    """The input with the bias added, if there is one."""
+    return (node.output.size_bytes,) if node.has(1) else ()
+
+
+_ARITHMETIC = (
+    Operator(
+        onnx=names("Add PRelu"),
+        aten=names("add"),
+        work=per_output(1),
+        workspace=no_workspace,
+        features=_BROADCASTING,
+        absorbed=True,
+    ),
+    Operator(
+        onnx=names("Sub"),
+        aten=names("sub rsub"),
+        work=per_output(1),
+        restrict=first_of(mask_at(1), _mask_unless_constant),
+        workspace=no_workspace,
+        features=_BROADCASTING,
+        absorbed=True,
+    ),
+    Operator(
+        onnx=names("Mul"),
+        aten=names("mul"),
+        work=per_output(1),
+        restrict=_mask_unless_constant,
+        workspace=no_workspace,
+        features=_BROADCASTING,
+        absorbed=True,
+    ),
+    Operator(
+        onnx=names("Div"),
+        aten=names("div"),
+        work=per_output(1),
+        restrict=_divisor,
+        workspace=no_workspace,
+        features=_BROADCASTING,
+        absorbed=True,
+    ),
+    Operator(
+        onnx=names("Mod"),
+        work=per_output(1),
+        values=(*decided_by(0, QUANTILES), *decided_by(1, QUANTILES)),
+        restrict=_divisor,
+        workspace=no_workspace,
+        features=_BROADCASTING,
+    ),
+    Operator(aten=names("fmod remainder"), work=per_output(1), values=decided_by(0, QUANTILES)),
+    Operator(
+        onnx=names("Pow"),
+        aten=names("pow"),
+        work=per_output(1),
+        # Squares and roots have fast paths.
+        steering=Steering((1,), scalars_only=True),
+        workspace=no_workspace,
+        features=_BROADCASTING,
+        absorbed=True,
+    ),
+    Operator(
+        onnx=names("Max Min"),
+        work=_variadic,
+        passes=from_any,
+        workspace=no_workspace,
+        features=_BROADCASTING,
+        absorbed=True,
+    ),
+    Operator(
+        onnx=names("Sum"),
+        work=_variadic,
+        workspace=no_workspace,
+        features=_BROADCASTING,
+        absorbed=True,
+    ),
+    Operator(onnx=names("Mean"), work=_variadic, workspace=no_workspace, features=_BROADCASTING),
+    Operator(aten=names("addcmul addcdiv lerp"), work=per_output(3)),
+    Operator(aten=names("xlogy"), values=decided_by(1, QUANTILES)),
+)
+
+_LOGIC = (
+    Operator(
+        onnx=names("And Equal Greater GreaterOrEqual Less LessOrEqual Or Xor"),
+        aten=names("logical_and eq gt ge lt le logical_or"),
+        work=per_output(1),
+        restrict=mask,
+        workspace=no_workspace,
+        features=_BROADCASTING,
+    ),
+    Operator(
+        onnx=names("IsNaN Not Sign"),
+        aten=names("isnan logical_not sign"),
+        work=per_output(1),
+        restrict=mask,
+        workspace=no_workspace,
+    ),
+    Operator(
+        onnx=names("BitShift BitwiseAnd BitwiseOr BitwiseXor"),
+        aten=names("bitwise_and bitwise_or"),
+        work=per_output(1),
+        features=_BROADCASTING,
+    ),
+    Operator(
+        onnx=names("Where"),
+        work=per_output(1),
+        restrict=mask_at(0),
+        passes=to_first(1, 2),
+        workspace=_choices,
+        features=_BROADCASTING,
+    ),
+    Operator(aten=names("where"), work=per_output(1), values=decided_by(0, ZEROS)),
+    Operator(aten=names("masked_fill"), work=per_output(1), values=decided_by(1, ZEROS)),
+)
+
+_FUNCTIONS = (
+    Operator(
+        onnx=names("Abs Erf Gelu HardSigmoid LeakyRelu Neg Relu Sigmoid Softsign Tanh"),
+        aten=names("abs erf gelu hardsigmoid leaky_relu neg relu sigmoid tanh"),
+        work=per_output(1),
+        workspace=no_workspace,
+        absorbed=True,
+    ),
+    Operator(
+        onnx=names("Exp Sqrt com.microsoft.Gelu com.microsoft.QuickGelu"),
+        work=per_output(1),
+        workspace=no_workspace,
+        absorbed=True,
+    ),
+    Operator(onnx=names("HardSwish"), aten=names("hardswish"), work=per_output(1), absorbed=True),
+    Operator(
+        onnx=names("Clip"),
+        aten=names("clamp clamp_min clamp_max hardtanh"),
+        work=per_output(1),
+        passes=to_first(0),
+        workspace=no_workspace,
+        absorbed=True,
+    ),
+    Operator(
+        onnx=names("Atan Ceil Floor IsInf Log Reciprocal Round Shrink ThresholdedRelu"),
+        aten=names("floor reciprocal round softshrink"),
+        work=per_output(1),
+        workspace=no_workspace,
+    ),
+    Operator(
+        onnx=names("Acos Asin BitwiseNot Swish"),
+        aten=names("bitwise_not silu"),
+        work=per_output(1),
+    ),
+    Operator(
+        onnx=names("Celu Elu Selu Softplus"),
+        work=per_output(1),
+        values=_GROWING,
+        workspace=no_workspace,
+        absorbed=True,
+    ),
+    Operator(onnx=names("Mish"), work=per_output(1), values=_GROWING, absorbed=True),
+    Operator(onnx=names("Cos Sin"), work=per_output(1), values=_GROWING, workspace=no_workspace),
+    Operator(
+        onnx=names("Cosh Sinh Tan"),
+        work=per_output(1),
+        values=decided_by(0, QUANTILES),
+        workspace=no_workspace,
+    ),
+    Operator(onnx=names("Acosh Asinh Atanh"), work=per_output(1), values=decided_by(0, QUANTILES)),
+    Operator(onnx=names("com.microsoft.FastGelu"), work=_fast_gelu, workspace=_biased),
+    Operator(onnx=names("com.microsoft.BiasGelu"), work=per_output(2), workspace=_biased),
+    # A library handles zeros one by one.
+    Operator(aten=names("log sqrt"), work=per_output(1), values=decided_by(0, DENSITY)),
+    Operator(
+        aten=names("_foreach_log _foreach_log10 _foreach_log2 log10 log2"),
+        values=decided_by(0, DENSITY),
+    ),
+    Operator(aten=names("_foreach_sqrt"), work=per_input(1), values=decided_by(0, DENSITY)),
+    Operator(aten=names("elu"), work=per_output(1), values=decided_by(0, SIGNS)),
+    Operator(aten=names("celu selu"), values=decided_by(0, SIGNS)),
+    Operator(aten=names("exp softplus"), work=per_output(1), values=decided_by(0, LARGE)),
+    Operator(aten=names("erfc special_erfc"), values=decided_by(0, LARGE)),
+    Operator(
+        aten=names(
+            "acos acosh asin asinh digamma erfinv lgamma logit sinc special_entr special_i1"
+            " special_log_ndtr special_ndtri"
+        ),
+        values=decided_by(0, QUANTILES),
+    ),
+    Operator(
+        aten=names(
+            "atan2 cos elu_backward expm1 gelu_backward glu glu_backward hardsigmoid_backward"
+            " hardswish_backward hardtanh_backward leaky_relu_backward log1p log_sigmoid_backward"
+            " log_sigmoid_forward maximum minimum mish mish_backward ne rsqrt sigmoid_backward"
+            " silu_backward sin softplus_backward square tanh_backward threshold_backward"
+        ),
+        work=per_output(1),
+    ),
+)
+
+_CONVERSIONS = (
+    Operator(
+        onnx=names("Cast"),
+        aten=names("_to_copy"),
+        work=no_work,
+        restrict=_cast_mask,
+        passes=_cast,
+        workspace=no_workspace,
+    ),
+    Operator(onnx=names("CastLike"), work=no_work, passes=to_first(0), workspace=no_workspace),
+)
+
+OPERATORS = (*_ARITHMETIC, *_LOGIC, *_FUNCTIONS, *_CONVERSIONS)

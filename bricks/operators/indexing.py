@@ -1,0 +1,166 @@
+"""Reading and writing of elements by their indices.
+
+Of a table that exceeds the caches, indices decide which memory is touched. Moving takes no
+operations; an update takes one where a reduction combines it.
+"""
+
+from __future__ import annotations
+
+from bricks.graph.payload import is_referenced, read_inline
+from bricks.graph.sketch import COLUMNS, DISTINCT, ORDER, QUANTILES, SELECTED
+from bricks.operators.node import Node
+from bricks.operators.operator import (
+    Access,
+    Dependence,
+    Features,
+    Operator,
+    Steering,
+    decided_by,
+    indexed_by,
+    names,
+    no_workspace,
+    to_first,
+)
+from bricks.operators.restrictions import (
+    Restriction,
+    axis_index,
+    first_of,
+    index,
+    mask_at,
+    shape_at,
+)
+from bricks.operators.work_rules import no_work, per_input, per_output
+
+_POSITIONS = (DISTINCT, ORDER, QUANTILES)
+_TUPLES = (DISTINCT, COLUMNS)
+_SELECTS = Features(selects=True)
+
+
+def _combining(node: Node) -> int:
+    return node.type_at(2).elements if node.text("reduction") not in ("", "none") else 0
+
+
+def _scattered_indices(node: Node, threads: int) -> tuple[int, ...]:
+    """The indices, as 64-bit integers."""
+    return (8 * node.tensor_at(1).elements,)
+
+
+def _tuple_index(node: Node, port: int) -> Restriction | None:
+    shape, indices = node.shape_at(0), node.shape_at(1)
+    if port != 1 or not shape or not indices:
+        return None
+    skipped = node.number("batch_dims")
+    # One range for all columns of the indices: the range of the shortest indexed axis.
+    addressed = shape[skipped : skipped + indices[-1]]
+    return index(node, 0, min(addressed)) if addressed else None
+
+
+def _one_hot(node: Node, port: int) -> Restriction | None:
+    depth = node.constants.get(node.name_at(1)) if port == 0 else None
+    if depth is None or is_referenced(depth):
+        return None
+    values = read_inline(depth)
+    return index(node, 0, int(values.reshape(-1)[0])) if values.size else None
+
+
+def _embedding_index(node: Node, port: int) -> Restriction | None:
+    table = {0: 2, 1: 4, 8: 3}.get(port)  # input ids, segments, positions → their embeddings
+    shape = node.shape_at(table) if table is not None else None
+    return index(node, 0, shape[0]) if shape else None
+
+
+def _called_at(position: int) -> tuple[Dependence, ...]:
+    """Indices, or masks, in a call."""
+    return indexed_by(position, *_POSITIONS, decisive=True)
+
+
+OPERATORS = (
+    Operator(
+        onnx=names("Gather"),
+        work=no_work,
+        values=indexed_by(1, *_POSITIONS),
+        restrict=axis_index(0),
+        passes=to_first(0),
+        workspace=no_workspace,
+        features=Features(access=Access.ALONG_AXIS, selects=True),
+    ),
+    Operator(
+        onnx=names("GatherElements"),
+        work=no_work,
+        values=indexed_by(1, *_POSITIONS),
+        restrict=axis_index(0),
+        passes=to_first(0),
+        workspace=no_workspace,
+        features=_SELECTS,
+    ),
+    Operator(
+        onnx=names("GatherND"),
+        work=no_work,
+        values=indexed_by(1, *_TUPLES),
+        restrict=_tuple_index,
+        passes=to_first(0),
+        workspace=no_workspace,
+        features=_SELECTS,
+    ),
+    Operator(
+        onnx=names("com.microsoft.GatherND"),
+        restrict=_tuple_index,
+        passes=to_first(0),
+        features=_SELECTS,
+    ),
+    Operator(onnx=names("com.microsoft.GatherBlockQuantized"), restrict=axis_index(0)),
+    Operator(onnx=names("ai.onnx.ml.ArrayFeatureExtractor"), restrict=axis_index(-1)),
+    Operator(
+        onnx=names("ScatterElements"),
+        work=_combining,
+        values=indexed_by(1, *_POSITIONS),
+        restrict=axis_index(0),
+        passes=to_first(0, 2),
+        workspace=_scattered_indices,
+    ),
+    Operator(
+        onnx=names("ScatterND"),
+        work=_combining,
+        values=indexed_by(1, *_TUPLES),
+        restrict=_tuple_index,
+        passes=to_first(0, 2),
+        workspace=no_workspace,
+    ),
+    Operator(onnx=names("Scatter"), restrict=axis_index(0), passes=to_first(0, 2)),
+    Operator(
+        onnx=names("OneHot"),
+        restrict=first_of(shape_at(1), _one_hot),
+        steering=Steering((1,)),
+        workspace=no_workspace,
+    ),
+    Operator(
+        onnx=names("com.microsoft.EmbedLayerNormalization"),
+        restrict=first_of(_embedding_index, mask_at(7)),
+        workspace=no_workspace,
+    ),
+    Operator(
+        aten=names("_unsafe_index embedding index"),
+        work=no_work,
+        values=_called_at(1),
+    ),
+    Operator(aten=names("gather index_select"), work=no_work, values=_called_at(2)),
+    Operator(
+        aten=names("_index_put_impl embedding_dense_backward index_put"),
+        work=per_output(1),
+        values=_called_at(1),
+    ),
+    Operator(aten=names("_unsafe_index_put embedding_bag"), values=_called_at(1)),
+    Operator(
+        aten=names("index_add scatter scatter_add"),
+        work=per_output(1),
+        values=_called_at(2),
+    ),
+    Operator(aten=names("index_copy index_fill scatter_reduce"), values=_called_at(2)),
+    Operator(
+        aten=names("_embedding_bag _embedding_bag_forward_only"),
+        work=per_input(1),
+        values=_called_at(1),
+    ),
+    Operator(aten=names("_embedding_bag_dense_backward"), work=per_input(1)),
+    Operator(aten=names("masked_scatter masked_select"), values=decided_by(1, SELECTED)),
+)

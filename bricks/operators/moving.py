@@ -1,0 +1,204 @@
+"""Views, copies, and tensors of constants: data are moved, nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import onnx
+
+from bricks.graph.sketch import DISTINCT, QUANTILES
+from bricks.operators.node import Node
+from bricks.operators.operator import (
+    Access,
+    Features,
+    Operator,
+    Steering,
+    decided_by,
+    from_any,
+    names,
+    no_workspace,
+    to_first,
+)
+from bricks.operators.restrictions import Restriction, length, shape_at
+from bricks.operators.work_rules import no_work, per_output
+
+
+def _to_all_outputs(node: onnx.NodeProto, port: int) -> Iterator[str]:
+    return (name for name in node.output if name and port == 0)
+
+
+def _sequence_lengths(node: Node, port: int) -> Restriction | None:
+    shape = node.shape_at(0)
+    axis = node.number("time_axis")
+    if port != 1 or not shape or not 0 <= axis < min(2, len(shape)):
+        return None
+    return length(node, shape[axis])
+
+
+def _dropout(node: Node, threads: int) -> Sequence[int]:
+    """A mask of bytes, unless it is an output."""
+    return (node.tensor_at(0).elements,) if len(node.outputs) == 1 else ()
+
+
+_VIEWS = (
+    Operator(
+        onnx=names("Reshape Squeeze Unsqueeze"),
+        aten=names("reshape squeeze unsqueeze view _unsafe_view _reshape_alias"),
+        work=no_work,
+        restrict=shape_at(1),
+        passes=to_first(0),
+        workspace=no_workspace,
+        absorbed=True,
+        view=True,
+    ),
+    Operator(
+        onnx=names("Flatten"),
+        aten=names("unflatten"),
+        work=no_work,
+        passes=to_first(0),
+        workspace=no_workspace,
+        absorbed=True,
+        view=True,
+    ),
+    Operator(
+        onnx=names("Identity"),
+        aten=names("alias detach lift_fresh"),
+        work=no_work,
+        passes=to_first(0),
+        workspace=no_workspace,
+        absorbed=True,
+    ),
+    Operator(
+        onnx=names("Shape Size"),
+        work=no_work,
+        reads_shapes=True,
+        workspace=no_workspace,
+        features=Features(selects=True),
+    ),
+    Operator(
+        aten=names("as_strided diagonal is_same_size resize set view_as_complex view_as_real"),
+        work=no_work,
+    ),
+)
+
+_COPIES = (
+    Operator(
+        onnx=names("Transpose"),
+        aten=names("permute t transpose"),
+        work=no_work,
+        passes=to_first(0),
+        workspace=no_workspace,
+        features=Features(access=Access.PERMUTED),
+    ),
+    Operator(
+        onnx=names("Concat"),
+        aten=names("cat stack"),
+        work=no_work,
+        passes=from_any,
+        workspace=no_workspace,
+        features=Features(access=Access.JOINING),
+    ),
+    Operator(
+        onnx=names("Split"),
+        aten=names("chunk split split_with_sizes unbind unsafe_split"),
+        work=no_work,
+        restrict=shape_at(1),
+        passes=_to_all_outputs,
+        workspace=no_workspace,
+        features=Features(access=Access.ALONG_AXIS),
+    ),
+    Operator(
+        onnx=names("Slice"),
+        aten=names("select slice"),
+        work=no_work,
+        restrict=shape_at(1, 2, 3, 4),
+        passes=to_first(0),
+        workspace=no_workspace,
+        features=Features(selects=True),
+    ),
+    Operator(
+        onnx=names("Expand"),
+        aten=names("expand"),
+        work=no_work,
+        restrict=shape_at(1),
+        passes=to_first(0),
+        workspace=no_workspace,
+        features=Features(access=Access.EXPANDING),
+    ),
+    Operator(
+        onnx=names("Tile Trilu"),
+        aten=names("repeat tril triu"),
+        work=no_work,
+        restrict=shape_at(1),
+        passes=to_first(0),
+        workspace=no_workspace,
+    ),
+    Operator(onnx=names("com.microsoft.Trilu"), restrict=shape_at(1), passes=to_first(0)),
+    Operator(
+        onnx=names("Pad"),
+        aten=names("constant_pad_nd"),
+        work=no_work,
+        restrict=shape_at(1, 3),
+        passes=to_first(0, 2),
+        workspace=no_workspace,
+    ),
+    Operator(onnx=names("com.microsoft.Pad"), restrict=shape_at(1, 3), passes=to_first(0, 2)),
+    Operator(
+        onnx=names("DepthToSpace SpaceToDepth"),
+        work=no_work,
+        passes=to_first(0),
+        workspace=no_workspace,
+    ),
+    Operator(
+        onnx=names("ReverseSequence"),
+        work=no_work,
+        restrict=_sequence_lengths,
+        passes=to_first(0),
+        workspace=no_workspace,
+    ),
+    Operator(
+        onnx=names("com.microsoft.nchwc.ReorderInput com.microsoft.nchwc.ReorderOutput"),
+        work=no_work,
+        workspace=no_workspace,
+    ),
+    Operator(onnx=names("Dropout"), work=no_work, passes=to_first(0), workspace=_dropout),
+    Operator(
+        aten=names(
+            "_foreach_copy clone contiguous copy flip roll select_backward slice_backward unfold"
+        ),
+        work=no_work,
+    ),
+    Operator(
+        aten=names("repeat_interleave"), work=no_work, values=decided_by(0, DISTINCT, QUANTILES)
+    ),
+)
+
+_CONSTANTS = (
+    Operator(onnx=names("Constant"), work=no_work, absorbed=True),
+    Operator(
+        onnx=names("ConstantOfShape"),
+        aten=names("fill full full_like new_full new_ones new_zeros ones ones_like zeros"),
+        work=no_work,
+        restrict=shape_at(0),
+        workspace=no_workspace,
+        absorbed=True,
+    ),
+    Operator(onnx=names("EyeLike"), work=no_work, workspace=no_workspace),
+    Operator(
+        onnx=names("Range"),
+        work=per_output(2),
+        restrict=shape_at(0, 1, 2),
+        steering=Steering((0, 1, 2)),
+        workspace=no_workspace,
+    ),
+    Operator(onnx=names("com.microsoft.Range"), restrict=shape_at(0, 1, 2)),
+    Operator(
+        aten=names(
+            "_foreach_zero _local_scalar_dense arange empty empty_like empty_strided new_empty"
+            " new_empty_strided scalar_tensor zero zeros_like"
+        ),
+        work=no_work,
+    ),
+)
+
+OPERATORS = (*_VIEWS, *_COPIES, *_CONSTANTS)

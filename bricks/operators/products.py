@@ -1,0 +1,157 @@
+"""Products of matrices.
+
+2 x outputs x terms of each sum, one more for each output for a bias, one for a fused activation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from bricks.operators.node import Node
+from bricks.operators.operator import (
+    Features,
+    Loops,
+    Operator,
+    WeightForm,
+    Work,
+    names,
+    no_workspace,
+)
+from bricks.operators.restrictions import quantised, quantised_around
+
+_PRODUCT = Features(Loops.PRODUCT)
+
+
+def product(left: int = 0, bias: int | None = None) -> Work:
+    """The work of a product whose left factor is at ``left``; an output has the other sizes."""
+
+    def work(node: Node) -> int | None:
+        if node.number("transBatchA") or node.number("transBatchB"):
+            return None
+        shape = node.type_at(left).shape
+        terms = shape[-2] if node.number("transA") and len(shape) > 1 else shape[-1]
+        extra = bool(node.text("activation")) + (bias is not None and node.has(bias))
+        return (2 * terms + extra) * node.output.elements
+
+    return work
+
+
+def _einsum(node: Node) -> int | None:
+    """One or two operands, each letter once in each, no ellipsis: the product of all sizes."""
+    equation = node.text("equation").replace(" ", "")
+    terms, _, result = equation.partition("->")
+    operands = terms.split(",")
+    if "->" not in equation or "." in equation or len(operands) > 2:
+        return None
+    sizes: dict[str, int] = {}
+    for port, letters in enumerate(operands):
+        if len(set(letters)) < len(letters):
+            return None
+        sizes.update(zip(letters, node.type_at(port).shape, strict=True))
+    summed = set(sizes) - set(result)
+    if len(operands) == 1:
+        return math.prod(sizes.values()) if summed else 0
+    return (2 if summed else 1) * math.prod(sizes.values())
+
+
+def _float_workspace(node: Node, threads: int) -> Sequence[int]:
+    """Nothing, for the types that have a kernel of their own."""
+    if any(node.tensor_at(port).dtype not in ("FLOAT", "DOUBLE") for port in (0, 1)):
+        raise LookupError(f"{node.operator} of other types")
+    return ()
+
+
+def _quantised_input(node: Node, threads: int) -> Sequence[int]:
+    """The left factor in 8 bits."""
+    return (node.tensor_at(0).elements,)
+
+
+def _sums(node: Node, threads: int) -> Sequence[int]:
+    """The result before it is quantised: 32-bit integers."""
+    return (4 * node.output.elements,)
+
+
+OPERATORS = (
+    Operator(
+        onnx=names("MatMul"),
+        aten=names("mm bmm"),
+        work=product(),
+        workspace=_float_workspace,
+        weights=WeightForm.PACKED,
+        features=_PRODUCT,
+    ),
+    Operator(
+        onnx=names("com.microsoft.FusedMatMul"),
+        work=product(),
+        workspace=_float_workspace,
+        weights=WeightForm.PACKED_BY_FUSION,
+        features=_PRODUCT,
+    ),
+    Operator(
+        onnx=names("Gemm"),
+        work=product(bias=2),
+        workspace=_float_workspace,
+        weights=WeightForm.PACKED,
+        features=_PRODUCT,
+    ),
+    Operator(
+        onnx=names("com.microsoft.FusedGemm"),
+        work=product(bias=2),
+        workspace=_float_workspace,
+        weights=WeightForm.PACKED_BY_FUSION,
+        features=_PRODUCT,
+    ),
+    Operator(
+        onnx=names("com.microsoft.GemmFloat8 com.microsoft.TransposeMatMul"), features=_PRODUCT
+    ),
+    Operator(
+        aten=names("addmm baddbmm"),
+        work=product(left=1),
+        features=Features(Loops.PRODUCT, operands=(1, 2)),
+    ),
+    Operator(aten=names("addbmm"), work=product(left=1)),
+    Operator(aten=names("mv linear mkldnn_linear"), work=product()),
+    Operator(aten=names("dot"), work=lambda node: 2 * node.type_at(0).elements),
+    Operator(onnx=names("Einsum"), work=_einsum),
+    Operator(
+        onnx=names("MatMulInteger"),
+        work=product(),
+        restrict=quantised_around(3),
+        workspace=no_workspace,
+        features=_PRODUCT,
+    ),
+    Operator(
+        onnx=names("QLinearMatMul"),
+        work=product(),
+        restrict=quantised_around(5),
+        workspace=_sums,
+        features=Features(Loops.PRODUCT, operands=(0, 3)),
+    ),
+    Operator(
+        onnx=names("com.microsoft.QGemm"),
+        restrict=quantised_around(5),
+        workspace=_sums,
+        features=_PRODUCT,
+    ),
+    Operator(
+        onnx=names("com.microsoft.MatMulIntegerToFloat"),
+        work=product(bias=6),
+        restrict=quantised_around(5),
+        workspace=no_workspace,
+        features=_PRODUCT,
+    ),
+    Operator(
+        onnx=names("com.microsoft.DynamicQuantizeMatMul"),
+        work=product(bias=4),
+        restrict=quantised_around(3),
+        workspace=_quantised_input,
+        features=_PRODUCT,
+    ),
+    Operator(
+        onnx=names("com.microsoft.MatMulNBits"),
+        work=product(bias=5),
+        restrict=quantised,
+        features=Features(Loops.PRODUCT, blockwise=True),
+    ),
+)

@@ -1,0 +1,83 @@
+"""All operators, by domain and name.
+
+A runtime with operators of its own adds rows to :data:`OPERATORS` by :func:`entries`. Must not know
+what rows say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping
+
+import onnx
+
+from bricks.graph.form import DOMAIN
+from bricks.graph.topology import default_domain
+from bricks.operators import (
+    attention,
+    control_flow,
+    convolutions,
+    elementwise,
+    indexing,
+    moving,
+    normalisation,
+    pooling,
+    products,
+    quantisation,
+    recurrent,
+    reductions,
+    resampling,
+    selection,
+    signals,
+    training,
+)
+from bricks.operators.operator import Operator
+
+# A domain and a name in it; of calls, the prefix of all their domains and PyTorch's plain name.
+Key = tuple[str, str]
+
+FAMILIES = (
+    attention, control_flow, convolutions, elementwise, indexing, moving, normalisation, pooling,
+    products, quantisation, recurrent, reductions, resampling, selection, signals, training,
+)  # fmt: skip
+_UNKNOWN = Operator()
+
+
+def entries(rows: Iterable[Operator]) -> Iterator[tuple[Key, Operator]]:
+    """Each row under each of its names."""
+    for row in rows:
+        for name in row.onnx:
+            domain, _, operator = name.rpartition(".")
+            yield (domain, operator), row
+        for name in row.aten:
+            yield (DOMAIN, name), row.for_calls
+
+
+OPERATORS: MutableMapping[Key, Operator] = dict(
+    entry for family in FAMILIES for entry in entries(family.OPERATORS)
+)
+
+
+def operator_of(node: onnx.NodeProto) -> Operator:
+    """The row of a node's operator; one without facts where there is none."""
+    return operator_named(node.domain, node.op_type)
+
+
+def operator_named(domain: str, name: str) -> Operator:
+    """The row of the operator ``name`` in ``domain``; one without facts where there is none."""
+    if domain.startswith(DOMAIN):
+        return OPERATORS.get((DOMAIN, plain_name(name)), _UNKNOWN)
+    return OPERATORS.get((default_domain(domain), name), _UNKNOWN)
+
+
+def operator_called(qualified: str) -> Operator:
+    """The row of an operator by its name after domain and dot, as bricks have it."""
+    if qualified.startswith(DOMAIN):
+        _, _, name = qualified.removeprefix(DOMAIN).partition(".")
+        return operator_named(DOMAIN, name)
+    domain, _, name = qualified.rpartition(".")
+    return operator_named(domain, name)
+
+
+def plain_name(name: str) -> str:
+    """An ATen operator's name, without overload and the ``_`` of operators in place."""
+    return name.partition(".")[0].rstrip("_")

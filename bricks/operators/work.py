@@ -1,0 +1,42 @@
+"""The arithmetic of nodes and of parts of a graph, from types alone.
+
+A multiply-add is two operations. An operator without a rule makes the work of the whole part
+unknown; nothing is guessed. Must not know runtimes or times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from bricks.errors import ModelError
+from bricks.graph.containers import ValueType
+from bricks.graph.graph import Graph
+from bricks.operators.node import node_view
+from bricks.operators.registry import operator_of
+
+_MAX = 2**63 - 1  # the largest integer that a database stores
+
+
+def flops(graph: Graph, nodes: Sequence[int]) -> int | None:
+    """Operations of the nodes at these positions; None where one of them isn't known."""
+    total = 0
+    for node in map(graph.nodes.__getitem__, nodes):
+        work = node_flops(node, graph.types)
+        if work is None:
+            return None
+        total += work
+    return total if 0 <= total <= _MAX else None
+
+
+def node_flops(node: onnx.NodeProto, types: Mapping[str, ValueType]) -> int | None:
+    """Operations of a node or call; None where they aren't known.
+
+    Attributes that are invalid for their operator also give None.
+    """
+    rule = operator_of(node).work
+    try:
+        return None if rule is None else rule(node_view(node, types))
+    except (ModelError, LookupError, TypeError, ValueError, ZeroDivisionError):
+        return None
