@@ -36,7 +36,7 @@ What counts:
 * of a weight that the runtime has folded into denormals, and of an input of which many are: how
   many, in steps of an eighth (also listed in ``metadata_props``);
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
-  unsigned, or BOOL; those at the inputs in ``STEERING`` (see ``graph.steering``), also as
+  unsigned, or BOOL; those at steering inputs (see ``operators.steering``), also as
   floating-point numbers; strings; and empty tensors. The value must be an initializer at that very
   input: a path through other nodes isn't followed;
 * of subgraphs (If, Loop, Scan): the same, nodes and wiring, and the declared types of their inputs
