@@ -20,13 +20,13 @@ from bricks import Bench
 from bricks.decompose import canonical
 from bricks.decompose.identity import Cutter
 from bricks.errors import BricksError, WorkerError
-from bricks.graph import domains
 from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 from bricks.measure import allowance
 from bricks.measure.protocol.loading import UnloadAll
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
+from bricks.operators import integer_ranges as following
 from bricks.operators.integer_ranges import integer_ranges
 from bricks.operators.work import flops
 from bricks.reading.read import read_model
@@ -44,11 +44,11 @@ def test_following_integers_through_a_graph_ends(tmp_path: Path) -> None:
         added = maker.node("Add", [at, one], [f"a{i}"], [ints])
         doubled = maker.node("Mul", [at, two], [f"b{i}"], [ints])
         at = maker.node("Max", [added, doubled], [f"v{i}"], [ints])
-    follower = domains._Follower(maker.graph())
+    follower = following._Follower(maker.graph())
     for name in maker.types:
         follower.range_of(name, ints)
-    followed = domains._ALL_STEPS - follower._steps_left
-    assert followed < domains._ALL_STEPS + domains._MAX_STEPS + 1200 * domains._FEW_STEPS
+    followed = following._ALL_STEPS - follower._steps_left
+    assert followed < following._ALL_STEPS + following._MAX_STEPS + 1200 * following._FEW_STEPS
 
 
 def ring(size: int) -> onnx.GraphProto:
