@@ -1,8 +1,8 @@
 """Synthetic values for the inputs of recorded calls.
 
 Floats are between zero and one; calls whose time depends on other values have a sketch of their
-inputs (``operators.dependence``). Indices must be valid, within bounds that follow from the shapes of
-the call's other arguments; offsets of bags rise evenly. Must not know how calls are replayed.
+inputs (``operators.dependence``). Indices must be valid, within bounds that follow from the shapes
+of the call's other arguments; offsets of bags rise evenly. Must not know how calls are replayed.
 """
 
 from __future__ import annotations
