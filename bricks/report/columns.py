@@ -13,8 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from bricks.errors import printable
+from bricks.units.facts import Missing
 
 Row = TypeVar("Row")
+Part = TypeVar("Part")
 Row_contra = TypeVar("Row_contra", contravariant=True)
 
 DASH = "–"
@@ -31,6 +33,23 @@ class Column(Generic[Row_contra]):
     title: str
     cell: Callable[[Row_contra], str | None]
     left: bool = False
+
+
+def part_column(
+    title: str,
+    part: Callable[[Row], Part | Missing | None],
+    text: Callable[[Part], str | None],
+    *,
+    left: bool = False,
+    otherwise: str | None = None,
+) -> Column[Row]:
+    """A column with the ``text`` of a row's ``part``, or ``otherwise`` if it is missing or None."""
+
+    def cell(row: Row) -> str | None:
+        known = part(row)
+        return otherwise if known is None or isinstance(known, Missing) else text(known)
+
+    return Column(title, cell, left)
 
 
 @dataclass(frozen=True, slots=True)

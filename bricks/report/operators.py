@@ -5,14 +5,13 @@ Must not compute results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from rich.table import Table
 
 from bricks.errors import printable
-from bricks.report.columns import DASH, Column, Row, table_of
+from bricks.report.columns import DASH, Column, part_column, table_of
 from bricks.report.heat_image import heat_image
 from bricks.report.page import render_page
 from bricks.report.tables import billions, percent, seconds
@@ -45,21 +44,6 @@ _NAMES: Sequence[Column[_OperatorRow]] = (
     Column("operator", lambda row: row[0], left=True),
     Column("runtime", lambda row: row[1].runtime, left=True),
 )
-
-
-_Known = TypeVar("_Known")
-
-
-def _column(
-    title: str, part: Callable[[Row], _Known | Missing], text: Callable[[_Known], str | None]
-) -> Column[Row]:
-    """A column of texts of a row's ``part``, where it is not missing."""
-
-    def cell(row: Row) -> str | None:
-        known = part(row)
-        return None if isinstance(known, Missing) else text(known)
-
-    return Column(title, cell)
 
 
 def _latency(row: _OperatorRow) -> OperatorLatency | Missing:
@@ -98,17 +82,17 @@ def _peak_share(latency: OperatorLatency) -> str | None:
 
 
 _ACCURACIES = (
-    _column("L2 error", _accuracy, lambda accuracy: _error_text(accuracy, "l2")),
-    _column("L∞ error", _accuracy, lambda accuracy: _error_text(accuracy, "linf")),
-    _column("results", _accuracy, lambda accuracy: _distinct(accuracy.evaluation)),
-    _column("gradient", _accuracy, lambda accuracy: _gradient(accuracy.gradients)),
+    part_column("L2 error", _accuracy, lambda accuracy: _error_text(accuracy, "l2")),
+    part_column("L∞ error", _accuracy, lambda accuracy: _error_text(accuracy, "linf")),
+    part_column("results", _accuracy, lambda accuracy: _distinct(accuracy.evaluation)),
+    part_column("gradient", _accuracy, lambda accuracy: _gradient(accuracy.gradients)),
 )
 _QUANTITIES: Sequence[Column[_OperatorRow]] = (
-    _column("latency", _latency, lambda latency: seconds(latency.latency_s.value)),
-    _column("±", _latency, _relative_width),
-    _column("GFLOP/s", _latency, lambda latency: _billions(latency.flops_per_s)),
-    _column("GB/s", _latency, lambda latency: _billions(latency.bytes_per_s)),
-    _column("of peak", _latency, _peak_share),
+    part_column("latency", _latency, lambda latency: seconds(latency.latency_s.value)),
+    part_column("±", _latency, _relative_width),
+    part_column("GFLOP/s", _latency, lambda latency: _billions(latency.flops_per_s)),
+    part_column("GB/s", _latency, lambda latency: _billions(latency.bytes_per_s)),
+    part_column("of peak", _latency, _peak_share),
     *_ACCURACIES,
 )
 
@@ -204,8 +188,8 @@ def _worst_output(accuracy: Accuracy) -> str:
 _NETWORK: Sequence[Column[_NetworkRow]] = (
     Column("model", lambda row: row[0], left=True),
     Column("runtime", lambda row: row[1].runtime, left=True),
-    replace(_column("worst output", _accuracy, _worst_output), left=True),
-    _column("L1 error", _accuracy, lambda accuracy: _error_text(accuracy, "l1")),
+    part_column("worst output", _accuracy, _worst_output, left=True),
+    part_column("L1 error", _accuracy, lambda accuracy: _error_text(accuracy, "l1")),
     *_ACCURACIES,
 )
 

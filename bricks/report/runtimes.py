@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from bricks.analysis.runtimes import Loss, NoRuntimeEstimate, RuntimeChoice, RuntimeEstimate
 from bricks.errors import printable
-from bricks.report.columns import Column, table_of
+from bricks.report.columns import Column, part_column, table_of
 from bricks.report.figures import interval_text, provenance_text
 from bricks.report.tables import percent, seconds
 from bricks.system.names import labels_of
@@ -50,17 +50,12 @@ def _name(row: _Row) -> str:
     return " ".join(filter(None, (row[1].runtime, row[1].version)))
 
 
-def _estimate(row: _Row) -> str | None:
-    return seconds(row[1].estimate.estimate_s) if isinstance(row[1], RuntimeEstimate) else None
+def _estimate(row: _Row) -> RuntimeEstimate | None:
+    return row[1] if isinstance(row[1], RuntimeEstimate) else None
 
 
-def _interval(row: _Row) -> str | None:
-    return interval_text(row[1].estimate.latency_s) if isinstance(row[1], RuntimeEstimate) else None
-
-
-def _lower(row: _Row) -> str | None:
-    lower_s = row[1].lower_s if isinstance(row[1], RuntimeEstimate) else None
-    return None if lower_s is None else seconds(lower_s)
+def _lower(row: _Row) -> float | None:
+    return row[1].lower_s if isinstance(row[1], RuntimeEstimate) else None
 
 
 def _measured(row: _Row) -> str:
@@ -73,9 +68,9 @@ def _measured(row: _Row) -> str:
 _COLUMNS: tuple[Column[_Row], ...] = (
     Column("model", lambda row: row[0], left=True),
     Column("runtime", _name, left=True),
-    Column("estimate", _estimate),
-    Column("interval", _interval),
-    Column("lower bound", _lower),
+    part_column("estimate", _estimate, lambda of: seconds(of.estimate.estimate_s)),
+    part_column("interval", _estimate, lambda of: interval_text(of.estimate.latency_s)),
+    part_column("lower bound", _lower, seconds),
     Column("measured", _measured),
 )
 

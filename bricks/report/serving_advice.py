@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.console import RenderableType
 
-from bricks.report.columns import Column, table_of
+from bricks.report.columns import DASH, Column, part_column, table_of
 from bricks.report.figures import provenance_text, rate_text
 from bricks.report.tables import number, percent, seconds
 from bricks.studies.serving.advise import ServingAdvice, ServingAnswer
+from bricks.studies.serving.result import ScenarioResult
 
 
 def serving_advice_parts(answer: ServingAnswer) -> list[RenderableType]:
@@ -18,13 +21,15 @@ def serving_advice_parts(answer: ServingAnswer) -> list[RenderableType]:
         Column("model", lambda row: row.model, left=True),
         Column("system", lambda row: row.target.system.name, left=True),
         Column("threads", lambda row: str(row.target.runtime.threads)),
-        Column("instances", _instances),
-        Column("batch", _batch),
-        Column("hosts", lambda row: str(row.hosts or "–")),
-        Column(f"p{load.counted_percentile:g}", _counted),
-        Column("host can", _host_can),
-        Column("busy", _busy),
-        Column("measured", _measured),
+        _of_result("instances", lambda of: str(of.serving.instances)),
+        _of_result("batch", lambda of: str(of.serving.max_batch)),
+        Column("hosts", lambda row: str(row.hosts or DASH)),
+        _of_result(f"p{load.counted_percentile:g}", _percentile, otherwise="not kept"),
+        _of_result(
+            "host can", lambda of: rate_text(None if of.max_qps is None else of.max_qps.value)
+        ),
+        _of_result("busy", lambda of: percent(of.utilisation.value, 0)),
+        part_column("measured", lambda row: row.provenance, provenance_text, otherwise=DASH),
     ]
     if any(row.cost_per_hour for row in rows):
         columns += [
@@ -41,29 +46,13 @@ def serving_advice_parts(answer: ServingAnswer) -> list[RenderableType]:
     ]
 
 
-def _instances(row: ServingAdvice) -> str:
-    return "–" if row.result is None else str(row.result.serving.instances)
+def _of_result(
+    title: str, text: Callable[[ScenarioResult], str], otherwise: str = DASH
+) -> Column[ServingAdvice]:
+    """A column of texts of the simulated scenario, or ``otherwise`` for targets without one."""
+    return part_column(title, lambda row: row.result, text, otherwise=otherwise)
 
 
-def _batch(row: ServingAdvice) -> str:
-    return "–" if row.result is None else str(row.result.serving.max_batch)
-
-
-def _counted(row: ServingAdvice) -> str:
-    if row.result is None:
-        return "not kept"
-    counted_s = row.result.latencies.get("counted_s")
+def _percentile(result: ScenarioResult) -> str:
+    counted_s = result.latencies.get("counted_s")
     return seconds(None if counted_s is None else counted_s.value)
-
-
-def _host_can(row: ServingAdvice) -> str:
-    highest = None if row.result is None else row.result.max_qps
-    return rate_text(None if highest is None else highest.value)
-
-
-def _busy(row: ServingAdvice) -> str:
-    return percent(None if row.result is None else row.result.utilisation.value, 0)
-
-
-def _measured(row: ServingAdvice) -> str:
-    return "–" if row.provenance is None else provenance_text(row.provenance)
