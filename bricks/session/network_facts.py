@@ -5,13 +5,13 @@ Must not know how it is shown.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from bricks.network.collective import OPERATIONS, Aspect
 from bricks.network.formulas import volume
 from bricks.network.series import SizeSeries
 from bricks.network.times import MeasuredNetwork
+from bricks.units.facts import json_of
 
 
 def fits(network: MeasuredNetwork) -> list[dict[str, Any]]:
@@ -31,14 +31,7 @@ def _fit(series: SizeSeries, operation: str, ranks: int, aspect: Aspect) -> dict
         "ranks": ranks,
         "computing": aspect is Aspect.COMPUTING,
         "deviation": fit.deviation,
-        "pieces": [
-            {
-                "max_bytes": segment.max_bytes,
-                "alpha_s": segment.alpha_s,
-                "beta_bytes_per_s": _finite(segment.beta_bytes_per_s),
-            }
-            for segment in fit.segments
-        ],
+        "pieces": json_of(fit.segments),
         "points": [
             _point(series, volume(operation, ranks), size, residual)
             for size, residual in zip(fit.sizes, fit.residuals, strict=True)
@@ -60,17 +53,13 @@ def _point(series: SizeSeries, volume: float, num_bytes: int, residual: float) -
     }
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def slowdowns(network: MeasuredNetwork) -> list[dict[str, Any]]:
     """By ranks, the slowdown of computing during a collective; empty if not measured."""
     ranks = {
         count for operation in OPERATIONS for count in network.series(operation, Aspect.UNIT_DURING)
     }
-    found = []
+    rows = []
     for count in sorted(ranks):
         ratio = network.slowdown(count).interval
-        found.append({"ranks": count, "ratio": ratio.value, "low": ratio.low, "high": ratio.high})
-    return found
+        rows.append({"ranks": count, "ratio": ratio.value, "low": ratio.low, "high": ratio.high})
+    return rows
