@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 from rich.table import Table
 from rich.text import Text
 
 from bricks.analysis.explained import ExplainedModel
-from bricks.analysis.explanation import Part
+from bricks.analysis.explanation import OperatorPart, Part
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import printable
+from bricks.report.columns import DASH, Column, part_column, table_of
 from bricks.report.figures import value_text
 from bricks.report.prediction import memory_remarks, phase_lines
 from bricks.report.tables import (
+    billions,
     measured_text,
     number,
     peak_parts,
@@ -72,42 +74,72 @@ def _peaks(of: Peaks) -> str:
     return ", ".join(rate for rate in known if rate) or "not measured"
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of the table: an operator, one of its bricks (``part``), or the rest of its bricks."""
+
+    title: str
+    share: float
+    occurrences: str
+    latency_s: float
+    part: Part | None = None
+    style: str = ""
+
+
+def _of_part(title: str, text: Callable[[Part], str]) -> Column[_Line]:
+    """A column of bricks, which is empty for operators."""
+    return part_column(title, lambda line: line.part, text, otherwise="")
+
+
+_COLUMNS: Sequence[Column[_Line]] = (
+    Column("operator and brick", lambda line: line.title, left=True),
+    Column("share", lambda line: percent(line.share)),
+    Column("places", lambda line: line.occurrences),
+    Column("latency", lambda line: seconds(line.latency_s)),
+    _of_part("GFLOP/s", lambda part: billions(part.flops_per_s, ".1f")),
+    _of_part("GB/s", lambda part: billions(part.bytes_per_s, ".1f")),
+    _of_part("FLOP/byte", lambda part: number(part.intensity, 1)),
+    _of_part("of peak", lambda part: percent(part.peak_share, 0)),
+    _of_part("bound by", lambda part: part.bound or DASH),
+    _of_part("in models", lambda part: str(part.models or DASH)),
+)
+
+
 def explanation_table(model: ExplainedModel, most: int | None) -> Table:
     """Operators, the one that takes longest first, and the bricks of each."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    # Keys and shapes are truncated where a terminal is narrow: figures never are.
-    table.add_column("operator and brick", no_wrap=True, overflow="ellipsis", max_width=_WIDEST)
-    for title in (
-        "share", "places", "latency", "GFLOP/s", "GB/s", "FLOP/byte", "of peak", "bound by",
-        "in models",
-    ):  # fmt: skip
-        table.add_column(title, justify="right", no_wrap=True)
     shown = _shown(model.parts, most)
-    for group in model.operators:
-        table.add_row(
-            Text(printable(group.operator), style="bold"),
-            percent(group.share),
-            str(group.occurrences),
-            seconds(group.total_s),
-        )
-        of_operator = [brick for brick in model.parts if brick.operator == group.operator]
-        shown_bricks = [brick for brick in of_operator if brick.brick in shown]
-        rest = [brick for brick in of_operator if brick.brick not in shown]
-        for number_, brick in enumerate(shown_bricks):
-            last = number_ == len(shown_bricks) - 1 and not rest
-            table.add_row(Text(f"{'└' if last else '├'} {_short(brick)}"), *_cells(brick))
-        if rest:
-            table.add_row(
-                Text(f"└ {len(rest)} more"),
-                percent(sum(brick.share for brick in rest)),
-                str(sum(brick.occurrences for brick in rest)),
-                seconds(sum(brick.total_s for brick in rest)),
-                style="dim",
-            )
+    lines = [line for group in model.operators for line in _lines(group, model.parts, shown)]
+    table = table_of(lines, _COLUMNS)
+    # Keys and shapes are truncated in a narrow terminal, figures never are.
+    first = table.columns[0]
+    first.no_wrap, first.overflow, first.max_width = True, "ellipsis", _WIDEST
+    for row, line in zip(table.rows, lines, strict=True):
+        row.style = line.style
     return table
 
 
+def _lines(group: OperatorPart, parts: Sequence[Part], shown: set[str]) -> Iterator[_Line]:
+    """The lines of one operator: its bricks are listed if their keys are ``shown``."""
+    yield _Line(group.operator, group.share, str(group.occurrences), group.total_s, style="bold")
+    of_operator = [part for part in parts if part.operator == group.operator]
+    listed = [part for part in of_operator if part.brick in shown]
+    rest = [part for part in of_operator if part.brick not in shown]
+    for position, part in enumerate(listed, 1):
+        last = position == len(listed) and not rest
+        title = f"{'└' if last else '├'} {_short(part)}"
+        yield _Line(title, part.share, f"{part.occurrences} ×", part.latency_s, part)
+    if rest:
+        yield _Line(
+            f"└ {len(rest)} more",
+            sum(part.share for part in rest),
+            str(sum(part.occurrences for part in rest)),
+            sum(part.total_s for part in rest),
+            style="dim",
+        )
+
+
 def _shown(bricks: Sequence[Part], most: int | None) -> set[str]:
+    """Keys of at most ``most`` bricks, until the others take less than ``_REST`` together."""
     if most is None:
         return {brick.brick for brick in bricks}
     shown, left = set(), 1.0
@@ -123,21 +155,3 @@ def _short(brick: Part) -> str:
     """An unambiguous prefix of a key, and whether the brick was measured."""
     key = f"{brick.brick[:11]}{' (predicted)' if brick.predicted else ''}"
     return printable(f"{key} {brick.shapes}")
-
-
-def _cells(brick: Part) -> tuple[str, ...]:
-    return (
-        percent(brick.share),
-        f"{brick.occurrences} ×",
-        seconds(brick.latency_s),
-        _giga(brick.flops_per_s),
-        _giga(brick.bytes_per_s),
-        "–" if brick.intensity is None else number(brick.intensity, 1),
-        percent(brick.peak_share, 0),
-        brick.bound or "–",
-        str(brick.models) if brick.models else "–",
-    )
-
-
-def _giga(value: float | None) -> str:
-    return "–" if value is None else f"{value / 1e9:.1f}"
