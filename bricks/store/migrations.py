@@ -141,7 +141,7 @@ def _migrate(connection: Connection, version: int, label: str) -> None:
     for step in range(version + 1, SCHEMA_VERSION + 1):
         if step not in MIGRATIONS:
             raise StoreError(
-                f"the cache {label} has schema version {step}, which this bricks "
+                f"the cache {label} has schema version {version}, which this bricks "
                 f"(version {SCHEMA_VERSION}) cannot migrate: give another --cache"
             )
         MIGRATIONS[step](connection)
