@@ -1,6 +1,6 @@
-"""What runtimes that take tensors alone share: synthetic data, and single runs that observe values.
+"""Synthetic data and single runs of runtimes whose inputs and outputs are all tensors.
 
-Such a runtime has no sequences or maps at the ends of a model. Must not know how it runs models.
+Such a runtime takes no sequences or maps. Must not know how it runs models.
 """
 
 from __future__ import annotations

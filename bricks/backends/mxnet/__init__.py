@@ -38,7 +38,7 @@ class MxnetOffer(Offer):
         )
 
     def create(self, *, threads: int, seed: int, workers: int, optimization: str) -> MxnetBackend:
-        """MXNet with so many threads."""
+        """A backend with so many ``threads``."""
         # The library reads these variables when it is loaded.
         os.environ["OMP_NUM_THREADS"] = str(threads)
         os.environ["MXNET_ENGINE_TYPE"] = "NaiveEngine"

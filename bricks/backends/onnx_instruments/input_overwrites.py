@@ -17,7 +17,7 @@ from bricks.graph.view import graph_of
 
 
 class InputOverwrite(Protocol):
-    """One way to overwrite a float32 input; hashable, since inputs alike share loaded models."""
+    """One way to overwrite a float32 input; hashable, since equal ones share loaded models."""
 
     key: ClassVar[str]  # under which backends load the models
 

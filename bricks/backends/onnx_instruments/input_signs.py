@@ -52,7 +52,8 @@ class InputSigns:
 
 def signs(proto: onnx.ModelProto) -> dict[int, InputSigns]:
     """The signs that are written before ``proto`` runs, by position of the input."""
-    sketches = {name: each for name, each in noted_sketches(proto).items() if each.signs_alone}
+    noted = noted_sketches(proto)
+    sketches = {name: sketch for name, sketch in noted.items() if sketch.signs_alone}
     if not sketches:
         return {}
     return {

@@ -16,7 +16,7 @@ _LEVELS = ("all", "extended", "basic", "none")
 
 
 class OnnxRuntimeOffer(Offer):
-    """ONNX Runtime as it is installed beside bricks."""
+    """ONNX Runtime as it is installed in the environment of bricks."""
 
     def describe(self) -> BackendInfo:
         """The installed version."""
@@ -37,7 +37,7 @@ class OnnxRuntimeOffer(Offer):
     def create(
         self, *, threads: int, seed: int, workers: int, optimization: str
     ) -> OnnxRuntimeBackend:
-        """ONNX Runtime with a pool of so many threads."""
+        """A backend whose sessions share a pool of ``threads``."""
         # Measurements are private to the user, and telemetry would write to the disk.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         try:

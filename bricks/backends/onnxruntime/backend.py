@@ -101,7 +101,7 @@ class OnnxRuntimeBackend(OnnxRuntimeGraphs, Profiler, StandaloneLoader, TextGene
 
         The names are empty unless nodes were renamed to their positions for the streams.
         """
-        # Where values decide, they are those of a run that observes them: of the same scale.
+        # Values that decide latencies have the same scale as in the run that observed them.
         share = not values_decide(proto.graph.node)
         weights, inputs = self.data.of(proto, key, share=share)
         if not streams:

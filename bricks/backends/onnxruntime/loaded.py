@@ -1,4 +1,4 @@
-"""Sessions with synthetic inputs, bound to given memory before they run.
+"""Sessions with synthetic inputs, bound to memory before they run.
 
 Must not know how sessions are created.
 """

@@ -159,7 +159,7 @@ def _put_in_execution_order(graph: onnx.GraphProto) -> None:
     nodes = list(graph.node)
     makers = producers(nodes)
     sources = [sorted({makers[n] for n in used_values(node) if n in makers}) for node in nodes]
-    feeding = {source for each in sources for source in each}
+    feeding = {source for of_node in sources for source in of_node}
     waiting = [(i, False) for i in range(len(nodes)) if i not in feeding]
     seen: set[int] = set()
     order = []
@@ -185,19 +185,19 @@ def inferred_types(
     reports the types of a session's outputs, so this function makes every value an output.
     """
     with surrogates.of(proto) as (exposed, folder):
-        outputs = {o.name for o in exposed.graph.output}
+        stated = {o.name for o in exposed.graph.output}
         for node in exposed.graph.node:
             exposed.graph.output.extend(
                 onnx.ValueInfoProto(name=name)
                 for name in node.output
-                if name and name not in outputs
+                if name and name not in stated
             )
         options = _mapping(session_options(NONE), folder)
-        found = create_session(exposed, {}, options).get_outputs()
+        outputs = create_session(exposed, {}, options).get_outputs()
     graph = graph_of(proto)
     types = {name: graph.types[name] for name in (*graph.inputs, *graph.initializers)}
     open_values = []
-    for value in found:
+    for value in outputs:
         type_ = static_type(value)
         if value.name in types:
             continue

@@ -1,11 +1,11 @@
-"""Sessions that run nodes in parallel, along given streams.
+"""Sessions that run nodes in parallel, along streams.
 
-``ORT_PARALLEL`` alone has no effect on a CPU: the runtime puts all nodes of one device type into
-one stream and runs it in order (microsoft/onnxruntime #21259, #29817). A file that lists the nodes
-of each stream (``session.node_partition_config_file``) creates several. The runtime gives the nodes
-that it adds different names each time, so the caller passes the executed graph, and this module
-names its nodes. Streams are tasks of the inter-op pool; the calling thread spins until the last has
-ended. Must not know how streams are chosen.
+``ORT_PARALLEL`` by itself has no effect on a CPU: the runtime puts all nodes of one device type
+into one stream and runs it in order (microsoft/onnxruntime #21259, #29817). A file that lists the
+nodes of each stream (``session.node_partition_config_file``) creates several. The runtime gives the
+nodes that it adds different names each time, so the caller passes the executed graph, and this
+module names its nodes. Streams are tasks of the inter-op pool; the calling thread spins until the
+last has ended. Must not know how streams are chosen.
 """
 
 from __future__ import annotations

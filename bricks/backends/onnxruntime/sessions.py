@@ -1,4 +1,4 @@
-"""Create sessions, which all have the same options, with given weights.
+"""Create sessions for models and weights, all with the same options.
 
 Must not know how weights are chosen, nor how sessions are run.
 """

@@ -1,7 +1,7 @@
 """Surrogate weights for optimising a graph: they overlap in one sparse temporary file.
 
-The runtime maps weight files instead of reading them, so that a model's weights take no memory,
-whatever its size. Only the beginning of the file holds data, because the runtime simplifies the
+The runtime maps weight files instead of reading them, so that even a large model's weights take no
+memory. Only the beginning of the file holds data, because the runtime simplifies the
 graph for constants that are zero, one or all equal. Integers that may be indices have values of
 their own, in another file. Must not know the model's real weights.
 """

@@ -135,7 +135,7 @@ def type_of_value(value: Any, notation: str) -> ValueType:
     if notation.startswith("optional("):
         return ContainerType(notation, () if value is None else (type_of_value(value, inner),))
     if notation.startswith("seq("):
-        return ContainerType(notation, tuple(type_of_value(each, inner) for each in value))
+        return ContainerType(notation, tuple(type_of_value(item, inner) for item in value))
     if notation.startswith("map("):
         dtype = DTYPES[inner.partition(",")[2]]
         return ContainerType(notation, (TensorType(dtype, (len(value),)),))

@@ -47,14 +47,14 @@ class OpenvinoOffer(Offer):
             timed=True,
             brick_optimization="all",
             python=python,
-            bounded_memory=False,  # what compiled models keep is not told ahead
+            bounded_memory=False,  # the memory of compiled models is not known before
             cutting_times=6,
         )
 
     def create(
         self, *, threads: int, seed: int, workers: int, optimization: str
     ) -> OpenvinoBackend:
-        """OpenVINO with so many threads."""
+        """A backend with so many ``threads``."""
         try:
             from bricks.backends.openvino.backend import OpenvinoBackend
         except ImportError as exc:

@@ -63,7 +63,7 @@ class OpenvinoBackend(OpenvinoModels, FusedRunner):
 
     def fused(self, bound: Sequence[BoundModel]) -> OpenvinoFusedRun | None:
         """Bricks that run in one call; None if anything else is ``bound``."""
-        bricks = [each for each in bound if isinstance(each, BoundBrick)]
+        bricks = [model for model in bound if isinstance(model, BoundBrick)]
         return OpenvinoFusedRun(bricks) if len(bricks) == len(bound) else None
 
     @cached_property

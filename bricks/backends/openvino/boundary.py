@@ -97,7 +97,7 @@ def to_channels_last(values: np.ndarray) -> np.ndarray:
 
 
 def from_channels_last(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The inverse for an output, whose logical ``shape`` is given."""
+    """The inverse for an output of a logical ``shape``."""
     return np.moveaxis(values.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
 
 

@@ -23,7 +23,7 @@ _POSITION = re.compile(r"n(\d+)(?:\D.*)?")
 # Operators of nodes that stand for constants.
 CONSTANT_NODES = frozenset(("Constant", "ConstantOfShape"))
 
-# The layout that ONNX has, whatever the number of axes.
+# ONNX's layout, for any number of axes.
 PLANAR = "planar"
 
 # Kinds of nodes that compute nothing: inputs, outputs and constants.

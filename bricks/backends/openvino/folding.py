@@ -187,7 +187,7 @@ def _uniform(graph: Graph, values: Arrays) -> dict[str, np.ndarray]:
 
 def _numbers(graph: Graph) -> dict[str, onnx.TensorProto]:
     """Known initializers that are zero points, or single floats which are no steering values."""
-    inputs = [each for node in graph.nodes for each in steering_inputs(node)]
+    inputs = [value for node in graph.nodes for value in steering_inputs(node)]
     steering = set(steered_values(inputs, graph.types))
     zero_points = {
         name
@@ -240,13 +240,13 @@ def _from_weights(graph: Graph, name: str, gone: set[int]) -> bool:
     makers = {made: i for i in gone for made in graph.nodes[i].output if made}
     waiting, seen = [name], {name}
     while waiting:
-        each = waiting.pop()
-        if each in makers:
-            node = graph.nodes[makers[each]]
+        value = waiting.pop()
+        if value in makers:
+            node = graph.nodes[makers[value]]
             more = [] if node.op_type in _OF_SHAPES else used_values(node)
             waiting += [n for n in more if n not in seen]
             seen.update(more)
-        elif each in graph.initializers and is_referenced(graph.initializers[each]):
+        elif value in graph.initializers and is_referenced(graph.initializers[value]):
             return True
     return False
 

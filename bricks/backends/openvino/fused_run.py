@@ -73,9 +73,9 @@ class OpenvinoFusedRun:
 
     def __init__(self, bricks: Sequence[BoundBrick]) -> None:
         first = bricks[0].brick
-        for each in bricks:
-            each.release()
-        models = [each.brick.model.clone() for each in bricks]
+        for bound in bricks:
+            bound.release()
+        models = [bound.brick.model.clone() for bound in bricks]
         compiled = first.compiler.compile(side_by_side(models), counted=True)
         compiled_kernels = kernels(compiled)
         parts = kernels_of_parts(compiled_kernels, len(bricks))
@@ -98,10 +98,12 @@ def _bound(compiled: ov.CompiledModel, bricks: Sequence[BoundBrick]) -> BoundReq
         request = compiled.create_infer_request()
     keep: list[object] = []
     inputs = outputs = 0
-    for each in bricks:
-        ports = each.brick.ports
-        keep.append((each.brick, each.region))
-        keep.append(ports.bind(request, each.binding, each.region, inputs=inputs, outputs=outputs))
+    for bound in bricks:
+        ports = bound.brick.ports
+        keep.append((bound.brick, bound.region))
+        keep.append(
+            ports.bind(request, bound.binding, bound.region, inputs=inputs, outputs=outputs)
+        )
         inputs += ports.inputs
-        outputs += len(each.brick.model.outputs)
+        outputs += len(bound.brick.model.outputs)
     return BoundRequest(request, keep, outputs)

@@ -3,7 +3,7 @@
 OpenVINO chooses kernels and layouts by the nodes around them: a pooling in isolation is planar,
 behind a convolution it is not. So each group is compiled in isolation, as it will be measured, and
 its kernels are compared with those in the model. A group whose kernels differ is merged with the
-groups that read its results if that helps, and else with those that its inputs come from, and is
+groups that read its results if that helps, else with the groups that make its inputs, and is
 compared again; in the end, a whole model runs its own kernels.
 
 Where even that differs, each group is merged with neighbours separately, up to a limit, and a group

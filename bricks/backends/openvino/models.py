@@ -1,4 +1,4 @@
-"""Models with synthetic or given values as OpenVINO's own graphs, and single runs of them.
+"""Models and their values as OpenVINO's own graphs, and single runs of them.
 
 Must not know which nodes become a brick.
 """
