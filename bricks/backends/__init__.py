@@ -1,7 +1,7 @@
 """Runtimes, one per package, behind one small interface (:mod:`bricks.backends.base`).
 
-Each is an :class:`~bricks.backends.offer.Offer` that an entry point leads to, whether it comes with
-this package or with another one (:mod:`bricks.backends.catalogue`). Only ``backends/NAME`` imports
+An entry point leads to the :class:`~bricks.backends.offer.Offer` of each, in this package or in
+another one (:mod:`bricks.backends.catalogue`). Only ``backends/NAME`` imports
 the runtime NAME, and only inside the worker process. Facts that are needed before a worker exists
 (the version, which store lookups need) come from package metadata.
 """
@@ -52,11 +52,10 @@ def create(
     optimization: str = "all",
     location: str = "",
 ) -> Backend:
-    """The backend called ``name``; imports its runtime, so call it in the worker process.
+    """Create the backend ``name``; imports its runtime, so call it in the worker process.
 
-    ``workers`` is the number of nodes of a model that it may run at the same time, ``optimization``
-    one of its levels. ``location`` is where its offer is, for an environment in which its package
-    is not installed.
+    ``workers`` is the number of nodes of a model that may run at the same time, ``optimization`` a
+    level of the runtime. ``location`` is that of its offer, for environments without its package.
     """
     from bricks.backends.base import Backend
 

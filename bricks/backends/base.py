@@ -1,7 +1,7 @@
-"""The interface that a runtime must implement to be measured, used inside the worker process.
+"""The interface that a runtime implements to be measured, used inside the worker process.
 
-A backend loads models and bricks and times single runs of them. No object of the runtime leaves its
-backend. It must not know the store, plans, or how many samples are taken.
+A backend loads models and bricks and times single runs. No object of the runtime leaves its
+backend. Must not know the store, plans, or the number of samples.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from bricks.units.sample import Sample
 class ExecutedGraph:
     """The graph that a runtime executes for a model, after its own optimisation.
 
-    ``proto`` holds no weights; ``types`` has every value's type; ``observed`` names the values
+    ``proto`` holds no weights; ``types`` are the types of all values; ``observed`` names the values
     whose types depend on data and were observed in a run. ``in_place`` maps a value to the value
-    whose memory the runtime reuses for it. ``groups`` are the nodes, by position, that the runtime
-    executes as one, in a valid execution order: for runtimes whose fused nodes ONNX cannot
-    represent. None: each node by itself. ``layouts`` are the runtime's names of the layouts of
-    values that are not in ONNX's; such a brick alone gets its inputs, and leaves its outputs, in
-    these. ``other_kernels`` are, by its first node, the kernels of a group that the runtime would
-    run as others alone: it is no measurable brick. ``notes`` are sentences about the graph for its
-    user. ``rewritten_bytes`` are those of the weights that the runtime rewrites while it loads the
-    model, before they get their final form; None: unknown.
+    whose memory the runtime reuses for it. ``groups`` are positions of nodes that the runtime
+    executes as one, in a valid execution order, where ONNX cannot represent its fused nodes; None:
+    each node is separate. ``layouts`` are the runtime's names of layouts other than ONNX's, in
+    which an isolated brick has these inputs and outputs. ``other_kernels`` are, by its first node,
+    the kernels of a group for which an isolated run has different ones: it is no measurable brick.
+    ``notes`` are sentences about the graph for its user. ``rewritten_bytes`` is the size of weights
+    that the runtime rewrites while loading, before they get their final form; None: unknown.
     """
 
     proto: onnx.ModelProto
@@ -53,8 +52,8 @@ class Binding:
     """Memory locations of the inputs and outputs of a loaded model while it runs.
 
     One entry per graph input (output), in order: an offset in bytes into the shared activation
-    region, or None for a buffer of its own. Where calls allocate their results themselves, it is
-    the number of a slot that holds the tensor, see :class:`~bricks.backends.programs.Recorder`.
+    region, or None for a buffer of its own. For calls that allocate their results it is a tensor
+    handle, see :class:`~bricks.backends.programs.Recorder`.
     """
 
     inputs: tuple[int | None, ...]
@@ -70,46 +69,43 @@ class BoundModel(Protocol):
     """A loaded model or brick with its inputs and outputs bound: ready to run."""
 
     def sample(self) -> Sample:
-        """Run once; what it took."""
-        ...
+        """Run once; return the times."""
 
 
 class RedrawableInputs(ABC):
-    """An optional interface of what is bound: its synthetic inputs can be drawn anew."""
+    """An optional interface of a bound model: its synthetic inputs can be redrawn."""
 
     @abstractmethod
     def redraw(self) -> None:
-        """Write other numbers into the float32 inputs that have buffers of their own."""
+        """Write other random numbers to the float32 inputs with buffers of their own."""
 
 
 class FusedRun(Protocol):
-    """Steps of a walk that run in one call of the runtime, as the nodes of a model do."""
+    """Steps of a walk that run in one call of the runtime, like the nodes of a model."""
 
     def sample(self) -> Sequence[Sample]:
-        """Run all once, in order; what each took, as if each were a call."""
-        ...
+        """Run all steps once, in order; return the times of each, as if it were a call."""
 
 
 class FusedRunner(ABC):
-    """An optional interface of a backend: steps of a walk in one call.
+    """An optional interface of a backend: fused runs of steps of a walk.
 
-    For runtimes whose kernels depend on what runs between them, and which tell what each takes.
+    For runtimes whose kernels depend on the work between them, and which report their times.
     """
 
     @abstractmethod
     def fused(self, bound: Sequence[BoundModel]) -> FusedRun | None:
-        """What runs ``bound`` in one call; None where it joins no steps like these.
+        """Fuse ``bound`` to one call; None for steps that the runtime does not fuse.
 
-        Raises :class:`BackendError` or :class:`MemoryError` where these cannot run together.
+        Raises :class:`BackendError` or :class:`MemoryError` if they cannot run together.
         """
 
 
 class BindableModel(Protocol):
-    """A model or brick that a backend has loaded. It may be bound more than once."""
+    """A loaded model or brick, which may be bound several times."""
 
     def bind(self, binding: Binding, region: np.ndarray) -> BoundModel:
-        """Bind inputs and outputs, into ``region`` (bytes) where the binding says so."""
-        ...
+        """Bind inputs and outputs; offsets of ``binding`` are into ``region`` (bytes)."""
 
 
 class OwnMemory:
@@ -124,8 +120,8 @@ class OwnMemory:
 class NodeEvent:
     """One execution of a node on ``thread``; times are seconds from the beginning of the run.
 
-    ``name`` is the node's name in the :class:`ExecutedGraph`; empty if the runtime renames the node
-    in each session. ``inner`` marks nodes that ran inside another node.
+    ``name`` is the name in the :class:`ExecutedGraph`; empty if the runtime renames the node in
+    each session. ``inner`` marks nodes that ran inside another node.
     """
 
     name: str
@@ -137,15 +133,13 @@ class NodeEvent:
 
 
 class ProfiledModel(Protocol):
-    """A whole model whose runs the runtime's own profiler records, node by node."""
+    """A whole model under the runtime's own profiler of nodes."""
 
     def sample(self) -> float:
-        """Run once; the latency in seconds."""
-        ...
+        """Run once; return the latency in seconds."""
 
     def runs(self) -> Sequence[Sequence[NodeEvent]]:
-        """The nodes of each run so far, per thread in order of their ends. Ends the profile."""
-        ...
+        """End the profile; return the nodes of each run, per thread in order of their ends."""
 
 
 class Profiler(Capability):
@@ -157,11 +151,11 @@ class Profiler(Capability):
     def profiled(
         self, proto: onnx.ModelProto, *, key: str, streams: Sequence[int] = ()
     ) -> ProfiledModel:
-        """``proto`` loaded as by :meth:`Backend.load`, optimised, with buffers of its own."""
+        """Load ``proto`` as by :meth:`Backend.load`, optimised, with buffers of its own."""
 
 
 class ValueObserver(ABC):
-    """An optional interface of a backend: what operators read in a run of a model.
+    """An optional interface of a backend: values that operators read in a run of a model.
 
     Without it, operators whose time depends on values (see ``operators.dependence``) read random
     ones.
@@ -169,43 +163,41 @@ class ValueObserver(ABC):
 
     @abstractmethod
     def branching_on(self, operator: str) -> Collection[str]:
-        """What the time of ``operator`` depends on in its first input in this runtime alone.
+        """Return the traits of ``graph.sketch`` on which the time of ``operator`` depends.
 
-        These are traits of ``graph.sketch``; most operators have none.
+        Only traits of its first input that count in this runtime alone; most operators have none.
         """
 
     @abstractmethod
     def observe(
         self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
     ) -> Mapping[str, np.ndarray]:
-        """Tensors called ``names`` in a run, with weights and inputs as in :meth:`Backend.load`."""
+        """Return the tensors ``names`` of a run, with the data of :meth:`Backend.load`."""
 
 
 class WeightObserver(ABC):
-    """An optional interface of a backend: what its optimisation makes of weights.
+    """An optional interface of a backend: the weights after its optimisation.
 
     Without it, no brick has weights that are folded into denormals.
     """
 
     @abstractmethod
     def executed_weights(self, proto: onnx.ModelProto, *, key: str) -> Mapping[str, np.ndarray]:
-        """The weights of the executed graph by name, as :meth:`Backend.load` gives them."""
+        """Return the weights of the executed graph by name, as :meth:`Backend.load` fills them."""
 
 
 class StandaloneModel(Protocol):
-    """A whole model in files of its own, as users of the runtime have it; not loaded yet."""
+    """A whole model in files of its own, as users of the runtime have it, before loading."""
 
     def load(self) -> None:
-        """Load it as users do by default: in a session that shares nothing with others."""
-        ...
+        """Load the model as users do by default, in a session that shares nothing."""
 
     def run(self) -> None:
-        """Run it once on synthetic inputs, which exist from the first run on; drop the outputs."""
-        ...
+        """Run once on synthetic inputs, which exist from the first run on; drop the outputs."""
 
 
 class StandaloneLoader(Capability):
-    """An optional interface of a backend: whole models apart from everything, for their memory."""
+    """An optional interface of a backend: isolated whole models, to measure their memory."""
 
     lacking: ClassVar[str] = "{name} loads no model by itself: its memory is not measured"
 
@@ -213,9 +205,9 @@ class StandaloneLoader(Capability):
     def standalone(
         self, proto: onnx.ModelProto, *, key: str, folder: Path, inline: bool = False
     ) -> StandaloneModel:
-        """``proto`` and synthetic weights for it, written to ``folder``.
+        """Write ``proto`` and synthetic weights to ``folder``.
 
-        The weights are in a file beside the model, or with ``inline`` in the model's own file.
+        The weights are in a second file, or with ``inline`` in that of the model.
         """
 
 
@@ -225,29 +217,28 @@ class LoadedDecoder(Protocol):
     def generate(
         self, batch: int, prompt_tokens: int, new_tokens: int
     ) -> tuple[Sequence[float], Sequence[float]]:
-        """Generate greedily after a random prompt: the seconds of each of the model's steps.
+        """Generate greedily after a random prompt.
 
-        And those of what is before each: choosing tokens, and binding what the step reads and
-        writes.
+        Return the seconds of each step of the model, and the seconds before each, which choose
+        tokens and bind the inputs and outputs of the step.
         """
-        ...
 
 
 class TextGenerator(Capability):
-    """An optional interface of a backend: decoders that really generate text."""
+    """An optional interface of a backend: decoders that generate text."""
 
     lacking: ClassVar[str] = "{name} cannot be made to generate text: leave out --check"
 
     @abstractmethod
     def load_decoder(self, proto: onnx.ModelProto, decoder: Decoder) -> LoadedDecoder:
-        """A decoder, of which ``proto`` is a step, with synthetic weights."""
+        """Load a decoder, of which ``proto`` is a step, with synthetic weights."""
 
 
 class Backend(ABC):
     """A runtime with a fixed number of threads, in this process.
 
-    ``loaders`` is the number of threads that may call :meth:`load` at the same time. Latencies that
-    are not ``timed`` are made up, so nothing on the host disturbs them.
+    ``loaders`` is the number of threads that may call :meth:`load` at the same time. A backend that
+    is not ``timed`` computes latencies by formula, without noise.
     """
 
     loaders: ClassVar[int]
@@ -255,19 +246,19 @@ class Backend(ABC):
 
     @abstractmethod
     def sign_sensitive(self, operator: str) -> bool:
-        """Whether an operator takes longer when the signs of its input are unpredictable."""
+        """Whether an operator takes longer if the signs of its input are unpredictable."""
 
     @abstractmethod
     def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
-        """The graph that the runtime executes for ``proto`` (a model without weights)."""
+        """Return the graph that the runtime executes for ``proto`` (a model without weights)."""
 
     @abstractmethod
     def types(self, proto: onnx.ModelProto) -> tuple[Mapping[str, ValueType], Sequence[str]]:
-        """Every value's type, and the values whose type was observed by running ``proto``."""
+        """Return the types of all values, and the values whose type a run has shown."""
 
     @abstractmethod
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> Mapping[str, Sequence[float]]:
-        """The flattened contents of the values called ``names`` in a run of ``proto``."""
+        """Return the flattened contents of the values ``names`` in a run of ``proto``."""
 
     @abstractmethod
     def load(
@@ -280,7 +271,7 @@ class Backend(ABC):
     ) -> BindableModel:
         """Load ``proto`` with synthetic weights; ``key`` and the seed determine their values.
 
-        ``optimize`` selects all of the runtime's graph optimisations or none; runtimes without that
+        ``optimize`` selects all graph optimisations of the runtime or none; runtimes without this
         choice ignore it. Inputs take their values from the metadata of ``proto``
         (:mod:`bricks.graph.model_metadata`); all others are synthetic.
 
@@ -290,7 +281,7 @@ class Backend(ABC):
 
 
 class Evaluator(Backend, Capability):
-    """A backend that tells what a graph computes."""
+    """A backend that returns the results of a graph."""
 
     lacking: ClassVar[str] = "the {name} runtime computes nothing: choose --runtime onnxruntime"
 
@@ -303,7 +294,7 @@ class Evaluator(Backend, Capability):
         *,
         optimize: bool,
     ) -> Sequence[Any]:
-        """The outputs of ``proto`` with these weights and inputs, in the order of its outputs.
+        """Compute the outputs of ``proto`` with these weights and inputs, in their order.
 
         Tensors are arrays; sequences are lists, maps are dicts, an absent optional is None.
         """
@@ -312,4 +303,4 @@ class Evaluator(Backend, Capability):
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
     ) -> tuple[ExecutedGraph, Mapping[str, np.ndarray]]:
-        """As :meth:`Backend.executed`, with weights as that graph needs them: fused, reordered."""
+        """As :meth:`Backend.executed`, with the weights of the executed graph: fused, reordered."""

@@ -1,6 +1,5 @@
-"""What a backend may be able to do besides what every backend does.
+"""Optional interfaces of backends, which are classes that callers ask for by type.
 
-Each optional interface is a class that a backend inherits from, so that callers ask for it by type.
 Must not know any of them.
 """
 
@@ -15,7 +14,7 @@ from bricks.errors import BackendError
 class Capability(ABC):
     """An optional interface of a backend.
 
-    ``lacking`` is the error of a runtime without it; ``{name}`` in it stands for the runtime.
+    ``lacking`` is the error text of a runtime without it; ``{name}`` stands for the runtime.
     """
 
     lacking: ClassVar[str]
@@ -25,9 +24,9 @@ C = TypeVar("C", bound=Capability)
 
 
 def capability(backend: object, kind: type[C], name: str) -> C:
-    """The ``backend`` of the runtime called ``name``, as one that can do ``kind``.
+    """Return the ``backend`` of the runtime ``name`` as a ``kind``.
 
-    Raises :class:`BackendError` if it cannot.
+    Raises :class:`BackendError` if it lacks the capability.
     """
     if not isinstance(backend, kind):
         raise BackendError(kind.lacking.format(name=name))

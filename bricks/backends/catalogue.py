@@ -1,4 +1,4 @@
-"""The runtimes that installed packages offer: entry points of the group ``bricks.backends``.
+"""The catalogue of runtimes: entry points of the group ``bricks.backends``.
 
 The entry point's name is the runtime's name, and it leads to an
 :class:`~bricks.backends.offer.Offer`. The names of this package's own runtimes are reserved. In a
@@ -23,19 +23,19 @@ GROUP = "bricks.backends"
 
 
 def built_in() -> tuple[str, ...]:
-    """The names of this package's own runtimes, in the order of lists."""
+    """Return the names of this package's own runtimes, in the order of lists."""
     own = {point.name for point in _points() if _own(point)}
     return tuple(sorted(own, key=lambda name: offer(name).order))
 
 
 def names() -> tuple[str, ...]:
-    """The names of all runtimes: this package's own, then those of other packages, sorted."""
+    """Return the names of all runtimes: this package's own, then sorted ones of others."""
     own = built_in()
     return (*own, *sorted({point.name for point in _points()}.difference(own)))
 
 
 def location(name: str) -> str:
-    """Where the offer of the runtime called ``name`` is: ``module:attribute``.
+    """Return the location of a runtime's offer, ``module:attribute``.
 
     Empty where no package of this environment has one.
     """
@@ -43,49 +43,49 @@ def location(name: str) -> str:
 
 
 def offer(name: str, location: str = "") -> Offer:
-    """The offer of the runtime called ``name``, at ``location`` if that is given.
+    """Load the offer of the runtime ``name``, from ``location`` if it is not empty.
 
     Raises :class:`UsageError` if no package has one, and :class:`BackendError` if it cannot be
-    imported, if it is none, or if two packages provide the name.
+    imported, is no :class:`Offer`, or two packages provide the name.
     """
     point = EntryPoint(name, location, GROUP) if location else _point(name)
     try:
-        found = point.load()
+        loaded = point.load()
     except Exception as exc:  # importing runs foreign code, which may raise anything
         raise BackendError(
             f"the runtime {name!r} of {_package(point)} cannot be imported"
             f" ({first_line(exc)}): install it anew, or remove it"
         ) from exc
-    if not isinstance(found, Offer) or found.name != name:
-        said = repr(found.name) if isinstance(found, Offer) else type(found).__name__
+    if not isinstance(loaded, Offer) or loaded.name != name:
+        title = repr(loaded.name) if isinstance(loaded, Offer) else type(loaded).__name__
         raise BackendError(
-            f"the runtime {name!r} of {_package(point)} is offered as {said}:"
+            f"the runtime {name!r} of {_package(point)} is offered as {title}:"
             f" its entry point must lead to a bricks.backends.Offer called {name!r}"
         )
-    return found
+    return loaded
 
 
 def offers() -> Iterator[Offer]:
-    """All offers that can be imported, in the order of :func:`names`."""
+    """Yield all offers that can be imported, in the order of :func:`names`."""
     for name in names():
         with suppress(BackendError):
             yield offer(name)
 
 
 def default(accepts: ModelForm) -> str:
-    """The name of the runtime that runs ``accepts`` where none is named."""
-    return _first(lambda each: each.default and each.accepts is accepts)
+    """Return the name of the default runtime for models of the form ``accepts``."""
+    return _first(lambda offer: offer.default and offer.accepts is accepts)
 
 
 def unneeded() -> str:
-    """The name of a runtime that needs no installation, for workers of which none is asked for."""
-    return _first(lambda each: not each.computes)
+    """Return the name of a runtime without installation, for workers that need no other."""
+    return _first(lambda offer: not offer.computes)
 
 
 def _first(suits: Callable[[Offer], bool]) -> str:
-    for each in offers():
-        if suits(each):
-            return each.name
+    for candidate in offers():
+        if suits(candidate):
+            return candidate.name
     raise BackendError(
         "the runtimes that come with bricks are not found: install it with pip, whose entry points"
         " lead to them"
@@ -93,23 +93,23 @@ def _first(suits: Callable[[Offer], bool]) -> str:
 
 
 def describe(name: str) -> BackendInfo:
-    """The facts about the runtime called ``name``, without importing it.
+    """Return the facts about the runtime ``name``, without importing it.
 
     Raises :class:`BackendError` if the runtime is not installed; the message says how to fix it.
     """
     info = asked(offer(name), "describe")
     # Keys of measurements contain the name: a different one would mix two runtimes.
     if not isinstance(info, BackendInfo) or info.name != name:
-        said = repr(info.name) if isinstance(info, BackendInfo) else type(info).__name__
+        title = repr(info.name) if isinstance(info, BackendInfo) else type(info).__name__
         raise BackendError(
-            f"the runtime {name!r} describes itself as {said}:"
+            f"the runtime {name!r} describes itself as {title}:"
             f" its describe() must give a BackendInfo called {name!r}"
         )
     return info
 
 
 def asked(offer: Offer, function: str, **arguments: Any) -> Any:
-    """The result of one of its functions; any exception of foreign code becomes BackendError."""
+    """Call a function of an offer; exceptions of foreign code become :class:`BackendError`."""
     try:
         return getattr(offer, function)(**arguments)
     except BricksError:
@@ -122,7 +122,7 @@ def asked(offer: Offer, function: str, **arguments: Any) -> Any:
 
 
 def _point(name: str) -> EntryPoint:
-    """The entry point of the runtime called ``name``."""
+    """Return the entry point of the runtime ``name``."""
     points = [point for point in _points() if point.name == name]
     points = [point for point in points if _own(point)] or points
     if len(points) > 1:
@@ -139,7 +139,7 @@ def _points() -> Sequence[EntryPoint]:
 
 @lru_cache
 def _installed(path: tuple[str, ...]) -> Sequence[EntryPoint]:
-    """The entry points of all packages in the folders of ``path``, whose files are read once."""
+    """Read the entry points of all packages in the folders of ``path``, once."""
     return tuple(entry_points(group=GROUP))
 
 

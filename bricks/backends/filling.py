@@ -1,7 +1,7 @@
 """Bytes that are ordinary numbers in every floating-point type that reads them.
 
 Values of many types share the activation region, so its contents cannot be drawn for one type. Must
-not know which values lie in it.
+not know these values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PERIOD = 4 * 1_048_583
 
 
 def filled(size_bytes: int, seed: int, *, signed: bool = False) -> np.ndarray:
-    """Random bytes that form no zero, denormal, infinity or NaN of 8 bits or more.
+    """Return random bytes that form no zero, denormal, infinity or NaN of 8 bits or more.
 
     Read as float16, values lie between 0.5 and 1; as bfloat16 or float32, between 3e-5 and 4e-3; as
     float64, between 2e-38 and 2e-22. Each byte is a normal float8. With ``signed``, float32 values

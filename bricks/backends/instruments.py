@@ -1,8 +1,7 @@
-"""Small fixed work that a worker runs on a device along with pieces, and that is no piece itself.
+"""Instruments: small fixed work that a worker runs on a device next to measured pieces.
 
-It observes the device (the reference workload, the chain), puts its caches into the state that a
-model leaves them in (the eviction read), and prepares what pieces read. Must not know what is
-measured.
+The reference workload and the chain observe the device, the eviction read sets the state of its
+caches to that within a model, and preparations write inputs. Must not know what is measured.
 """
 
 from __future__ import annotations
@@ -17,37 +16,36 @@ import onnx
 from bricks.backends.base import BoundModel
 from bricks.backends.filling import PERIOD, filled
 
-# Eviction reads are of so many bytes, or of a multiple.
+# Eviction reads have a multiple of so many bytes.
 ROW_BYTES = 4096
 
 
 class Preparation(Protocol):
-    """What runs untimed before a piece, for the sake of what it reads."""
+    """Untimed work before a piece, which prepares its inputs."""
 
     def bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Sequence[BoundModel]:
-        """What to run before the piece whose inputs lie at ``offsets`` into ``region``.
+        """Bind the work to the inputs of a piece at ``offsets`` into ``region``.
 
         An input without an offset has memory of its own.
         """
-        ...
 
 
-class Unprepared:
-    """The preparation of pieces that read what they find."""
+class NoPreparation:
+    """The preparation of pieces whose inputs stay as they are."""
 
     def bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Sequence[BoundModel]:
-        """Nothing."""
+        """Return no work."""
         return ()
 
 
 class Instruments(ABC):
-    """The instruments of a device. Each call of a method gives one of its own, ready to run."""
+    """The instruments of a device; each method returns a new one, ready to run."""
 
     @abstractmethod
     def reference(self) -> BoundModel:
-        """The reference workload, which is the same work in every release.
+        """Return the reference workload, which is the same work in every release.
 
-        Its latency tracks the state of the machine independently of what is measured: the speed of
+        Its latency tracks the state of the machine independently of measured pieces: the speed of
         the cores and, with several threads, the cost of communication between them. (A hypervisor
         moves virtual processors between cores that share a cache and cores that don't; a whole
         model may then take twice as long.) So it is a chain of small layers, each of which reads
@@ -56,11 +54,11 @@ class Instruments(ABC):
 
     @abstractmethod
     def chain(self) -> BoundModel:
-        """A chain of trivial calls of the runtime, which take some ten microseconds in all."""
+        """Return a chain of trivial calls of the runtime, some ten microseconds in all."""
 
     @abstractmethod
     def eviction_read(self, memory: np.ndarray) -> BoundModel:
-        """A read of all of ``memory`` (whole rows of bytes) with all threads.
+        """Return a read of all of ``memory`` (whole rows of bytes) with all threads.
 
         A walk over a model's bricks runs few of its occurrences, and so reads few of its weights.
         In the model, the other weights evict these from the caches before they are read again. So
@@ -68,15 +66,15 @@ class Instruments(ABC):
         """
 
     def preparation(self, proto: onnx.ModelProto) -> Preparation:
-        """What runs before a piece that was loaded from ``proto``; nothing, by default."""
-        return Unprepared()
+        """Return the work before a piece that was loaded from ``proto``; by default none."""
+        return NoPreparation()
 
     def filling(self, seed: int, *, signed: bool) -> np.ndarray:
-        """Bytes to fill memory with, again and again, that all types read as ordinary numbers."""
+        """Return a pattern of bytes that all types read as ordinary numbers."""
         return filled(PERIOD, seed, signed=signed)
 
     def unload(self) -> None:
-        """Unload what was prepared; by default, nothing was."""
+        """Unload all preparations; by default there are none."""
         return None
 
 
@@ -88,4 +86,4 @@ class Instrumented(ABC):
 
     @abstractmethod
     def instruments(self) -> Instruments:
-        """The instruments of the device that it uses."""
+        """Return the instruments of the backend's device."""

@@ -1,8 +1,7 @@
 """Two functions to minimise, on which the optimiser of a runtime is compared with its definition.
 
-One is convex and ill-conditioned, the other has a curved valley. Here because both sides need the
-same functions: the runtime follows its own gradients of :func:`value`, the definition those of
-:func:`gradient`. Must not know any optimiser.
+One is convex and ill-conditioned, the other has a curved valley. The runtime differentiates
+:func:`value` itself, the definition uses :func:`gradient`. Must not know any optimiser.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ import numpy as np
 QUADRATIC, ROSENBROCK = "ill-conditioned quadratic", "Rosenbrock function"
 OBJECTIVES = (QUADRATIC, ROSENBROCK)
 
-# Of the quadratic: the condition number is a thousand.
+# Curvatures of the quadratic, whose condition number is 1000.
 CURVATURES = tuple(float(c) for c in np.logspace(-3, 0, 8))
 
-# The Rosenbrock function's usual factor; its curvature is some thousand where it begins, so it is
-# scaled to one like the quadratic's.
+# The usual factor of the Rosenbrock function, and the scale that makes its initial curvature about
+# that of the quadratic.
 _VALLEY, _SCALE = 100.0, 1e-3
 
-# The usual beginning of the Rosenbrock function, which is as good for the quadratic.
+# The usual initial point of the Rosenbrock function, also for the quadratic.
 START = (-1.2, 1.0) * 4
 
-# The shape of a parameter with these elements: optimisers may treat matrices in their own way.
+# The shape of a parameter with these elements: optimisers may treat matrices differently.
 SHAPE = (2, 4)
 
 # With the largest curvature times the learning rate below this, gradient descent is stable with
@@ -33,12 +32,12 @@ _STABLE = 0.5
 
 
 def scale_for(learning_rate: float) -> float:
-    """The factor of both functions for which this learning rate is not too large."""
+    """Return the factor of both functions with which a learning rate is stable."""
     return min(1.0, _STABLE / learning_rate) if learning_rate > 0 else 1.0
 
 
 def value(name: str, x: Any, scale: float) -> Any:
-    """The function's value at ``x``, anything of eight elements that calculates with numbers."""
+    """Evaluate a function at ``x``, eight elements of any numeric type."""
     pairs = range(len(START) - 1)
     if name == QUADRATIC:
         return scale * sum(0.5 * c * (x[i] - 1) ** 2 for i, c in enumerate(CURVATURES))
@@ -47,7 +46,7 @@ def value(name: str, x: Any, scale: float) -> Any:
 
 
 def gradient(name: str, x: np.ndarray, scale: float) -> np.ndarray:
-    """The gradient of :func:`value` at ``x`` (float64, of shape (8,)), by its formula."""
+    """Return the gradient of :func:`value` at ``x`` (float64, of shape (8,)), by its formula."""
     if name == QUADRATIC:
         return np.asarray(scale * np.array(CURVATURES) * (x - 1))
     slope = np.zeros_like(x)

@@ -1,6 +1,6 @@
-"""What a package offers for a runtime: what is known of it, and done for it, before it is imported.
+"""The offer of a runtime: facts and functions that do not import it.
 
-Light, since each command reads offers: importing this module imports neither a runtime nor numpy.
+Each command reads offers, so importing this module imports neither a runtime nor numpy.
 Must not know any runtime.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MemoryUse(Enum):
-    """What a process takes to run a model with a runtime, as far as that follows from the plan."""
+    """The predictable parts of the memory of a process that runs a model."""
 
     UNPREDICTED = "not predicted"
     PLANNED = "what the plan says"  # weights and values alone
@@ -33,14 +33,13 @@ class MemoryUse(Enum):
 class BackendInfo:
     """The facts about a backend that are known without starting it.
 
-    ``timed`` says whether it takes real time, ``parallel`` whether it can run nodes in parallel.
-    ``brick_optimization`` is the optimisation that it applies to bricks of any granularity, ``all``
-    or ``none``; None if the granularity decides. ``python`` is the interpreter that the worker
-    needs. ``bounded_memory`` says whether it holds only the memory that the loaded models need;
-    otherwise the memory that a model takes cannot be predicted. ``levels`` are its levels of
-    optimisation. ``build`` is the package that it was installed from, if known. ``cutting_times``
-    is how many times as long as others it may take to tell the graph that it executes: more where
-    it compiles bricks for that.
+    ``timed`` is whether latencies are measured, ``parallel`` whether nodes can run in parallel.
+    ``brick_optimization`` is the optimisation of bricks of any granularity, ``all`` or ``none``;
+    None if the granularity decides. ``python`` is the interpreter of the worker. ``bounded_memory``
+    is whether a process has only the memory that loaded models need; otherwise the memory of a
+    model cannot be predicted. ``levels`` are the levels of optimisation. ``build`` is the package
+    that was installed, if known. ``cutting_times`` multiplies the time limit for returning executed
+    graphs: more where bricks are compiled for them.
     """
 
     name: str
@@ -58,10 +57,10 @@ class BackendInfo:
 
 @dataclass(frozen=True, slots=True)
 class Counterparts:
-    """Programs of a runtime that compute what ONNX operators and models do.
+    """Programs of a runtime that are equivalent to ONNX operators and models.
 
     ``operators`` is a module with a function for each operator, ``model`` the function
-    (``module:function``) for a model in a file.
+    (``module:function``) for a model file.
     """
 
     operators: str
@@ -70,15 +69,14 @@ class Counterparts:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer(ABC):
-    """A runtime called ``name``; ``summary`` says in a line what it is.
+    """A runtime ``name``, with a ``summary`` in one line.
 
-    ``order`` is its place in lists, the smaller the earlier. ``collectives`` names the backends of
-    collectives that its workers can be ranks with. ``counterparts`` are its programs in place of
-    ONNX models, None if it has none. ``memory`` says whether the memory of a model can be
-    predicted. A ``default`` runtime is taken for what it accepts where none is named. A ``variant``
-    is another runtime with other settings, and is compared only where it is named. One that does
-    not ``compute`` makes latencies up, needs no installation, and serves where a worker is needed
-    and its runtime does not matter.
+    ``order`` sorts lists, ascending. ``collectives`` are the backends of collectives of its ranks.
+    ``counterparts`` are its programs in place of ONNX models, None without. ``memory`` are the
+    predictable parts of a model's memory. A ``default`` runtime runs the models that it accepts
+    where the user names none. A ``variant`` is another runtime with other settings, and is compared
+    only where it is named. One that does not ``compute`` returns latencies by formula, needs no
+    installation, and runs in workers whose runtime does not matter.
     """
 
     name: str
@@ -94,34 +92,34 @@ class Offer(ABC):
 
     @property
     def environment(self) -> Environment | None:
-        """The Python environment that it needs; None if it runs in this one."""
+        """The Python environment of the runtime; None for the current one."""
         return None
 
     @abstractmethod
     def describe(self) -> BackendInfo:
-        """The facts about the runtime, without importing it.
+        """Return the facts about the runtime, without importing it.
 
         Raises :class:`~bricks.errors.BackendError` if it is not installed; the message says how to
-        fix it.
+        install it.
         """
 
     @abstractmethod
     def create(self, *, threads: int, seed: int, workers: int, optimization: str) -> Backend:
-        """The backend; imports the runtime, so it is called in the worker process alone.
+        """Create the backend; imports the runtime, so call it in the worker process.
 
-        ``workers`` is the number of nodes of a model that it may run at the same time,
-        ``optimization`` one of its levels.
+        ``workers`` is the number of nodes of a model that may run at the same time,
+        ``optimization`` one of the levels.
         """
 
     def for_ranks(self, collectives: str) -> BackendInfo:
-        """The facts for workers that are ranks with this backend of ``collectives``.
+        """Return the facts for workers that are ranks with a backend of ``collectives``.
 
         Raises :class:`~bricks.errors.BackendError` if it cannot be used on this host.
         """
         return self.describe()
 
     def launcher(self, rank: int, ranks: int, address: str, port: int) -> tuple[str, ...]:
-        """The command that starts a worker as one of ``ranks``, which meet at ``address``.
+        """Return the command that starts a worker as one of ``ranks``, which meet at ``address``.
 
         Options of Python that name the worker's module follow it. Raises
         :class:`~bricks.errors.BackendError` if the runtime has no such launcher.
@@ -130,13 +128,13 @@ class Offer(ABC):
 
 
 def locked_environment(module: str, name: str) -> Environment:
-    """The environment called ``name``, whose lock file lies beside a ``module``'s file."""
-    from bricks.system.environments import Environment  # here: importing it takes a moment
+    """Return the environment ``name``, whose lock file is in the folder of a ``module``'s file."""
+    from bricks.system.environments import Environment  # slow import
 
     lock = Path(module).with_name("requirements.lock")
     return Environment(name, lock, "3.11", f"bricks backends install {name}")
 
 
 def unimportable(environment: Environment, error: ImportError) -> BackendError:
-    """The error where an environment does not have its runtime."""
+    """Return the error for an environment without its runtime."""
     return BackendError(f"{environment.name} cannot be imported ({error}): {environment.install}")

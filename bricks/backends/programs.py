@@ -1,7 +1,6 @@
-"""What a backend may offer for recorded programs: record and step them, train them, double them.
+"""Capabilities of backends for programs: recording, real steps, training, double precision.
 
-All of it is used inside the worker process; see :mod:`bricks.backends.base`. Must not know how a
-runtime does it.
+Used inside the worker process; see :mod:`bricks.backends.base`. Must not know any runtime.
 """
 
 from __future__ import annotations
@@ -61,66 +60,62 @@ class Recorder(Capability):
 
     @abstractmethod
     def real_step(self, proto: onnx.ModelProto) -> ReplayableStep:
-        """A real step of the program that was recorded as ``proto``."""
+        """Run a step of the program that was recorded as ``proto``."""
 
 
 class ReplayableStep(Protocol):
-    """A step that was really run, and the state that it began with.
+    """A real step of a program with its initial state, from which its calls can be replayed.
 
-    ``expected`` are its results, by the names of values in the graph; ``deterministic`` is whether
-    running it twice gave the same bits. Tensors are the runtime's own.
+    ``expected`` are its results by the names of values in the graph; ``deterministic`` is whether
+    two runs gave the same bits. Tensors are the runtime's own.
     """
 
     expected: Mapping[str, np.ndarray]
     deterministic: bool
 
     def begin(self) -> Mapping[str, Any]:
-        """Go back to where the step began; the tensors that are there, by name."""
-        ...
+        """Restore the initial state; return its tensors by name."""
 
     def call(self, brick: onnx.ModelProto, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """All values of a brick, by name, from its inputs and weights."""
-        ...
+        """Replay a brick on its inputs and weights; return all values by name."""
 
 
 class DoublePrecision(Capability):
-    """An optional interface of a recorder: the accuracy of a program's step."""
+    """An optional interface of a recorder: steps in double precision."""
 
     lacking: ClassVar[str] = "{name} has no step in double to compare with"
 
     @abstractmethod
     def in_double(self, proto: onnx.ModelProto) -> DoubleStep:
-        """The step of the program that was recorded as ``proto``, and the same in double."""
+        """Return the step of the program recorded as ``proto``, as it is and in double."""
 
 
 class DoubleStep(Protocol):
-    """A step of a program as it is, and the same step in double precision, by names of results."""
+    """A step of a program, as it is and in double precision; results by name."""
 
     def reference(self) -> Mapping[str, np.ndarray]:
-        """The results in double; :class:`~bricks.errors.BackendError` if there are none."""
-        ...
+        """Return the results in double; :class:`~bricks.errors.BackendError` if impossible."""
 
     def run(self) -> Mapping[str, np.ndarray]:
-        """The results of a step as it is, always from the state that the program begins with."""
-        ...
+        """Return the results of a step as it is, from the initial state of the program."""
 
     def gradients(self) -> Sequence[Mapping[str, Any]]:
-        """Derivatives in double along one random direction of each tensor, the last layer's first.
+        """Differentiate in double along one random direction of each tensor, last layer first.
 
-        ``of`` names the tensor, ``analytic`` is automatic differentiation's, ``numeric`` the
-        central difference. Raises :class:`~bricks.errors.BackendError` if there are none.
+        ``of`` names the tensor, ``analytic`` is the result of automatic differentiation,
+        ``numeric`` the central difference. Raises :class:`~bricks.errors.BackendError` without
+        derivatives.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedEpoch:
-    """One epoch of a training, as it was measured; times are in seconds.
+    """One measured epoch of a training; times are in seconds.
 
-    ``losses``, ``step_s`` and ``loading_s`` have an entry for each step: its loss, the time of the
-    step, and that of taking its batch and copying it into the inputs and targets. ``begin_s`` is
-    the time of beginning to iterate the data and of noticing their end. ``accuracy``, from 0 to 1,
-    is that of the module at the end of the epoch, and ``evaluation_s`` the time of computing it.
+    ``losses``, ``step_s`` and ``loading_s`` have an entry for each step: its loss, its time, and
+    the time of loading its batch and copying it to inputs and targets. ``begin_s`` is the time of
+    starting and ending the iteration over the data. ``accuracy`` of the module after the epoch is
+    from 0 to 1, and ``evaluation_s`` the time of computing it.
     """
 
     losses: tuple[float, ...]
@@ -132,17 +127,17 @@ class TrainedEpoch:
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> TrainedEpoch:
-        """The inverse of ``dataclasses.asdict``, after JSON."""
+        """Invert ``dataclasses.asdict`` after JSON, which has lists in place of tuples."""
         lists = {name: tuple(facts[name]) for name in ("losses", "step_s", "loading_s")}
         return cls(**{**facts, **lists})
 
 
 @dataclass(frozen=True, slots=True)
 class LoadingTimes:
-    """Batches taken and copied without training: ``begin_s`` for each epoch that was begun.
+    """Seconds of loading without training: ``begin_s`` of each epoch, ``batch_s`` of each batch.
 
-    ``batch_s`` is for each batch; see :class:`TrainedEpoch`. ``processes`` is the number of
-    processes that load beside the one that trains.
+    See :class:`TrainedEpoch`. ``processes`` is the number of processes that load for the one that
+    trains.
     """
 
     begin_s: tuple[float, ...]
@@ -151,62 +146,53 @@ class LoadingTimes:
 
 
 class Training(Protocol):
-    """A program that is trained epoch by epoch, from one seed."""
+    """A training of a program from one seed, epoch by epoch."""
 
     identity: str  # a digest of the code, the optimiser's options and the initial parameters
 
     @property
     def history(self) -> Sequence[TrainedEpoch]:
         """The epochs so far."""
-        ...
 
     def epoch(self, on_step: Callable[[int], None]) -> TrainedEpoch:
-        """Train for one epoch, evaluate, and return what was measured.
-
-        ``on_step`` is called before each step, with its number.
-        """
-        ...
+        """Train for one epoch and evaluate; ``on_step`` is called with each step's number."""
 
     def save(self, path: Path) -> None:
-        """Write everything that the next epoch depends on, and the history, or nothing at all."""
-        ...
+        """Write a checkpoint with the history, atomically."""
 
     def load(self, path: Path) -> None:
-        """Go back to where :meth:`save` was called."""
-        ...
+        """Restore a checkpoint of :meth:`save`."""
 
     def time_loading(self, batches: int, read_bytes: int) -> LoadingTimes:
-        """Take so many ``batches`` at least, in whole epochs, without training.
+        """Load at least ``batches`` batches, in whole epochs, without training.
 
-        Before each, so much memory is read: caches are as cold then as after a step that holds it.
+        ``read_bytes`` of memory are read before each, so that caches are as cold as after a step.
         """
-        ...
 
     def time_evaluation(self, repeats: int, read_bytes: int) -> Sequence[float]:
-        """Seconds of computing the accuracy, ``repeats`` times; memory is read before each."""
-        ...
+        """Compute the accuracy ``repeats`` times; seconds of each, after reading memory."""
 
 
 class Trainer(Capability):
-    """An optional interface of a backend for recorded programs: it trains them, and checks them.
+    """An optional interface of a backend: trainings of programs, and checks of them.
 
-    Each call makes a program anew.
+    Each call makes a new program.
     """
 
     lacking: ClassVar[str] = "this runtime trains no programs: choose --runtime torch"
 
     @abstractmethod
     def training(self, program: SeededProgram) -> Training:
-        """The program, ready to be trained; raises where it cannot be."""
+        """Return a training; :class:`~bricks.errors.BackendError` for untrainable programs."""
 
     @abstractmethod
     def gradients(self, program: SeededProgram) -> GradientDeviations:
-        """The gradients of the loss beside finite differences; see ``backends/torch/gradients``."""
+        """Compare gradients of the loss with finite differences."""
 
     @abstractmethod
     def trajectories(self, program: SeededProgram, steps: int) -> OptimizerTrajectories:
-        """What the optimiser does in so many ``steps``; see ``backends/torch/trajectories``."""
+        """Trace the optimiser on functions with known gradients for ``steps`` steps."""
 
     @abstractmethod
     def item_orders(self, program: SeededProgram, epochs: int) -> ItemOrders:
-        """The items of each epoch in the order in which the data yield them."""
+        """Return the items of each of ``epochs`` epochs in their order."""

@@ -1,7 +1,7 @@
-"""What a backend may offer for processes that are ranks of one job.
+"""Capabilities of backends whose processes are ranks of one job.
 
-All of it is used inside the worker process; see :mod:`bricks.backends.base`. Must not know how
-ranks are started.
+Used inside the worker process; see :mod:`bricks.backends.base`. Must not know how ranks are
+started.
 """
 
 from __future__ import annotations
@@ -30,30 +30,25 @@ class Collectives(Protocol):
     """This process as one rank of a group of processes that communicate."""
 
     def open_store(self, address: str, timeout_s: float) -> int:
-        """Serve the place where ranks meet at ``address``; the port that it has."""
-        ...
+        """Serve the rendezvous of ranks at ``address``; return its port."""
 
     def join(
         self, rank: int, ranks: int, address: str, port: int, interface: str, timeout_s: float
     ) -> None:
-        """Become a rank; with the port 0, as the launcher of this process says."""
-        ...
+        """Become a rank; with the port 0, as the launcher of this process determines."""
 
     def leave(self) -> None:
         """Leave the group."""
-        ...
 
     def time(self, operation: str, num_bytes: int, passes: int, computing: bool) -> CollectiveTimes:
         """Time an operation on ``num_bytes`` in each of some passes, while ``computing`` or not."""
-        ...
 
 
 class DistributedStep(Protocol):
-    """A step of a training in this rank, by itself or with the gradients of all ranks."""
+    """A training step in this rank, isolated or with the gradients of all ranks."""
 
     def time(self, steps: int, delay_s: float) -> float:
-        """Seconds of a step, over so many that follow one another, each longer by ``delay_s``."""
-        ...
+        """Return the mean seconds of consecutive ``steps``, each longer by ``delay_s``."""
 
 
 class Communicator(Capability):
@@ -63,7 +58,7 @@ class Communicator(Capability):
 
     @abstractmethod
     def collectives(self) -> Collectives:
-        """This process as a rank, which has yet to join the others."""
+        """Return this process as a rank that has not joined yet."""
 
 
 class DistributedTrainer(Capability):
@@ -80,7 +75,7 @@ class DistributedTrainer(Capability):
         bucket_cap_mb: float | None,
         accumulation: int,
     ) -> DistributedStep:
-        """The program as a training of this rank, which has joined the others.
+        """Return the program as a training of this rank, which has joined the others.
 
-        If ``synchronised``, it is data-parallel; else ranks do the same without communicating.
+        Data-parallel if ``synchronised``, else without communication.
         """

@@ -1,4 +1,4 @@
-"""Synthetic weights and inputs of ONNX models: ordinary numbers, and integers that are valid.
+"""Synthetic weights and inputs of ONNX models: ordinary numbers and valid integers.
 
 Must not know runtimes.
 """
@@ -18,7 +18,7 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.view import without_values
 from bricks.operators.integer_ranges import integer_ranges
 
-# From the number and the type of a weight to its values; None: as others.
+# From the number and the type of a weight to shared values; None: values of its own.
 Shared = Callable[[int, TensorType], np.ndarray | None]
 
 
@@ -31,19 +31,18 @@ def synthetic_data(
     whole: Graph | None = None,
     shared: Shared = lambda number, type_: None,
 ) -> tuple[dict[str, np.ndarray], Mapping[str, Callable[[], Any]]]:
-    """Weights, and makers of inputs, by name, for ``proto``, whose graph with all types is given.
+    """Return weights and functions that make inputs, by name, for ``proto`` and its ``graph``.
 
-    ``key`` and the pool determine their values; inputs whose values the metadata of ``proto`` holds
-    take those. ``whole`` is the graph that it is a part of: all of it says which integers are
-    valid.
+    ``key`` and the pool determine their values, except of inputs with values in the metadata of
+    ``proto``. ``whole`` is the graph of which it is a part, and determines valid integers.
     """
     types = without_values(proto)
     integers = [name for name, type_ in types.items() if not type_.floating]
     ranges = integer_ranges(whole or graph, [*graph.inputs, *integers])
     weights = {}
     for number, (name, type_) in enumerate(types.items()):
-        found = shared(number, type_)
-        if found is None:
-            found = pool.weight(f"{key}/{name}", type_, ranges.get(name))
-        weights[name] = found
+        values = shared(number, type_)
+        if values is None:
+            values = pool.weight(f"{key}/{name}", type_, ranges.get(name))
+        weights[name] = values
     return weights, feeds(proto, graph, ranges, pool, f"{key}/")

@@ -29,7 +29,6 @@ class Readable(BoundModel, Protocol):
 
     def results(self) -> list[np.ndarray]:
         """The outputs of the last run."""
-        ...
 
 
 class LoadedTensors(Protocol):
@@ -37,7 +36,6 @@ class LoadedTensors(Protocol):
 
     def bind(self, binding: Binding, region: np.ndarray) -> Readable:
         """Bind inputs and outputs; see :class:`~bricks.backends.base.BindableModel`."""
-        ...
 
 
 class TensorRuntime(Evaluator, ValueObserver):

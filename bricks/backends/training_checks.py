@@ -1,6 +1,6 @@
-"""What a backend tells of a training, so that others can judge whether it is right.
+"""Results of checks of a training, from which its correctness is judged.
 
-Plain data. Must not know what is right.
+Plain data. Must not know the criteria.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 class GradientDeviation:
     """The deviation of a parameter's gradient from finite differences.
 
-    ``deviation`` is the largest over all directions, relative to the derivative (to its usual size
-    along a random direction, if that is larger). ``resolution`` is the deviation that rounding
-    alone may cause: a smaller one says nothing. Both are None where no gradient is computed, or it
-    is zero and so are the differences.
+    ``deviation`` is the largest over all directions, relative to the derivative (or its usual size
+    along a random direction, if larger). ``resolution`` is the largest deviation that rounding
+    alone may cause. Both are None without a gradient, or where gradient and differences are zero.
     """
 
     name: str
@@ -27,7 +26,7 @@ class GradientDeviation:
 
 @dataclass(frozen=True, slots=True)
 class GradientDeviations:
-    """The gradients of all ``parameters``, or the ``reason`` why nothing was compared."""
+    """The gradients of all ``parameters``, or the ``reason`` why none was compared."""
 
     parameters: tuple[GradientDeviation, ...] = ()
     reason: str | None = None
@@ -35,9 +34,9 @@ class GradientDeviations:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """``points`` of the function ``objective`` after each step of an optimiser, of 8 numbers each.
+    """The ``points`` (8 numbers each) of an optimiser after each step on an ``objective``.
 
-    ``options`` are those of the optimiser; ``scale`` is that of the function.
+    ``options`` are those of the optimiser; ``scale`` is the factor of the function.
     """
 
     options: Mapping[str, Any]
@@ -48,10 +47,10 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerTrajectories:
-    """Trajectories of an optimiser, for each group of other options.
+    """The trajectories of an optimiser, for each group of distinct options.
 
-    ``optimizer`` is the name of its class, ``bases`` the names of the classes of the runtime that
-    it is derived from, the nearest first.
+    ``optimizer`` is the name of its class, ``bases`` are the names of its base classes in the
+    runtime, the nearest first.
     """
 
     optimizer: str
@@ -61,10 +60,10 @@ class OptimizerTrajectories:
 
 @dataclass(frozen=True, slots=True)
 class ItemOrders:
-    """The numbers of the items of each epoch: equal numbers are equal items.
+    """The numbers of the items of each epoch in order: equal numbers are equal items.
 
-    ``data_set`` has the numbers of all items that there are, or is None where that cannot be told.
-    ``reason`` says why there are no orders.
+    ``data_set`` are the numbers of all existing items; None if unknown. ``reason`` is why there are
+    no orders.
     """
 
     orders: tuple[tuple[int, ...], ...] = ()

@@ -1,6 +1,6 @@
-"""The windows of ONNX's convolutions and pools: where they lie, whatever runtime they run in.
+"""The windows of ONNX's convolutions and pools, for runtimes that translate operators.
 
-Here because each runtime that translates operators needs it. Must not know runtimes.
+Must not know runtimes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ Window = tuple[list[int], list[int], list[int], list[int]]
 def window_of(
     attribute: Callable[[str, Any], Any], spatial: Sequence[int], kernel: Sequence[int]
 ) -> Window:
-    """Strides, dilations, and padding at the beginning and the end of each spatial axis.
+    """Return strides, dilations, and padding at the begin and the end of each spatial axis.
 
-    ``attribute`` gives an attribute of the node, or its default; ``spatial`` are the sizes of the
-    input behind batch and channels.
+    ``attribute`` returns an attribute of the node, or a default; ``spatial`` are the sizes of the
+    input without batch and channels.
     """
     rank = len(kernel)
     strides = list(attribute("strides", [1] * rank))
