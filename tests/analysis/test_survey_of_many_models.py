@@ -30,7 +30,7 @@ cache, runtime, cut, *paths = sys.argv[1:]
 told = []
 options = {"runtime": runtime, "granularity": cut, "threads": 1}
 with Bench(cache, progress=lambda *at: told.append(at), **options) as one:
-    decompose_all(one, [one.read(path) for path in paths], processes=2)
+    decompose_all(one.workspace, [one.read(path) for path in paths], processes=2)
     left = [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
 print(json.dumps({"told": told, "left": left}))
 """
@@ -38,16 +38,16 @@ print(json.dumps({"told": told, "left": left}))
 # Kills every worker of those that decompose side by side, as soon as it is there.
 KILLED = """
 import os
-from bricks.measure.supervisor import Supervisor
+from bricks.measure.conversation import Conversation
 
-welcome = Supervisor._welcome
+greet = Conversation.greet
 
-def killed(self):
-    welcome(self)
-    if not self._settings.timing:
-        os.kill(self._process.pid, 9)
+def killed(self, hello):
+    greet(self, hello)
+    if not hello.settings.timing:
+        os.kill(self.pid, 9)
 
-Supervisor._welcome = killed
+Conversation.greet = killed
 """
 
 

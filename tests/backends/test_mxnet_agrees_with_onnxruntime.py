@@ -15,7 +15,7 @@ import runtime_environments
 from factories import constant, conv_net, model, node, save, value
 from refusals import refused
 
-from bricks import Bench, WorkerError
+from bricks import Bench, WorkerError, backends
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.view import parse_model
 from bricks.zoo import entries
@@ -58,7 +58,7 @@ def test_whole_models_agree(python: Path, runtime: str, name: str, tmp_path: Pat
     outputs = []
     for interpreter, on in ((Path(sys.executable), "onnxruntime"), (python, runtime)):
         archive = tmp_path / f"{on}.npz"
-        arguments = (on, tmp_path / "model.onnx", archive)
+        arguments = (on, tmp_path / "model.onnx", archive, backends.location(on))
         runtime_environments.run(interpreter, "evaluating.py", *arguments)
         with np.load(archive) as arrays:
             outputs.append([arrays[key] for key in arrays.files])

@@ -1,6 +1,6 @@
 """Run a model on a runtime, with weights and inputs that only the seed decides; keep the outputs.
 
-python tests/support/evaluating.py RUNTIME SKELETON.onnx OUTPUTS.npz
+python tests/support/evaluating.py RUNTIME SKELETON.onnx OUTPUTS.npz LOCATION
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from bricks.graph.view import graph_of, parse_model, without_values
 from bricks.operators.integer_ranges import integer_ranges
 
 
-def main(runtime: str, skeleton: str, outputs: str) -> None:
+def main(runtime: str, skeleton: str, outputs: str, location: str) -> None:
     """Write the outputs as an archive of arrays, in order."""
-    backend = backends.create(runtime, threads=2, seed=0)
+    backend = backends.create(runtime, threads=2, seed=0, location=location)
     proto, pool = parse_model(Path(skeleton).read_bytes()), Pool(0)
     graph = graph_of(proto)
     weights = {name: pool.weight(name, type_) for name, type_ in without_values(proto).items()}

@@ -19,7 +19,7 @@ from bricks.studies.scaling.buckets import MIB, Gradient, assign, bucket_limits
 from bricks.studies.scaling.training_step import module_tensors, ready_gradients
 from bricks.zoo import zoo_folder
 
-SCRIPT = Path(__file__).parents[1] / "support" / "ddp_buckets.py"
+SCRIPT = Path(__file__).parents[2] / "support" / "ddp_buckets.py"
 
 
 @pytest.fixture(scope="module")
