@@ -56,6 +56,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
+        self._beginning = threading.Lock()  # threads may ask for their first forks at once
 
     def _begin(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -74,7 +75,8 @@ class ForkServer:
 
         ``fds`` are its open files: our number of each by the number that it has there.
         """
-        self._socket = self._socket or self._begin()
+        with self._beginning:
+            self._socket = self._socket or self._begin()
         status, theirs = os.pipe()
         request = [entry, list(arguments), dict(env), os.getcwd(), list(fds)]
         message = json.dumps(request).encode()
