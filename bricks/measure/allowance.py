@@ -1,8 +1,8 @@
 """Limits on the time and memory of one request about a graph, which grow with the model.
 
 A file of a few bytes can make the worker optimise a graph, infer its shapes, or run it once without
-end. A model's size says how much is ordinary, with a wide margin; a request that takes more has
-gone wrong, or the file is hostile. It must not know what is requested.
+end. A model's size implies an ordinary cost, with a wide margin; a request that exceeds it has gone
+wrong, or the file is hostile. It must not know any request.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bricks.graph.view import graph_of, without_values
 
 MAX_S = 600.0
 
-# With these, a host that is ten times slower than any that was tried stays within the limits.
+# With these, a host ten times slower than any tested one stays within the limits.
 MIN_S = 5.0
 _NODE_S = 0.002
 _WEIGHT_BYTES_PER_S = 50e6
 _FLOPS = 5e9
 
 _MIN_BYTES = 1 << 30
-# Times the weights: a runtime writes those anew that it folds or reorders.
+# Copies of the weights: a runtime rewrites weights that it folds or reorders.
 _COPIES = 2
 # Bytes of activations in one run for each element of an input: a few hundred channels.
 _BYTES_PER_ELEMENT = 1 << 12
@@ -49,7 +49,7 @@ def allowed_s(proto: onnx.ModelProto, *, times: int = 1) -> float:
 
 
 def allowed_bytes(proto: onnx.ModelProto) -> int:
-    """Bytes that one request about ``proto``, a model without weights, may take on top."""
+    """Further bytes that one request about ``proto``, a model without weights, may allocate."""
     elements = sum(type_.elements for type_ in _inputs(proto))
     weights = _bytes(without_values(proto).values())
     return _MIN_BYTES + _COPIES * weights + _BYTES_PER_ELEMENT * elements

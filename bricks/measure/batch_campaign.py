@@ -1,7 +1,7 @@
-"""Measures what is missing of a batch, so that all of it is known in one machine state.
+"""Measures the missing keys of a batch, so that all its bricks are known in one machine state.
 
-What is stale or unsure afterwards is measured again, a few times. It must not know how a task is
-sampled, nor which batches there are.
+Stale and uncertain bricks are then measured again, a few times. It must not know how a task is
+sampled, nor other batches.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bricks.measure.conditions import Conditions
 from bricks.measure.deadline import Deadline
 from bricks.measure.importance import Importance, ModelNeeds
 from bricks.measure.jobs import Batch
-from bricks.measure.remeasuring import open_shares, stale, state_of, unsure
+from bricks.measure.remeasuring import open_shares, stale, state_of, uncertain
 from bricks.measure.rounds import SamplingGoal
 from bricks.measure.sampling_task import WHOLE, SamplingTask, walks_of
 from bricks.measure.task_sampler import TaskSampler
@@ -23,7 +23,7 @@ from bricks.store import Claim, Store
 # How often stale bricks of a batch are measured again, at most.
 _MAX_REPEATS = 2
 
-# How often bricks of which too little is sure are measured again, at most.
+# How often uncertain bricks of a batch are measured again, at most.
 _MAX_RETRIES = 3
 
 Results = Mapping[str, Measurement | Failure]
@@ -31,7 +31,7 @@ Results = Mapping[str, Measurement | Failure]
 
 @dataclass(frozen=True, slots=True)
 class CampaignParts:
-    """What the batches of a campaign have in common."""
+    """Store, conditions and tasks that all batches of a campaign share."""
 
     store: Store
     target_key: str
@@ -41,11 +41,11 @@ class CampaignParts:
     tasks: TaskSampler
 
     def results(self, keys: Sequence[str]) -> Results:
-        """What the store knows of ``keys``."""
+        """The stored results of ``keys``."""
         return self.store.measurements.results(self.target_key, keys)
 
     def known(self, keys: Sequence[str]) -> dict[str, Measurement]:
-        """Those of ``keys`` that are measured."""
+        """The measurements among the stored results of ``keys``."""
         return _measured(self.results(keys))
 
 
@@ -57,10 +57,10 @@ class BatchCampaign:
         self._plan_keys = [key for job in batch.jobs for key in job.decomposition.plan.keys]
 
     def complete(self, *, patient: bool) -> bool:
-        """Measure what is missing, so that all of the batch is known in one machine state.
+        """Measure missing keys, so that all of the batch is known in one machine state.
 
-        Keys that other processes are measuring are waited for if ``patient``, and left to them
-        otherwise. Whether some were left to them.
+        Keys that other processes are measuring are waited for if ``patient``, and left to these
+        processes otherwise. Returns whether some keys were left.
         """
         new = self._measure_missing(patient=patient)
         loop = self._parts.tasks.loop
@@ -69,11 +69,11 @@ class BatchCampaign:
             self._measure([], set(self._parts.known(self._batch.keys)) - new, more=True)
         if new:
             self._repeat(_MAX_REPEATS, lambda: self._stale(self._state_of(new)), more=False)
-            self._repeat(_MAX_RETRIES, lambda: self._unsure() & new, more=True)
+            self._repeat(_MAX_RETRIES, lambda: self._uncertain() & new, more=True)
         return left
 
     def _measure_missing(self, *, patient: bool) -> set[str]:
-        """Measure what can be claimed; the keys that were."""
+        """Measure keys that can be claimed; returns these."""
         new: set[str] = set()
         tasks, batch = self._parts.tasks, self._batch
         begin = self._span[0]
@@ -85,10 +85,10 @@ class BatchCampaign:
                 new |= {claim.key for claim in claims}
         return new
 
-    def _repeat(self, most: int, wanted: Callable[[], set[str]], *, more: bool) -> None:
-        """Measure again what is ``wanted``, at most so often, until nothing is."""
+    def _repeat(self, most: int, open_keys: Callable[[], set[str]], *, more: bool) -> None:
+        """Measure ``open_keys`` again, at most ``most`` times, until there are none."""
         for _ in range(most):
-            keys = wanted()
+            keys = open_keys()
             if not keys or self._parts.deadline.passed:
                 return
             self._measure([], keys, more=more)
@@ -98,7 +98,7 @@ class BatchCampaign:
         return state_of(self._batch, self._parts.known([*self._plan_keys, *wholes]), new)
 
     def _stale(self, state_s: float | None) -> set[str]:
-        """Bricks that were measured in another state, which makes a latency too uncertain."""
+        """Bricks that were measured in another state, and make a model's latency too uncertain."""
         parts = self._parts
         known = parts.known(self._plan_keys)
         bricks = {k: b for job in self._batch.jobs for k, b in job.decomposition.bricks.items()}
@@ -111,21 +111,21 @@ class BatchCampaign:
         max_share = parts.conditions.rule.precision / 2 if leeway is None else leeway
         return stale(self._batch, known, open_by, parts.needs, max_share) if open_by else set()
 
-    def _unsure(self) -> set[str]:
-        return unsure(self._batch, self._parts.known(self._plan_keys))
+    def _uncertain(self) -> set[str]:
+        return uncertain(self._batch, self._parts.known(self._plan_keys))
 
     def _measure(self, claims: Sequence[Claim], again: set[str], *, more: bool = False) -> None:
-        """Measure the claimed keys, and once more those in ``again``, known in another state.
+        """Measure the claimed keys, and measure keys in ``again``, known in another state, again.
 
-        With ``more``, these are rather known too little: each gets as many rounds as a whole model
-        does, its former ones among them, and some new ones in any case.
+        With ``more``, keys in ``again`` have too few rounds: each gets as many rounds as a whole
+        model does, former ones included, and some new ones in any case.
         """
         parts, batch = self._parts, self._batch
         results = parts.results(self._plan_keys)
-        wanted = {claim.key for claim in claims} | again
-        assigned = batch.assigned(wanted, parts.needs)
+        keys = {claim.key for claim in claims} | again
+        assigned = batch.assigned(keys, parts.needs)
         failed = {key for key, result in results.items() if isinstance(result, Failure)}
-        whole = next((j for j in batch.jobs if j.whole_key in wanted or (j.whole and again)), None)
+        whole = next((j for j in batch.jobs if j.whole_key in keys or (j.whole and again)), None)
         walks = walks_of(batch, whole, assigned, failed, parts.conditions.max_eviction_bytes)
         goal = self._goal(claims, _measured(results), again, whole=WHOLE in walks, more=more)
         goals = dict.fromkeys(walks, goal)
@@ -152,9 +152,9 @@ class BatchCampaign:
         if more:
             before |= {key: m.rounds for key, m in known.items() if key in again}
             return SamplingGoal(before, None, self._parts.conditions.rule.min_rounds)
-        # So many that a brick which was known in another state is known in this one.
+        # Enough rounds that a brick known in another state becomes known in this one.
         least = ENOUGH if again else 1
-        if whole:  # bricks are sampled as often as the model: so all meet the same drift
+        if whole:  # sampled as often as the model, bricks have the same drift
             return SamplingGoal(before, None, least)
         known_s = {key: m.latency_s() for key, m in known.items() if key not in again}
         return SamplingGoal(before, Importance(self._parts.needs, known_s), least)

@@ -1,8 +1,8 @@
-"""A campaign: measures the keys that the store has no results for, and keeps every round at once.
+"""A campaign: measures keys without stored results, and stores every round at once.
 
-Batches of models are completed one after the other, and what other processes are measuring at last.
-However it ends, all samples stay: the next campaign goes on from there. It must not know how the
-worker runs a walk, nor how latencies are added up.
+Batches of models are completed one after the other, and keys that other processes measure come
+last. However a campaign ends, all samples are stored: the next one continues with them. It must not
+know how the worker runs a walk, nor how latencies are added up.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Campaign:
         )  # fmt: skip
 
     def run(self, jobs: Sequence[ModelJob]) -> CampaignResult:
-        """Measure what the store has no results of for ``jobs``, many models at once."""
-        wanted = [*probes_for(jobs), *(key for job in jobs for key in job.keys)]
-        missing = self._loop.missing(wanted)
-        _logger.info("measurements wanted: %d, lacking: %d", len(set(wanted)), len(missing))
-        again = self._known(wanted) if self._conditions.again else set[str]()
+        """Measure the keys of ``jobs`` without stored results, many models at once."""
+        keys = [*probes_for(jobs), *(key for job in jobs for key in job.keys)]
+        missing = self._loop.missing(keys)
+        _logger.info("measurements needed: %d, missing: %d", len(set(keys)), len(missing))
+        again = self._known(keys) if self._conditions.again else set[str]()
         foreign_cores = None
         if jobs and (missing or again):
             self._store.refuse_damage()  # results that cannot be read would be measured twice
@@ -73,7 +73,7 @@ class Campaign:
         return {key for key, result in results.items() if isinstance(result, Measurement)}
 
     def _run_exclusively(self, jobs: Sequence[ModelJob], missing: Collection[str]) -> float | None:
-        """Measure while no other process times; how many cores others kept busy, if known."""
+        """Measure while no other process times; cores that other processes kept busy, if known."""
         exclusive = self._conditions.exclusive
         with timing_lock(lambda: self._progress(WAITING, 0.0)) if exclusive else nullcontext():
             load = ForeignLoad(self._supervisor.processor_s)
@@ -88,15 +88,15 @@ class Campaign:
         self._measure_probes(probes_for(jobs), parts.deadline)
         jobs = spread_out(jobs, missing, parts.needs)
         limits = self._conditions.max_bricks, self._conditions.max_weight_bytes
-        every = list(batches(jobs, missing, *limits))
+        all_batches = list(batches(jobs, missing, *limits))
         campaigns = [
             (BatchCampaign(parts, batch, span), span[1])
-            for batch, span in zip(every, _spans(every, missing), strict=True)
+            for batch, span in zip(all_batches, _spans(all_batches, missing), strict=True)
         ]
         # At first, keys that other processes are measuring are left out: so all share the work.
-        left = [each for each in campaigns if _complete(parts, *each, patient=False)]
-        for each in left:
-            _complete(parts, *each, patient=True)
+        left = [campaign for campaign in campaigns if _complete(parts, *campaign, patient=False)]
+        for campaign in left:
+            _complete(parts, *campaign, patient=True)
 
     def _measure_probes(self, keys: Sequence[str], deadline: Deadline) -> None:
         # Probes take microseconds: many rounds cost nothing.
@@ -116,7 +116,7 @@ def _complete(
     return left
 
 
-def _spans(every: Sequence[Batch], missing: Collection[str]) -> list[tuple[float, float]]:
-    """Where each batch begins and ends in the progress of all, by its keys that are missing."""
-    ends = list(accumulate(sum(key in missing for key in batch.keys) for batch in every))
+def _spans(batches_: Sequence[Batch], missing: Collection[str]) -> list[tuple[float, float]]:
+    """Begin and end of each batch in the progress of all, by its number of missing keys."""
+    ends = list(accumulate(sum(key in missing for key in batch.keys) for batch in batches_))
     return [(begin / ends[-1], end / ends[-1]) for begin, end in pairwise([0, *ends])]

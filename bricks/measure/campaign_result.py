@@ -1,4 +1,4 @@
-"""What came of a campaign. Must not know how anything was measured."""
+"""The result of a campaign. Must not know how keys were measured."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bricks.samples.sampling import Sampling
 class CampaignResult(Sampling):
     """The result of a campaign.
 
-    ``measured`` holds the keys that are newly measured, by model digest. ``unfinished`` are keys
-    for which the budget was too short.
+    ``measured`` has the newly measured keys, by model digest. ``unfinished`` are the keys for which
+    the budget was too short.
     """
 
     measured: Mapping[str, frozenset[str]]
@@ -36,7 +36,7 @@ class Tally:
     separate: set[str] = field(default_factory=set)
 
     def add_round(self, rounds: Iterable[Round]) -> None:
-        """Count a walk, which took these rounds."""
+        """Count the ``rounds`` of one walk."""
         self.rounds += 1
         self.disturbed_rounds += any(taken.disturbed for taken in rounds)
 

@@ -1,7 +1,7 @@
-"""The loop of measuring: claims pieces, has them sampled in turn, and keeps every round at once.
+"""The loop of measuring: claims keys, samples them in turn, and stores every round at once.
 
-One for bricks, whole models, probes and collectives. However it ends, all rounds stay: the next run
-goes on from there. It must not know what a key stands for, nor how rounds are taken.
+Bricks, whole models, probes and collectives share it. However it ends, all rounds are stored: the
+next run continues with them. It must not know what a key stands for, nor how rounds are sampled.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Loop:
         self.unfinished: set[str] = set()
 
     def missing(self, keys: Collection[str]) -> set[str]:
-        """Those of ``keys`` that have no result."""
+        """The keys in ``keys`` without a result."""
         unique = list(dict.fromkeys(keys))
         return set(unique) - self._store.measurements.settled(self._target, unique)
 
@@ -52,8 +52,8 @@ class Loop:
     ) -> Iterator[list[Claim]]:
         """Claims to complete, until all ``keys`` have results, or the time is up.
 
-        Where other processes hold the claims to all that is left, ``waiting`` is called again and
-        again; without it, the rest is left to them.
+        While other processes own the claims to all remaining keys, ``waiting`` is called again and
+        again; without it, these keys are left to the other processes.
         """
         while missing := self.missing(keys):
             if deadline.passed:
@@ -68,12 +68,12 @@ class Loop:
                 time.sleep(_POLL_S)
 
     def claim(self, keys: Collection[str]) -> list[Claim]:
-        """Claims to those of ``keys`` that are not settled, and that nobody else holds."""
+        """Claims to keys in ``keys`` without results that no other process has claimed."""
         return self._store.claims.claim(self._target, sorted(keys), self.owner) if keys else []
 
     @contextmanager
     def holding(self, claims: Sequence[Claim]) -> Iterator[None]:
-        """Release those of ``claims`` that are not completed, however this ends."""
+        """Release uncompleted ``claims`` when the block ends, for whatever reason."""
         try:
             yield
         finally:
@@ -88,19 +88,19 @@ class Loop:
         deadline: Deadline = NEVER,
         at_once: bool = False,
     ) -> set[str]:
-        """Sample in turn, keep every round, and complete claims; the claimed keys that are done.
+        """Sample in turn, store every round, and complete claims; the claimed keys that are done.
 
-        Rounds of keys without a claim are added to those of former runs. Claims are completed when
+        Rounds of keys without a claim supplement earlier measurements. Claims are completed when
         sampling ends, or with ``at_once`` after the turn in which they are known well enough: that
-        takes a transaction, which disturbs what is timed next unless it takes long.
+        takes a transaction, which disturbs the next timing unless the timed work is long.
         """
-        held = _OwnedClaims(self._store, self._target, self.owner, {claim.key for claim in claims})
-        buffer = RoundBuffer(held.keep)
+        owned = _OwnedClaims(self._store, self._target, self.owner, {claim.key for claim in claims})
+        buffer = RoundBuffer(owned.keep)
 
         def complete() -> None:
-            if held.completes(sampling):
+            if owned.completes(sampling):
                 buffer.flush()
-                held.complete(sampling)
+                owned.complete(sampling)
 
         try:
             after_turn = complete if at_once else lambda: None
@@ -108,17 +108,17 @@ class Loop:
         finally:
             buffer.flush()
         complete()
-        return held.done
+        return owned.done
 
     def renew(self) -> None:
-        """Renew the claims, if the last time is long ago."""
+        """Renew the claims, unless they were renewed recently."""
         if time.monotonic() - self._renewed >= _RENEW_S:
             self._renewed = time.monotonic()
             self._store.claims.renew(self._target, self.owner)
 
 
 class _OwnedClaims:
-    """Claims that are being completed: those of an owner, to ``claimed`` keys of a target."""
+    """Claims of an owner to ``claimed`` keys of a target, until they are completed."""
 
     def __init__(self, store: Store, target_key: str, owner: Owner, claimed: Set[str]) -> None:
         self._store, self._target, self._owner = store, target_key, owner
@@ -127,7 +127,7 @@ class _OwnedClaims:
         self.done: set[str] = set()
 
     def keep(self, rounds: Mapping[str, ChargedRound]) -> None:
-        """Put rounds into the store, of claimed keys and of keys that are measured again."""
+        """Store rounds of claimed keys, and of keys that are measured again."""
         new = {key: charged for key, charged in rounds.items() if key in self._claimed}
         if new:
             self._store.claims.append_rounds(self._target, new, self._owner)
@@ -140,7 +140,7 @@ class _OwnedClaims:
         return bool(self._failures(sampling) or self._known(sampling))
 
     def complete(self, sampling: PieceSampling[Sampled]) -> None:
-        """Complete claims: to keys that failed, and to those that are known well enough."""
+        """Complete claims to keys that failed or are known well enough."""
         for key, reason in sorted(self._failures(sampling).items()):
             self._store.claims.fail(self._target, key, reason, self._owner)
             self._failed.add(key)

@@ -1,6 +1,6 @@
-"""Which bricks of a batch to measure again: known in another machine state, or too little.
+"""Selects bricks of a batch to measure again: known in another machine state, or uncertain.
 
-Must not know how they are measured.
+Must not know how bricks are measured.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from bricks.samples.measurement import UNSURE_SHARE, Measurement, common_state, 
 from bricks.samples.state_correction import StateCorrection
 from bricks.samples.state_model import StateModel
 
-# The share of a model's latency that corrections between machine states may leave open, at most.
+# The share of a model's latency that may be the uncertainty of corrections, at most.
 _MAX_OPEN = 0.2
 
 
 def state_of(batch: Batch, known: Mapping[str, Measurement], new: Collection[str]) -> float | None:
-    """The state that a batch's bricks should be known in.
+    """The machine state in which a batch's bricks should be known.
 
-    It is the state of the whole model where that is run too, and else that of the ``new`` keys.
+    It is the state of the whole model if it runs too, and else the state of the ``new`` keys.
     """
     counts = {k: n for job in batch.jobs for k, n in job.decomposition.plan.counts.items()}
     wholes = [job.whole_key for job in batch.jobs if job.whole]
@@ -34,10 +34,9 @@ def state_of(batch: Batch, known: Mapping[str, Measurement], new: Collection[str
 def open_shares(
     known: Mapping[str, Measurement], state_s: float | None, model: Callable[[], StateModel]
 ) -> dict[str, float]:
-    """How far corrections to a state leave latencies open, of those known in another, by key.
+    """Relative uncertainties of latencies corrected to ``state_s`` from another state, by key.
 
-    Relative to each latency. ``model``, which says how latencies change, is only asked for where
-    there are any.
+    ``model`` returns how latencies change between states; it is called only if there are any.
     """
     others = {key: m for key, m in known.items() if not m.known_in(state_s)}
     if not others:
@@ -53,22 +52,22 @@ def stale(
     needs: Mapping[str, ModelNeeds],
     max_share: float,
 ) -> set[str]:
-    """Bricks known in another state, of which too much is left open: see :func:`open_shares`.
+    """Bricks known in another state, whose corrections are too uncertain (:func:`open_shares`).
 
-    Each may leave ``max_share`` of a model's latency open.
+    The uncertainty of each may be ``max_share`` of a model's latency.
     """
     shares = Importance(needs, {}).of({key: m.latency_s() for key, m in known.items()})
-    found = {key for key, open_share in open_by.items() if shares[key] * open_share > max_share}
-    others = {key: open_share for key, open_share in open_by.items() if key not in found}
-    return found.union(*(_too_many(job, known, others) for job in batch.jobs))
+    large = {key for key, open_share in open_by.items() if shares[key] * open_share > max_share}
+    others = {key: open_share for key, open_share in open_by.items() if key not in large}
+    return large.union(*(_too_many(job, known, others) for job in batch.jobs))
 
 
 def _too_many(
     job: ModelJob, known: Mapping[str, Measurement], open_by: Mapping[str, float]
 ) -> set[str]:
-    """Bricks of another state, each of little weight, that leave too much of a model open.
+    """Bricks of another state, each of small share, that together are too uncertain.
 
-    All but those that may be wrong in common, the least uncertain ones.
+    The least uncertain ones are left out, as many as may err together.
     """
     counts = job.decomposition.plan.counts
     parts_s = {key: abs(n) * known[key].latency_s() for key, n in counts.items() if key in known}
@@ -78,14 +77,14 @@ def _too_many(
     return {key for total_s, (_, key) in zip(kept, left, strict=True) if total_s > allowed_s}
 
 
-def unsure(batch: Batch, known: Mapping[str, Measurement]) -> set[str]:
-    """Bricks that leave too much of a model open, because the host was disturbed meanwhile."""
-    found: set[str] = set()
+def uncertain(batch: Batch, known: Mapping[str, Measurement]) -> set[str]:
+    """Bricks whose samples are so noisy that a model's latency is too uncertain."""
+    keys: set[str] = set()
     for job in batch.jobs:
         counts = job.decomposition.plan.counts
         spreads = {key: round_spread(known[key]) for key in counts if key in known}
-        total_s = sum(abs(counts[key]) * each.value for key, each in spreads.items())
-        parts = (counts[key] * each.value * each.relative for key, each in spreads.items())
+        total_s = sum(abs(counts[key]) * latency.value for key, latency in spreads.items())
+        parts = (counts[key] * one.value * one.relative for key, one in spreads.items())
         if math.hypot(*parts) > UNSURE_SHARE * total_s:
-            found |= {key for key, each in spreads.items() if each.relative > UNSURE_SHARE}
-    return found
+            keys |= {key for key, one in spreads.items() if one.relative > UNSURE_SHARE}
+    return keys

@@ -1,6 +1,6 @@
-"""Buffers rounds, so that several are put into the store at once: each time costs milliseconds.
+"""Buffers rounds, so that several are stored in one transaction, which costs milliseconds.
 
-It must not know where rounds are kept.
+It must not know where rounds are stored.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from bricks.measure.turns import ChargedRound
 
 # Seconds for which a round is buffered at most, as long as more rounds come.
 _MAX_AGE_S = 0.25
-# Rounds that are put into the store at once, at most: where the disk is full, all are lost.
+# Rounds that are stored at once, at most: all are lost if the disk is full.
 _MAX_AT_ONCE = 10
 
 
 class RoundBuffer:
-    """Rounds that are not kept yet; ``keep`` receives rounds by key."""
+    """Rounds that are not stored yet; ``keep`` receives rounds by key."""
 
     def __init__(self, keep: Callable[[Mapping[str, ChargedRound]], None]) -> None:
         self._keep = keep
-        self._taken: list[Mapping[str, ChargedRound]] = []
+        self._rounds: list[Mapping[str, ChargedRound]] = []
         self._kept_at = time.monotonic()
 
     def add(self, rounds: Mapping[str, ChargedRound]) -> None:
         """Add a round of each of some keys."""
-        self._taken.append(rounds)
+        self._rounds.append(rounds)
         if time.monotonic() - self._kept_at >= _MAX_AGE_S:
             self.flush()
 
     def flush(self) -> None:
-        """Have all rounds kept."""
-        for rounds in coalesced(self._taken):
+        """Store all rounds."""
+        for rounds in coalesced(self._rounds):
             self._keep(rounds)
-        self._taken.clear()
+        self._rounds.clear()
         self._kept_at = time.monotonic()
 
 

@@ -1,6 +1,6 @@
-"""A task: walks that are sampled in turn, and the claims in the store that they are sampled for.
+"""A task: walks to sample in turn, and the claims in the store that they complete.
 
-It must not know how walks are run, nor where their rounds are kept.
+It must not know how walks are run, nor where their rounds are stored.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BRICKS, WHOLE, OVERHEAD, PROBE_SET = "bricks", "whole model", "call overhead", "
 class SamplingTask:
     """Walks by name, and the claims that they complete.
 
-    ``what`` names the task in messages. ``goals`` are of walks, by name. ``span`` is where in the
-    progress of the whole campaign the task begins and ends, between 0 and 1.
+    ``what`` names the task in messages. ``goals`` has the goal of each walk, by name. ``span`` is
+    where the task begins and ends in the progress of the campaign, between 0 and 1.
     """
 
     what: str
@@ -39,22 +39,22 @@ class SamplingTask:
 
     @property
     def claimed(self) -> set[str]:
-        """Keys that are claimed; other keys that are timed beside them are measured again."""
+        """Claimed keys; other keys that are timed along with them are measured again."""
         return {claim.key for claim in self.claims}
 
     @property
     def bricks(self) -> set[str]:
-        """Keys in walks over bricks of models."""
+        """Keys of walks over bricks of models."""
         walks = (walk for name, walk in self.walks.items() if name.startswith(BRICKS))
         return {step.key for walk in walks for step in walk.steps}
 
     def share_of_all(self, share: float) -> float:
-        """The progress of the whole campaign when this ``share`` of the task is done."""
+        """The progress of the campaign when ``share`` of the task is done."""
         begin, end = self.span
         return begin + (end - begin) * share
 
     def isolated(self, key: str) -> SamplingTask:
-        """The part of the task that is about ``key``, with nothing else loaded."""
+        """The part of the task for ``key``, with no other key loaded."""
         walks = {
             name: isolated(walk, key)
             for name, walk in self.walks.items()
@@ -66,8 +66,8 @@ class SamplingTask:
 
 def probes_for(jobs: Iterable[ModelJob]) -> list[str]:
     """The keys of the probes that estimates of the jobs' models need."""
-    needed = [*PROBES.values(), *(k for job in jobs for k in probes_of(job.decomposition.plan))]
-    return list(dict.fromkeys(needed))
+    keys = [*PROBES.values(), *(k for job in jobs for k in probes_of(job.decomposition.plan))]
+    return list(dict.fromkeys(keys))
 
 
 def walks_of(
@@ -77,24 +77,24 @@ def walks_of(
     failed: Collection[str],
     max_eviction_bytes: int,
 ) -> dict[str, Walk]:
-    """The walks over a model that is run ``whole``, and over the bricks ``assigned`` to jobs.
+    """Walks over the ``whole`` model, and over the bricks ``assigned`` to jobs, by name.
 
     Bricks that ``failed`` are left out.
     """
-    # The model first: loading it takes the most memory, of which there is most at first. Where
-    # bricks are measured again, so is the model, in turn with them.
+    # The model first: loading it takes the most memory, and most is free at first. Where bricks
+    # are measured again, so is the model, in turn with them.
     walks = {} if whole is None else {WHOLE: _whole(whole)}
-    for job, mine in assigned:
+    for job, keys in assigned:
         walks[f"{BRICKS} of {job.model.digest}"] = walk_of(
             job.decomposition,
-            mine,
+            keys,
             WalkOptions(
                 optimize=job.decomposition.plan.granularity != "executed",
                 avoid=failed,
                 max_eviction_bytes=max_eviction_bytes,
             ),
         )
-    if walks:  # What a call costs changes from minute to minute, so it is sampled in turn too.
+    if walks:  # The overhead of a call changes from minute to minute, so it is sampled in turn.
         walks[OVERHEAD] = probe_walk(probes_for(batch.jobs))
     return walks
 

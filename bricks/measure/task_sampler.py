@@ -1,7 +1,7 @@
-"""Samples tasks, which are walks and the claims that they complete, in the worker.
+"""Samples tasks (walks and the claims that they complete) in the worker.
 
-What fails for lack of memory is tried once more with nothing else loaded. It must not know which
-walks are worthwhile.
+Keys that fail for lack of memory are tried once more with no other key loaded. It must not know
+which walks are worthwhile.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _LOADING = 0.25
 
 
 class TaskSampler:
-    """Tasks of one campaign: claims are completed in ``loop``, and ``tally`` and ``states`` hear.
+    """Samples the tasks of one campaign: ``loop`` completes claims, ``tally`` counts results.
 
-    A step that takes longer than ``timeout_s`` seconds fails.
+    ``states`` records the machine state of each round. A step that takes longer than ``timeout_s``
+    seconds fails.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class TaskSampler:
         return self.loop.claims(keys, deadline, waiting=waiting)
 
     def sample(self, task: SamplingTask) -> set[str]:
-        """Sample a task's walks, keep every round, complete its claims; the keys that are done."""
+        """Sample a task's walks, store every round, complete claims; returns the finished keys."""
         _logger.info(
             "%s: to be measured: %d, walks: %d", task.what, len(task.claims), len(task.walks)
         )
@@ -101,7 +102,7 @@ class TaskSampler:
         self.states.note(list(rounds.values()))
 
     def _note_failed(self, task: SamplingTask, sampler: Sampler) -> None:
-        """Note what did not run, or not as it should."""
+        """Record keys that failed, and keys that ran under other conditions than in their model."""
         self.tally.eviction_short |= sampler.eviction_short
         self.tally.separate |= sampler.separate
         failures = sampler.failed_keys.failures

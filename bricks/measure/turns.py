@@ -1,8 +1,8 @@
-"""Turns: pieces that are compared are sampled in turn, until all of them are known well enough.
+"""Samples pieces that are compared in turn, until all of them are known well enough.
 
-Within half a minute, a machine's speed drifts by more than the error that estimates should have;
-pieces that are sampled in turn meet the same drift. It must not know what a piece is, nor of the
-store: the caller receives each round as it is taken.
+Within half a minute, a machine's speed drifts by more than the acceptable error of estimates;
+pieces that are sampled in turn have the same drift. It must not know what a piece is, nor of the
+store: the caller receives each round as it is sampled.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from bricks.measure.deadline import NEVER, Deadline
 from bricks.samples.measurement import Round
 
-# A round and the wall time in seconds that it is charged with.
+# A round, and the wall time in seconds that it is charged with.
 ChargedRound = tuple[Round, float]
 
 
@@ -25,15 +25,15 @@ class SampledPieces(Protocol):
 
     @property
     def rounds(self) -> int:
-        """How many rounds were taken."""
+        """The number of rounds so far."""
 
     @property
     def min_rounds(self) -> int:
-        """How many rounds it takes at least, as far as is known."""
+        """The least number of rounds, by present knowledge."""
 
     @property
     def active(self) -> bool:
-        """Whether something runs that is not known well enough."""
+        """Whether a key runs that is not known well enough."""
 
     @property
     def known(self) -> Collection[str]:
@@ -48,7 +48,7 @@ class SampledPieces(Protocol):
         """The share that is done, between 0 and 1."""
 
     def sample(self) -> Mapping[str, ChargedRound]:
-        """Take a round of each key that is not known well enough; none where nothing runs."""
+        """Sample a round of each active key; none where no key runs."""
 
 
 Sampled = TypeVar("Sampled", bound=SampledPieces)
@@ -59,10 +59,10 @@ class PieceSampling(Protocol[Sampled]):
 
     @property
     def every(self) -> Sequence[Sampled]:
-        """All that is sampled, in the order of the first turn."""
+        """All pieces, in the order of the first turn."""
 
     def note(self, rounds: Mapping[str, ChargedRound]) -> None:
-        """Receive a round of each of some keys, before it is kept."""
+        """Receive a round of each of some keys, before it is stored."""
 
     def judge(self, left: Sequence[Sampled]) -> None:
         """Decide after a turn which of the pieces that are ``left`` are known well enough."""
@@ -103,7 +103,7 @@ def _turn(
     deadline: Deadline,
     keep: Keep,
 ) -> bool:
-    """Sample those whose turn it is; whether the deadline has passed meanwhile."""
+    """Sample the pieces whose turn it is; whether the deadline has passed meanwhile."""
     most_rounds = max(pieces.min_rounds for pieces in left)
     for pieces in left:
         if deadline.passed:

@@ -1,4 +1,4 @@
-"""The samples of one walk by key, and the conditions under which they were taken.
+"""The samples of one walk by key, and the conditions during the walk.
 
 They must not know how the walk was run.
 """
@@ -32,7 +32,7 @@ def by_key(
 ) -> dict[str, tuple[Sample, ...]]:
     """Samples by key: for each pass, the mean over the occurrences that the steps stand for.
 
-    ``columns`` holds the samples of each step, one for each pass.
+    ``columns`` has the samples of each step, one for each pass.
     """
     weights: dict[str, list[float]] = {}
     timed: dict[str, list[Sequence[Sample]]] = {}

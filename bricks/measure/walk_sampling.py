@@ -1,6 +1,6 @@
-"""Walks as pieces that are sampled in turn: how far each of their keys is known.
+"""Samples walks in turn, each until all its keys are known well enough.
 
-It must not know how a walk is run, nor where its rounds are kept.
+It must not know how a walk is run, nor where its rounds are stored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bricks.samples.statistics import median, pooled_deviation
 class WalkSampling:
     """The walks of a sampler in turn, each until ``rule`` is met for its goal.
 
-    ``on_round`` receives the rounds that a walk took, by key; ``on_turn`` the share that is done.
+    ``on_round`` receives the rounds of a walk by key; ``on_turn`` the share that is done.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class WalkSampling:
         self._on_round, self._on_turn = on_round, on_turn
 
     def note(self, rounds: Mapping[str, ChargedRound]) -> None:
-        """Pass on the rounds that a walk took."""
+        """Pass on the rounds of a walk."""
         self._on_round({key: taken for key, (taken, _) in rounds.items()})
 
     def judge(self, left: Sequence[WalkPieces]) -> None:
-        """Stop sampling what is known well enough in the state that most rounds were taken in."""
+        """Stop sampling keys that are known well enough in the state of most rounds."""
         state_s = dominant_state(state_s for pieces in left for state_s in pieces.states)
         for pieces in left:
             pieces.update_active(state_s)
@@ -56,10 +56,10 @@ class WalkSampling:
 
 
 class WalkPieces:
-    """The keys that a walk times: their undisturbed rounds so far, with the median of each.
+    """The keys that a walk times, with state and latency of their steady rounds.
 
-    ``active_keys`` are still sampled; None: all. ``preparation_s`` maps keys to the seconds that
-    preparing them took, which their first rounds are charged with.
+    ``active_keys`` are still sampled; None: all keys. ``preparation_s`` has the seconds of loading
+    and binding each key, which its first round is charged with.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class WalkPieces:
         self.active_keys: set[str] | None = None
         self._sampler, self._name = sampler, name
         self._preparation_s = {} if preparation_s is None else preparation_s
-        self._runs = True  # whether any of its steps does
+        self._runs = True  # whether any of its steps runs
         self._goal = goal
         self._rule = rule
         self._taken: Counter[str] = Counter()
-        self._undisturbed: dict[str, list[tuple[float | None, float]]] = {}
+        self._steady: dict[str, list[tuple[float | None, float]]] = {}
         self._before = {key: [r for r in of if not r.disturbed] for key, of in goal.before.items()}
 
     def sample(self) -> dict[str, ChargedRound]:
-        """Take a round of each key that is not known well enough."""
+        """Sample a round of each active key."""
         started = time.perf_counter()
         taken = self._sampler.walk(self._name, self._rule.passes, self.active_keys)
         wall_s = time.perf_counter() - started
@@ -92,19 +92,19 @@ class WalkPieces:
 
     @property
     def active(self) -> bool:
-        """Whether some step runs of which not all is known well enough."""
+        """Whether a step runs whose key is not known well enough."""
         return self._runs and (self.active_keys is None or bool(self.active_keys))
 
     @property
     def known(self) -> set[str]:
-        """The keys that are known well enough, and have not failed since."""
+        """Keys that are known well enough, and have not failed since."""
         if self.active_keys is None:
             return set()
         failed = (
             self._sampler.failed_keys.failures.keys()
             | self._sampler.failed_keys.out_of_memory.keys()
         )
-        return self._undisturbed.keys() - self.active_keys - failed
+        return self._steady.keys() - self.active_keys - failed
 
     @property
     def failures(self) -> Mapping[str, str]:
@@ -116,13 +116,13 @@ class WalkPieces:
         """The share that is done, between 0 and 1."""
         known = 0.0
         if self.active_keys is not None:
-            known = 1 - len(self.active_keys) / max(1, len(self._undisturbed))
+            known = 1 - len(self.active_keys) / max(1, len(self._steady))
         return max(known, min(1.0, self.rounds / self._rule.max_rounds))
 
     @property
     def states(self) -> list[float | None]:
-        """The states in which the undisturbed rounds were taken."""
-        return [state_s for of_key in self._undisturbed.values() for state_s, _ in of_key]
+        """Machine states of the steady rounds."""
+        return [state_s for of_key in self._steady.values() for state_s, _ in of_key]
 
     def add(self, taken: WalkSamples) -> None:
         """Add a round."""
@@ -130,18 +130,18 @@ class WalkPieces:
         rounds = taken.rounds()
         self._runs = bool(rounds)
         self._taken.update(rounds.keys())
-        for key, found in rounds.items():
-            if key not in self._undisturbed:
+        for key, taken_round in rounds.items():
+            if key not in self._steady:
                 before = self._before.get(key, ())
-                self._undisturbed[key] = [(r.state_s, r.latency_s) for r in before]
-            if not found.disturbed:
-                self._undisturbed[key].append((found.state_s, found.latency_s))
+                self._steady[key] = [(r.state_s, r.latency_s) for r in before]
+            if not taken_round.disturbed:
+                self._steady[key].append((taken_round.state_s, taken_round.latency_s))
 
     def update_active(self, state_s: float | None) -> None:
         """Stop sampling the keys that are known well enough in this machine state."""
         medians = {
             key: [value for round_state_s, value in of_key if same_state(round_state_s, state_s)]
-            for key, of_key in self._undisturbed.items()
+            for key, of_key in self._steady.items()
         }
         known = {key: values for key, values in medians.items() if values}
         deviation = pooled_deviation(known.values())
@@ -161,30 +161,28 @@ class WalkPieces:
         )
 
     def _shares(self) -> dict[str, float]:
-        """The share that each key has of a model; 0 where it has no undisturbed round yet."""
+        """The share of each key in a model's latency; 0 if it has no steady round yet."""
         if self._goal.shares is None:
-            return dict.fromkeys(self._undisturbed, 1.0)
+            return dict.fromkeys(self._steady, 1.0)
         latencies_s = {
             key: median([latency_s for _, latency_s in of_key])
-            for key, of_key in self._undisturbed.items()
+            for key, of_key in self._steady.items()
             if of_key
         }
-        found = self._goal.shares.of(latencies_s)
-        return {
-            key: found.get(key, 1.0 if key in latencies_s else 0.0) for key in self._undisturbed
-        }
+        shares = self._goal.shares.of(latencies_s)
+        return {key: shares.get(key, 1.0 if key in latencies_s else 0.0) for key in self._steady}
 
 
 def _charged(
     taken: WalkSamples, wall_s: float, preparation_s: dict[str, float]
 ) -> dict[str, ChargedRound]:
-    """The rounds of a walk of ``wall_s`` seconds, each charged with its share of them.
+    """The rounds of a walk of ``wall_s`` seconds, each charged with a share of ``wall_s``.
 
     The first round of a key is also charged with the seconds that preparing it took.
     """
     rounds = taken.rounds()
-    sampled_s = sum(sum(found.host_s) for found in rounds.values()) or 1.0
+    sampled_s = sum(sum(one.host_s) for one in rounds.values()) or 1.0
     return {
-        key: (found, wall_s * sum(found.host_s) / sampled_s + preparation_s.pop(key, 0.0))
-        for key, found in rounds.items()
+        key: (one, wall_s * sum(one.host_s) / sampled_s + preparation_s.pop(key, 0.0))
+        for key, one in rounds.items()
     }
