@@ -1,6 +1,6 @@
-"""Collectives as pieces that are sampled in turn: what a round takes, and when each is known.
+"""Samples collectives in turn, each until it is known well enough.
 
-Must not know where the ranks run, nor where rounds are kept.
+Must not know where the ranks run, nor where rounds are stored.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from bricks.samples.measurement import Round
 from bricks.samples.statistics import median, pooled_deviation
 from bricks.store import Claim
 
-# What a collective must be known to: rounds of short ones vary by several percent. Beside computing
-# they vary more, since threads wait for the core in turns of milliseconds.
+# The precision of a collective: rounds of short ones vary by several percent. While ranks compute,
+# they vary more, since threads wait for the core in time slices of milliseconds.
 RULE = StopRule(precision=0.03, min_rounds=8, max_rounds=24, passes=2)
 COMPUTING_RULE = StopRule(precision=0.06, min_rounds=8, max_rounds=16, passes=2)
 
-# Samples of one round take about so long together, but are no more than so many.
+# Seconds of all samples of a round, about, and the most samples of a round.
 _ROUND_S, _MAX_PASSES = 0.05, 16
 
 # A collective that takes longer gets fewer rounds: its noise is averaged within it.
 _WHOLE_SHARE_S = 0.25
 
-# A size is left out where one this much smaller takes so long already that it would exceed this.
+# A size is left out if times of smaller sizes show that it would take longer, in seconds.
 MAX_COLLECTIVE_S = 10.0
 
 
 class SampledCollective:
-    """A collective that is being sampled; one request times all its ``aspects``, each with a key.
+    """A collective that is being sampled; one request times all its ``aspects``, a key for each.
 
-    With ``computing``, these are the aspects beside computing, else the collective alone.
-    ``left_out`` says that it would take too long.
+    With ``computing``, aspects are those while ranks compute, else the collective by itself.
+    ``left_out`` is whether it would take too long.
     """
 
-    def __init__(self, of: Collective, timer: CollectiveTimer, *, computing: bool) -> None:
-        self.of, self.computing = of, computing
+    def __init__(self, collective: Collective, timer: CollectiveTimer, *, computing: bool) -> None:
+        self.collective, self.computing = collective, computing
         self.aspects = BESIDE if computing else (Aspect.ALONE,)
         self.rounds = 0
         self.times: list[float] = []
@@ -57,10 +57,10 @@ class SampledCollective:
     @property
     def keys(self) -> list[str]:
         """The key of each aspect."""
-        return [replace(self.of, aspect=aspect).key for aspect in self.aspects]
+        return [replace(self.collective, aspect=aspect).key for aspect in self.aspects]
 
     def go_on(self, chosen: Collection[str], claims: Mapping[str, Claim]) -> None:
-        """Keep rounds of ``chosen`` keys; rounds of an interrupted run count, which claims have."""
+        """Sample ``chosen`` keys; rounds of an interrupted run, which ``claims`` have, count."""
         self._chosen = frozenset(self.keys).intersection(chosen)
         self._sampled = {key for key in self.keys if key in claims and claims[key].rounds}
         first = claims.get(self.keys[0])
@@ -81,7 +81,7 @@ class SampledCollective:
         return {keys[a]: charged for a, charged in taken.items() if keys[a] in self._chosen}
 
     def judge(self, deviation: float) -> None:
-        """Note whether it is known well enough, or was tried often enough."""
+        """Decide whether it is known well enough, or has enough rounds."""
         met = self._rule.met(self.times, self._share, deviation)
         self._enough = met or self._rule.given_up(len(self.times), self._share)
 
@@ -92,14 +92,14 @@ class SampledCollective:
 
     @property
     def known(self) -> set[str]:
-        """Its keys, where it is known well enough."""
+        """Its keys, once it is known well enough."""
         return self._sampled if self._enough else set()
 
     @property
     def failures(self) -> dict[str, str]:
-        """The aspects of which it is too short to show anything."""
-        found = set(self.keys) - self._sampled if self._enough else set[str]()
-        return dict.fromkeys(found, "it is too short for a unit of computation beside it")
+        """Keys of aspects without samples, because the collective is too short."""
+        missing = set(self.keys) - self._sampled if self._enough else set[str]()
+        return dict.fromkeys(missing, "it is too short for a unit of computation beside it")
 
     @property
     def share(self) -> float:
@@ -108,17 +108,17 @@ class SampledCollective:
 
     @property
     def min_rounds(self) -> int:
-        """How many rounds it takes at least."""
+        """The least number of rounds."""
         return self._rule.min_rounds_for(self._share)
 
     @property
     def seconds(self) -> float | None:
-        """How long it takes, as far as is known."""
+        """Its median time in seconds; None before the first round."""
         return median(self.times) if self.times else None
 
     @property
     def passes(self) -> int:
-        """How many samples a round has."""
+        """The number of samples of a round."""
         if self.seconds is None:
             return RULE.passes
         return max(1, min(_MAX_PASSES, int(_ROUND_S / self.seconds)))
@@ -133,88 +133,94 @@ class SampledCollective:
 
 
 class CollectiveTimer:
-    """Times collectives on ranks, and knows of ``every`` one that is being sampled."""
+    """Times collectives on ranks; ``every`` has all collectives that are being sampled."""
 
     def __init__(self, ranks: Ranks, progress: Progress, timeout_s: float) -> None:
         self.every: list[SampledCollective] = []
         self._ranks, self._progress, self._timeout_s = ranks, progress, timeout_s
 
-    def time(self, each: SampledCollective) -> dict[Aspect, ChargedRound]:
-        """A round of each aspect that it shows."""
+    def time(self, sampled: SampledCollective) -> dict[Aspect, ChargedRound]:
+        """A round of each aspect that has samples."""
         done = sum(not other.active for other in self.every)
-        self._progress(each.of.title, done / len(self.every))
+        self._progress(sampled.collective.title, done / len(self.every))
         started = time.perf_counter()
         before_s = self._ranks.reference_s(self._timeout_s)
-        request = TimeCollective(each.of.operation, each.of.num_bytes, each.passes, each.computing)
+        request = TimeCollective(
+            sampled.collective.operation,
+            sampled.collective.num_bytes,
+            sampled.passes,
+            sampled.computing,
+        )
         answers = self._ranks.ask(request, timeout_s=self._timeout_s)
         after_s = self._ranks.reference_s(self._timeout_s)
-        samples = _joined(each, answers)
+        samples = _merged(sampled, answers)
         wall_s = (time.perf_counter() - started) / len(samples)
         return {a: (Round(s, before_s, None, after_s), wall_s) for a, s in samples.items()}
 
-    def too_long(self, each: SampledCollective) -> bool:
+    def too_long(self, sampled: SampledCollective) -> bool:
         """Whether a smaller size shows that this one would take too long."""
         smaller = [
             other
             for other in self.every
             if other.seconds is not None
-            and other.computing == each.computing
-            and other.of.operation == each.of.operation
-            and other.of.num_bytes < each.of.num_bytes
+            and other.computing == sampled.computing
+            and other.collective.operation == sampled.collective.operation
+            and other.collective.num_bytes < sampled.collective.num_bytes
         ]
         if not smaller:
             return False
-        largest = max(smaller, key=lambda other: other.of.num_bytes)
-        growth = each.of.num_bytes / largest.of.num_bytes
+        largest = max(smaller, key=lambda other: other.collective.num_bytes)
+        growth = sampled.collective.num_bytes / largest.collective.num_bytes
         return (largest.seconds or 0.0) * growth > MAX_COLLECTIVE_S
 
 
 class CollectiveSampling:
-    """Collectives in turn, in order of size: small ones tell which would take too long."""
+    """Collectives in turn, in order of size: times of small ones show which would take too long."""
 
     def __init__(self, every: Sequence[SampledCollective]) -> None:
         self.every = every
 
     def note(self, rounds: Mapping[str, ChargedRound]) -> None:
-        """Nothing: collectives themselves note their times."""
+        """Nothing: collectives record their own times."""
 
     def judge(self, left: Sequence[SampledCollective]) -> None:
-        """Stop sampling what is known well enough, by how much rounds of all vary."""
-        deviation = pooled_deviation([each.times for each in left if each.times])
-        for each in left:
-            if each.times:
-                each.judge(deviation)
+        """Stop sampling collectives that are known well enough, by the deviation of all rounds."""
+        deviation = pooled_deviation([sampled.times for sampled in left if sampled.times])
+        for sampled in left:
+            if sampled.times:
+                sampled.judge(deviation)
 
     def show(self, share: float) -> None:
         """Nothing: each collective is announced before it is timed."""
 
 
-def _joined(
-    each: SampledCollective, answers: Sequence[CollectiveTimes]
+def _merged(
+    sampled: SampledCollective, answers: Sequence[CollectiveTimes]
 ) -> dict[Aspect, tuple[float, ...]]:
-    """The samples of a round from those of all ranks, in seconds.
+    """Merge the samples of all ranks, in seconds by aspect.
 
-    Ranks begin a little apart, and the one that begins last sees how long the operation takes. In a
-    broadcast the first has sent before others have received: there it is the one that ends last.
+    Ranks do not begin at the same time: the rank that begins last has the shortest time, which is
+    that of the operation. In a broadcast the first rank has sent before others have received:
+    there the longest time counts.
     """
-    ends = max if each.of.operation == BROADCAST else min
+    ends = max if sampled.collective.operation == BROADCAST else min
     passes = zip(*(answer.samples for answer in answers), strict=True)
-    found = {each.aspects[0]: tuple(ends(times) for times in passes)}
-    if not each.computing:
-        return found
+    samples = {sampled.aspects[0]: tuple(ends(times) for times in passes)}
+    if not sampled.computing:
+        return samples
     for aspect, units in (
         (Aspect.UNIT_BEFORE, [answer.before_s for answer in answers]),
         (Aspect.UNIT_DURING, [answer.during_s for answer in answers]),
     ):
-        told = [
+        means_s = [
             mean_s for times in zip(*units, strict=True) if (mean_s := _mean_s(times)) is not None
         ]
-        if told:
-            found[aspect] = tuple(told)
-    return found
+        if means_s:
+            samples[aspect] = tuple(means_s)
+    return samples
 
 
 def _mean_s(times: Sequence[float | None]) -> float | None:
-    """The mean over ranks; None where one of them has no time."""
+    """The mean over ranks; None if a rank has no time."""
     known = [seconds for seconds in times if seconds is not None]
     return sum(known) / len(known) if len(known) == len(times) else None

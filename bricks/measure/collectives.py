@@ -1,4 +1,4 @@
-"""Measures collectives on ranks: which of them are missing, and what came of it.
+"""Measures missing collectives on ranks.
 
 Must not know where the ranks run.
 """
@@ -27,9 +27,9 @@ _TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class CollectivesMeasured:
-    """What was measured: new keys, keys that were known, sizes that would take too long.
+    """Keys by outcome: ``new``, ``known`` before, ``left_out`` since they would take too long.
 
-    ``again`` are those of the known keys that have further rounds.
+    Known keys in ``again`` have further rounds.
     """
 
     new: tuple[str, ...]
@@ -41,7 +41,7 @@ class CollectivesMeasured:
 class CollectiveCampaign:
     """One run of measuring collectives on one target.
 
-    ``progress`` gets what is being done and the share that is done.
+    ``progress`` receives the collective that is timed, and the share that is done.
     """
 
     def __init__(
@@ -60,31 +60,31 @@ class CollectiveCampaign:
         self._loop = Loop(store, target_key)
 
     def run(
-        self, wanted: Sequence[Collective], *, computing: bool, again: bool = False
+        self, collectives: Sequence[Collective], *, computing: bool, again: bool = False
     ) -> CollectivesMeasured:
-        """Measure what is not known of ``wanted``; with ``computing``, beside computing too.
+        """Measure unknown ``collectives``; with ``computing``, also while ranks compute.
 
-        With ``again``, what is measured already gets further rounds, as many as if it were new.
-        Raises :class:`~bricks.errors.WorkerError` if a rank fails; all rounds until then are kept.
+        With ``again``, known ones get further rounds, as many as if they were new. Raises
+        :class:`~bricks.errors.WorkerError` if a rank fails; all rounds until then are kept.
         """
         self._store.refuse_damage()
         kinds = (False, True) if computing else (False,)
         every = [
-            SampledCollective(of, self._timer, computing=kind)
-            for of in sorted(set(wanted))
+            SampledCollective(collective, self._timer, computing=kind)
+            for collective in sorted(set(collectives))
             for kind in kinds
         ]
-        keys = [key for each in every for key in each.keys]
+        keys = [key for sampled in every for key in sampled.keys]
         missing = self._loop.missing(keys)
         claims = self._loop.claim(missing)
         known = self._measured(set(keys) - missing) if again else set[str]()
-        mine = _chosen(every, claims, missing, known)
-        with self._loop.holding(claims), self._alone(mine):
-            if mine:
-                self._sample(mine, claims)
+        chosen = _chosen(every, claims, missing, known)
+        with self._loop.holding(claims), self._exclusive_timing(chosen):
+            if chosen:
+                self._sample(chosen, claims)
         claimed = {claim.key for claim in claims}
-        left_out = {key for each in mine if each.left_out for key in each.keys}
-        remeasured = known.intersection(key for each in mine for key in each.keys)
+        left_out = {key for sampled in chosen if sampled.left_out for key in sampled.keys}
+        remeasured = known.intersection(key for sampled in chosen for key in sampled.keys)
         return CollectivesMeasured(
             tuple(sorted(claimed - self._loop.missing(claimed) - left_out)),
             tuple(sorted(set(keys) - missing)),
@@ -93,38 +93,40 @@ class CollectiveCampaign:
         )
 
     def _measured(self, settled: set[str]) -> set[str]:
-        """Those of ``settled`` keys that have not failed."""
+        """Keys in ``settled`` that have not failed."""
         failed = self._store.measurements.failures(self._target, sorted(settled))
         return settled - {failure.key for failure in failed}
 
-    def _alone(self, mine: Sequence[SampledCollective]) -> AbstractContextManager[None]:
-        if not (self._exclusive and mine):
+    def _exclusive_timing(
+        self, chosen: Sequence[SampledCollective]
+    ) -> AbstractContextManager[None]:
+        if not (self._exclusive and chosen):
             return nullcontext()
         return timing_lock(lambda: self._progress(WAITING, 0.0))
 
-    def _sample(self, mine: list[SampledCollective], claims: Sequence[Claim]) -> None:
+    def _sample(self, chosen: list[SampledCollective], claims: Sequence[Claim]) -> None:
         self._ranks.join()
-        self._timer.every = mine
-        self._loop.sample(CollectiveSampling(mine), claims, at_once=True)
+        self._timer.every = chosen
+        self._loop.sample(CollectiveSampling(chosen), claims, at_once=True)
 
 
 def _chosen(
     every: Sequence[SampledCollective], claims: Sequence[Claim], missing: set[str], again: set[str]
 ) -> list[SampledCollective]:
-    """The collectives to sample: those that lack nothing which another run measures.
+    """The collectives to sample: those whose missing keys are all claimed.
 
-    And those of which everything is known, where ``again`` has keys of theirs.
+    Collectives without missing keys are sampled if ``again`` has one of their keys.
     """
     claimed = {claim.key: claim for claim in claims}
-    mine = [
-        each
-        for each in every
-        if missing.intersection(each.keys) <= claimed.keys()
-        and (missing.intersection(each.keys) or again.intersection(each.keys))
+    chosen = [
+        sampled
+        for sampled in every
+        if missing.intersection(sampled.keys) <= claimed.keys()
+        and (missing.intersection(sampled.keys) or again.intersection(sampled.keys))
     ]
-    for each in mine:
-        each.go_on(claimed.keys() | again, claimed)
-    return mine
+    for sampled in chosen:
+        sampled.go_on(claimed.keys() | again, claimed)
+    return chosen
 
 
 def known_collectives(store: Store, target_key: str) -> dict[str, Measurement]:

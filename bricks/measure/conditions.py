@@ -1,7 +1,7 @@
 """The conditions of measuring: when to stop, how long a step may take, how much is loaded at once.
 
-They are chosen before anything runs, and hold for all that a campaign measures. They must not know
-which models are measured.
+They are chosen before a campaign, and hold for all its keys. They must not know which models are
+measured.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bricks.measure.defaults import TIMEOUT_S
 from bricks.measure.jobs import MAX_BRICKS, MAX_WEIGHT_BYTES
 from bricks.measure.rounds import StopRule
 
-# A budget that was spent before measuring began is exceeded by so many seconds, for a round.
+# Seconds by which a budget that was spent before measuring began is exceeded, for a round.
 LEAST_S = 1.0
 
 
@@ -25,7 +25,7 @@ class Conditions:
     of ``time.monotonic()`` on, or else from when measuring begins; None: no limit. With
     ``exclusive``, no two processes of a user on one host time at once.
 
-    With ``again``, what is known gets further rounds, beside those that it has.
+    With ``again``, known keys get further rounds in addition to those that they have.
 
     At most ``max_eviction_bytes`` are read in place of the weights that a walk leaves out: to read
     more than the caches hold has no effect. Up to ``max_bricks`` bricks with ``max_weight_bytes``

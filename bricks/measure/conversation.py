@@ -1,6 +1,6 @@
 """The exchange of messages with one worker process, from its start to its end.
 
-Must not know what is asked, nor what comes after the process.
+Must not know the meaning of requests, nor other processes.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
 
-# Is called with the number of each step that a worker announces.
+# Receives the number of each step that a worker announces.
 OnStep = Callable[[int], None]
 
 
 class Conversation:
-    """One worker process and what is said to it; ``asked`` counts the requests after the first.
+    """One worker process and its messages; ``asked`` counts the requests after the first.
 
-    Any exception during an exchange, such as Ctrl-C, ends the process: its answer would be taken
-    for that to the next request. So a process that lives afterwards has nothing left to say. After
-    :meth:`end`, which any thread may call, every exchange raises :class:`WorkerError`.
+    Any exception during an exchange, such as Ctrl-C, ends the process: otherwise its late answer
+    would be read as the answer to the next request. After :meth:`end`, which any thread may call,
+    every exchange raises :class:`WorkerError`.
     """
 
     def __init__(self, command: Sequence[str], *, freed: Freed) -> None:
@@ -75,7 +75,7 @@ class Conversation:
         return answer_from_json(request, message["ok"])
 
     def kill(self) -> None:
-        """Kill the process, from any thread: whoever waits for its answer gets WorkerDied."""
+        """Kill the process, from any thread: a thread that waits for its answer gets WorkerDied."""
         process = self._process
         if process is not None:
             process.kill()

@@ -1,4 +1,4 @@
-"""Until when something may be measured. Must not know what."""
+"""The deadline of measuring. Must not know what is measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left; infinite where there is no deadline."""
+        """Seconds until the deadline; infinite without one."""
         return math.inf if self.at_s is None else self.at_s - time.monotonic()
 
     @property

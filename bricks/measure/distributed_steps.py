@@ -1,9 +1,9 @@
 """Real data-parallel steps on this host: DDP over several ranks, in turn with solo steps.
 
 Each rank is a process that torchrun starts, as users start theirs, with a core of its own; ranks
-talk on loopback or between network namespaces. There is a torchrun for each rank, since the ranks
-of one share a namespace. Solo steps run in processes of their own, which wait meanwhile: so a rank
-holds one program, as a user's does. Must not know what is predicted of the steps.
+communicate on loopback or between network namespaces. Each rank has a torchrun of its own, since
+the ranks of one torchrun share a namespace. Solo steps run in other processes, which wait
+meanwhile: so a rank has one program, as a user's process does. Must not know any prediction.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from bricks.measure.timing_lock import WAITING, timing_lock
 from bricks.samples.statistics import spread
 from bricks.units.interval import Interval
 
-# Rounds are of solo steps and as many synchronised ones; every one of them may be disturbed.
+# A round has solo steps and as many synchronised steps; each may be noisy.
 RULE = StopRule(precision=0.01, min_rounds=10, max_rounds=40, passes=1)
 
-# Making a program and warming it up may take this long, and a step at most that long.
+# The most seconds for making a program and warming it up, and for a step.
 _BEGIN_TIMEOUT_S, _STEP_TIMEOUT_S = 600.0, 300.0
 
-# Steps follow one another for about so long, since what wakes the ranks is not part of any; no more
-# than so many.
+# Seconds of consecutive steps, about, so that the wake-up of idle ranks counts little; the most
+# steps.
 _BLOCK_S, _MAX_STEPS = 0.3, 64
 
-# Torchrun meets at a port: another process may take it before torchrun does.
+# Torchrun's rendezvous needs a port: another process may take it before torchrun does.
 _PORT_TRIES = 3
 _PORTS = 20_000, 30_000
 
@@ -68,7 +68,7 @@ class DistributedSteps:
 
 def measure_steps(
     program: Mapping[str, Any],
-    places: Sequence[RankLocation],
+    locations: Sequence[RankLocation],
     *,
     bucket_cap_mb: float | None = None,
     accumulation: int = 1,
@@ -77,10 +77,10 @@ def measure_steps(
     rule: StopRule = RULE,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> DistributedSteps:
-    """Measure steps of a training on ranks in ``places`` (see :mod:`bricks.measure.ranks`).
+    """Measure steps of a training on ranks at ``locations`` (see :mod:`bricks.measure.ranks`).
 
     ``program`` has its ``entry``, the ``folder`` that a relative file starts from, and ``options``
-    such as ``batch``, which is that of each rank. ``bucket_cap_mb`` is DDP's option; gradients of
+    such as ``batch``, the batch size of each rank. ``bucket_cap_mb`` is DDP's option; gradients of
     ``accumulation`` batches are added before they are reduced. Each rank computes for its
     ``delays_s`` longer in every synchronised step: a straggler.
 
@@ -91,10 +91,10 @@ def measure_steps(
     entry = str(program["entry"])
     with (
         timing_lock(lambda: progress(WAITING, 0.0)),
-        _joined(offer, places) as solo,
-        _joined(offer, places) as synchronised,
+        _joined(offer, locations) as solo,
+        _joined(offer, locations) as synchronised,
     ):
-        progress(f"{entry}: beginning on {len(places)} ranks", 0.0)
+        progress(f"{entry}: beginning on {len(locations)} ranks", 0.0)
         for ranks in (solo, synchronised):
             together = ranks is synchronised
             begin = BeginSteps(seeded, together, bucket_cap_mb, accumulation)
@@ -103,10 +103,10 @@ def measure_steps(
 
 
 @contextmanager
-def _joined(offer: Offer, places: Sequence[RankLocation]) -> Iterator[LocalRanks]:
-    """Ranks that torchrun has started, and that have met."""
+def _joined(offer: Offer, locations: Sequence[RankLocation]) -> Iterator[LocalRanks]:
+    """Ranks that torchrun has started, and that have joined a group."""
     for attempt in range(_PORT_TRIES):
-        ranks = _launched(offer, places)
+        ranks = _launched(offer, locations)
         try:
             ranks.join()
         except BaseException as error:
@@ -120,26 +120,26 @@ def _joined(offer: Offer, places: Sequence[RankLocation]) -> Iterator[LocalRanks
             return
 
 
-def _launched(offer: Offer, places: Sequence[RankLocation]) -> LocalRanks:
-    """Ranks that torchrun starts: for each place one, as if it were a host of its own."""
-    port = _free_port(places[0])
+def _launched(offer: Offer, locations: Sequence[RankLocation]) -> LocalRanks:
+    """Ranks that torchrun starts: one at each location, as if it were a host of its own."""
+    port = _free_port(locations[0])
     launchers = [
         (
-            *offer.launcher(rank, len(places), places[0].address, port),
+            *offer.launcher(rank, len(locations), locations[0].address, port),
             "-m", "bricks.measure.worker.launched",
         )
-        for rank in range(len(places))
+        for rank in range(len(locations))
     ]  # fmt: skip
-    return LocalRanks(WorkerSettings(offer.name, 1, 0), places, launchers=launchers)
+    return LocalRanks(WorkerSettings(offer.name, 1, 0), locations, launchers=launchers)
 
 
-def _free_port(place: RankLocation) -> int:
-    """A port that nobody has: of this host, or any one in a namespace of the rank's own."""
-    if place.prefix:
+def _free_port(location: RankLocation) -> int:
+    """A free port of this host; a random port if the rank has a namespace of its own."""
+    if location.prefix:
         return random.randint(*_PORTS)
-    with socket.socket() as one:
-        one.bind((place.address, 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind((location.address, 0))
+        return int(probe.getsockname()[1])
 
 
 def _sampled(
@@ -150,19 +150,19 @@ def _sampled(
     entry: str,
     progress: Callable[[str, float], None],
 ) -> DistributedSteps:
-    """Rounds until the synchronised step is known well enough."""
+    """Sample rounds until the synchronised step is known well enough."""
     delays = [*delays_s, *[0.0] * (solo.count - len(delays_s))]
     steps = _steps(max(_step_s(solo, 1, delays), _step_s(synchronised, 1, delays)))
     rounds: list[tuple[float, float]] = []
     while not rounds or not rule.met([both for _, both in rounds], 1.0, 0.0):
         progress(f"{entry}: steps of {solo.count} ranks", len(rounds) / rule.max_rounds)
-        alone_s = _step_s(solo, steps, [0.0] * solo.count)
-        rounds.append((alone_s, _step_s(synchronised, steps, delays)))
+        solo_s = _step_s(solo, steps, [0.0] * solo.count)
+        rounds.append((solo_s, _step_s(synchronised, steps, delays)))
     return DistributedSteps(solo.count, tuple(rounds))
 
 
 def _steps(step_s: float) -> int:
-    """How many steps of so many seconds are timed at a time."""
+    """The number of consecutive steps of ``step_s`` seconds that are timed together."""
     return max(1, min(_MAX_STEPS, round(_BLOCK_S / step_s)))
 
 

@@ -1,8 +1,8 @@
-"""Explains failures by what was changed or synthesised in a model, which a runtime cannot know.
+"""Explains failures by changes to a model and by synthetic inputs, which a runtime cannot know.
 
-A runtime reports what went wrong. It does not know that the batch size was changed, or that an
-input is synthetic; one that crashes at an input without elements does not even name it. It must
-not know which command asks.
+A runtime reports the error. It does not know that the batch size was changed, or that an input is
+synthetic; a runtime that crashes at an input without elements does not even name the input. It must
+not know any command.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bricks.graph.model_metadata import held_values
 from bricks.graph.view import graph_of, parse_model
 from bricks.operators.integer_ranges import synthetic_inputs
 
-# How the reasons that the worker and the supervisor give mention memory.
+# Phrases about memory in error texts of worker and supervisor.
 _MEMORY_PHRASES = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
 
 
@@ -27,7 +27,7 @@ def given_inputs(model: Model) -> frozenset[str]:
 
 
 def explain_failure(model: Model, reason: str) -> str:
-    """A text to append to the ``reason`` of a failure: empty, or it begins with a space."""
+    """A text to append to the ``reason`` of a failure: empty, or beginning with a space."""
     if is_out_of_memory(reason):
         return ""
     explanation = ""

@@ -1,8 +1,8 @@
-"""The share that a brick's latency has of the models that need it; it sets the precision needed.
+"""The share of a brick's latency in the models that need it, which sets the precision needed.
 
-Before all bricks of a model are measured, its latency is extrapolated from those that are, by the
-work in its graph. That decides where samples are taken, and never what they show. It must not know
-how latencies are added up to estimates.
+Until all bricks of a model are measured, its latency is extrapolated from the measured ones by the
+work in its graph. Shares decide which bricks are sampled, and never change a sample. It must not
+know how latencies are added up to estimates.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ModelNeeds:
-    """The bricks of a model: how often each one's latency counts, and the work in each, by key."""
+    """The bricks of a model by key: how often each latency counts, and the work of each brick."""
 
     counts: Mapping[str, int]
     works: Mapping[str, float]
 
 
 class Importance:
-    """The greatest share that each latency has of any model's.
+    """The greatest share of each latency in the latency of any model.
 
-    ``known_s`` holds latencies that were measured before, in seconds by key.
+    ``known_s`` has latencies that were measured before, in seconds by key.
     """
 
     def __init__(self, needs: Mapping[str, ModelNeeds], known_s: Mapping[str, float]) -> None:
@@ -30,22 +30,22 @@ class Importance:
         self._known_s = known_s
 
     def of(self, latencies_s: Mapping[str, float]) -> dict[str, float]:
-        """Shares of those of ``latencies_s`` that a model counts, between 0 and 1."""
+        """Shares of ``latencies_s`` between 0 and 1, by key; only keys of a model have one."""
         known_s = {**self._known_s, **latencies_s}
         shares: dict[str, float] = {}
         for need in self._needs.values():
-            mine = [key for key in need.counts if key in latencies_s]
-            if not mine:
+            keys = [key for key in need.counts if key in latencies_s]
+            if not keys:
                 continue
             total_s = _extrapolated_s(need, known_s)
-            for key in mine:
+            for key in keys:
                 share = abs(need.counts[key]) * latencies_s[key] / total_s if total_s else 1.0
                 shares[key] = min(1.0, max(shares.get(key, 0.0), share))
         return shares
 
 
 def _extrapolated_s(need: ModelNeeds, known_s: Mapping[str, float]) -> float:
-    """A model's latency, if its other bricks are as fast for their work as the known ones."""
+    """A model's latency, if its unknown bricks take as long for their work as the known ones."""
     measured_s = work = all_work = 0.0
     for key, count in need.counts.items():
         weight = abs(count) * need.works[key]

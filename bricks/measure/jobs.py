@@ -1,7 +1,7 @@
 """Jobs are models to measure; batches are jobs whose bricks are loaded together.
 
 Loading and walking have fixed costs, so that bricks of many small models are measured together. The
-size of a batch is limited by memory. It must not know how anything is run.
+size of a batch is limited by memory. It must not know how bricks are run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bricks.graph.model import Model
 from bricks.measure.importance import ModelNeeds
 from bricks.measure.timed_occurrences import timed_count
 
-# The bricks in a batch at most, and the bytes of their weights. One model's bricks are never
+# The most bricks in a batch, and the most bytes of their weights. One model's bricks are never
 # divided between batches.
 MAX_BRICKS = 2000
 MAX_WEIGHT_BYTES = 2 << 30
@@ -28,8 +28,8 @@ _EXTRA_BYTES = 1 << 30
 class ModelJob:
     """A model to measure: its bricks, and with ``whole`` the model itself.
 
-    ``chosen`` holds the keys of the bricks to measure; None: all. The model is run along
-    ``streams`` by so many ``workers`` (see :mod:`bricks.decompose.streams`), or in sequence.
+    ``chosen`` has the keys of the bricks to measure; None: all. The model runs along ``streams`` by
+    ``workers`` threads at once (see :mod:`bricks.decompose.streams`), or in sequence.
     """
 
     model: Model
@@ -46,26 +46,26 @@ class ModelJob:
 
     @property
     def node_streams(self) -> tuple[int, ...]:
-        """The stream of each node that the runtime executes; a stretch of nodes stays together."""
-        of = self.decomposition.plan.occurrences
-        pairs = zip(self.streams, of, strict=True) if self.streams else ()
+        """The stream of each node that the runtime executes; a stretch of nodes has one stream."""
+        occurrences = self.decomposition.plan.occurrences
+        pairs = zip(self.streams, occurrences, strict=True) if self.streams else ()
         return tuple(stream for stream, occurrence in pairs for _ in range(occurrence.nodes))
 
     @property
     def bricks(self) -> list[str]:
-        """Keys of the bricks that are wanted."""
+        """Keys of the bricks to measure."""
         keys = self.decomposition.plan.keys
         return [key for key in keys if self.chosen is None or key in self.chosen]
 
     @property
     def keys(self) -> list[str]:
-        """All keys that are wanted."""
+        """All keys to measure."""
         return [*self.bricks, self.whole_key] if self.whole else self.bricks
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Jobs whose bricks are loaded together; one alone, where the model itself is run too."""
+    """Jobs whose bricks are loaded together; a single job if its whole model runs too."""
 
     jobs: tuple[ModelJob, ...]
 
@@ -77,53 +77,53 @@ class Batch:
 
     @property
     def keys(self) -> list[str]:
-        """All keys that are wanted, once each."""
+        """All keys to measure, once each."""
         return list(dict.fromkeys(key for job in self.jobs for key in job.keys))
 
     def assigned(
-        self, wanted: Collection[str], needs: Mapping[str, ModelNeeds]
+        self, keys: Collection[str], needs: Mapping[str, ModelNeeds]
     ) -> list[tuple[ModelJob, set[str]]]:
-        """For each job that has any, those of the bricks ``wanted`` that are measured in it."""
-        found = zip(self.jobs, assigned(self.jobs, wanted, needs), strict=True)
-        return [(job, mine) for job, mine in found if mine]
+        """Each job with bricks among ``keys`` to measure in its model, and the keys of these."""
+        pairs = zip(self.jobs, assigned(self.jobs, keys, needs), strict=True)
+        return [(job, of_job) for job, of_job in pairs if of_job]
 
 
 def assigned(
-    jobs: Sequence[ModelJob], wanted: Collection[str], needs: Mapping[str, ModelNeeds]
+    jobs: Sequence[ModelJob], keys: Collection[str], needs: Mapping[str, ModelNeeds]
 ) -> list[set[str]]:
-    """The bricks of those ``wanted`` to measure in the model of each job.
+    """The bricks among ``keys`` to measure in the model of each job.
 
-    Each brick is measured in the model of whose work it is the largest share. Its latency depends a
-    little on the model around it (by how warm its weights are, for one), and there it matters most.
+    Each brick is measured in the model in whose work it has the largest share: its latency depends
+    a little on the model (for example on whether its weights are cached), and matters most there.
     """
-    sought = set(wanted)
-    found: list[set[str]] = [set() for _ in jobs]
+    unassigned = set(keys)
+    of_jobs: list[set[str]] = [set() for _ in jobs]
     best: dict[str, tuple[float, int]] = {}
     for number, job in enumerate(jobs):
         need = needs[job.model.digest]
         works = {key: abs(n) * need.works[key] for key, n in need.counts.items()}
         all_work = sum(works.values())
-        for key in works.keys() & sought:
+        for key in works.keys() & unassigned:
             share = works[key] / all_work
             if key not in best or share > best[key][0]:
                 best[key] = share, number
     for key, (_, number) in best.items():
-        found[number].add(key)
-    return found
+        of_jobs[number].add(key)
+    return of_jobs
 
 
 def spread_out(
     jobs: Sequence[ModelJob], missing: Collection[str], needs: Mapping[str, ModelNeeds]
 ) -> list[ModelJob]:
-    """``jobs``, each with only the ``missing`` bricks that are to be measured in its model.
+    """``jobs``, each with only the ``missing`` bricks to measure in its model.
 
-    Where a whole model is run too, they are unchanged: its bricks are measured beside it.
+    If a whole model runs too, jobs are unchanged: its bricks are measured in turn with it.
     """
     if any(job.whole for job in jobs):
         return list(jobs)
-    wanted = {key for job in jobs for key in job.bricks}.intersection(missing)
-    found = zip(jobs, assigned(jobs, wanted, needs), strict=True)
-    return [replace(job, chosen=frozenset(mine)) for job, mine in found]
+    keys = {key for job in jobs for key in job.bricks}.intersection(missing)
+    pairs = zip(jobs, assigned(jobs, keys, needs), strict=True)
+    return [replace(job, chosen=frozenset(of_job)) for job, of_job in pairs]
 
 
 def batches(
@@ -158,7 +158,7 @@ def batches(
 def _weight_bytes(job: ModelJob, keys: Collection[str]) -> int:
     """Bytes of the weights that are loaded for ``keys``.
 
-    Weights are loaded for each place that is timed, and once more for all lead-in places.
+    Weights are loaded for each timed occurrence, and once more for all untimed occurrences.
     """
     bricks, counts = job.decomposition.bricks, job.decomposition.plan.counts
     return sum(
@@ -170,10 +170,10 @@ def _weight_bytes(job: ModelJob, keys: Collection[str]) -> int:
 def memory_bytes(jobs: Sequence[ModelJob], max_weight_bytes: int = MAX_WEIGHT_BYTES) -> int:
     """The memory in bytes that measuring ``jobs`` may take, in batches of ``max_weight_bytes``.
 
-    The worker holds weights as they are, and packed; while one is packed, it exists twice more.
+    The worker has weights as stored, and packed; while a weight is packed, it exists twice more.
     """
-    found = [job.decomposition for job in jobs]
-    heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in found), default=0)
+    decompositions = [job.decomposition for job in jobs]
+    heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in decompositions), default=0)
     together = sum(job.decomposition.weight_bytes for job in jobs if not job.whole)
     return 2 * max(heaviest, min(together, max_weight_bytes)) + _EXTRA_BYTES
 
@@ -184,6 +184,6 @@ def needs_of(jobs: Sequence[ModelJob]) -> dict[str, ModelNeeds]:
     works = {key: 1.0 + work_of(brick) for key, brick in bricks.items()}
     counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
     return {
-        digest: ModelNeeds(mine, {key: works[key] for key in mine})
-        for digest, mine in counts.items()
+        digest: ModelNeeds(of_model, {key: works[key] for key in of_model})
+        for digest, of_model in counts.items()
     }
