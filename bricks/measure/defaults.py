@@ -1,10 +1,10 @@
-"""How exactly and how patiently something is measured where nobody says otherwise.
+"""Default precision and time limit of measuring.
 
-By themselves, so that the command line can show them without importing what measures.
+In a module of their own, so that the command line can show them without slow imports.
 """
 
-# The median is known this well, relative to it; see measure/rounds.
+# The relative half-width of the interval of a median; see measure/rounds.
 PRECISION = 0.01
 
-# How long one brick may take to run, in seconds; a large model's step may take longer.
+# The most seconds that a brick may run; a large model's step may take longer.
 TIMEOUT_S = 60.0

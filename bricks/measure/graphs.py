@@ -38,13 +38,13 @@ _TIMES: Mapping[type[Request[Any]], int] = {
     VerifyModel: 20, ProfileModel: 20, MeasureMemory: 20, WriteReference: 60, EvaluateModel: 60,
 }  # fmt: skip
 
-# Characters of a runtime's own words that are kept where a remedy follows them.
+# Characters of a runtime's error text that are kept if a remedy follows.
 _MAX_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
 class _Cuttable:
-    """A graph to be cut, from the worker's answer; ``proto`` has the values that steer it."""
+    """A graph to cut, from the worker's answer; ``proto`` is read for steering values."""
 
     proto: bytes
     graph: Graph
@@ -68,21 +68,21 @@ class Graphs:
         # Here, not at the top: a plan from the cache needs none of what this imports.
         from bricks.decompose.build import build
 
-        found = self._executed(model) if granularity.executed else self._source(model)
-        answer = found.answer
-        seen = observations(found.graph, set(answer.observed), given=given_inputs(model))
+        cuttable = self._executed(model) if granularity.executed else self._source(model)
+        answer = cuttable.answer
+        observed = observations(cuttable.graph, set(answer.observed), given=given_inputs(model))
         decomposition = build(
             model,
-            found.graph,
+            cuttable.graph,
             granularity,
             lowering=answer.lowering,
-            contents=replace(answer.contents, steering=self._steering_values(model, found)),
-            assumed=[*answer.notes, *seen],
+            contents=replace(answer.contents, steering=self._steering_values(model, cuttable)),
+            assumed=[*answer.notes, *observed],
         )
-        return replace(decomposition, wall_s=time.perf_counter() - started), found.graph
+        return replace(decomposition, wall_s=time.perf_counter() - started), cuttable.graph
 
     def ask(self, of: Model, request: Request[Answer]) -> Answer:
-        """The worker's answer about a model; errors name the model, and explain what may help."""
+        """The worker's answer about a model; errors name the model and perhaps a remedy."""
         times = _TIMES.get(type(request), 1)
         if isinstance(request, ReadExecuted):
             times = backends.describe(self._supervisor.backend).cutting_times
@@ -91,7 +91,7 @@ class Graphs:
         try:
             return self._supervisor.ask_afresh(request, timeout_s=timeout_s)
         except WorkerError as error:
-            text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs name it already
+            text = str(error).removeprefix(f"{of.name}: ")  # errors of graphs already name it
             remedy = explain_failure(of, text)
             if remedy and len(text) > _MAX_REASON:  # else the line may lose its end
                 text = f"{text[: _MAX_REASON - 1]}…"
@@ -122,7 +122,7 @@ class Graphs:
         return _cuttable(model, answer, model.skeleton)
 
     def _steering_values(self, model: Model, of: _Cuttable) -> Mapping[str, Sequence[float]]:
-        """The steering values that are no constants, by name."""
+        """Computed steering values, by name."""
         names = steering_values(of.graph)
         if not names:
             return {}
@@ -150,7 +150,7 @@ class Decomposer:
 
 
 def _named(skeleton: bytes) -> bytes:
-    """The model with a unique name for each node: profiles identify nodes by nothing else."""
+    """The model with a unique name for each node: profiles identify nodes only by names."""
     proto = parse_model(skeleton)
     taken = {node.name for node in proto.graph.node}
     seen = {""}
@@ -171,7 +171,7 @@ def _cuttable(of: Model, answer: TypedGraph, proto: bytes) -> _Cuttable:
 
 
 def _refuse_untyped(model: Model, graph: Graph) -> None:
-    """Raise where the backend gave no type: a later error could not name the node."""
+    """Raise if the backend gave a value no type: a later error could not name the node."""
     for node in graph.nodes:
         for name in node.output:
             if name and name not in graph.types:

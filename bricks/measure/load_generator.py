@@ -1,9 +1,9 @@
-"""A process that asks a served model for answers as MLPerf LoadGen says: the judge of a scenario.
+"""A process that sends queries to a served model as MLPerf LoadGen schedules them.
 
 ``python -m bricks.measure.load_generator`` reads settings as JSON from standard input, connects to
-the server, and prints what LoadGen has found as JSON. A process of its own, because LoadGen logs
-into files, and what it takes must not be taken from the server's interpreter. Without LoadGen, it
-asks at random times by itself. Must not know models.
+the server, and prints LoadGen's results as JSON. It is a process of its own, because LoadGen logs
+into files, and its work must not delay the server's interpreter. Without LoadGen, it sends queries
+at random times by itself. Must not know models.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bricks.measure.worker.load_server import NUMBER
 # The scenario that needs no LoadGen: single samples at the times of a Poisson process.
 POISSON = "Poisson"
 
-# Samples that LoadGen chooses from: all are alike here.
+# Samples that LoadGen chooses from: all are equal here.
 _SAMPLES = 1024
 # A result of LoadGen's detailed log.
 _RESULT = re.compile(r'"key": "(result_\w[^"]*)", "value": ("[^"]*"|[^,]+),')
@@ -35,7 +35,7 @@ _RESULT = re.compile(r'"key": "(result_\w[^"]*)", "value": ("[^"]*"|[^,]+),')
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """What LoadGen asks: ``count`` queries of a ``scenario`` in its own spelling, or ``POISSON``.
+    """A series of ``count`` queries of a ``scenario`` in LoadGen's spelling, or ``POISSON``.
 
     ``qps`` is the rate of the server scenario, ``samples`` those of a query of MultiStream,
     ``bound_s`` and ``percentile`` the bound that LoadGen judges by, ``seed`` that of the arrivals.
@@ -54,12 +54,12 @@ def main() -> None:
     """Run one test."""
     settings = json.load(sys.stdin)
     path, queries = settings.pop("socket"), Queries(**settings)
-    asked = ask_at_random if queries.scenario == POISSON else run
-    print(json.dumps(asked(path, queries), allow_nan=False))
+    send = send_at_random if queries.scenario == POISSON else run
+    print(json.dumps(send(path, queries), allow_nan=False))
 
 
-def ask_at_random(path: str, queries: Queries) -> dict[str, Any]:
-    """Seconds of ``queries`` to the server at ``path``, which come at random times."""
+def send_at_random(path: str, queries: Queries) -> dict[str, Any]:
+    """Send ``queries`` at random times to the server at ``path``; their times in seconds."""
     rng, numbers = random.Random(queries.seed), range(queries.count)
     answered = threading.Semaphore(0)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -79,9 +79,9 @@ def ask_at_random(path: str, queries: Queries) -> dict[str, Any]:
 
 
 def run(path: str, queries: Queries) -> dict[str, Any]:
-    """LoadGen's results under its own names, with ``issued_s`` and the seconds of each query.
+    """Have LoadGen send ``queries`` to the server at ``path``.
 
-    They are asked of the server at ``path``.
+    Returns its results under its own names, with ``issued_s`` and ``latencies_s`` of each query.
     """
     import mlperf_loadgen as loadgen
 
@@ -118,12 +118,12 @@ def run(path: str, queries: Queries) -> dict[str, Any]:
         loadgen.DestroySUT(system)
         connection.shutdown(socket.SHUT_WR)
         receiver.join()
-    found = {key: json.loads(value) for key, value in _RESULT.findall(detail)}
-    return {**found, **client.seconds()}
+    results = {key: json.loads(value) for key, value in _RESULT.findall(detail)}
+    return {**results, **client.seconds()}
 
 
 class _Client:
-    """Sends samples, and tells ``served`` the numbers of those that are served."""
+    """Sends samples, and passes the numbers of served samples to ``served``."""
 
     def __init__(self, connection: socket.socket, served: Callable[[list[int]], object]) -> None:
         self._connection, self._served = connection, served
@@ -131,7 +131,7 @@ class _Client:
         self._served_s: dict[int, float] = {}
 
     def issue(self, samples: Any) -> None:
-        """Send the samples of a query of LoadGen's."""
+        """Send the samples of one of LoadGen's queries."""
         self.send([sample.id for sample in samples])
 
     def receiving(self) -> threading.Thread:
@@ -146,7 +146,7 @@ class _Client:
         self._connection.sendall(b"".join(map(NUMBER.pack, numbers)))
 
     def receive(self) -> None:
-        """Tell which samples are served, until the server leaves."""
+        """Receive numbers of served samples, until the server leaves."""
         rest = b""
         while data := self._connection.recv(1 << 16):
             data = rest + data
@@ -156,12 +156,12 @@ class _Client:
             self._served_s |= dict.fromkeys(numbers, now_s)
             self._served(numbers)
         if len(self._served_s) < sum(len(numbers) for _, numbers in self._queries):
-            # LoadGen would wait for the others without end.
+            # LoadGen would wait forever for the missing samples.
             print("the server left before it had answered all", file=sys.stderr, flush=True)
             os._exit(1)
 
     def seconds(self) -> dict[str, list[float]]:
-        """When each query was issued, and how long it took."""
+        """Seconds from the first query to each query, and seconds of each."""
         if not self._queries:
             return {"issued_s": [], "latencies_s": []}
         first_s = self._queries[0][0]

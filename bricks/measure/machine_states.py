@@ -1,6 +1,6 @@
-"""The machine states that a campaign meets: which one it is now, and how latencies change between.
+"""Machine states during a campaign: the present one, and how latencies change between states.
 
-Must not know how a state is found, nor what is done about it.
+Must not know how a state is identified, nor who corrects latencies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class MachineStates:
         self._model: StateModel | None = None
 
     def note(self, rounds: Sequence[Round]) -> None:
-        """Note the state that rounds of one walk were taken in, if it was steady."""
+        """Record the machine state of the rounds of one walk, if it was steady."""
         steady = [taken for taken in rounds if not taken.disturbed]
         if not steady or steady[0].state_s is None:
             return
@@ -72,10 +72,10 @@ def several_states(counts: Mapping[float, int], state_s: float) -> bool:
 
 def learn_states(store: Reading, target_key: str) -> StateModel:
     """How latencies change on a target: from all bricks that were measured in several states."""
-    found = set(store.measurements.keys_in_states(target_key, SAME_STATE_FACTOR))
-    first = [key for key in probe_set_keys() if key in found] if found else []
+    known = set(store.measurements.keys_in_states(target_key, SAME_STATE_FACTOR))
+    first = [key for key in probe_set_keys() if key in known] if known else []
     # Keys are digests: the first of them are a random sample.
-    others = sorted(key for key in found.difference(first) if key.startswith("b1-"))
+    others = sorted(key for key in known.difference(first) if key.startswith("b1-"))
     keys = [*first, *others][:MAX_LEARNED]
     results = store.measurements.results(target_key, keys)
     measured = [m for m in results.values() if isinstance(m, Measurement)]
@@ -84,7 +84,7 @@ def learn_states(store: Reading, target_key: str) -> StateModel:
 
 def size_facts(bricks: Mapping[str, Brick]) -> dict[str, SizeFacts]:
     """The facts of bricks that decide how their latencies change."""
-    # Here, since nothing of it is needed on a machine of one state.
+    # Imported here: a machine of one state does not need it.
     from bricks.predict.features import extract_features
 
     return {key: extract_features(brick).size_facts for key, brick in bricks.items()}

@@ -1,9 +1,9 @@
-"""Network namespaces of this host, each with one interface, joined by a switch.
+"""Network namespaces of this host, each with one interface, connected by a switch.
 
-So ranks on one host talk as if over a network, whose bandwidth the kernel shapes: what an interface
-sends goes through a token bucket (tbf). Namespaces carry the number of the process that made them;
-those of a process that is gone are removed by the next one. Needs root and Linux. Must not know
-what runs in the namespaces.
+So ranks on one host communicate as if over a network, whose bandwidth the kernel shapes: packets
+that an interface sends pass a token bucket (tbf). Names of namespaces have the number of the
+process that made them; the next process removes namespaces of an ended one. Needs root and Linux.
+Must not know what runs in the namespaces.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _NAME = re.compile(rf"{_PREFIX}-([0-9]+)-([0-9]+)-[a-z0-9]+")
 
 _INTERFACE, _SUBNET, _MAX_RANKS = "eth0", "10.213.0", 200
 
-# The bucket holds what goes out at the rate within this time, and no less than the kernel hands on
-# in one piece: with smaller buckets it cuts such pieces itself, and does not reach the rate.
+# The bucket has the bytes of this time at the rate, and no fewer than the kernel passes on in one
+# piece: with smaller buckets it splits such pieces, and does not reach the rate.
 _BURST_S, _MIN_BURST_BYTES = 2e-4, 72 << 10
-# The longest queue: as long as those of switches.
+# The longest queue, as in switches.
 QUEUE = "100ms"
 
 _TIMEOUT_S = 30.0
@@ -52,7 +52,7 @@ def refuse_without_namespaces() -> None:
 
 @contextmanager
 def namespaces(ranks: int, rate_bps: int | None) -> Iterator[list[RankLocation]]:
-    """A place for each rank in a namespace of its own, which exists meanwhile.
+    """Locations of ranks, each in a namespace of its own, which exists until the block ends.
 
     ``rate_bps`` is the rate in bits a second at which each can send; None: as fast as the host is.
     Raises :class:`WorkerError` where there can be no namespaces.
@@ -77,8 +77,8 @@ def namespaces(ranks: int, rate_bps: int | None) -> Iterator[list[RankLocation]]
 
 
 def remove_stale() -> list[str]:
-    """Remove namespaces of processes that are gone, and what runs in them; their names."""
-    found = []
+    """Remove namespaces of ended processes, and end processes in them; returns their names."""
+    removed = []
     for path in sorted(FOLDER.glob(f"{_PREFIX}-*")) if FOLDER.is_dir() else ():
         parts = _NAME.fullmatch(path.name)
         if parts is None:
@@ -86,8 +86,8 @@ def remove_stale() -> list[str]:
         owner = Owner(Owner.current().host, int(parts[1]), float(parts[2]), "")
         if not alive(owner):
             _remove(path.name)
-            found.append(path.name)
-    return found
+            removed.append(path.name)
+    return removed
 
 
 def _name(part: str) -> str:
@@ -118,7 +118,7 @@ def _make(name: str, rank: int, switch: str, rate_bps: int | None) -> None:
 
 
 def _remove(name: str) -> None:
-    """Remove a namespace of ours, if it is there, and end what still runs in it."""
+    """Remove a namespace, if it exists, and end the processes that still run in it."""
     with suppress(OSError, subprocess.TimeoutExpired, ValueError):
         listed = subprocess.run(
             ["ip", "netns", "pids", name], capture_output=True, text=True, timeout=_TIMEOUT_S

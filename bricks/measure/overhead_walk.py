@@ -14,14 +14,14 @@ from bricks.samples.call_overhead import PHASE_PROBES, PROBES
 
 # A probe takes microseconds: several runs make one pass long enough to settle.
 _REPEATS = 5
-# The domain of probes of a recorded program's phases: the backend runs tiny programs of its own.
+# The domain of probes of a program's phases, for which the backend runs tiny programs of its own.
 STEP_DOMAIN = "org.pytorch.probe"
 
 
 def step_probe(phase: str, part: str, kind: str) -> onnx.ModelProto:
     """A model that stands for a phase of the backend's own tiny programs.
 
-    Its latency is that of a real ``step``, or what the ``calls`` without the part would take.
+    Its latency is that of a real ``step``, or of the ``calls`` of the step without ``part``.
     """
     node = helper.make_node(kind, [], ["out"], domain=STEP_DOMAIN, phase=phase, part=part)
     out = helper.make_tensor_value_info("out", TensorProto.FLOAT, [1])

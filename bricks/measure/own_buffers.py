@@ -1,6 +1,6 @@
-"""Inputs of a brick that need a buffer of their own in a walk, whatever others have left elsewhere.
+"""Selects the inputs of a brick that need a buffer of their own in a walk.
 
-Must not know where values lie.
+Must not know the addresses of values.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _ALL_BYTES = 256
 
 
 def own_ports(brick: Brick) -> frozenset[int]:
-    """The positions of inputs whose values must be those of the brick, and none that others left.
+    """Positions of inputs whose values must be the brick's own, not outputs of other bricks.
 
-    A value that decides what runs must not be one that another brick has left.
+    Values that decide which branch runs, or how long an operator takes, must be its own.
     """
     return brick.steered_ports | _decided(brick)
 
 
 def _decided(brick: Brick) -> set[int]:
-    """The positions of inputs that may not hold what other bricks have left in their place.
+    """Positions of inputs that may not have arbitrary values.
 
-    These are bytes that may not be any, since they are indices, say; and values whose distribution
-    decides how long an operator takes, except for signs, which are written in place. Those of which
-    nothing is noted are random, and others have left positive ones.
+    These are bytes with a limited range (indices, say), and values whose distribution decides how
+    long an operator takes, except for signs, which are written in place. Values without a noted
+    distribution are random, where other bricks have left positive numbers.
     """
     names = [n for n, t in brick.inputs.items() if isinstance(t, TensorType) and t.dtype in BYTES]
     branching = any(branches_on_values(operator_called(name)) for name in brick.operators)

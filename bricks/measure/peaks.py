@@ -1,9 +1,9 @@
-"""Peaks: bricks that show how fast a machine computes, and how fast each level of its memory is.
+"""Peaks: bricks that show a machine's best rates of computing and of each level of its memory.
 
 A roofline (Williams et al., Communications of the ACM, 2009) needs both figures of the machine.
 They are measured like any brick, with the same runtime and threads, so that the rates of a model's
-bricks are held against the best rates of this runtime, and not against a data sheet. One kernel is
-not the fastest everywhere: of several kernels and shapes, the best one counts. A cache is faster
+bricks are compared with the best rates of this runtime, and not with a data sheet. No kernel is the
+fastest on every machine: of several kernels and shapes, the best one counts. A cache is faster
 than memory: how fast depends on how much is read and written (Ilic et al., IEEE Computer
 Architecture Letters, 2014), so streams of several sizes are measured.
 """
@@ -20,18 +20,18 @@ from bricks.decompose.plan import Brick, Decomposition, by_itself
 from bricks.measure.rounds import StopRule
 from bricks.measure.synthetic_bricks import convolution, product, synthetic_brick
 
-# Rows, terms and columns of matrix products. Smaller ones stay in a cache that is nearer to the
-# processor; larger ones keep more threads busy.
+# Rows, terms and columns of matrix products. Smaller ones fit an inner cache; larger ones keep more
+# threads busy.
 _PRODUCTS = ((256, 256, 256), (2048, 256, 256), (1024, 1024, 1024))
 
-# Channels and pixels in a row of a convolution of three by three, as they are in many models.
+# Channels, and pixels in a row, of a 3×3 convolution as in many models.
 _CONVOLVED = (128, 28)
 
-# Bytes that a stream reads and writes: up to more than any cache holds, and little enough for any
-# machine. A smaller stream takes less time than a call of the runtime, and cannot be told from it.
+# Bytes that a stream reads and writes: up to more than any cache holds, and few enough for
+# any machine. A smaller stream takes less time than the overhead of a call.
 _STREAMED = tuple(1 << power for power in (19, 21, 23, 25, 27))
 
-# A peak is the best of its samples: a few rounds show it.
+# A peak is the best of its samples: a few rounds suffice.
 RULE = StopRule(precision=0.05, min_rounds=2, max_rounds=3)
 
 _FLOAT_BYTES = 4
@@ -39,9 +39,9 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A brick that reads and writes ``size_bytes`` in all, and computes next to nothing.
+    """A brick that reads and writes ``size_bytes`` in total, and computes next to nothing.
 
-    With ``in_place`` it writes over its input.
+    With ``in_place`` it overwrites its input.
     """
 
     size_bytes: int
@@ -59,10 +59,10 @@ def compute_peaks() -> tuple[Brick, ...]:
 
 @cache
 def memory_peaks() -> tuple[Stream, ...]:
-    """Streams of 32-bit floats, by size: that write as much as they read, or half as much.
+    """Streams of 32-bit floats of each size, which write as much as they read, or half as much.
 
-    Which is the fastest depends on the machine. A cache may first read the lines that are to be
-    written; in place, they are there already.
+    The fastest depends on the machine. A cache may first read the lines that are to be written;
+    in place, it has them already.
     """
     streams = []
     for size_bytes in _STREAMED:
@@ -77,16 +77,18 @@ def memory_peaks() -> tuple[Stream, ...]:
 
 @cache
 def peak_bricks() -> tuple[Brick, ...]:
-    """All of them."""
+    """All bricks of peaks."""
     return (*compute_peaks(), *(stream.brick for stream in memory_peaks()))
 
 
 def at_best(granularity: str) -> list[Decomposition]:
-    """All of them as they run fastest: with caches that nothing else has used in between."""
-    alone = [by_itself(brick, granularity, around_bytes=0) for brick in compute_peaks()]
+    """All bricks of peaks as they run fastest: no other brick uses the caches in between."""
+    separate = [by_itself(brick, granularity, around_bytes=0) for brick in compute_peaks()]
     for stream in memory_peaks():
-        alone.append(by_itself(stream.brick, granularity, in_place=stream.in_place, around_bytes=0))
-    return alone
+        separate.append(
+            by_itself(stream.brick, granularity, in_place=stream.in_place, around_bytes=0)
+        )
+    return separate
 
 
 def _stream(operator: str, inputs: Sequence[str], count: int) -> Brick:

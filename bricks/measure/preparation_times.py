@@ -1,6 +1,6 @@
 """The time that preparing walks takes: loading and binding.
 
-It must not know what is charged with it in the end.
+It must not know which rounds are charged with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PreparationTimes:
 
     @property
     def loaded(self) -> int:
-        """How many loads were timed."""
+        """The number of timed loads."""
         return len(self._loaded)
 
     def begin(self) -> None:
@@ -36,7 +36,7 @@ class PreparationTimes:
         self._lap = now
 
     def end_lap_of_loads(self, loads: Iterable[tuple[str, Load]], loads_s: Sequence[float]) -> None:
-        """Charge walks, which come by name, with a lap in which ``loads`` ran in parallel."""
+        """Charge walks, by name, with a lap in which ``loads`` ran in parallel."""
         now = time.perf_counter()
         factor = (now - self._lap) / max(sum(loads_s), 1e-9)
         self._lap = now
@@ -57,7 +57,7 @@ class PreparationTimes:
         return seconds
 
     def note_load(self, load: Load, seconds: float) -> None:
-        """Note how long loading took, the first time."""
+        """Record the seconds of the first loading."""
         if load.name not in self._loaded:
             self._loaded.add(load.name)
             self.load_s[load.key] = self.load_s.get(load.key, 0.0) + seconds

@@ -1,7 +1,7 @@
 """The ranks of one job: a worker for each, which all get the same requests at once.
 
-If one of them dies, hangs or fails, the others wait for it in vain: all are ended, and the error
-names the rank that was the cause. Must not know what is asked, or why.
+If a rank dies, hangs or fails, the others wait for it in vain: all are ended, and the error names
+the rank that was the cause. Must not know the meaning of requests.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bricks.system import logical_cpus
 # The longest time in which ranks find each other.
 JOIN_TIMEOUT_S = 60.0
 
-# Once one rank has failed, the others get so long to fail too: the cause may be among them, and a
+# Seconds that other ranks have to fail after the first failure: the cause may be among them, and a
 # busy host takes seconds to notice that a process has ended.
 _GRACE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class RankLocation:
-    """Where a rank runs: on which ``cores``, at which address of which interface.
+    """The location of a rank: its ``cores``, and the address of its network interface.
 
-    ``prefix`` is a command that runs the worker's there, such as in a network namespace.
+    ``prefix`` is a command that runs the worker's command there, such as in a network namespace.
     """
 
     address: str
@@ -42,52 +42,52 @@ class RankLocation:
 
 
 class Ranks(Protocol):
-    """Ranks that answer requests, wherever they run."""
+    """Ranks that answer requests, on this host or on others."""
 
     count: int
 
     def ask(self, request: Request[Answer], *, timeout_s: float) -> list[Answer]:
-        """What each rank answers, in order; :class:`WorkerError` that names a rank that fails."""
+        """The answer of each rank, in order; :class:`WorkerError` names a rank that fails."""
 
     def join(self, timeout_s: float = JOIN_TIMEOUT_S) -> None:
         """Let the ranks form a group, so that they can communicate."""
 
     def reference_s(self, timeout_s: float) -> float | None:
-        """The latency of the reference workload in seconds now; None where it is not run."""
+        """The latency of the reference workload in seconds now; None if it is not run."""
 
 
 def cores_of(ranks: int) -> list[tuple[int, ...]]:
-    """A core for each rank; where there are fewer cores, ranks share them in turn."""
+    """A core for each rank; if there are fewer cores than ranks, ranks share them."""
     cores = logical_cpus()
     return [(cores[rank % len(cores)],) for rank in range(ranks)]
 
 
 def loopback(ranks: int) -> list[RankLocation]:
-    """Places for ranks that talk over this host's loopback interface."""
+    """Locations of ranks that communicate over this host's loopback interface."""
     return [RankLocation("127.0.0.1", "lo", cores) for cores in cores_of(ranks)]
 
 
 class LocalRanks(Closing):
-    """Ranks on this host, one in each of ``places``; use it as a context manager, or close it.
+    """Ranks on this host, one at each of ``locations``; a context manager.
 
-    ``launchers`` are commands that each start the worker of a rank, and tell it where the ranks
-    meet; without them, the ranks meet at a port that the first of them opens.
+    ``launchers`` are commands that each start the worker of a rank, and pass it the rendezvous;
+    without launchers, the rendezvous is a port that the first rank opens.
     """
 
     def __init__(
         self,
         settings: WorkerSettings,
-        places: Sequence[RankLocation],
+        locations: Sequence[RankLocation],
         *,
         launchers: Sequence[Sequence[str]] = (),
     ) -> None:
-        self.count = len(places)
-        self._places = places
+        self.count = len(locations)
+        self._places = locations
         self._launched = bool(launchers)
         commands = launchers or [settings.start_command] * self.count
         self._workers = [
-            Supervisor(replace(settings, command=(*place.prefix, *command)))
-            for place, command in zip(places, commands, strict=True)
+            Supervisor(replace(settings, command=(*location.prefix, *command)))
+            for location, command in zip(locations, commands, strict=True)
         ]
         self._pool = ThreadPoolExecutor(self.count)
         self._joined = False
@@ -113,9 +113,15 @@ class LocalRanks(Closing):
         self.ask_each(
             [
                 JoinGroup(
-                    rank, self.count, first.address, port, place.interface, place.cores, timeout_s
+                    rank,
+                    self.count,
+                    first.address,
+                    port,
+                    location.interface,
+                    location.cores,
+                    timeout_s,
                 )
-                for rank, place in enumerate(self._places)
+                for rank, location in enumerate(self._places)
             ],
             timeout_s=2 * timeout_s,
         )
@@ -157,7 +163,7 @@ class LocalRanks(Closing):
             raise
 
     def _refuse_ended(self) -> None:
-        """A worker that has ended would be started again, and be in no group."""
+        """Raise if a worker has ended: it would be started again, and be in no group."""
         for rank, worker in enumerate(self._workers):
             if not worker.alive:
                 self._end()
@@ -168,7 +174,7 @@ class LocalRanks(Closing):
             worker.reset()
 
     def _cause(self, asked: Sequence[Future[Any]]) -> WorkerError:
-        """The error of the rank that was the cause: of one that died rather than that complains."""
+        """The error of the rank that was the cause, preferably of a rank that died."""
         failed = _errors(asked)
         rank = min(failed, key=lambda rank: not isinstance(failed[rank], WorkerDied))
         kind = WorkerDied if isinstance(failed[rank], WorkerDied) else WorkerError
@@ -176,7 +182,7 @@ class LocalRanks(Closing):
 
 
 def _errors(asked: Sequence[Future[Any]]) -> dict[int, BaseException]:
-    """What has failed so far, by rank."""
+    """The errors so far, by rank."""
     return {
         rank: error
         for rank, each in enumerate(asked)
@@ -185,7 +191,7 @@ def _errors(asked: Sequence[Future[Any]]) -> dict[int, BaseException]:
 
 
 def _wait_for_a_death(asked: Sequence[Future[Any]]) -> None:
-    """After a rank has complained: until one has died, which others complain of, for a while."""
+    """Wait a while for a rank that died, after another rank reported that it lost a peer."""
     deadline = time.monotonic() + _GRACE_S
     working = [each for each in asked if not each.done()]
     while working and not any(isinstance(e, WorkerDied) for e in _errors(asked).values()):

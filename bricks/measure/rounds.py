@@ -1,6 +1,6 @@
-"""The rule that ends sampling: how many rounds a latency needs, by its share of what needs it.
+"""The rule that ends sampling: how many rounds a latency needs, by its share of a model.
 
-A latency gets more samples the larger its share is of the models that need it. It must not know how
+A latency gets more samples the larger its share of the models that need it. It must not know how
 samples are taken.
 """
 
@@ -21,7 +21,7 @@ _CHECK_EVERY = 4
 # Rounds that even the smallest share may get.
 _MIN_MAX_ROUNDS = 3
 
-# Rounds beyond the maximum that a key gets where rounds are disturbed, at least.
+# Rounds beyond the maximum that a key gets if rounds are noisy, at least.
 _MIN_EXTRA_ROUNDS = 4
 
 # The standard deviation of a single round, relative to it: one round cannot show that itself.
@@ -40,10 +40,10 @@ class StopRule:
     it in s times as many, and up to three if need be. If all bricks are as noisy as the whole, so
     many rounds of each give their sum the precision of the whole.
 
-    Undisturbed rounds in the dominant machine state count. Half as many rounds more than the
-    maximum (or four more), of whatever kind, end sampling too. The precision is nominal: sampling
-    that stops when an interval is narrow finds it narrower than it should be. So the interval is
-    checked only every few rounds. ``passes`` samples are taken in each round, after the worker has
+    Steady rounds in the dominant machine state count. Half as many rounds more than the maximum
+    (or four more), steady or noisy, end sampling too. The precision is nominal: an interval that
+    ends sampling once it is narrow is narrower than it should be. So it is checked only every few
+    rounds. ``passes`` samples are taken in each round, after the worker has
     warmed up.
     """
 
@@ -57,11 +57,11 @@ class StopRule:
         return max(1, math.ceil(self.min_rounds * share))
 
     def max_rounds_for(self, share: float) -> int:
-        """Undisturbed rounds that a share gets at most, even if its interval is wide."""
+        """Steady rounds that a share gets at most, even if its interval is wide."""
         return min(self.max_rounds, max(_MIN_MAX_ROUNDS, math.ceil(self.max_rounds * share)))
 
     def given_up(self, rounds: int, share: float) -> bool:
-        """Whether so many rounds, disturbed or not, end the sampling of a share."""
+        """Whether this many ``rounds``, steady or noisy, end the sampling of a share."""
         max_rounds = self.max_rounds_for(share)
         return rounds >= max_rounds + max(_MIN_EXTRA_ROUNDS, max_rounds // 2)
 
@@ -84,11 +84,11 @@ class StopRule:
 
 @dataclass(frozen=True, slots=True)
 class SamplingGoal:
-    """The purpose of a walk's samples, which decides how many are needed.
+    """The goal of sampling a walk, which decides how many rounds its keys need.
 
-    ``before`` holds the rounds of each key that were kept from an interrupted run. ``shares`` gives
-    the share that a latency has of the models that need it; None: each is a whole latency. Each key
-    gets ``least`` rounds, even if it needs fewer.
+    ``before`` has the rounds of each key from an interrupted run. ``shares`` computes the share of
+    a latency in the models that need it; None: each is a whole latency. Each key gets ``least``
+    rounds, even if it needs fewer.
     """
 
     before: Mapping[str, Sequence[Round]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""Models that are really served on this host: a worker with queue and batches, driven by LoadGen.
+"""Serves models on this host: a worker with queue and batches gets queries from LoadGen.
 
-Must not know what is predicted of them.
+Must not know any prediction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bricks.measure.supervisor import Supervisor
 from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.measure.walk_samples import WalkSamples
 
-# Making a session may take this long; a server that says nothing for so long hangs.
+# The most seconds for making a session; a server that is silent for longer hangs.
 _LOAD_TIMEOUT_S, _SILENT_S = 300.0, 300.0
 
 _MODULE = "mlperf_loadgen"
@@ -41,7 +41,7 @@ Answer = TypeVar("Answer")
 # Seconds by brick, one for each pass.
 Samples = Mapping[str, Sequence[float]]
 
-# Characters of what a load generator said before it failed.
+# Characters of a load generator's error text that are kept.
 _MAX_REASON = 300
 
 
@@ -56,7 +56,7 @@ def refuse_without_loadgen() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How the server joins samples; see :class:`bricks.studies.serving.scenario.Serving`."""
+    """How the server batches samples; see :class:`bricks.studies.serving.scenario.Serving`."""
 
     max_batch: int
     timeout_s: float
@@ -65,11 +65,10 @@ class Batching:
 
 @dataclass(frozen=True, slots=True)
 class ServedQueries:
-    """A series of real queries.
+    """Results of a series of real queries.
 
-    ``issued_s`` and ``latencies_s`` are those of each query, as the client has seen them, in
-    seconds; ``summary`` is LoadGen's own, under its names; ``batches`` those that were run, in the
-    order in which samples arrived.
+    ``issued_s`` and ``latencies_s`` are of each query, in seconds, as the client measured them.
+    ``summary`` has LoadGen's results under its own names. ``batches`` are in order of arrival.
     """
 
     issued_s: Sequence[float] = field(repr=False)
@@ -97,28 +96,29 @@ class ServedModel(Closing):
         self._worker.ask(request, timeout_s=_LOAD_TIMEOUT_S)
 
     def serve(self, queries: Queries, *, stand_in_s: Sequence[float] = ()) -> ServedQueries:
-        """Serve ``queries``; memory is read in place of running a model for ``stand_in_s``.
+        """Serve ``queries``; with ``stand_in_s``, memory is read in place of running a model.
 
-        These are the seconds of a batch of each size, from one sample on; empty: the model is run.
-        Raises :class:`~bricks.errors.WorkerError` if the server or the load generator fails.
+        ``stand_in_s`` has the seconds of a batch of each size, from one sample on. Raises
+        :class:`~bricks.errors.WorkerError` if the server or the load generator fails.
         """
         path, batching = str(Path(self._folder.name) / "socket"), self._batching
         request = Serve(
             path, batching.max_batch, batching.timeout_s, batching.instances, tuple(stand_in_s)
         )
-        batches, found = drive(
+        batches, results = drive(
             queries,
             path,
             lambda ready: self._worker.ask(request, timeout_s=_SILENT_S, on_step=ready),
         )
-        issued_s, latencies_s = found.pop("issued_s"), found.pop("latencies_s")
-        return ServedQueries(issued_s, latencies_s, found, batches)
+        issued_s, latencies_s = results.pop("issued_s"), results.pop("latencies_s")
+        return ServedQueries(issued_s, latencies_s, results, batches)
 
 
 class ServedWalk:
-    """The bricks of a model in the place of the model that a server runs.
+    """A server that runs the bricks of a model instead of the model.
 
-    So they meet pauses, threads and sockets as it would. They are loaded, and have run once.
+    So bricks run after the same pauses, threads and sockets as the model. They are loaded, and have
+    run once.
     """
 
     def __init__(
@@ -138,73 +138,73 @@ class ServedWalk:
         self._sampler.walk(_WALK, 1)  # a brick that does not run is left out from now on
 
     @property
-    def places(self) -> Counter[str]:
-        """At how many occurrences each brick is timed in a pass."""
+    def timed_counts(self) -> Counter[str]:
+        """The number of occurrences at which each brick is timed in a pass."""
         return Counter(step.key for step in self._sampler.steps(_WALK) if step.timed)
 
     def passes(self, qps: float, count: int, seed: int) -> tuple[Sequence[float], Samples]:
-        """``count`` passes that are asked for at random times, ``qps`` a second.
+        """Run ``count`` passes, requested at random times at a rate of ``qps``.
 
-        The idle seconds before each, and seconds of each brick, the mean of those in a pass. Raises
-        :class:`~bricks.errors.WorkerError` if the server or whoever asks fails.
+        Returns the idle seconds before each pass, and the mean seconds of each brick in each pass.
+        Raises :class:`~bricks.errors.WorkerError` if the server or its client fails.
         """
         with tempfile.TemporaryDirectory(prefix="bricks-served-") as folder:
             path = str(Path(folder) / "socket")
             queries = Queries(POISSON, count, qps, seed=seed)
-            (taken, idle_s), _ = drive(
+            (samples, idle_s), _ = drive(
                 queries, path, lambda ready: self._sampler.served(_WALK, path, ready)
             )
-        return idle_s, _host_s(taken)
+        return idle_s, _host_s(samples)
 
     def looped(self, count: int) -> Samples:
-        """``count`` passes one after another, without a server: seconds of each brick."""
+        """Run ``count`` passes one after another, without a server; seconds of each brick."""
         return _host_s(self._sampler.walk(_WALK, count))
 
 
-def _host_s(taken: WalkSamples) -> Samples:
-    return {key: [sample.host_s for sample in of] for key, of in taken.samples.items()}
+def _host_s(walk: WalkSamples) -> Samples:
+    return {key: [sample.host_s for sample in of_key] for key, of_key in walk.samples.items()}
 
 
 def drive(
     queries: Queries, path: str, serve: Callable[[Callable[[int], None]], Answer]
 ) -> tuple[Answer, dict[str, Any]]:
-    """What ``serve`` returns and what the load generator found that asked at ``path`` meanwhile.
+    """Run ``serve`` and a load generator that sends ``queries`` to ``path``; the results of both.
 
-    ``serve`` calls what it gets as long as it awaits the load generator.
+    ``serve`` calls its argument until the load generator has connected.
     """
-    asking: list[subprocess.Popen[str]] = []
+    generator: list[subprocess.Popen[str]] = []
 
     def ready(_: int) -> None:
-        if not asking:
-            asking.append(_start(queries, path))
-        elif asking[0].poll() is not None:
-            _leave(path)  # in its place, so that the server waits for nobody
+        if not generator:
+            generator.append(_start(queries, path))
+        elif generator[0].poll() is not None:
+            _leave(path)  # in its place, so that the server does not wait for it
 
     try:
         answer = serve(ready)
-        out, said = asking[0].communicate(timeout=_SILENT_S)
+        out, log = generator[0].communicate(timeout=_SILENT_S)
     except BaseException:
-        for process in asking:
+        for process in generator:
             process.kill()
             with suppress(subprocess.TimeoutExpired):
                 process.communicate(timeout=10)
         raise
-    if asking[0].returncode != 0:
-        lines = [line for line in said.strip().splitlines() if line]
-        reason = lines[-1][:_MAX_REASON] if lines else f"exit status {asking[0].returncode}"
+    if generator[0].returncode != 0:
+        lines = [line for line in log.strip().splitlines() if line]
+        reason = lines[-1][:_MAX_REASON] if lines else f"exit status {generator[0].returncode}"
         raise WorkerError(f"the load generator failed: {reason}")
-    found: dict[str, Any] = json.loads(out)
-    return answer, found
+    results: dict[str, Any] = json.loads(out)
+    return answer, results
 
 
 def _leave(path: str) -> None:
-    """Connect to the server at ``path`` and leave at once; nothing if it listens no more."""
+    """Connect to the server at ``path`` and disconnect at once, if it still listens."""
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(path)
 
 
 def _start(queries: Queries, path: str) -> subprocess.Popen[str]:
-    """A load generator that connects to the server at ``path``."""
+    """Start a load generator that connects to the server at ``path``."""
     process = subprocess.Popen(
         [sys.executable, "-m", "bricks.measure.load_generator"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

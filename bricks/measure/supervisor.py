@@ -1,7 +1,7 @@
 """The parent's side of the worker: sends it requests, and starts another one when it ends.
 
 A worker that crashes, hangs or is killed becomes a :class:`WorkerDied` with the reason; the next
-request starts a fresh one. It must not know what is asked, or why.
+request starts a fresh one. It must not know the meaning of requests.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["MAX_ATTEMPTS", "Freed", "Supervisor", "WorkerDied", "WorkerKilled", 
 
 _logger = logging.getLogger(__name__)
 
-# Of a limit of memory, a worker that holds more than this is replaced.
+# A worker whose data exceed this share of its limit of memory is replaced.
 _HELD_SHARE = 0.5
 
-# How often a request is sent whose worker is killed from outside, which may be an accident.
+# How often a request is sent if its worker is killed from outside, which may be an accident.
 MAX_ATTEMPTS = 3
 
 
@@ -59,7 +59,7 @@ class WorkerSettings(BackendSettings):
 
 
 class Supervisor(Closing):
-    """Owns one worker process at a time. ``starts`` counts the processes that it has started."""
+    """Owns one worker process at a time; ``starts`` counts the processes that it started."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
@@ -75,23 +75,23 @@ class Supervisor(Closing):
 
     @property
     def fresh(self) -> bool:
-        """Whether the next request is the worker's first: later it may hold memory of earlier ones.
+        """Whether the next request is the worker's first, so that it holds no memory of others.
 
-        It is, too, if no worker lives.
+        True also if no worker lives.
         """
-        begun = self._begun
-        return begun is None or not begun.asked
+        conversation = self._live
+        return conversation is None or not conversation.asked
 
     @property
     def alive(self) -> bool:
         """Whether there is a worker, and it runs."""
-        begun = self._begun
-        return begun is not None and begun.alive
+        conversation = self._live
+        return conversation is not None and conversation.alive
 
     def processor_s(self) -> float:
         """Processor time in seconds that the live worker has taken; 0 if there is none."""
-        begun = self._begun
-        return 0.0 if begun is None else begun.processor_s()
+        conversation = self._live
+        return 0.0 if conversation is None else conversation.processor_s()
 
     def ask(
         self, request: Request[Answer], *, timeout_s: float, on_step: OnStep | None = None
@@ -103,8 +103,8 @@ class Supervisor(Closing):
         it ends or stays silent too long. Any other exception meanwhile, such as Ctrl-C, ends the
         worker.
         """
-        if self._begun is not None and not self.alive:
-            self.reset()  # it ended while nobody asked
+        if self._live is not None and not self.alive:
+            self.reset()  # it ended between requests
         return self._started().ask(request, timeout_s, on_step)
 
     def ask_afresh(self, request: Request[Answer], *, timeout_s: float) -> Answer:
@@ -116,10 +116,10 @@ class Supervisor(Closing):
 
     @contextmanager
     def memory_limited(self, memory_bytes: int) -> Iterator[None]:
-        """Limit the worker's data to this meanwhile, and never to more than its settings say.
+        """Limit the worker's data to ``memory_bytes`` (or to the limit of its settings) for a block.
 
-        A worker that still holds much of it, of what it did before, is ended: under the limit it
-        could not even start a thread, and would wait for it without end.
+        A worker whose data already take much of the limit is ended: under the limit it could not
+        even start a thread, and would wait for the thread forever.
         """
         of_settings = self._settings.memory_bytes
         limit_bytes = memory_bytes if of_settings is None else min(memory_bytes, of_settings)
@@ -131,19 +131,19 @@ class Supervisor(Closing):
             self._limit_memory(of_settings)
 
     def kill(self) -> None:
-        """Kill the worker, from any thread: whoever waits for its answer gets WorkerDied."""
-        begun = self._begun
-        if begun is not None:
-            begun.kill()
+        """Kill the worker, from any thread: a thread that waits for its answer gets WorkerDied."""
+        conversation = self._live
+        if conversation is not None:
+            conversation.kill()
 
     def reset(self) -> None:
         """End the worker, at once; the next request starts a fresh one."""
-        begun, self._conversation = self._conversation, None
-        if begun is not None:
-            begun.end()
+        conversation, self._conversation = self._conversation, None
+        if conversation is not None:
+            conversation.end()
 
     def close(self) -> None:
-        """End the worker for good."""
+        """End the worker, and refuse further requests."""
         self._closed = True
         self.reset()
 
@@ -154,36 +154,39 @@ class Supervisor(Closing):
     def _started(self) -> Conversation:
         if self._closed:  # maybe by another thread
             raise WorkerError("the worker was ended")
-        begun = self._begun
-        if begun is not None:
-            return begun
+        conversation = self._live
+        if conversation is not None:
+            return conversation
         settings = self._settings
-        begun = Conversation(settings.start_command, freed=settings.freed_memory)
-        self._conversation = begun
+        conversation = Conversation(settings.start_command, freed=settings.freed_memory)
+        self._conversation = conversation
         _logger.info(
-            "worker %d started: %s, threads: %d", begun.pid, settings.backend, settings.threads
+            "worker %d started: %s, threads: %d",
+            conversation.pid,
+            settings.backend,
+            settings.threads,
         )
         self.starts += 1
         limited = replace(settings, memory_bytes=self._memory_bytes)
-        begun.greet(Hello(limited, backends.location(settings.backend)))
-        return begun
+        conversation.greet(Hello(limited, backends.location(settings.backend)))
+        return conversation
 
     @property
-    def _begun(self) -> Conversation | None:
+    def _live(self) -> Conversation | None:
         """The conversation with the worker, unless it was ended from here."""
-        begun = self._conversation
-        return None if begun is None or begun.ended else begun
+        conversation = self._conversation
+        return None if conversation is None or conversation.ended else conversation
 
     @property
     def _asked(self) -> int:
-        """How many requests the worker has got."""
-        begun = self._begun
-        return 0 if begun is None else begun.asked
+        """The number of requests to the worker."""
+        conversation = self._live
+        return 0 if conversation is None else conversation.asked
 
     def _limit_memory(self, memory_bytes: int | None) -> int:
-        """Limit the worker's data; bytes that it holds, 0 where there is none, or nobody tells."""
+        """Limit the worker's data; their bytes now, 0 without a worker or a count."""
         self._memory_bytes = memory_bytes
-        if self._begun is not None:
+        if self._live is not None:
             with suppress(WorkerDied):  # the next one starts with this limit
                 return self.ask(LimitMemory(memory_bytes), timeout_s=START_TIMEOUT_S) or 0
         return 0

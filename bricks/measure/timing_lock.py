@@ -5,8 +5,8 @@ order, so that two processes exclude each other if they share at least one of th
 jobs, services and containers often have a private ``/tmp``, and some have a private ``/dev/shm`` or
 a read-only ``/run``; they seldom have all of these. The environment has no say: ``TMPDIR`` and
 ``XDG_RUNTIME_DIR`` differ between the jobs of one user. An abstract Unix socket would need no
-folder, but exists on Linux only, is private to a network namespace, and could be taken by any other
-user of the host, who would then be waited for without end.
+folder, but exists on Linux only, is private to a network namespace, and any other user of the host
+could bind it and block everybody.
 
 The operating system releases the locks of a process that is killed. The lock is per user: it does
 not wait for what others run on the same host. Must not know what is timed.
@@ -31,15 +31,15 @@ FOLDERS: tuple[Path, ...] = (Path("/run/lock"), Path("/dev/shm"), Path("/tmp"))
 
 _POLL_S = 0.2
 
-# Whether the caller has the right already: who times several things as one asks for it once.
+# Whether the caller has the lock already: nested callers lock once.
 _owned: ContextVar[bool] = ContextVar("_owned", default=False)
 
 
 @contextmanager
 def timing_lock(on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold this host's right to time; ``on_wait`` is called once if another process has it.
+    """Hold this host's timing lock; ``on_wait`` is called once if another process has it.
 
-    A caller that holds it already goes on at once. Raises :class:`~bricks.errors.WorkerError` where
+    A caller that has it already continues at once. Raises :class:`~bricks.errors.WorkerError` where
     a lock file cannot be opened.
     """
     if _owned.get():
@@ -61,14 +61,14 @@ def _locked(on_wait: Callable[[], None]) -> Iterator[None]:
         yield
         return
     waited = False
-    held: set[tuple[int, int]] = set()
+    locked: set[tuple[int, int]] = set()
     with ExitStack() as opened:
         for path in _lock_files():
             descriptor = _open(path)
             opened.callback(os.close, descriptor)
             status = os.fstat(descriptor)
             file = status.st_dev, status.st_ino
-            if file in held:  # two of the folders are one, by a link or a mount
+            if file in locked:  # two of the folders are one, by a link or a mount
                 continue
             while True:
                 try:
@@ -79,7 +79,7 @@ def _locked(on_wait: Callable[[], None]) -> Iterator[None]:
                         on_wait()
                     waited = True
                     time.sleep(_POLL_S)
-            held.add(file)
+            locked.add(file)
         yield
 
 

@@ -1,7 +1,7 @@
-"""One worker process: starts it, passes lines to it and from it, and finds out why it ended.
+"""One worker process: starts it, sends and receives lines, and finds out why it ended.
 
-It keeps the pipes, the log of standard error and the temporary folder of the process together, so
-that nothing of it is left when it ends. It must not know what the lines say.
+It owns the pipes, the log of standard error and the temporary folder of the process, and removes
+them when it ends. It must not know the meaning of lines.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ launch: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
 
 
 class Freed(Enum):
-    """What a process does with memory that it has freed, by settings of its C library."""
+    """Settings of a process's C library for freed memory."""
 
     BY_DEFAULT = ()
     KEPT = _KEPT
@@ -54,7 +54,7 @@ class Freed(Enum):
 
 
 def worker_command(python: str, runtime: str) -> tuple[str, ...]:
-    """The command that starts a worker; the runtime is named for those who list processes."""
+    """The command that starts a worker; it names the runtime in lists of processes."""
     return python, "-m", "bricks.measure.worker", runtime
 
 
@@ -76,8 +76,8 @@ class WorkerProcess:
         self._pending = bytearray()
         self._oom_kills = oom_kills()
         self._log = tempfile.TemporaryFile()
-        # The child waits for the end of this pipe, to which nobody writes: the pipe ends when this
-        # process does, for whatever reason.
+        # The child waits for the end of this pipe, to which no process writes: the pipe ends when
+        # this process ends, for whatever reason.
         watched, lifeline = os.pipe()
         self._lifeline: int | None = lifeline
         self._scratch = tempfile.TemporaryDirectory(prefix="bricks-", ignore_cleanup_errors=True)
@@ -157,7 +157,7 @@ class WorkerProcess:
             self._process.kill()
 
     def end(self) -> None:
-        """Kill it, and remove all that belongs to it."""
+        """Kill it, and remove its files and pipes."""
         self._close_lifeline()
         self.kill()
         self._process.wait()
@@ -180,8 +180,8 @@ class WorkerProcess:
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").splitlines()
         last = next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
-        said = f": {last.strip()[:200]}" if last else ""
-        return WorkerDied(f"it ended the process (exit status {code}){said}")
+        reason = f": {last.strip()[:200]}" if last else ""
+        return WorkerDied(f"it ended the process (exit status {code}){reason}")
 
     def _clean_up(self) -> None:
         self._close_lifeline()
@@ -195,7 +195,7 @@ class WorkerProcess:
 
 
 def oom_kills() -> int | None:
-    """How many processes the kernel has killed for lack of memory; None if it doesn't tell."""
+    """How many processes the kernel has killed for lack of memory; None if it has no count."""
     with suppress(OSError, ValueError), open("/proc/vmstat", encoding="ascii") as lines:
         for line in lines:
             name, _, count = line.partition(" ")
@@ -218,7 +218,7 @@ def _environment(freed: Freed) -> dict[str, str]:
 
 
 def _wait(readable: list[int], writable: list[int], deadline: float, timeout_s: float) -> None:
-    """Until one of the pipes is ready; :class:`WorkerDied` if that is not before ``deadline``."""
+    """Wait until a pipe is ready; :class:`WorkerDied` after the ``deadline``."""
     left = deadline - time.monotonic()
     if left > 0:
         ready = select.select(readable, writable, [], left)

@@ -69,7 +69,7 @@ def _served_runs(workspace: Workspace, model: Model, qps: float) -> ServedRuns:
             found = served.passes(qps, count, seed=_TURNS * workspace.options.seed + turn)
             idle_s += found[0]
             _collect(found[1], taken)
-        places = served.places
+        places = served.timed_counts
     runs_s = (single_runs_s(each, counts, places).tolist() for each in (taken, looped))
     return ServedRuns(idle_s, *runs_s)
 

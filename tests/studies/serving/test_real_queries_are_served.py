@@ -112,7 +112,7 @@ def test_bricks_are_served_in_place_of_their_model(path: Path) -> None:
         model = bench.read(str(path), batch=2)
         with whole_models.served_walk(bench.workspace, model) as walk:
             idle_s, samples = walk.passes(qps=200.0, count=25, seed=1)
-            places = walk.places
+            places = walk.timed_counts
     assert samples.keys() == places.keys()
     assert {len(idle_s), *map(len, samples.values())} == {25}
     assert min(map(min, samples.values())) > 0
