@@ -116,7 +116,7 @@ class Supervisor(Closing):
 
     @contextmanager
     def memory_limited(self, memory_bytes: int) -> Iterator[None]:
-        """Limit the worker's data to ``memory_bytes`` (or to the limit of its settings) for a block.
+        """Limit the worker's data to ``memory_bytes`` (or its settings' limit) for a block.
 
         A worker whose data already take much of the limit is ended: under the limit it could not
         even start a thread, and would wait for the thread forever.
