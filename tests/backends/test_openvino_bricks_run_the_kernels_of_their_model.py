@@ -18,7 +18,7 @@ from bricks.graph.model_metadata import noted_layouts, noted_other_kernels
 from bricks.graph.view import parse_model
 
 QUANTISING = ("QuantizeLinear", "DequantizeLinear")
-# Convolutions in a row and side by side, depthwise ones, a shuffle of channels, attention.
+# Convolutions in sequence, in parallel and depthwise, a shuffle of channels, attention.
 NAMES = ("gluon_cifar_resnet20_v1", "gluon_mobilenetv2_05", "gluon_squeezenet11", "bert_mini")
 
 
@@ -41,50 +41,46 @@ def bfloat16(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def weight(name: str, *shape: int) -> onnx.TensorProto:
-    # Equal products of the same value with equal weights would be one product.
+    # OpenVINO merges products of one value with equal weights.
     values = np.random.default_rng([*name.encode()]).standard_normal(shape) / np.sqrt(
         np.prod(shape[1:]) or 1
     )
     return constant(name, values, "FLOAT")
 
 
-def residual() -> onnx.ModelProto:
-    """A block whose convolution adds in place, and a pooling behind it."""
+def conv(x: str, weights: str, y: str, pad: int = 1) -> onnx.NodeProto:
+    return node("Conv", [x, weights], [y], pads=[pad] * 4)
+
+
+def images(*nodes: onnx.NodeProto, channels: int) -> onnx.ModelProto:
+    """``nodes`` from ``b`` to ``e``, between convolutions; a pooling halves the image."""
     return model(
         [
-            node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1]),
+            conv("x", "w0", "a"),
             node("Relu", ["a"], ["b"]),
-            node("Conv", ["b", "w1"], ["c"], pads=[1, 1, 1, 1]),
-            node("Add", ["c", "b"], ["d"]),
-            node("Relu", ["d"], ["e"]),
+            *nodes,
             node("MaxPool", ["e"], ["f"], kernel_shape=[2, 2], strides=[2, 2]),
-            node("Conv", ["f", "w2"], ["y"]),
+            conv("f", "w2", "y", pad=0),
         ],
         [value("x", [1, 3, 32, 32])],
         [value("y", [1, 8, 16, 16])],
-        [weight("w0", 32, 3, 3, 3), weight("w1", 32, 32, 3, 3), weight("w2", 8, 32, 1, 1)],
+        [weight("w0", 32, 3, 3, 3), weight("w1", 32, 32, 3, 3), weight("w2", 8, channels, 1, 1)],
     )
+
+
+def residual() -> onnx.ModelProto:
+    """A block whose convolution adds in place, before a pooling."""
+    added = node("Add", ["c", "b"], ["d"])
+    return images(conv("b", "w1", "c"), added, node("Relu", ["d"], ["e"]), channels=32)
 
 
 def dense() -> onnx.ModelProto:
-    """Two convolutions side by side, whose results are concatenated."""
-    return model(
-        [
-            node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1]),
-            node("Relu", ["a"], ["b"]),
-            node("Conv", ["b", "w1"], ["c"], pads=[1, 1, 1, 1]),
-            node("Concat", ["b", "c"], ["d"], axis=1),
-            node("MaxPool", ["d"], ["e"], kernel_shape=[2, 2], strides=[2, 2]),
-            node("Conv", ["e", "w2"], ["y"]),
-        ],
-        [value("x", [1, 3, 32, 32])],
-        [value("y", [1, 8, 16, 16])],
-        [weight("w0", 32, 3, 3, 3), weight("w1", 32, 32, 3, 3), weight("w2", 8, 64, 1, 1)],
-    )
+    """Two convolutions in parallel, whose results are concatenated."""
+    return images(conv("b", "w1", "c"), node("Concat", ["b", "c"], ["e"], axis=1), channels=64)
 
 
 def gelu() -> onnx.ModelProto:
-    """A GELU as exporters write it, behind a reshape whose shape is computed."""
+    """A GELU as exporters write it, after a reshape whose shape is computed."""
     return model(
         [
             node("Shape", ["x"], ["s"]),
