@@ -1,4 +1,4 @@
-"""A runtime's counters of kernels divide the time of a run into that of its parts."""
+"""A runtime's counters of kernels divide the time of a run into the latencies of its parts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from bricks.backends.kernel_counters import CallOverhead, KernelCounters
 
-# In the model of counters below, whole microseconds are cut off in each run and on the average.
-AROUND = CallOverhead(call_s=5e-6, kernel_s=1e-6)
+# The counters below are rounded down to microseconds in each run, and their means once more.
+OVERHEAD = CallOverhead(call_s=5e-6, kernel_s=1e-6)
 
 
 @dataclass
 class Runtime:
-    """Kernels of certain microseconds in each run, and counters as OpenVINO has them."""
+    """Kernels by their microseconds in a run, and counters as OpenVINO has them."""
 
     kernels: Mapping[str, float]
     totals: dict[str, int] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Runtime:
 
 def counters_of(runtime: Runtime, parts: Sequence[Sequence[str]]) -> KernelCounters:
     others = runtime.kernels.keys() - {name for part in parts for name in part}
-    return KernelCounters(parts, sorted(others), AROUND, runtime.counters)
+    return KernelCounters(parts, sorted(others), OVERHEAD, runtime.counters)
 
 
 def test_a_part_takes_what_its_kernels_take_and_a_call() -> None:
@@ -53,12 +53,12 @@ def test_a_slower_run_is_slower_in_all_its_parts() -> None:
     for _ in range(20):
         usual = counters.latencies_s(runtime.run())
     slow = counters.latencies_s(runtime.run(slower=1.5))
-    assert [s - AROUND.call_s for s in slow] == pytest.approx(
-        [1.5 * (s - AROUND.call_s) for s in usual], rel=0.02
+    assert [s - OVERHEAD.call_s for s in slow] == pytest.approx(
+        [1.5 * (s - OVERHEAD.call_s) for s in usual], rel=0.02
     )
 
 
-def test_runs_that_were_disturbed_do_not_tell_shares() -> None:
+def test_noisy_runs_do_not_change_shares() -> None:
     runtime = Runtime({"a": 40.5, "b": 100.5})
     counters = counters_of(runtime, [["a"], ["b"]])
     for run in range(40):
@@ -67,8 +67,8 @@ def test_runs_that_were_disturbed_do_not_tell_shares() -> None:
             counters.latencies_s(runtime.run() + 5e-3)
         else:
             found = counters.latencies_s(runtime.run())
-    assert found[0] - AROUND.call_s == pytest.approx(40.5e-6, rel=0.1)
-    assert found[1] - AROUND.call_s == pytest.approx(100.5e-6, rel=0.1)
+    assert found[0] - OVERHEAD.call_s == pytest.approx(40.5e-6, rel=0.1)
+    assert found[1] - OVERHEAD.call_s == pytest.approx(100.5e-6, rel=0.1)
 
 
 def test_what_is_outside_of_kernels_is_no_parts() -> None:
@@ -95,14 +95,14 @@ def test_parts_never_take_longer_than_the_run(
     for _ in range(runs):
         run_s = runtime.run(outside_us=outside_us)
         found = counters.latencies_s(run_s)
-        net = [seconds - AROUND.call_s for seconds in found]
+        net = [seconds - OVERHEAD.call_s for seconds in found]
         assert all(seconds >= -1e-12 for seconds in net)
         assert sum(net) <= run_s * (1 + 1e-9) + 1e-12
 
 
 def test_kernels_of_one_name_are_counted_together() -> None:
     runtime = Runtime({"twice": 80.5, "b": 100.5})
-    counters = KernelCounters([["twice", "twice"], ["b"]], [], AROUND, runtime.counters)
+    counters = KernelCounters([["twice", "twice"], ["b"]], [], OVERHEAD, runtime.counters)
     for _ in range(20):
         found = counters.latencies_s(runtime.run())
     assert found == pytest.approx([86.5e-6, 106e-6], rel=0.01)
