@@ -35,14 +35,14 @@ class ShownEstimate:
     """An estimate under a title, with the command that narrows its interval.
 
     ``word`` names the model on a command line, None where no word does. The ``command`` runs on the
-    system called ``place``; None: on this host.
+    system called ``system_name``; None: on this host.
     """
 
     title: str
     estimate: Estimate
     word: str | None
     command: Command
-    place: str | None = None
+    system_name: str | None = None
 
     @property
     def interval(self) -> WideInterval | None:
@@ -51,7 +51,7 @@ class ShownEstimate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wide:
+class _WideEstimate:
     """A shown estimate whose interval is wide."""
 
     shown: ShownEstimate
@@ -65,7 +65,7 @@ class _Wide:
 def advice(shown: ShownEstimate) -> str | None:
     """The sentence about one model; None if its interval is not wide."""
     interval = shown.interval
-    return None if interval is None else _alone(_Wide(shown, interval))
+    return None if interval is None else _single_line(_WideEstimate(shown, interval))
 
 
 def estimate_lines(shown: Sequence[ShownEstimate]) -> list[str]:
@@ -88,7 +88,7 @@ def estimate_lines(shown: Sequence[ShownEstimate]) -> list[str]:
 def _published(shown: ShownEstimate) -> list[str]:
     """A line if a part of an estimate for this host is from published measurements."""
     share = shown.estimate.published_share
-    if not share or shown.place is not None:
+    if not share or shown.system_name is not None:
         return []
     words = [] if shown.word is None else [shown.word]
     lacking = any(brick_share.published for brick_share in shown.estimate.shares)
@@ -102,23 +102,27 @@ def _published(shown: ShownEstimate) -> list[str]:
 
 def wide_lines(shown: Sequence[ShownEstimate]) -> list[str]:
     """A line for each wide interval, or for all with the same reason, with the command to run."""
-    wide = [_Wide(item, interval) for item in shown if (interval := item.interval) is not None]
+    wide = [
+        _WideEstimate(item, interval) for item in shown if (interval := item.interval) is not None
+    ]
     if len(wide) <= FEW:
-        return [_alone(item) for item in wide]
-    groups: dict[tuple[object, ...], list[_Wide]] = defaultdict(list)
+        return [_single_line(item) for item in wide]
+    groups: dict[tuple[object, ...], list[_WideEstimate]] = defaultdict(list)
     for item in wide:
         remedy = item.interval.remedy
         # Only models that one command remedies can share a line.
         command = item.shown.command(remedy, [])
-        groups[item.main, remedy, command, item.shown.place, item.shown.word is None].append(item)
+        groups[item.main, remedy, command, item.shown.system_name, item.shown.word is None].append(
+            item
+        )
     ordered = sorted(groups.values(), key=lambda group: -len(group))
-    lines = [_together(group) if len(group) > 1 else _alone(group[0]) for group in ordered]
+    lines = [_group_line(group) if len(group) > 1 else _single_line(group[0]) for group in ordered]
     rest = sum(map(len, ordered[MAX_LINES:]))
     more = [f"{rest} more intervals are wide: --json says why."] if rest else []
     return lines[:MAX_LINES] + more
 
 
-def _alone(wide: _Wide) -> str:
+def _single_line(wide: _WideEstimate) -> str:
     estimates = [wide.shown.estimate]
     causes = [_cause(reason.source, estimates) for reason in wide.interval.reasons]
     why = f"{'mostly ' if len(causes) == 1 else ''}because {', and because '.join(causes)}"
@@ -126,7 +130,7 @@ def _alone(wide: _Wide) -> str:
     return f"{title}: the interval is {_width(estimates)}, {why}. {_remedy([wide])}"
 
 
-def _together(group: Sequence[_Wide]) -> str:
+def _group_line(group: Sequence[_WideEstimate]) -> str:
     names = ", ".join(printable(item.shown.title) for item in group[:_MAX_NAMED])
     more = ", …" if len(group) > _MAX_NAMED else ""
     estimates = [item.shown.estimate for item in group]
@@ -178,12 +182,12 @@ def _range(shares: Sequence[float], digits: int = 0) -> str:
     return least if least == most else f"{least.removesuffix(' %')} to {most}"
 
 
-def _remedy(group: Sequence[_Wide]) -> str:
+def _remedy(group: Sequence[_WideEstimate]) -> str:
     first = group[0]
     remedy = first.interval.remedy
     words = [item.shown.word for item in group if item.shown.word is not None]
     command = first.shown.command(remedy, list(dict.fromkeys(words)))
-    where = "" if first.shown.place is None else f" on {printable(first.shown.place)}"
+    where = "" if first.shown.system_name is None else f" on {printable(first.shown.system_name)}"
     run = f"{where}: {command}" if words else f"{where}."
     match remedy:
         case Remedy.MEASURE:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property
 
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.compose.call_overhead import call_cost
@@ -50,28 +49,14 @@ class Peaks:
         return max((level.bytes_per_s for level in reachable), default=None)
 
 
-class MachinePeaks:
-    """The peaks of ``target``, by default the workspace's own, gathered when first asked for."""
+def measured_peaks(
+    workspace: Workspace, target: Target | None = None, *, measure: bool = False
+) -> Peaks:
+    """The highest measured rate of each kind on ``target``, by default the workspace's own.
 
-    def __init__(
-        self, workspace: Workspace, target: Target | None = None, *, measure: bool = False
-    ) -> None:
-        """With ``measure``, missing ones are measured where the target is the workspace's own."""
-        self._workspace = workspace
-        self._target = workspace.target if target is None else target
-        self._measure = measure
-
-    @cached_property
-    def peaks(self) -> Peaks:
-        """The highest measured rate of each kind."""
-        return measured_peaks(self._workspace, self._target, measure=self._measure)
-
-
-def measured_peaks(workspace: Workspace, target: Target, *, measure: bool) -> Peaks:
-    """The highest measured rate of each kind on ``target``.
-
-    With ``measure``, missing ones are measured first where the target is the workspace's own.
+    With ``measure``, missing rates of the workspace's own target are measured first.
     """
+    target = workspace.target if target is None else target
     missing = {brick.key for brick in peak_bricks()} - _results(workspace, target).keys()
     if measure and missing and target.key == workspace.target.key:
         measure_isolated(workspace, at_best(str(workspace.granularity)), rule=RULE)

@@ -35,7 +35,7 @@ def verify(workspace: Workspace, model: Model) -> Verification:
 def evaluate(workspace: Workspace, model: Model, *, repeats: int, **fields: Any) -> Evaluation:
     """Outputs of ``repeats`` runs of ``model``, compared with a reference in double precision.
 
-    ``fields`` are further ones of :class:`~bricks.measure.protocol.evaluation.EvaluateModel`.
+    ``fields`` are other fields of :class:`~bricks.measure.protocol.evaluation.EvaluateModel`.
     """
     workspace.progress(f"evaluating {model.name}", 0.0)
     return workspace.graphs.ask(model, EvaluateModel(model.skeleton, repeats, **fields))

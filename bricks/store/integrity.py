@@ -55,7 +55,7 @@ def _size_bytes(path: Path) -> int:
 
 
 def _expected_bytes(header: bytes) -> int:
-    """How long a database file is by its header; 0 where that is not known, or it has none."""
+    """The length in bytes of a database file by its header; 0 if the header does not have it."""
     if not header:
         return 0
     if not b"SQLite format 3\0".startswith(header[:16]):

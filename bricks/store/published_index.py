@@ -25,7 +25,7 @@ INDEX, FORMAT, VERSION = "index.json", "bricks-published", 1
 _PACKAGED = Path(__file__).with_name("published_results")
 _CHECKOUT = Path(__file__).resolve().parents[2] / "cache" / "published"
 
-# A folder that is none, so that nothing is published there.
+# A path that is not a folder, for a session without published measurements.
 NO_FOLDER = Path(os.devnull)
 
 # What decoding raises where something is no index, or no file of results.
@@ -53,7 +53,7 @@ class LearnedFile:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> LearnedFile:
-        """The inverse of :meth:`to_json`; ValueError and the like for what is none."""
+        """The inverse of :meth:`to_json`; errors of :data:`DAMAGE` for invalid data."""
         return cls(_file_name(data["file"]), str(data["sha256"]), str(data["learned_from"]))
 
     def to_json(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class IndexEntry:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> IndexEntry:
-        """The inverse of :meth:`to_json`; ValueError and the like for what is none."""
+        """The inverse of :meth:`to_json`; errors of :data:`DAMAGE` for invalid data."""
         system = records.system_of(data["system"])
         targets = tuple(records.target_of(target, system) for target in data["targets"])
         learned = LearnedFile.of(data["learned"]) if "learned" in data else None

@@ -145,7 +145,7 @@ def brick_row(brick: Brick) -> dict[str, Any]:
 
 
 def brick_of(row: Row[Any], *, check: bool = True) -> Brick:
-    """The brick in a row of the table of bricks; ValueError if it isn't as it was written."""
+    """The brick in a row of the table of bricks; ValueError if its checksum differs."""
     if check:
         _checked(row)
     return Brick(
@@ -181,7 +181,7 @@ def plan_row(plan: Plan, target_key: str, wall_s: float) -> dict[str, Any]:
 
 
 def plan_of(row: Row[Any], *, check: bool = True) -> Plan:
-    """The plan in a row of the table of plans; ValueError if it isn't as it was written."""
+    """The plan in a row of the table of plans; ValueError if its checksum differs."""
     if check:
         _checked(row)
     return Plan.from_json(_mapping(row.plan))
@@ -194,7 +194,7 @@ def usage_in(row: Row[Any]) -> ModelUsage:
 
 
 def round_row(round_: Round) -> dict[str, Any]:
-    """The columns of a round; ValueError unless its numbers can be what they say."""
+    """The columns of a round; ValueError for impossible numbers."""
     checked = checked_round(round_)
     conditions = {
         name: None if value is None else float(value)
@@ -210,9 +210,9 @@ def round_row(round_: Round) -> dict[str, Any]:
 
 
 def round_of(row: Row[Any], *, check: bool = True) -> Round:
-    """The round in a row of the table of rounds; ValueError if its numbers can't be true.
+    """The round in a row of the table of rounds; ValueError for impossible numbers.
 
-    Or, with ``check``, if they are not as they were written.
+    With ``check``, also for a row whose checksum differs.
     """
     if check:
         _checked(row)

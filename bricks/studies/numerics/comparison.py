@@ -8,11 +8,12 @@ where operators come from, nor how results are shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.graph.model import Model
 from bricks.session import predicting
-from bricks.session.machine_peaks import MachinePeaks, Peaks
+from bricks.session.machine_peaks import Peaks, measured_peaks
 from bricks.session.workspace import Workspace
 from bricks.studies.numerics.forms import accepted_form, name_of, outputs_of
 from bricks.studies.numerics.operator import UNKNOWN, Operator, work_of
@@ -47,7 +48,9 @@ def compare_operators(
     operators = list(operators)
     found = []
     with Runtimes(workspaces, repeats=repeats) as runtimes:
-        peaks = {name_of(each): MachinePeaks(each, measure=True) for each in workspaces}
+        peaks = {
+            name_of(each): cache(partial(measured_peaks, each, measure=True)) for each in workspaces
+        }
         for number, operator in enumerate(operators):
             workspaces[0].progress(operator.name, number / len(operators))
             turn = number % len(workspaces)
@@ -56,7 +59,7 @@ def compare_operators(
             done(found[-1])
     # Peaks were measured with the first operator that a runtime ran, and not for their own sake.
     facts = tuple(
-        RuntimeFacts(workspace.target, MachinePeaks(workspace).peaks) for workspace in workspaces
+        RuntimeFacts(workspace.target, measured_peaks(workspace)) for workspace in workspaces
     )
     return OperatorComparison(workspaces[0].target.system, facts, tuple(found))
 
@@ -65,7 +68,7 @@ class _Comparison:
     """One operator over runtimes, in the forms that these run."""
 
     def __init__(
-        self, runtimes: Runtimes, peaks: Mapping[str, MachinePeaks], operator: Operator
+        self, runtimes: Runtimes, peaks: Mapping[str, Callable[[], Peaks]], operator: Operator
     ) -> None:
         self._runtimes, self._peaks, self._operator = runtimes, peaks, operator
         self._forms = OperatorForms(runtimes, operator)
@@ -101,7 +104,7 @@ class _Comparison:
             return reason_of(error, model.name)
         if isinstance(estimate, IncompleteEstimate):
             return Missing(estimate.gaps[0].reason)
-        peaks = self._peaks[name_of(workspace)].peaks
+        peaks = self._peaks[name_of(workspace)]()
         return latency_of(estimate, self._forms.work, peaks)
 
     def _accuracy(self, workspace: Workspace, form: Form, model: Model) -> Accuracy | Missing:
