@@ -339,7 +339,7 @@ def _model(
     (a, b), (before, after) = [plan for plan in plans if plan is not None], estimates
     deviations = (then.deviation(a, before, b.counts), now.deviation(b, after, a.counts))
     change = LogRatio(math.log(after.estimate_s / before.estimate_s), math.hypot(*deviations))
-    found_alone = ModelDifference(
+    model_difference = ModelDifference(
         model=b.model,
         old=before,
         new=after,
@@ -347,7 +347,7 @@ def _model(
         contributions=_contributions(before, after),
         disturbed_share=max(then.disturbed_share(a), now.disturbed_share(b)),
     )
-    return found_alone, change
+    return model_difference, change
 
 
 def _contributions(before: Estimate, after: Estimate) -> tuple[Contribution, ...]:

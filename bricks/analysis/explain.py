@@ -112,11 +112,11 @@ class Explainer:
         """The fastest known of each work, on the target's system with as many threads."""
         if self._fastest is None:
             self._fastest = {}
-            for target in self._alike():
+            for target in self._same_host_targets():
                 self._consider(target, self._fastest)
         return self._fastest
 
-    def _alike(self) -> Iterable[Target]:
+    def _same_host_targets(self) -> Iterable[Target]:
         own = self._target
         for other in self.workspace.known.systems.targets():
             same_host = other.system.key == own.system.key

@@ -246,9 +246,11 @@ def _check(store: Store, published: Published, entry: IndexEntry) -> None:
         same = published.measurements.results(target.key, keys) == _rounded(
             store.measurements.results(target.key, keys)
         )
-        mine = [plan for plan, _ in store.plans.all(target.key, GRANULARITY)]
-        same = same and mine == [plan for plan, _ in published.plans.all(target.key, GRANULARITY)]
-        used = sorted({key for plan in mine for key in plan.keys})
+        own_plans = [plan for plan, _ in store.plans.all(target.key, GRANULARITY)]
+        same = same and own_plans == [
+            plan for plan, _ in published.plans.all(target.key, GRANULARITY)
+        ]
+        used = sorted({key for plan in own_plans for key in plan.keys})
         same = same and published.plans.load_bricks(used) == store.plans.load_bricks(used)
         if published.problems or not same:
             problem = published.problems[0] if published.problems else "its content differs"

@@ -297,11 +297,11 @@ def _estimated(
     plan = candidate.plan(model)
     estimate = predicting.predict_plan(workspace, plan, target=target)
     if not isinstance(estimate, Estimate):
-        elsewhere = target.system.key != workspace.target.system.key
+        other_system = target.system.key != workspace.target.system.key
         raise BricksError(
             f"{model.name}: {len(estimate.gaps)} bricks are neither measured with {runtime}"
-            f"{f' on {target.system.name}' if elsewhere else ''} nor can they be predicted:"
-            f" bricks measure {model.name} --runtime {runtime}{' there' if elsewhere else ''}"
+            f"{f' on {target.system.name}' if other_system else ''} nor can they be predicted:"
+            f" bricks measure {model.name} --runtime {runtime}{' there' if other_system else ''}"
         )
     explanation = Explainer(workspace, target).of(plan, estimate)
     names = _names(workspace.known.systems.targets())

@@ -50,7 +50,7 @@ def read_all(options: CommonOptions, *, private: bool = False) -> ReadModels:
     read_options = _read_options(options)
     for reference in _references(options):
         for result in sources.open(reference, read_options):
-            found = result.found
+            found = result.content
             if isinstance(found, PrivateBricks):
                 if not private:
                     raise sources.private_suite_error(found)

@@ -83,7 +83,7 @@ class RankHosts(Closing):
         self.facts = self._call_each(
             start, [(self._own(rank), backend, self.ip(rank)) for rank in range(ranks)], 120.0
         )
-        self._refuse_unlike()
+        self._refuse_different()
 
     def close(self) -> None:
         """End the ranks, as soon as their hosts are free."""
@@ -151,7 +151,7 @@ class RankHosts(Closing):
         cores = self.facts[rank]["cores"]
         return int(cores[before % len(cores)])
 
-    def _refuse_unlike(self) -> None:
+    def _refuse_different(self) -> None:
         for rank, facts in enumerate(self.facts):
             name = self._names[rank]
             if facts["package"] != __version__:

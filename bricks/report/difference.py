@@ -18,7 +18,7 @@ from bricks.analysis.difference import (
 from bricks.analysis.significance import Ratio
 from bricks.analysis.target_diff import TargetDiff
 from bricks.report.columns import DASH, Column, table_of
-from bricks.report.figures import count_text, interval_text
+from bricks.report.figures import count_text, interval_text, names_text
 from bricks.report.tables import NOTABLE_SHARE, percent, seconds
 
 # This many are shown; ``--json`` has all.
@@ -41,10 +41,11 @@ def _head(diff: TargetDiff) -> Iterator[str]:
     for doubt in (_sampled_once, _disturbed, _in_other_states):
         yield from doubt(of.bricks)
     if of.states_apart:
-        yield _states_apart(of)
+        yield _state_warning(of)
     for side, names in (("old", diff.only_old), ("new", diff.only_new)):
         if names:
-            yield f"Only {side} knows, and nothing is compared of: {_few(names, _MAX_PARTS)}."
+            only = names_text(names, _MAX_PARTS)
+            yield f"Only {side} knows, and nothing is compared of: {only}."
 
 
 def _counts_of_changes(bricks: Sequence[BrickDifference]) -> str:
@@ -92,7 +93,7 @@ def _in_other_states(bricks: Sequence[BrickDifference]) -> Iterator[str]:
         )
 
 
-def _states_apart(of: Difference) -> str:
+def _state_warning(of: Difference) -> str:
     return (
         "The machine was in another state, or calls of the runtime take another time: the"
         f" reference workload took {seconds(of.old.state_s)}, and now"
@@ -106,7 +107,7 @@ def _models(of: Difference) -> Iterator[RenderableType]:
         yield ""
         yield table_of(of.models, _model_columns(of.common))
     for model in of.models:
-        for note in (_predicted, _while_disturbed, _elsewhere, _replaced):
+        for note in (_predicted, _while_disturbed, _other_state, _replaced):
             yield from note(model)
 
 
@@ -177,7 +178,7 @@ def _while_disturbed(model: ModelDifference) -> Iterator[str]:
         )
 
 
-def _elsewhere(model: ModelDifference) -> Iterator[str]:
+def _other_state(model: ModelDifference) -> Iterator[str]:
     if model.other_state_share >= NOTABLE_SHARE:
         yield (
             f"{model.model}: {percent(model.other_state_share, 0)} of an estimate comes from"
@@ -188,28 +189,28 @@ def _elsewhere(model: ModelDifference) -> Iterator[str]:
 
 def _replaced(model: ModelDifference) -> Iterator[str]:
     if model.gone_s or model.come_s:
-        gone = sum(not part.new_occurrences for part in model.contributions)
-        come = sum(not part.old_occurrences for part in model.contributions)
+        removed = sum(not part.new_occurrences for part in model.contributions)
+        added = sum(not part.old_occurrences for part in model.contributions)
         yield (
-            f"{model.model}: the executed graphs differ: {count_text(gone, 'brick')} that took"
-            f" {seconds(model.gone_s)} were replaced by {count_text(come, 'brick')} that take"
+            f"{model.model}: the executed graphs differ: {count_text(removed, 'brick')} that took"
+            f" {seconds(model.gone_s)} were replaced by {count_text(added, 'brick')} that take"
             f" {seconds(model.come_s)}."
         )
 
 
 BRICK_COLUMNS: Sequence[Column[BrickDifference]] = (
     Column("brick", lambda brick: brick.brick + "*" * brick.other_state, left=True),
-    Column("operators", lambda brick: _few(brick.operators, _MAX_PARTS), left=True),
+    Column("operators", lambda brick: names_text(brick.operators, _MAX_PARTS), left=True),
     Column("old", lambda brick: seconds(brick.old_s)),
     Column("new", lambda brick: seconds(brick.new_s)),
     *_RATIO,
     Column("rounds", lambda brick: "/".join(map(str, brick.rounds))),
-    Column("models", lambda brick: _few(brick.models, _MAX_MODELS), left=True),
+    Column("models", lambda brick: names_text(brick.models, _MAX_MODELS), left=True),
 )
 
 PART_COLUMNS: Sequence[Column[Contribution]] = (
     Column("brick", lambda part: part.brick, left=True),
-    Column("operators", lambda part: _few(part.operators, _MAX_PARTS), left=True),
+    Column("operators", lambda part: names_text(part.operators, _MAX_PARTS), left=True),
     Column("occurrences", lambda part: _occurrences(part)),
     Column("old", lambda part: seconds(part.old_s)),
     Column("new", lambda part: seconds(part.new_s)),
@@ -243,8 +244,3 @@ def _ratio(value: float) -> str:
 
 def _signed(value_s: float) -> str:
     return ("-" if value_s < 0 else "+") + seconds(abs(value_s))
-
-
-def _few(names: Sequence[str], most: int) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

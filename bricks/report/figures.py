@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bricks.compose.estimate import Provenance
@@ -73,6 +73,12 @@ def rate_text(value: float | None) -> str:
 def count_text(count: int, noun: str) -> str:
     """``count`` with its ``noun`` in the singular or the plural: ``1 thread``, ``2 threads``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def names_text(names: Sequence[str], most: int) -> str:
+    """The first ``most`` names, and the number of further ones: ``Conv, Relu and 3 more``."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def provenance_text(of: Provenance) -> str:

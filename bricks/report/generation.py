@@ -39,7 +39,7 @@ def generation_parts(result: GenerationResult) -> list[RenderableType]:
         "",
         *_memory(result.memory),
         *([] if result.load is None else _load(result, result.load)),
-        *_said(result),
+        *_notes(result),
     ]
 
 
@@ -146,7 +146,7 @@ def _load(result: GenerationResult, load: GenerationLoad) -> Iterator[Renderable
     )
 
 
-def _said(result: GenerationResult) -> Iterator[str]:
+def _notes(result: GenerationResult) -> Iterator[str]:
     if result.generation.step_s:
         yield f"Between two steps the server takes {seconds(result.generation.step_s)}."
     if result.checked is not None:

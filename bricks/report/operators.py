@@ -12,6 +12,7 @@ from rich.table import Table
 
 from bricks.errors import printable
 from bricks.report.columns import DASH, Column, part_column, table_of
+from bricks.report.figures import names_text
 from bricks.report.heat_image import heat_image
 from bricks.report.page import render_page
 from bricks.report.tables import billions, percent, seconds
@@ -126,19 +127,15 @@ def operator_lines(comparison: OperatorComparison) -> list[str]:
             for reason in (*_form(run), *_reasons(run)):
                 # A reason that names the operator's node would be another one for each operator.
                 lines.setdefault(f"{run.runtime}: {reason}", []).append(result.name)
-    grouped = [f"{reason} ({_some(names)})" for reason, names in lines.items()]
+    grouped = [
+        f"{reason} ({names_text([*map(printable, names)], _MOST_NAMES)})"
+        for reason, names in lines.items()
+    ]
     return ["", *grouped] if grouped else []
 
 
 def _form(run: OperatorRun) -> list[str]:
     return [_FORMS[run.form]] if run.ran and run.form in _FORMS else []
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first few of many names, and how many more there are."""
-    more = len(names) - _MOST_NAMES
-    first = ", ".join(map(printable, names[:_MOST_NAMES] if more > 1 else names))
-    return f"{first} and {more} more" if more > 1 else first
 
 
 def _reasons(run: OperatorRun) -> list[str]:

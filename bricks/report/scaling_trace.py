@@ -47,12 +47,12 @@ def _events(point: ScalePoint) -> Iterator[Event]:
     rows = Rows()
     yield from _named(_NETWORK, "network")
     for span in point.simulated.of(NETWORK):
-        alone_s, longer = span.work.work_s, max(span.work.slowed.values())
+        isolated_s, longer = span.work.work_s, max(span.work.slowed.values())
         facts = {
             "bytes": span.work.size_bytes,
             "messages": len(span.members),
-            "alone_us": microseconds(alone_s),
-            "while_computing_us": microseconds(longer * alone_s),
+            "alone_us": microseconds(isolated_s),
+            "while_computing_us": microseconds(longer * isolated_s),
         }
         yield slice_on(_NETWORK, span.kind, rows.place(_NETWORK, span.begin_s, span.end_s), facts)
     for rank in range(point.ranks):

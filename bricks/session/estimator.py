@@ -155,8 +155,10 @@ class Estimator:
         measured = {key: m for key, m in results.items() if isinstance(m, Measurement)}
         known = {key: measured_elsewhere(round_spread(m, state_s)) for key, m in measured.items()}
         predictions = self.predictions(keys, results, target, plan)
-        mine = self.latencies(target).predictions_in(state_s, keys, predictions)
-        return known | {key: on_another_host(prediction) for key, prediction in mine.of.items()}
+        predicted = self.latencies(target).predictions_in(state_s, keys, predictions)
+        return known | {
+            key: on_another_host(prediction) for key, prediction in predicted.of.items()
+        }
 
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:
         """How the workers run ``plan`` on ``target``."""

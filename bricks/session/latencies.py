@@ -156,10 +156,10 @@ class Latencies:
         It is predicted again if ``predictions`` are for another state.
         """
         of_keys = set(keys)
-        mine = {key: p for key, p in predictions.of.items() if key in of_keys}
-        if not mine or same_state(state_s, predictions.state_s):
-            return replace(predictions, of=mine)
-        return self.predictions(mine, state_s)
+        kept = {key: p for key, p in predictions.of.items() if key in of_keys}
+        if not kept or same_state(state_s, predictions.state_s):
+            return replace(predictions, of=kept)
+        return self.predictions(kept, state_s)
 
     def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
         """Latency posteriors of the bricks ``keys``, and of all measured bricks.

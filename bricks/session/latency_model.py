@@ -88,10 +88,10 @@ class LatencyModel:
         if self.predictor is None:
             return 0.0
         bias = self.predictor.bias
-        return math.hypot(bias, OTHER_HOST_SD) if self._elsewhere else bias
+        return math.hypot(bias, OTHER_HOST_SD) if self._from_other_host else bias
 
     @property
-    def _elsewhere(self) -> bool:
+    def _from_other_host(self) -> bool:
         """Whether the model was mostly learned from another host of this kind."""
         measured = self.known.measured
         own = sum(not m.published for m in measured.values())

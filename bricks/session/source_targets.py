@@ -69,8 +69,10 @@ class SourceTargets:
         from bricks.predict.transfer import Borrowed
 
         runtimes = {t.key: t.runtime for t in self._target.source.systems.targets()}
-        mine = runtimes.get(self._target.key)
-        same_runtime = [other for other in self.all if runtimes.get(other.target_key) == mine]
+        own_runtime = runtimes.get(self._target.key)
+        same_runtime = [
+            other for other in self.all if runtimes.get(other.target_key) == own_runtime
+        ]
         return Borrowed(same_runtime or self.all)
 
     def calls(self, borrowed: Borrowed) -> dict[str, Measurement | Failure]:

@@ -76,7 +76,7 @@ def read(source: str | Source, options: ReadOptions) -> Model:
     several.
     """
     one = exactly_one(source, find(source)) if isinstance(source, str) else source
-    return _model(exactly_one(one.word, list(one.open(options))).found)
+    return _model(exactly_one(one.word, list(one.open(options))).content)
 
 
 def exactly_one(reference: str, candidates: Sequence[_Found]) -> _Found:

@@ -74,7 +74,7 @@ class ReadResult:
     """
 
     word: str
-    found: Model | Unread | PrivateBricks
+    content: Model | Unread | PrivateBricks
     adjustable: bool = False
 
 

@@ -99,11 +99,11 @@ class Claims:
             self._renew(connection, target_key, owner)
 
     def _renew(self, connection: Connection, target_key: str, owner: Owner) -> None:
-        mine = measurements.c.target_key == target_key, _owned(owner)
+        owned = measurements.c.target_key == target_key, _owned(owner)
         # Held first, so that the update locks nothing in an order of its own.
-        connection.execute(locked(select(measurements.c.id).where(*mine))).all()
+        connection.execute(locked(select(measurements.c.id).where(*owned))).all()
         lease = lease_columns(self._watch.lease_s)
-        connection.execute(update(measurements).where(*mine).values(lease))
+        connection.execute(update(measurements).where(*owned).values(lease))
 
     def finish(self, target_key: str, keys: Sequence[str], owner: Owner) -> None:
         """Declare claimed measurements done; each needs samples."""
@@ -131,8 +131,8 @@ class Claims:
         """
         with self._database.writing() as connection:
             for chunk in chunks(sorted(keys)):
-                mine = select(measurements.c.id).where(of_keys(target_key, chunk), _owned(owner))
-                ids = connection.execute(locked(mine)).scalars().all()
+                owned = select(measurements.c.id).where(of_keys(target_key, chunk), _owned(owner))
+                ids = connection.execute(locked(owned)).scalars().all()
                 change = update(measurements).where(measurements.c.id.in_(ids))
                 connection.execute(change.values(owner_token=NOBODY))
 

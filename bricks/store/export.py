@@ -127,9 +127,9 @@ def _measurements(
         chosen_keys = set(keys)
         rows = [row for row in rows if row.brick_key in chosen_keys]
     for begin in range(0, len(rows), CHUNK):
-        some = rows[begin : begin + CHUNK]
-        rounds_taken = rounds_by_id(connection, [row.id for row in some])
-        for row in some:
+        chunk = rows[begin : begin + CHUNK]
+        rounds_taken = rounds_by_id(connection, [row.id for row in chunk])
+        for row in chunk:
             record = {
                 "target": row.target_key,
                 "brick": row.brick_key,
@@ -139,10 +139,10 @@ def _measurements(
             if row.state == FAILED:
                 record["reason"] = row.reason or ""
             else:
-                mine = rounds_taken.get(row.id, [])
-                if len(mine) != row.round_count or not mine:
-                    raise rounds_lost(row, len(mine))
+                rounds = rounds_taken.get(row.id, [])
+                if len(rounds) != row.round_count or not rounds:
+                    raise rounds_lost(row, len(rounds))
                 if digits is not None:
-                    mine = [round_.rounded(digits) for round_ in mine]
-                record["rounds"] = list(map(round_record, mine))
+                    rounds = [round_.rounded(digits) for round_ in rounds]
+                record["rounds"] = list(map(round_record, rounds))
             yield "measurement", record

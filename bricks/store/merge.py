@@ -104,8 +104,8 @@ def merge(
         if KINDS.index(kind) < reached:
             raise ValueError(f"a record of kind {kind} comes after those that refer to it")
         reached = KINDS.index(kind)
-        while some := [data for _, data in islice(group, CHUNK)]:
-            into[kind](some)
+        while chunk := [data for _, data in islice(group, CHUNK)]:
+            into[kind](chunk)
     return merged
 
 

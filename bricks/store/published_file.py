@@ -122,14 +122,14 @@ class PublishedFile:
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
         """The results of ``keys`` on this target in the file."""
-        mine = self.of_results.get(target_key, {})
+        lines = self.of_results.get(target_key, {})
         with _decoding(self.path):
-            return {key: _result(mine[key][0]) for key in keys if key in mine}
+            return {key: _result(lines[key][0]) for key in keys if key in lines}
 
     def costs(self, target_key: str) -> dict[str, float]:
         """Wall seconds, by key, of all that is measured on this target."""
-        mine = self.of_results.get(target_key, {})
-        return {key: wall_s for key, (_, wall_s, measured) in mine.items() if measured}
+        lines = self.of_results.get(target_key, {})
+        return {key: wall_s for key, (_, wall_s, measured) in lines.items() if measured}
 
 
 # Other lines: the index has the facts of the first two.

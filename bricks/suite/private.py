@@ -79,12 +79,12 @@ def _public_words() -> frozenset[str]:
 
 
 def decoys(
-    mine: Mapping[str, Brick], others: Iterable[Mapping[str, Brick]], count: int
+    own: Mapping[str, Brick], others: Iterable[Mapping[str, Brick]], count: int
 ) -> dict[str, Brick]:
-    """``count`` bricks of the models ``others`` that are not in ``mine``."""
+    """``count`` bricks of the models ``others`` that are not in ``own``."""
     chosen: dict[str, Brick] = {}
     for model in others:
-        for key in sorted(model.keys() - mine.keys()):
+        for key in sorted(model.keys() - own.keys()):
             if len(chosen) == count:
                 return chosen
             chosen[key] = model[key]

@@ -99,7 +99,7 @@ def write_suite(
 
     Models that differ only in their names are written once, under the first name.
     """
-    models = {model.digest: (model, found_) for model, found_ in reversed(decomposed)}
+    models = {model.digest: (model, decomposition) for model, decomposition in reversed(decomposed)}
     bricks = {key: brick for _, d in models.values() for key, brick in d.bricks.items()}
     files: dict[str, bytes] = {}
     for digest, (model, _) in models.items():

@@ -39,7 +39,7 @@ RUNTIME = Runtime("fake", "1", "cpu", 1, "none")
 
 
 def opened(reference: object, options: ReadOptions = PLAIN) -> list[Model | Unread | PrivateBricks]:
-    return [each.found for each in sources.open(str(reference), options)]
+    return [each.content for each in sources.open(str(reference), options)]
 
 
 def cut(path: Path) -> tuple[Model, Decomposition]:
