@@ -165,7 +165,7 @@ class ValueObserver(ABC):
     def branching_on(self, operator: str) -> Collection[str]:
         """Return the traits of ``graph.sketch`` on which the time of ``operator`` depends.
 
-        Only traits of its first input that count in this runtime alone; most operators have none.
+        Only traits of its first input that no other runtime depends on; most operators have none.
         """
 
     @abstractmethod

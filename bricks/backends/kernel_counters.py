@@ -34,7 +34,7 @@ class CallOverhead:
 
 
 class _Reading(NamedTuple):
-    """The number of runs so far, their seconds in sum, and those of each kernel."""
+    """The number of runs so far, their total seconds, and the total seconds of each kernel."""
 
     runs: int
     run_s: float

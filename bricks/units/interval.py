@@ -1,7 +1,7 @@
 """A quantity with its 95 % interval, and the propagation of errors through sums and products.
 
-The unit stands in the name of what holds the quantity: ``latency_s: Interval``. Must not know what
-is estimated, nor why it is uncertain.
+The unit stands in the name of a field: ``latency_s: Interval``. Must not know what is estimated,
+nor why it is uncertain.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Interval:
         return Interval.deviating(self.value, (self, Interval.around(0.0, by)))
 
     def stretched(self, share: float) -> Interval:
-        """Move each end outwards by a ``share`` of it; a positive low end stays non-negative."""
+        """Move each end outwards by its ``share``; a positive low end stays non-negative."""
         return replace(self, low=self.low * (1 - min(share, 1.0)), high=self.high * (1 + share))
 
     def at_least(self, bound: float) -> Interval:

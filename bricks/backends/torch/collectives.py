@@ -1,7 +1,6 @@
 """Collectives of ``torch.distributed`` in one rank: joining the others, and timing operations.
 
-Here because only a backend imports its runtime. Must not know how ranks were started, or what the
-network between them is.
+Must not know how ranks were started, or the network between them.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ class TorchCollectives:
         self._store = None
 
     def time(self, operation: str, num_bytes: int, passes: int, computing: bool) -> CollectiveTimes:
-        """Time ``operation`` on ``num_bytes``, all ranks at once, so many ``passes``, in seconds.
+        """Time ``operation`` on ``num_bytes`` in each of ``passes``, all ranks at once, in seconds.
 
         ``samples`` are from this rank's start to its end. With ``computing``, the rank computes
         meanwhile: ``before_s`` is the time of a unit of computation just before, and ``during_s``
@@ -178,7 +177,7 @@ class TorchCollectives:
         return self._unit
 
     def _operation(self, name: str, num_bytes: int) -> Callable[[], Any]:
-        """What begins the operation ``name`` on a tensor of ``num_bytes``, and returns its work.
+        """Return a function that begins an operation on ``num_bytes`` and returns its work.
 
         The tensor has as many items as ranks can share equally. It holds zeros: sums stay finite.
         """

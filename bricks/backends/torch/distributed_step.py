@@ -1,7 +1,7 @@
 """Steps of a program in data-parallel training, or of the same program without communication.
 
 The program is PyTorch's DistributedDataParallel around the user's module, with its own buckets and
-overlap. Must not know how ranks were started, or what the network between them is.
+overlap. Must not know how ranks were started, or the network.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class RecordedValues:
 
 
 def _view(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Return what distinguishes a tensor from other views of its storage."""
+    """Return the key of a tensor among the views of its storage."""
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 

@@ -99,7 +99,7 @@ def replicated_steps(proto: onnx.ModelProto) -> ReplicatedSteps | None:
 
 
 def _begin_group() -> None:
-    """Initialise a group of this process alone, which needs no network."""
+    """Initialise a group of this single process, which needs no network."""
     if not dist.is_initialized():
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -1,4 +1,4 @@
-"""Makes the user's programs, anew for each use: by name, or from a recording.
+"""Makes a new instance of the user's program for each use: by name, or from a recording.
 
 Must not know what programs are used for.
 """
