@@ -6,6 +6,7 @@ Must not know how the values of a step are named.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -130,19 +131,16 @@ class ArgumentWriter:
         """Return storage, offset and strides of each tensor; empty where all are contiguous."""
         keys = [storage_key(tensor) for tensor in self.tensors]
         numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
-        first = {
-            key: min(
-                t.storage_offset() for t, k in zip(self.tensors, keys, strict=True) if k == key
-            )
-            for key in numbers
-        }
-        ports, plain = [], True
-        shared = len(set(keys)) < len(set(zip(keys, self.inputs, strict=True)))
-        for tensor, key in zip(self.tensors, keys, strict=True):
-            strides = tensor.stride()
-            plain = plain and strides == contiguous(tensor.shape)
-            ports.append(Port(numbers[key], tensor.storage_offset() - first[key], strides))
-        return () if plain and not shared else tuple(ports)
+        first = dict.fromkeys(keys, sys.maxsize)
+        for key, tensor in zip(keys, self.tensors, strict=True):
+            first[key] = min(first[key], tensor.storage_offset())
+        shared = len(numbers) < len(set(zip(keys, self.inputs, strict=True)))
+        if not shared and all(t.stride() == contiguous(t.shape) for t in self.tensors):
+            return ()
+        return tuple(
+            Port(numbers[key], tensor.storage_offset() - first[key], tensor.stride())
+            for key, tensor in zip(keys, self.tensors, strict=True)
+        )
 
 
 def indifferent(func: Any) -> bool:

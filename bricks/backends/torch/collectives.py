@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
@@ -28,7 +29,6 @@ _UNITS_BEFORE, _MIN_UNITS = 8, 4
 # The unit is a layer of a small network for images: a few tenths of a millisecond.
 _UNIT_BATCH, _UNIT_CHANNELS, _UNIT_SIDE = 8, 16, 32
 
-
 # The interval in seconds at which Python switches threads while one of them waits.
 _SWITCH_S = 1e-4
 
@@ -37,35 +37,24 @@ _SWITCH_S = 1e-4
 _COMPLETED_IN_WAIT = ("reduce_scatter",)
 
 
-class _Waiting:
-    """A thread that waits for the ``work`` of a collective."""
+def _waited(work: Any) -> Future[None]:
+    """Wait for the ``work`` of a collective in a thread."""
+    ended: Future[None] = Future()
+    switch_s = sys.getswitchinterval()
 
-    def __init__(self, work: Any) -> None:
-        self._work = work
-        self._end = threading.Event()
-        self._error: RuntimeError | None = None
-        self._switch_s = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_S)
-        threading.Thread(target=self._wait, daemon=True).start()
-
-    def _wait(self) -> None:
+    def wait() -> None:
         try:
-            self._work.wait()
+            work.wait()
         except RuntimeError as exc:
-            self._error = exc
+            ended.set_exception(exc)
+        else:
+            ended.set_result(None)
         finally:
-            sys.setswitchinterval(self._switch_s)
-            self._end.set()
+            sys.setswitchinterval(switch_s)
 
-    def is_completed(self) -> bool:
-        """Whether the work has ended."""
-        return self._end.is_set()
-
-    def wait(self) -> None:
-        """Wait for the end of the work; re-raise its exception."""
-        self._end.wait()
-        if self._error is not None:
-            raise self._error
+    sys.setswitchinterval(_SWITCH_S)
+    threading.Thread(target=wait, daemon=True).start()
+    return ended
 
 
 class TorchCollectives:
@@ -149,12 +138,13 @@ class TorchCollectives:
         work, count = begin(), 0
         # Asked between units, by the thread that computes: a thread that waited for the end would
         # also wait for Python's lock.
-        waited = _Waiting(work) if wait else work
-        while not waited.is_completed():
+        waited = _waited(work) if wait else None
+        completed = work.is_completed if waited is None else waited.done
+        while not completed():
             unit()
             count += 1
         taken_s = time.perf_counter() - started
-        waited.wait()
+        work.wait() if waited is None else waited.result()
         if not count:
             return taken_s, before_s, None
         unit_s = taken_s / count

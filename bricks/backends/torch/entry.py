@@ -107,9 +107,7 @@ def users_errors(entry: str) -> Iterator[None]:
     """Turn exceptions of the user's code into :class:`BackendError` that shows them as such."""
     try:
         yield
-    except BackendError:
-        raise
-    except MemoryError:
+    except (BackendError, MemoryError):
         raise
     except (Exception, SystemExit) as exc:
         if "NestedTensor" in str(exc):
@@ -178,27 +176,26 @@ def _checked(entry: str, made: Any) -> Program:
             f"{entry} returned a dict with {unknown[0]!r}: give module, inputs, loss and optimizer,"
             " and to train it data, targets and accuracy"
         )
-    module, inputs = made.get("module"), made.get("inputs")
-    loss, optimizer = made.get("loss"), made.get("optimizer")
-    if not isinstance(module, torch.nn.Module):
-        raise BackendError(f"{entry}: its module is {_kind_of(module)}: give a torch.nn.Module")
+    parts: dict[str, Any] = {name: made.get(name) for name in _KEYS}
+    module, loss, optimizer = parts["module"], parts["loss"], parts["optimizer"]
+    is_module = isinstance(module, torch.nn.Module)
+    _require(is_module, entry, "module is", module, "give a torch.nn.Module")
     if any(type(part).__name__ == _COMPILED for part in module.modules()):
         raise BackendError(
             f"{entry}: its module is compiled already: give it as it is before torch.compile, and"
             " choose --runtime torch-compiled"
         )
-    inputs = _tensors(entry, "inputs", inputs)
+    inputs = _tensors(entry, "inputs", parts["inputs"])
     if (loss is None) != (optimizer is None):
         missing = "loss" if loss is None else "optimizer"
         raise BackendError(
             f"{entry}: a training step needs a loss and an optimizer: give {missing}"
         )
-    if loss is not None and not callable(loss):
-        raise BackendError(f"{entry}: its loss is {_kind_of(loss)}: give a function of the outputs")
-    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        raise BackendError(
-            f"{entry}: its optimizer is {_kind_of(optimizer)}: give one of torch.optim"
-        )
+    _require(
+        loss is None or callable(loss), entry, "loss is", loss, "give a function of the outputs"
+    )
+    is_optimizer = optimizer is None or isinstance(optimizer, torch.optim.Optimizer)
+    _require(is_optimizer, entry, "optimizer is", optimizer, "give one of torch.optim")
     if optimizer is not None and _needs_closure(optimizer):
         raise BackendError(
             f"{entry}: its optimizer, {type(optimizer).__name__}, calls the model itself, by a"
@@ -209,23 +206,21 @@ def _checked(entry: str, made: Any) -> Program:
     for number, tensor in enumerate(inputs):
         _refuse_other_device(entry, f"input {number}", tensor)
     program = Program(entry, module, inputs, loss, optimizer)
-    return _with_data(program, made.get("data"), made.get("targets", ()), made.get("accuracy"))
+    return _with_data(program, parts["data"], made.get("targets", ()), parts["accuracy"])
 
 
 def _with_data(program: Program, data: Any, targets: Any, accuracy: Any) -> Program:
     """Check data, targets and accuracy, and add them to ``program``."""
     entry = program.entry
-    if data is not None and not isinstance(data, Iterable):
-        raise BackendError(f"{entry}: its data are {_kind_of(data)}: give an iterable of batches")
+    is_iterable = data is None or isinstance(data, Iterable)
+    _require(is_iterable, entry, "data are", data, "give an iterable of batches")
     if isinstance(data, Iterator):
         raise BackendError(
             f"{entry}: its data are {_kind_of(data)}, which ends with the first epoch: give an"
             " iterable that begins anew, such as torch.utils.data.DataLoader"
         )
-    if accuracy is not None and not callable(accuracy):
-        raise BackendError(
-            f"{entry}: its accuracy is {_kind_of(accuracy)}: give a function without arguments"
-        )
+    is_function = accuracy is None or callable(accuracy)
+    _require(is_function, entry, "accuracy is", accuracy, "give a function without arguments")
     targets = _tensors(entry, "targets", targets)
     for number, tensor in enumerate(targets):
         _refuse_other_device(entry, f"target {number}", tensor)
@@ -233,8 +228,8 @@ def _with_data(program: Program, data: Any, targets: Any, accuracy: Any) -> Prog
 
 
 def _tensors(entry: str, what: str, value: Any) -> tuple[torch.Tensor, ...]:
-    if not isinstance(value, list | tuple):
-        raise BackendError(f"{entry}: its {what} are {_kind_of(value)}: give a tuple of tensors")
+    is_tuple = isinstance(value, list | tuple)
+    _require(is_tuple, entry, f"{what} are", value, "give a tuple of tensors")
     for number, tensor in enumerate(value):
         if not isinstance(tensor, torch.Tensor):
             raise BackendError(
@@ -265,6 +260,12 @@ def _refuse_other_device(entry: str, what: str, tensor: torch.Tensor) -> None:
         raise BackendError(
             f"{entry}: {what} is on device {tensor.device}: keep all data on the CPU"
         )
+
+
+def _require(valid: bool, entry: str, part: str, value: Any, remedy: str) -> None:
+    """Raise :class:`BackendError` that names an invalid part of the result, and the remedy."""
+    if not valid:
+        raise BackendError(f"{entry}: its {part} {_kind_of(value)}: {remedy}")
 
 
 def _kind_of(value: Any) -> str:
