@@ -81,15 +81,15 @@ def fleet(here: Here, known: Path) -> Here:
 def answers(here: Here, *words: object) -> list[dict[str, Any]]:
     done = here("advise", *words, "--json")
     assert (done.status, done.err) == (0, "")
-    found: list[dict[str, Any]] = done.json["answers"]
-    return found
+    rows: list[dict[str, Any]] = done.json["answers"]
+    return rows
 
 
 def test_each_system_of_the_cache_answers(fleet: Here, models: tuple[Path, Path]) -> None:
-    found = answers(fleet, models[0], "--slo", "1s")
-    assert [row["system"] for row in found] == ["big", HOME.name]  # the cheaper one first
+    rows = answers(fleet, models[0], "--slo", "1s")
+    assert [row["system"] for row in rows] == ["big", HOME.name]  # the cheaper one first
     known = fleet("predict", models[0], "--no-measure", "--json").json["models"][0]
-    mine = next(row for row in found if row["system"] == HOME.name)
+    mine = next(row for row in rows if row["system"] == HOME.name)
     assert mine["estimate_s"] == known["estimate_s"]
     assert (mine["keeps"], mine["risk"], mine["measured_share"]) == (True, 0.0, 1.0)
     assert mine["cost_per_million"] == pytest.approx(3 / 3600 * known["estimate_s"] * 1e6)
@@ -103,15 +103,15 @@ def test_what_keeps_the_latency_comes_before_what_is_cheap(
 ) -> None:
     (row, _) = answers(fleet, models[0], "--slo", "1s")
     between = f"{row['estimate_s'] * 1e6:.3f}us"
-    found = answers(fleet, models[0], "--slo", between)
-    assert all(0.2 < each["risk"] < 0.8 and not each["keeps"] for each in found)
+    rows = answers(fleet, models[0], "--slo", between)
+    assert all(0.2 < row["risk"] < 0.8 and not row["keeps"] for row in rows)
 
 
 def test_batches_are_part_of_the_search(fleet: Here, models: tuple[Path, Path]) -> None:
     assert fleet("measure", models[1], "--batch", 4).status == 0
-    found = answers(fleet, models[1], "--slo", "1s", "--batches", "1,4", "--system", HOME.name)
-    assert {row["batch"] for row in found} == {1, 4}
-    by_batch = {row["batch"]: row for row in found}
+    rows = answers(fleet, models[1], "--slo", "1s", "--batches", "1,4", "--system", HOME.name)
+    assert {row["batch"] for row in rows} == {1, 4}
+    by_batch = {row["batch"]: row for row in rows}
     for batch, row in by_batch.items():
         price = 3 / 3600 * row["estimate_s"] / batch * 1e6
         assert row["cost_per_million"] == pytest.approx(price)

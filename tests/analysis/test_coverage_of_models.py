@@ -17,9 +17,9 @@ PER_BRICK_S, PER_FLOP_S, PER_BYTE_S = 1e-3, 2e-9, 1e-8
 
 
 def brick(key: str, flops: int | None, *, width: int = 16, weights: int = 0) -> Brick:
-    held = {"w": TensorType("FLOAT", (weights,))} if weights else {}
+    weights_ = {"w": TensorType("FLOAT", (weights,))} if weights else {}
     value = TensorType("FLOAT", (width,))
-    return Brick(key, b"", {"x": value}, held, {"y": value}, ("Op",), flops)
+    return Brick(key, b"", {"x": value}, weights_, {"y": value}, ("Op",), flops)
 
 
 def some(count: int, seed: int = 0, *, known: bool = True) -> list[Brick]:
@@ -35,8 +35,8 @@ def some(count: int, seed: int = 0, *, known: bool = True) -> list[Brick]:
     ]
 
 
-def seconds(each: Brick) -> float:
-    return PER_BRICK_S + PER_FLOP_S * (each.flops or 0) + PER_BYTE_S * each.bytes_moved
+def seconds(brick_: Brick) -> float:
+    return PER_BRICK_S + PER_FLOP_S * (brick_.flops or 0) + PER_BYTE_S * brick_.bytes_moved
 
 
 def model(name: str, keys: str) -> Plan:
@@ -48,23 +48,33 @@ FLAT = CostModel((1.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), ((1.0, 1.0),) * MIN
 
 
 def test_coverage_counts_places_and_weighs_work() -> None:
-    found = count_coverage([model("one", "aaab")], BRICKS, results({"a": 1e-3}), FLAT)
-    (row,) = found.models
-    told = row.coverage
-    assert (told.bricks, told.measured, told.failed, told.missing) == (2, 1, 0, ("b",))
-    assert (told.occurrences, told.share) == (4, 0.75)
-    assert told.flops_share == 18 / 21
-    assert told.bytes_share == 0.75
-    assert not told.complete
-    assert found.together == told
+    zoo = count_coverage([model("one", "aaab")], BRICKS, results({"a": 1e-3}), FLAT)
+    (row,) = zoo.models
+    coverage = row.coverage
+    assert (coverage.bricks, coverage.measured, coverage.failed, coverage.missing) == (
+        2,
+        1,
+        0,
+        ("b",),
+    )
+    assert (coverage.occurrences, coverage.share) == (4, 0.75)
+    assert coverage.flops_share == 18 / 21
+    assert coverage.bytes_share == 0.75
+    assert not coverage.complete
+    assert zoo.together == coverage
 
 
 def test_all_measured_is_complete_and_costs_nothing() -> None:
-    found = count_coverage([model("one", "ab")], BRICKS, results({"a": 1e-3, "b": 1e-3}), FLAT)
-    told = found.together
-    assert (told.share, told.flops_share, told.complete, told.missing) == (1.0, 1.0, True, ())
-    assert told.cost_s is not None
-    assert told.cost_s.value == told.cost_s.high == 0.0
+    zoo = count_coverage([model("one", "ab")], BRICKS, results({"a": 1e-3, "b": 1e-3}), FLAT)
+    coverage = zoo.together
+    assert (coverage.share, coverage.flops_share, coverage.complete, coverage.missing) == (
+        1.0,
+        1.0,
+        True,
+        (),
+    )
+    assert coverage.cost_s is not None
+    assert coverage.cost_s.value == coverage.cost_s.high == 0.0
 
 
 def test_without_probes_there_is_no_estimate() -> None:
@@ -74,18 +84,23 @@ def test_without_probes_there_is_no_estimate() -> None:
 
 def test_what_failed_is_neither_measured_nor_paid_for_again() -> None:
     known = results({"a": 1e-3, "b": "crashed"})
-    told = count_coverage([model("one", "ab")], BRICKS, known, FLAT).together
-    assert (told.measured, told.failed, told.missing, told.complete) == (1, 1, (), False)
-    assert told.share == 0.5
-    assert told.cost_s is not None
-    assert told.cost_s.value == 0.0
+    coverage = count_coverage([model("one", "ab")], BRICKS, known, FLAT).together
+    assert (coverage.measured, coverage.failed, coverage.missing, coverage.complete) == (
+        1,
+        1,
+        (),
+        False,
+    )
+    assert coverage.share == 0.5
+    assert coverage.cost_s is not None
+    assert coverage.cost_s.value == 0.0
 
 
 def test_work_that_is_not_known_of_one_brick_is_not_known_of_the_model() -> None:
     bricks = {**BRICKS, "b": replace(BRICKS["b"], flops=None)}
-    told = count_coverage([model("one", "ab")], bricks, results({"a": 1e-3}), FLAT).together
-    assert told.flops_share is None
-    assert told.bytes_share == 0.5
+    coverage = count_coverage([model("one", "ab")], bricks, results({"a": 1e-3}), FLAT).together
+    assert coverage.flops_share is None
+    assert coverage.bytes_share == 0.5
 
 
 def test_a_model_of_no_work_has_no_share_of_it() -> None:
@@ -95,13 +110,13 @@ def test_a_model_of_no_work_has_no_share_of_it() -> None:
 def marginals(order: list[str], known: Mapping[str, float]) -> tuple[list[float], float]:
     zoo = {"one": "abc", "two": "bcd", "three": "dd"}
     plans = [model(name, zoo[name]) for name in order]
-    found = count_coverage(plans, BRICKS, results(known), FLAT)
-    assert found.together.cost_s is not None
-    each = [row.marginal_s.value for row in found.models if row.marginal_s is not None]
-    new = [key for row in found.models for key in row.new]
-    assert sorted(new) == sorted(found.together.missing)
-    assert len(each) == len(order)
-    return each, found.together.cost_s.value
+    covered = count_coverage(plans, BRICKS, results(known), FLAT)
+    assert covered.together.cost_s is not None
+    cost_s = [row.marginal_s.value for row in covered.models if row.marginal_s is not None]
+    new = [key for row in covered.models for key in row.new]
+    assert sorted(new) == sorted(covered.together.missing)
+    assert len(cost_s) == len(order)
+    return cost_s, covered.together.cost_s.value
 
 
 def test_a_brick_that_several_lack_is_paid_for_by_the_first() -> None:
@@ -111,8 +126,8 @@ def test_a_brick_that_several_lack_is_paid_for_by_the_first() -> None:
 
 
 def test_where_nothing_is_measured_nothing_is_known_of_costs() -> None:
-    found = count_coverage([model("one", "ab")], BRICKS, {}, fit([]))
-    assert found.cost_model is found.together.cost_s is found.models[0].marginal_s is None
+    zoo = count_coverage([model("one", "ab")], BRICKS, {}, fit([]))
+    assert zoo.cost_model is zoo.together.cost_s is zoo.models[0].marginal_s is None
 
 
 def test_few_measured_bricks_say_nothing_of_others() -> None:

@@ -116,10 +116,10 @@ def test_between_two_sessions_of_the_same_hardly_anything_is_found() -> None:
     bricks = models = 0
     for seed in range(40):
         noise = Noise(seed)
-        found = compared(noise.session(latencies()), noise.session(latencies()))
-        assert len(found.bricks) == 200
-        bricks += any(b.ratio.beyond_noise for b in found.bricks)
-        models += found.models[0].ratio.beyond_noise
+        diff = compared(noise.session(latencies()), noise.session(latencies()))
+        assert len(diff.bricks) == 200
+        bricks += any(b.ratio.beyond_noise for b in diff.bricks)
+        models += diff.models[0].ratio.beyond_noise
     assert bricks <= 4  # 2 of 40 are nominal; few degrees of freedom make them fewer
     assert models <= 5
 
@@ -129,9 +129,9 @@ def test_halves_of_one_measurement_do_not_differ() -> None:
     for seed in range(15):
         whole = Noise(seed).session(latencies(), rounds=16)
         halves = [{k: replace(m, rounds=m.rounds[i::2]) for k, m in whole.items()} for i in (0, 1)]
-        found = compared(*halves)
-        assert not [b for b in found.bricks if b.ratio.beyond_noise]
-        assert not found.models[0].ratio.beyond_noise
+        diff = compared(*halves)
+        assert not [b for b in diff.bricks if b.ratio.beyond_noise]
+        assert not diff.models[0].ratio.beyond_noise
 
 
 def test_a_single_round_proves_nothing_but_a_large_change() -> None:
@@ -164,14 +164,14 @@ def test_what_is_common_to_all_is_told_and_stays_in_every_ratio() -> None:
     noise = Noise(5)
     old = noise.session(latencies())
     new = noise.session({key: 1.3 * s for key, s in latencies().items()})
-    found = compared(old, new)
-    assert found.common is not None
-    assert found.common.bricks == 200
-    assert found.common.ratio.low < found.common.ratio.value < found.common.ratio.high
-    assert found.common.ratio.value == pytest.approx(1.3, rel=0.05)
-    assert found.models[0].ratio.interval.value == pytest.approx(1.3, rel=0.05)
-    assert found.models[0].ratio.slower
-    assert sum(b.ratio.slower for b in found.bricks) > 150
+    diff = compared(old, new)
+    assert diff.common is not None
+    assert diff.common.bricks == 200
+    assert diff.common.ratio.low < diff.common.ratio.value < diff.common.ratio.high
+    assert diff.common.ratio.value == pytest.approx(1.3, rel=0.05)
+    assert diff.models[0].ratio.interval.value == pytest.approx(1.3, rel=0.05)
+    assert diff.models[0].ratio.slower
+    assert sum(b.ratio.slower for b in diff.bricks) > 150
 
 
 def test_changes_are_judged_by_benjamini_and_hochberg() -> None:
@@ -181,9 +181,9 @@ def test_changes_are_judged_by_benjamini_and_hochberg() -> None:
         0.5719, 0.6528, 0.7590, 1.0000,
     ]  # fmt: skip
     changes = [LogRatio(-float(ndtri(p / 2)) * 0.1, 0.1) for p in chances]
-    found = judge(changes)
-    assert [r.beyond_noise for r in found] == [True] * 4 + [False] * 11
-    for ratio in found:  # and their intervals say the same
+    ratios = judge(changes)
+    assert [r.beyond_noise for r in ratios] == [True] * 4 + [False] * 11
+    for ratio in ratios:  # and their intervals say the same
         assert ratio.beyond_noise == (not ratio.interval.low <= 1 <= ratio.interval.high)
     assert judge([]) == []
     assert FALSE_DISCOVERY_RATE == 0.05
@@ -199,9 +199,9 @@ def test_intervals_leave_out_one_exactly_where_something_is_found(
     changes = [
         LogRatio(lot.gauss(0, 0.1) + (i % 3 == 0), 0.1, degrees_of_freedom) for i in range(300)
     ]
-    found = judge([*changes, LogRatio(20.0, 10.0, degrees_of_freedom)])
-    assert any(r.slower for r in found) or degrees_of_freedom == degrees_of_freedom(1)
-    for ratio in found:
+    ratios = judge([*changes, LogRatio(20.0, 10.0, degrees_of_freedom)])
+    assert any(r.slower for r in ratios) or degrees_of_freedom == degrees_of_freedom(1)
+    for ratio in ratios:
         assert ratio.interval.low <= ratio.interval.value <= ratio.interval.high
         assert ratio.beyond_noise == (not ratio.interval.low <= 1 <= ratio.interval.high)
         assert math.isfinite(ratio.interval.high)
@@ -223,14 +223,14 @@ def test_where_executed_graphs_differ_what_was_replaced_is_told() -> None:
     parts = {key: steady(1e-3 * (i + 1), key=key) for i, key in enumerate("abcd")}
     old = data("old", OLD, {k: parts[k] for k in "abc"}, {"net": chain_plan("net", list("abbc"))})
     new = data("new", NEW, {k: parts[k] for k in "abd"}, {"net": chain_plan("net", list("abd"))})
-    found = difference(old, new, ["net"])
-    (model,) = found.models
+    diff = difference(old, new, ["net"])
+    (model,) = diff.models
     assert model.gone_s == pytest.approx(3e-3, rel=0.01)
     assert model.come_s == pytest.approx(4e-3, rel=0.01)
     by_key = {c.brick: c for c in model.contributions}
     assert {k for k, c in by_key.items() if c.replaced} == {"c", "d"}
     assert (by_key["b"].old_occurrences, by_key["b"].new_occurrences) == (2, 1)
-    assert {b.brick for b in found.bricks} == {"a", "b"}
+    assert {b.brick for b in diff.bricks} == {"a", "b"}
     # What recomposing is wrong by stays only in what is the same on both.
     same = compared({k: parts[k] for k in "ab"}, {k: parts[k] for k in "ab"}).models[0]
     assert same.ratio.interval.high < model.ratio.interval.high / model.ratio.interval.value
@@ -261,33 +261,33 @@ def test_what_is_predicted_is_marked_and_proves_nothing() -> None:
     plans = {"net": chain_plan("net", list("ab"))}
     predictions = Predictions({"b": Prediction(5e-3, 0.5)}, bias=0.1)
     new = data("new", NEW, {"a": parts["a"]}, plans, predictions)
-    found = difference(data("old", OLD, parts), new, ["net"])
-    (model,) = found.models
+    diff = difference(data("old", OLD, parts), new, ["net"])
+    (model,) = diff.models
     assert model.ratio.interval.value == pytest.approx(3, rel=0.01)
     assert model.ratio.interval.high / model.ratio.interval.low > 5
     assert model.predicted_share == pytest.approx(5 / 6, rel=0.03)  # of its mean, which is longer
-    assert [b.brick for b in found.bricks] == ["a"]
+    assert [b.brick for b in diff.bricks] == ["a"]
     assert [c.predicted for c in model.contributions] == [True, False]
-    assert found.unproven(0.5) == [model]
-    assert found.unproven(0.9) == []
-    assert found.regressions(0.03) == []
+    assert diff.unproven(0.5) == [model]
+    assert diff.unproven(0.9) == []
+    assert diff.regressions(0.03) == []
 
 
 def test_a_regression_is_beyond_noise_and_more_than_is_allowed() -> None:
     noise = Noise(3)
     old = noise.session(latencies(50))
-    found = compared(old, noise.session({k: 1.15 * s for k, s in latencies(50).items()}))
-    assert [m.model for m in found.regressions(0.03)] == ["net"]
-    assert found.regressions(0.5) == []
+    diff = compared(old, noise.session({k: 1.15 * s for k, s in latencies(50).items()}))
+    assert [m.model for m in diff.regressions(0.03)] == ["net"]
+    assert diff.regressions(0.5) == []
     assert compared(old, old).regressions(0.0) == []
 
 
 def test_two_states_of_one_machine_are_not_taken_for_a_regression_without_a_word() -> None:
     near = {key: steady(1e-3, *[NEAR] * 8, key=key) for key in "abc"}
     far = {key: steady(2e-3, *[FAR] * 8, key=key) for key in "abc"}
-    found = compared(near, far)
-    assert found.states_apart
-    assert (found.old.state_s, found.new.state_s) == (NEAR, FAR)
+    diff = compared(near, far)
+    assert diff.states_apart
+    assert (diff.old.state_s, diff.new.state_s) == (NEAR, FAR)
     assert not compared(near, near).states_apart
 
 
@@ -295,9 +295,9 @@ def test_what_both_know_in_one_state_is_compared_in_it() -> None:
     near = {key: steady(1e-3, *[NEAR] * 8, key=key) for key in "abc"}
     rounds = (*[Round((1e-3,), NEAR)] * 6, *[Round((2e-3,), FAR)] * 9)
     both = {key: Measurement(key, rounds, 0.0) for key in "abc"}
-    found = compared(near, both)
-    assert not found.states_apart
-    assert [b.ratio.interval.value for b in found.bricks] == pytest.approx([1, 1, 1])
+    diff = compared(near, both)
+    assert not diff.states_apart
+    assert [b.ratio.interval.value for b in diff.bricks] == pytest.approx([1, 1, 1])
 
 
 def test_a_brick_of_another_state_than_its_target_is_marked_and_judged_with_care() -> None:
@@ -325,6 +325,6 @@ def test_between_hosts_or_numbers_of_threads_references_tell_nothing() -> None:
     near = {key: steady(1e-3, *[NEAR] * 8, key=key) for key in "ab"}
     far = {key: steady(2e-3, *[FAR] * 8, key=key) for key in "ab"}
     for other in (make_target("elsewhere"), make_target(threads=2)):
-        found = compared(near, far, (OLD, other))
-        assert not found.states_apart
-        assert all(b.ratio.slower and not b.other_state for b in found.bricks)
+        diff = compared(near, far, (OLD, other))
+        assert not diff.states_apart
+        assert all(b.ratio.slower and not b.other_state for b in diff.bricks)

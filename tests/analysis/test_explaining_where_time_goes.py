@@ -36,18 +36,18 @@ def part(**facts: Any) -> Part:
 
 
 def test_rates_are_those_of_one_occurrence() -> None:
-    found = part()
-    assert found.latency_s == pytest.approx(2e-3)
-    assert found.flops_per_s == pytest.approx(50e9)
-    assert found.bytes_per_s == pytest.approx(0.5e9)
-    assert found.intensity == pytest.approx(100)
-    assert (found.bound, found.roof_s) == ("compute", pytest.approx(1e-3))
-    assert found.peak_share == pytest.approx(0.5)
+    brick = part()
+    assert brick.latency_s == pytest.approx(2e-3)
+    assert brick.flops_per_s == pytest.approx(50e9)
+    assert brick.bytes_per_s == pytest.approx(0.5e9)
+    assert brick.intensity == pytest.approx(100)
+    assert (brick.bound, brick.roof_s) == ("compute", pytest.approx(1e-3))
+    assert brick.peak_share == pytest.approx(0.5)
 
 
 def test_the_lower_roof_is_the_one_that_binds() -> None:
-    found = part(flops=1_000_000, bytes=10_000_000)
-    assert (found.bound, found.roof_s) == ("memory", pytest.approx(1e-3))
+    brick = part(flops=1_000_000, bytes=10_000_000)
+    assert (brick.bound, brick.roof_s) == ("memory", pytest.approx(1e-3))
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_the_lower_roof_is_the_one_that_binds() -> None:
     [{"flops": None}, {"peaks": Peaks()}, {"peaks": Peaks(flops_per_s=1e9)}],
 )
 def test_what_is_not_known_of_work_or_machine_is_not_made_up(missing: dict[str, Any]) -> None:
-    found = part(**missing)
-    assert (found.roof_s, found.peak_share, found.bound) == (None, None, None)
+    brick = part(**missing)
+    assert (brick.roof_s, brick.peak_share, brick.bound) == (None, None, None)
 
 
 def test_a_brick_that_takes_no_time_has_no_rates() -> None:
-    found = part(total_s=0.0, share=0.0)
-    assert (found.flops_per_s, found.bytes_per_s, found.peak_share) == (None, None, None)
+    brick = part(total_s=0.0, share=0.0)
+    assert (brick.flops_per_s, brick.bytes_per_s, brick.peak_share) == (None, None, None)
 
 
 def test_what_is_lost_is_lost_at_every_place() -> None:
@@ -138,21 +138,23 @@ def test_what_a_peak_of_other_numbers_would_be_is_not_made_up() -> None:
 
 def test_parts_add_up_to_the_estimate(bench: bricks.Bench, tmp_path: Path) -> None:
     read = bench.read(save(conv_net(), tmp_path, "conv.onnx"))
-    found = bricks.explain(bench.workspace, read)
-    estimate = found.estimate
+    explanation = bricks.explain(bench.workspace, read)
+    estimate = explanation.estimate
     assert isinstance(estimate, bricks.Estimate)
     whole_s = estimate.estimate_s - estimate.call_overhead_s
-    assert sum(part.total_s for part in found.parts) == pytest.approx(whole_s)
-    assert sum(group.total_s for group in found.operators) == pytest.approx(whole_s)
-    assert sum(part.share for part in found.parts) == pytest.approx(1)
-    assert sum(group.share for group in found.operators) == pytest.approx(1)
+    assert sum(part.total_s for part in explanation.parts) == pytest.approx(whole_s)
+    assert sum(group.total_s for group in explanation.operators) == pytest.approx(whole_s)
+    assert sum(part.share for part in explanation.parts) == pytest.approx(1)
+    assert sum(group.share for group in explanation.operators) == pytest.approx(1)
     plan = bench.decompose(read).plan
-    assert {part.brick: part.occurrences for part in found.parts} == dict(plan.counts)
-    assert sum(group.occurrences for group in found.operators) == len(plan.occurrences)
-    assert found.parts == tuple(sorted(found.parts, key=lambda part: (-part.total_s, part.brick)))
-    assert found.peaks.flops_per_s and found.peaks.bytes_per_s
-    assert found.fastest_s == pytest.approx(
-        estimate.estimate_s - sum(part.lost_s for part in found.parts)
+    assert {part.brick: part.occurrences for part in explanation.parts} == dict(plan.counts)
+    assert sum(group.occurrences for group in explanation.operators) == len(plan.occurrences)
+    assert explanation.parts == tuple(
+        sorted(explanation.parts, key=lambda part: (-part.total_s, part.brick))
+    )
+    assert explanation.peaks.flops_per_s and explanation.peaks.bytes_per_s
+    assert explanation.fastest_s == pytest.approx(
+        estimate.estimate_s - sum(part.lost_s for part in explanation.parts)
     )
 
 
@@ -171,20 +173,20 @@ def test_peaks_are_measured_once_whatever_the_effort(peaks: Path, tmp_path: Path
 def test_where_nothing_is_measured_nothing_is_explained(tmp_path: Path) -> None:
     with bricks.Bench(tmp_path / "cache", **QUICK) as bench:
         read = bench.read(save(mlp(), tmp_path, "mlp.onnx"))
-        found = bricks.explain(bench.workspace, read, measure=False)
-    assert isinstance(found.estimate, bricks.IncompleteEstimate)
-    assert (found.parts, found.peaks, found.fastest_s) == ((), Peaks(), None)
+        explanation = bricks.explain(bench.workspace, read, measure=False)
+    assert isinstance(explanation.estimate, bricks.IncompleteEstimate)
+    assert (explanation.parts, explanation.peaks, explanation.fastest_s) == ((), Peaks(), None)
 
 
 def test_models_that_have_a_brick_too_are_counted(bench: bricks.Bench, tmp_path: Path) -> None:
     one = bench.read(save(mlp(), tmp_path, "one.onnx"))
     other = bench.read(save(mlp(widths=(8, 64, 10)), tmp_path, "other.onnx"))
     bench.measure([one, other])
-    found = bricks.explain(bench.workspace, one)
+    explanation = bricks.explain(bench.workspace, one)
     shared = set(bench.decompose(one).plan.keys) & set(bench.decompose(other).plan.keys)
-    assert shared and len(shared) < len(found.parts)
-    assert {part.brick: part.models for part in found.parts} == {
-        part.brick: int(part.brick in shared) for part in found.parts
+    assert shared and len(shared) < len(explanation.parts)
+    assert {part.brick: part.models for part in explanation.parts} == {
+        part.brick: int(part.brick in shared) for part in explanation.parts
     }
 
 
@@ -219,14 +221,14 @@ def test_the_fastest_implementation_is_that_of_any_runtime_on_the_same_system(
         bench.store.plans.save(bench.decompose(read), target.key)
         measure(bench.store, target, keys, latency_s)
     with bricks.Bench(tmp_path / "cache", **QUICK) as later:
-        found = bricks.explain(later.workspace, read)
-    parts = {part.brick: part for part in found.parts}
+        explanation = bricks.explain(later.workspace, read)
+    parts = {part.brick: part for part in explanation.parts}
     assert parts[first.brick].fastest == BestImplementation(
         first.brick, newer.key, first.latency_s / 4
     )
     assert [key for key, part in parts.items() if part.fastest] == [first.brick]
     lost_s = first.total_s * 3 / 4
-    assert found.fastest_s == pytest.approx(found.estimate.estimate_s - lost_s)
+    assert explanation.fastest_s == pytest.approx(explanation.estimate.estimate_s - lost_s)
 
 
 def test_the_command_tells_the_same_to_programs_and_to_people(

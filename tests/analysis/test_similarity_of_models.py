@@ -25,9 +25,9 @@ def of(zoo: list[list[str]]) -> Similarity:
 
 
 def test_it_is_what_two_models_share_of_what_either_has() -> None:
-    found = similarity([model("one", "abc"), model("two", "bcd"), model("three", "xy")])
-    assert found.grid == ((1.0, 0.5, 0.0), (0.5, 1.0, 0.0), (0.0, 0.0, 1.0))
-    assert (found.models, found.bricks, found.shared) == (
+    similar = similarity([model("one", "abc"), model("two", "bcd"), model("three", "xy")])
+    assert similar.grid == ((1.0, 0.5, 0.0), (0.5, 1.0, 0.0), (0.0, 0.0, 1.0))
+    assert (similar.models, similar.bricks, similar.shared) == (
         ("one", "two", "three"), (3, 3, 2), (2, 2, 0),
     )  # fmt: skip
 
@@ -60,8 +60,8 @@ def test_putting_similar_models_together_forgets_none(zoo: list[list[str]]) -> N
 
 
 def test_families_stand_together() -> None:
-    found = of([list("abcd"), list("wxyz"), list("abce"), list("wxyv"), list("abfg"), list("q")])
-    order = found.ordered()
+    similar = of([list("abcd"), list("wxyz"), list("abce"), list("wxyv"), list("abfg"), list("q")])
+    order = similar.ordered()
     places = {i: order.index(i) for i in order}
     assert abs(places[0] - places[2]) == 1
     assert abs(places[1] - places[3]) == 1
@@ -69,9 +69,9 @@ def test_families_stand_together() -> None:
 
 
 def test_the_nearest_are_those_that_share_most_and_nobody_who_shares_nothing() -> None:
-    found = of([list("abcd"), list("abxy"), list("abcz"), list("q")])
-    assert [i for i, _ in found.nearest(0)] == [2, 1]
-    assert found.nearest(3) == []
+    similar = of([list("abcd"), list("abxy"), list("abcz"), list("q")])
+    assert [i for i, _ in similar.nearest(0)] == [2, 1]
+    assert similar.nearest(3) == []
 
 
 def test_no_models_have_no_grid() -> None:

@@ -38,9 +38,9 @@ def two(here: Here, known: Path) -> Here:
 
 
 def test_the_facts_that_differ_are_told(two: Here) -> None:
-    found = two("systems", "diff", "there", HOME.name, "--json", runtime=None).json
-    assert (found["one"]["name"], found["other"]["name"]) == ("there", HOME.name)
-    assert found["differences"] == {
+    facts = two("systems", "diff", "there", HOME.name, "--json", runtime=None).json
+    assert (facts["one"]["name"], facts["other"]["name"]) == ("there", HOME.name)
+    assert facts["differences"] == {
         "identity": {
             "cpu": ["Other [bold]CPU", HOME.identity["cpu"]],
             "logical_cpus": [97, HOME.identity["logical_cpus"]],
@@ -133,7 +133,7 @@ def test_names_and_prices_travel_with_results(
 
 def test_what_cannot_be_meant_is_refused(two: Here) -> None:
     before = two("systems", "--json", runtime=None).json
-    for words, status, said in (
+    for words, status, problem in (
         ((), 2, "nothing is to be set: give --name, --price or both"),
         (("--name", "there"), 1, "is called 'there' already: give another name"),
         (("--name", " "), 2, "' ' is no name"),
@@ -144,5 +144,5 @@ def test_what_cannot_be_meant_is_refused(two: Here) -> None:
     ):
         done = two("systems", "set", HOME.name, *words, runtime=None)
         assert (done.status, done.out) == (status, ""), words
-        assert said in done.complaint, words
+        assert problem in done.complaint, words
     assert two("systems", "--json", runtime=None).json == before

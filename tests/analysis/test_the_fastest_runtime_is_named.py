@@ -85,7 +85,7 @@ def test_the_fastest_comes_first_and_missing_ones_say_why(tmp_path: Path) -> Non
         }
         choice = choose_runtime(places, read, "net")
     assert choice.fastest == "fake"
-    assert [each.runtime for each in choice.answers] == ["fake", "unknown", "other"]
+    assert [answer.runtime for answer in choice.answers] == ["fake", "unknown", "other"]
     known_, unknown_, missing = choice.answers
     assert isinstance(known_, RuntimeEstimate) and known_.lower_s is not None
     assert known_.lower_s <= known_.estimate.estimate_s
@@ -128,7 +128,7 @@ def two(here: Here, known: tuple[Path, Path]) -> Here:
 def test_the_command_tells_what_to_take(alone: Here, net: Path) -> None:
     words = ("advise", net, *BOTH, "--threads", 1)
     (model,) = alone(*words, "--json", runtime=None).json["models"]
-    assert [each["runtime"] for each in model["runtimes"]] == ["fake", "onnxruntime"]
+    assert [row["runtime"] for row in model["runtimes"]] == ["fake", "onnxruntime"]
     assert model["fastest"] == "fake"
     assert model["ahead"] > 1 and 0 <= model["risk"] < 0.05
     slowest = model["runtimes"][1]
@@ -136,9 +136,9 @@ def test_the_command_tells_what_to_take(alone: Here, net: Path) -> None:
     (loss,) = slowest["losses"]
     assert loss == {"operator": "Gemm", "lost_s": pytest.approx(3e-5), "runtimes": ["fake"]}
     assert slowest["lower_s"] == pytest.approx(slowest["estimate_s"] - 3e-5)
-    told = alone(*words, runtime=None).out
-    assert f"{net}: take fake" in told
-    assert f"{net}, onnxruntime: loses " in told
+    output = alone(*words, runtime=None).out
+    assert f"{net}: take fake" in output
+    assert f"{net}, onnxruntime: loses " in output
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_what_was_really_measured_tells_what_to_take(here: Here) -> None:
         assert here("measure", "levit", *how, runtime=runtime).status == 0
     words = ("advise", "levit", *BOTH, "--threads", 1)
     (model,) = here(*words, "--json", runtime=None).json["models"]
-    assert {each["measured_share"] for each in model["runtimes"]} == {1}
+    assert {row["measured_share"] for row in model["runtimes"]} == {1}
     first, second = model["runtimes"]
     assert model["fastest"] == first["runtime"]
     assert first["estimate_s"] <= second["estimate_s"]
@@ -160,14 +160,14 @@ def test_the_command_tells_what_to_take_elsewhere(two: Here, net: Path) -> None:
     (there,) = two(*words, "--system", "there", "--json", runtime=None).json["models"]
     assert there["system"] == "there" and there["threads"] == 1
     assert there["fastest"] == "fake"
-    assert [each["error"] for each in there["runtimes"]] == [None, None]
+    assert [row["error"] for row in there["runtimes"]] == [None, None]
     both = ("--system", "there", "--system", HOME.key)
-    found = two(*words, *both, "--json", runtime=None).json["models"]
-    assert [each["system"] for each in found] == ["there", HOME.name]
-    assert [each["system_key"] for each in found] == [THERE.key, HOME.key]
-    told = two(*words, *both, runtime=None).out
-    for each in found:
-        assert f"{net} on {each['system']}: take {each['fastest']}; " in told
+    rows = two(*words, *both, "--json", runtime=None).json["models"]
+    assert [row["system"] for row in rows] == ["there", HOME.name]
+    assert [row["system_key"] for row in rows] == [THERE.key, HOME.key]
+    output = two(*words, *both, runtime=None).out
+    for row in rows:
+        assert f"{net} on {row['system']}: take {row['fastest']}; " in output
 
 
 def test_runtimes_are_compared_with_as_many_threads(here: Here, net: Path) -> None:
@@ -257,22 +257,22 @@ def test_a_runtime_that_is_not_here_is_answered_by_what_others_measured(
     words = ("advise", net, *BOTH, "--threads", 1)
     with on(THERE):
         (model,) = empty(*words, "--json", runtime=None).json["models"]
-        told = empty(*words, runtime=None)
+        done = empty(*words, runtime=None)
     fake, other = model["runtimes"]
     assert (fake["available"], other["available"]) == (True, False)
     assert (other["error"], other["published_share"]) == (None, 1)
     assert model["fastest"] == "fake" and model["ahead"] > 1
-    assert told.status == 0
-    assert f"{net}, onnxruntime: not available here; measured by others on there." in told.out
+    assert done.status == 0
+    assert f"{net}, onnxruntime: not available here; measured by others on there." in done.out
 
 
 @pytest.mark.usefixtures("lacking")
 def test_a_runtime_that_is_not_here_is_answered_by_what_was_measured_before(
     alone: Here, net: Path
 ) -> None:
-    told = alone("advise", net, *BOTH, "--threads", 1, runtime=None)
-    assert told.status == 0
-    assert f"onnxruntime: not available here; measured before on {HOME.name}." in told.out
+    done = alone("advise", net, *BOTH, "--threads", 1, runtime=None)
+    assert done.status == 0
+    assert f"onnxruntime: not available here; measured before on {HOME.name}." in done.out
 
 
 @pytest.mark.usefixtures("lacking", "published")

@@ -228,15 +228,15 @@ def test_it_is_dark_where_people_want_that_and_light_on_paper(browser: Any, fold
 def reported(here: Here, folder: Path, page: Path, *models: Path) -> tuple[Any, str]:
     """The facts of a report on the cache of ``folder``, and its page."""
     words = ("report", *models, "--threads", 1, "--out", page, "--json", "--runtime", "fake")
-    told = here.plain(*words, "--cache", folder / "cache")
-    assert told.status == 0, told.err
-    return told.json, page.read_text(encoding="utf-8")
+    done = here.plain(*words, "--cache", folder / "cache")
+    assert done.status == 0, done.err
+    return done.json, page.read_text(encoding="utf-8")
 
 
 def test_facts_for_programs_are_those_of_the_page(here: Here, folder: Path, tmp_path: Path) -> None:
     facts, written = reported(here, folder, tmp_path / "r.html")
-    (held,) = re.findall(r'id="data">(.*?)</script>', written, re.DOTALL)
-    assert [len(target["models"]) for target in json.loads(held)["targets"]] == [5, 3]
+    (data,) = re.findall(r'id="data">(.*?)</script>', written, re.DOTALL)
+    assert [len(target["models"]) for target in json.loads(data)["targets"]] == [5, 3]
     first, second = facts["targets"]
     assert [len(first["models"]), len(second["models"])] == [5, 3]
     assert first["summary"]["models"] == 5
@@ -273,12 +273,12 @@ def test_what_is_not_measured_is_left_out_and_why_there_is_no_peak_memory_is_sai
     assert here("measure", path, "--granularity", 2, "--threads", 1).status == 0
     assert here("decompose", path, "--granularity", 2, "--threads", 2).status == 0
     words = ("--granularity", 2, "--threads", 2, "--out", tmp_path / "r.html", "--json")
-    told = here("report", *words)
-    assert told.status == 0
-    assert [target["runtime"]["threads"] for target in told.json["targets"]] == [1]
-    assert len(told.json["unmeasured"]) == 1
-    assert "threads: 2; it is left out" in told.complaint
-    (model,) = told.json["targets"][0]["models"]
+    done = here("report", *words)
+    assert done.status == 0
+    assert [target["runtime"]["threads"] for target in done.json["targets"]] == [1]
+    assert len(done.json["unmeasured"]) == 1
+    assert "threads: 2; it is left out" in done.complaint
+    (model,) = done.json["targets"][0]["models"]
     assert model["peak_bytes"] is None
     written = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "No peak memory: memory follows from the graph that is executed" in written
@@ -289,10 +289,10 @@ def many(folder: Path, models: int) -> CacheSummary:
     names = ("densenet121", "squeezenet", "mobilenet_v2", "resnet50", "inception_v2")
     with Bench(folder / "cache", runtime="fake", threads=1) as bench:
         bench.measure([bench.read(name) for name in names])
-        (found,) = summarise_cache(bench.workspace).targets
+        (whole,) = summarise_cache(bench.workspace).targets
     views = []
     for number in range(models):
-        view = found.models[number % len(names)]
+        view = whole.models[number % len(names)]
         explanation = view.explanation
         parts = tuple(replace(p, brick=f"{p.brick}{number}") for p in explanation.parts)
         occurrences = tuple(replace(o, brick=f"{o.brick}{number}") for o in view.plan.occurrences)
@@ -306,7 +306,7 @@ def many(folder: Path, models: int) -> CacheSummary:
             )
         )
     everything = replace(
-        found, models=tuple(views), similarity=similarity([view.plan for view in views])
+        whole, models=tuple(views), similarity=similarity([view.plan for view in views])
     )
     return CacheSummary("executed", (everything,))
 
@@ -321,9 +321,9 @@ def test_a_hundred_models_are_less_than_five_megabytes(tmp_path: Path) -> None:
 
 
 def test_data_can_not_end_the_script_that_holds_it() -> None:
-    held = pages.in_script({"name": "</script><!--\u2028&"})
-    assert not re.search(r"[<>&\u2028]", held)
-    assert json.loads(held) == {"name": "</script><!--\u2028&"}
+    text = pages.in_script({"name": "</script><!--\u2028&"})
+    assert not re.search(r"[<>&\u2028]", text)
+    assert json.loads(text) == {"name": "</script><!--\u2028&"}
 
 
 def test_where_nothing_is_known_nothing_is_written(here: Here, tmp_path: Path) -> None:
@@ -345,8 +345,8 @@ def test_models_of_one_name_are_told_apart(here: Here, tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         assert here("measure", save(mlp(widths=widths), folder, "mlp.onnx")).status == 0
-    told = here("report", "--out", tmp_path / "r.html", "--json").json["targets"][0]["models"]
-    titles = sorted(model["title"] for model in told)
+    facts = here("report", "--out", tmp_path / "r.html", "--json").json["targets"][0]["models"]
+    titles = sorted(model["title"] for model in facts)
     assert [title.startswith("mlp (float[1,") for title in titles] == [True] * 3
     assert [" (m1-" in title for title in titles] == [True, True, False]
     assert len(set(titles)) == 3
@@ -357,11 +357,11 @@ def test_a_page_that_cannot_be_written_leaves_what_was_there(
     here: Here, folder: Path, tmp_path: Path
 ) -> None:
     common = ("--cache", folder / "cache", "--runtime", "fake")
-    told = here.plain("report", "--out", tmp_path / "nowhere" / "r.html", *common)
-    assert told.status == 2 and "make it first" in told.complaint
+    done = here.plain("report", "--out", tmp_path / "nowhere" / "r.html", *common)
+    assert done.status == 2 and "make it first" in done.complaint
     (tmp_path / "r.html").mkdir()
-    told = here.plain("report", "--out", tmp_path / "r.html", *common)
-    assert told.status == 1 and "give another --out" in told.complaint
+    done = here.plain("report", "--out", tmp_path / "r.html", *common)
+    assert done.status == 1 and "give another --out" in done.complaint
     assert list(tmp_path.iterdir()) == [tmp_path / "r.html"]
 
 

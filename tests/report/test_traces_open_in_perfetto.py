@@ -136,9 +136,9 @@ def test_both_timelines_of_a_model_are_there_and_joined(name: str, tmp_path: Pat
     (estimated,), (profiled,) = trace.of(RECOMPOSED, WHOLE), trace.of(MEASURED, WHOLE)
     assert estimated.dur == ns(of.estimate.estimate_s)
     assert profiled.dur == ns(of.profile.latency_s)
-    said = trace.args(profiled)
-    assert said["without_profiler_us"] == pytest.approx(of.whole_s.value * 1e6, abs=1e-3)
-    assert "writing a profile takes time itself" in said["remark_1"]
+    facts = trace.args(profiled)
+    assert facts["without_profiler_us"] == pytest.approx(of.whole_s.value * 1e6, abs=1e-3)
+    assert "writing a profile takes time itself" in facts["remark_1"]
 
 
 def test_the_runtimes_own_overhead_stays_visible(tmp_path: Path) -> None:
@@ -217,9 +217,11 @@ def test_what_has_no_measurement_is_named_and_takes_no_time(
     assert {s.depth for s in trace.slices} == {0}
     (whole,) = trace.of(RECOMPOSED, WHOLE)
     assert whole.name == "net (incomplete)"
-    said = [s.name for s in trace.of(RECOMPOSED, "remark")]
-    assert said[0].startswith("incomplete: 2 of 4 occurrences have no measurement, and no duration")
-    assert said[1].startswith("no profile beside it: net: ")
+    notes = [s.name for s in trace.of(RECOMPOSED, "remark")]
+    assert notes[0].startswith(
+        "incomplete: 2 of 4 occurrences have no measurement, and no duration"
+    )
+    assert notes[1].startswith("no profile beside it: net: ")
 
 
 def test_what_takes_nothing_is_not_drawn_inside_of_its_neighbour(
@@ -241,9 +243,9 @@ def test_what_takes_nothing_is_not_drawn_inside_of_its_neighbour(
 def test_layers_that_overlap_are_taken_away_by_name(tmp_path: Path) -> None:
     of = traced(conv_net(), tmp_path, granularity="2+1")
     trace = Opened(of, tmp_path)
-    taken = trace.of(RECOMPOSED, "taken away")
-    assert len(taken) == sum(o.repeats is not None for o in of.plan.occurrences) > 0
-    assert all(s.name.startswith("taken away: ") and s.dur == 0 for s in taken)
+    subtracted = trace.of(RECOMPOSED, "taken away")
+    assert len(subtracted) == sum(o.repeats is not None for o in of.plan.occurrences) > 0
+    assert all(s.name.startswith("taken away: ") and s.dur == 0 for s in subtracted)
     laid = trace.of(RECOMPOSED, BRICKS)
     expected = ns(of.estimate.estimate_s + of.recomposed.excess_s)
     assert sum(s.dur for s in laid) == pytest.approx(expected, abs=len(laid))
@@ -313,11 +315,11 @@ def test_predicted_and_left_out_are_told(dense: Traced) -> None:
         estimate=replace(dense.estimate, predicted_share=0.25),
         profile=replace(dense.profile, omitted=7),
     )
-    found = trace_notes(of)
-    assert "25.0 % of the time is of bricks that were predicted, not measured" in found[RECOMPOSED]
-    assert "7 nodes inside of others are left out" in found[MEASURED]
+    notes = trace_notes(of)
+    assert "25.0 % of the time is of bricks that were predicted, not measured" in notes[RECOMPOSED]
+    assert "7 nodes inside of others are left out" in notes[MEASURED]
     assert json.loads(trace_text(of))["otherData"]["remarks"] == [
-        *found[RECOMPOSED], *found[MEASURED]
+        *notes[RECOMPOSED], *notes[MEASURED]
     ]  # fmt: skip
 
 

@@ -63,8 +63,10 @@ def test_an_effort_measures_some_and_predicts_the_rest(here: Here, models: list[
         predicted = sum(b["share"] for b in row["bricks"] if b["predicted"])
         assert predicted == pytest.approx(row["predicted_share"])
         assert row["published_share"] == 0
-    said = here("predict", models[0], "--no-measure").out
-    assert ("is predicted from bricks of other models" in said) == (rows[0]["predicted_share"] > 0)
+    output = here("predict", models[0], "--no-measure").out
+    assert ("is predicted from bricks of other models" in output) == (
+        rows[0]["predicted_share"] > 0
+    )
 
 
 def test_few_models_are_measured_until_the_rest_can_be_predicted(
@@ -162,8 +164,8 @@ def test_comparing_with_an_effort_runs_all_models(here: Here, models: list[Path]
 
 @pytest.mark.slow
 def test_comparing_says_what_is_predicted(here: Here, models: list[Path]) -> None:
-    said = here("compare", *models, "--effort", "quick").out
-    assert "is predicted from bricks of other models" in " ".join(said.split())
+    output = here("compare", *models, "--effort", "quick").out
+    assert "is predicted from bricks of other models" in " ".join(output.split())
 
 
 def test_whole_models_can_be_run_without_their_bricks(here: Here, models: list[Path]) -> None:
@@ -179,15 +181,15 @@ def test_whole_models_can_be_run_without_their_bricks(here: Here, models: list[P
 
 
 def test_progress_says_how_well_models_are_known(cache: Path, models: list[Path]) -> None:
-    told: list[tuple[str, float]] = []
+    reports: list[tuple[str, float]] = []
 
     def tell(what: str, share: float) -> None:
-        told.append((what, share))
+        reports.append((what, share))
 
     with bricks.Bench(cache, runtime="fake", effort="quick", progress=tell) as bench:
         bench.measure([bench.read(path) for path in models[-2:]])
-    assert any(what.startswith("models known to ± ") for what, _ in told)
-    assert all(0.0 <= share <= 1.0 for _, share in told)
+    assert any(what.startswith("models known to ± ") for what, _ in reports)
+    assert all(0.0 <= share <= 1.0 for _, share in reports)
 
 
 def test_a_short_budget_measures_first_what_takes_longest(

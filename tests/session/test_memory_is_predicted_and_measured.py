@@ -32,9 +32,9 @@ def heavy(folder: Path, *, name: str = "heavy.onnx") -> Path:
 
 
 def predicted(bench: Bench, path: Path) -> PeakMemory:
-    found = peak_memory.predict_memory(bench.workspace, bench.read(path))
-    assert isinstance(found, PeakMemory)
-    return found
+    memory = peak_memory.predict_memory(bench.workspace, bench.read(path))
+    assert isinstance(memory, PeakMemory)
+    return memory
 
 
 def test_the_fake_runtime_takes_memory_for_weights_and_values(tmp_path: Path) -> None:
@@ -48,11 +48,11 @@ def test_the_fake_runtime_takes_memory_for_weights_and_values(tmp_path: Path) ->
 def test_nothing_is_measured_or_stored_for_a_prediction(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake") as bench:
         path = heavy(tmp_path)
-        found = predicted(bench, path)
+        memory = predicted(bench, path)
         keys = bench.decompose(bench.read(path)).plan.keys
         assert bench.store.measurements.results(bench.target.key, keys) == {}
-    assert found.weight_bytes == 16 * MIB
-    assert found.activation_bytes >= 32 * MIB
+    assert memory.weight_bytes == 16 * MIB
+    assert memory.activation_bytes >= 32 * MIB
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,21 @@ def test_a_prediction_is_close_to_a_process_that_runs_the_model(name: str, tmp_p
     }
     with Bench(tmp_path / "cache", threads=1) as bench:
         model = bench.read(made[name]() if name in made else name)
-        found, peaks = (
+        memory, peaks = (
             peak_memory.predict_memory(bench.workspace, model),
             peak_memory.measure_memory(bench.workspace, model),
         )
-    assert isinstance(found, PeakMemory)
-    assert found.unknown == ()
-    assert found.peak_bytes == pytest.approx(peaks.peak_bytes, rel=0.1)
+    assert isinstance(memory, PeakMemory)
+    assert memory.unknown == ()
+    assert memory.peak_bytes == pytest.approx(peaks.peak_bytes, rel=0.1)
 
 
 def test_weights_in_the_models_own_file_take_more_while_they_are_loaded(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", threads=1) as bench:
         model = bench.read(heavy(tmp_path))
         beside, inline = (
-            peak_memory.measure_memory(bench.workspace, model, inline=each)
-            for each in (False, True)
+            peak_memory.measure_memory(bench.workspace, model, inline=inline)
+            for inline in (False, True)
         )
         by_default = peak_memory.measure_memory(bench.workspace, model, keeps_freed=True)
     assert inline.loading_bytes > beside.loading_bytes - MIB
@@ -92,20 +92,20 @@ def test_a_small_decoder_is_predicted_as_it_is_measured(tmp_path: Path) -> None:
     path = save(decoder(of), tmp_path, "decoder.onnx")
     with Bench(tmp_path / "cache", threads=1) as bench:
         model = bench.read(path, shapes=shapes(of, 8, 24))
-        found, peaks = (
+        memory, peaks = (
             peak_memory.predict_memory(bench.workspace, model),
             peak_memory.measure_memory(bench.workspace, model),
         )
-    assert isinstance(found, PeakMemory)
-    assert found.peak_bytes == pytest.approx(peaks.peak_bytes, rel=0.1)
+    assert isinstance(memory, PeakMemory)
+    assert memory.peak_bytes == pytest.approx(peaks.peak_bytes, rel=0.1)
 
 
 def test_another_granularity_has_no_prediction_but_the_same_measurement(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake", granularity="2") as bench:
         model = bench.read(save(mlp(), tmp_path))
-        found = peak_memory.predict_memory(bench.workspace, model)
-        assert isinstance(found, UnknownMemory)
-        assert "granularity 2" in found.reason
+        memory = peak_memory.predict_memory(bench.workspace, model)
+        assert isinstance(memory, UnknownMemory)
+        assert "granularity 2" in memory.reason
         assert isinstance(peak_memory.measure_memory(bench.workspace, model), MemoryPeaks)
 
 

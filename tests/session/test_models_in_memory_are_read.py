@@ -64,8 +64,8 @@ def test_weights_of_a_model_in_memory_are_those_that_bricks_are_verified_with(
     tmp_path: Path,
 ) -> None:
     with bricks.Bench(tmp_path / "cache", threads=1) as bench:
-        found = bench.verify(bench.read(conv_net()))
-    assert found.exact is True
+        verification = bench.verify(bench.read(conv_net()))
+    assert verification.exact is True
 
 
 def test_shapes_and_batches_are_given_as_for_files(bench: bricks.Bench) -> None:

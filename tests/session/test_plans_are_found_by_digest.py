@@ -28,9 +28,9 @@ def test_an_answer_for_a_digest_is_the_prediction(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         model = bench.read(path)
         bench.measure([model])
-        (found,) = answers(bench.workspace, model.digest)
-        assert isinstance(found, Answer)
-        assert found.estimate == bench.predict(model, measure=False)
+        (answer,) = answers(bench.workspace, model.digest)
+        assert isinstance(answer, Answer)
+        assert answer.estimate == bench.predict(model, measure=False)
 
 
 def test_plans_that_are_not_kept_are_known_until_the_bench_is_closed(tmp_path: Path) -> None:

@@ -53,10 +53,10 @@ def test_predictions_are_for_a_state_in_which_enough_was_measured(tmp_path: Path
         measured(bench, known, FAST)
         latencies = bench.workspace.estimators.latencies()
         latencies.add_model(bench.decompose(new))
-        found = latencies.predictions(bench.decompose(new).plan.keys, SLOW)
-    assert found.of
+        predictions = latencies.predictions(bench.decompose(new).plan.keys, SLOW)
+    assert predictions.of
     # It must be corrected from there to the other state, with the uncertainty of that.
-    assert same_state(found.state_s, FAST) and not same_state(found.state_s, SLOW)
+    assert same_state(predictions.state_s, FAST) and not same_state(predictions.state_s, SLOW)
 
 
 def test_together_or_one_by_one_predictions_are_the_same(tmp_path: Path) -> None:
@@ -71,13 +71,13 @@ def test_together_or_one_by_one_predictions_are_the_same(tmp_path: Path) -> None
             for model in models
         ]
     assert sum(map(len, together)) >= 3 * len(OPERATORS)
-    for model, found in zip(models, together, strict=True):
+    for model, estimate in zip(models, together, strict=True):
         with Bench(tmp_path / "cache", **options) as bench:
             alone = predicting.basis(bench.workspace, model, measure=False).predictions.of
-        assert alone.keys() == found.keys()
+        assert alone.keys() == estimate.keys()
         for key, prediction in alone.items():
-            assert found[key].latency_s == pytest.approx(prediction.latency_s)
-            assert found[key].log_sd == pytest.approx(prediction.log_sd)
+            assert estimate[key].latency_s == pytest.approx(prediction.latency_s)
+            assert estimate[key].log_sd == pytest.approx(prediction.log_sd)
 
 
 def test_what_failed_is_predicted_only_if_nothing_can_measure_it(tmp_path: Path) -> None:
@@ -96,6 +96,6 @@ def test_what_failed_is_predicted_only_if_nothing_can_measure_it(tmp_path: Path)
         bench.store.claims.claim(bench.target.key, [unmeasurable, crashed], owner)
         for key in (unmeasurable, crashed):
             bench.store.claims.fail(bench.target.key, key, "no measurement", owner)
-        found = latencies.predictions(made.plan.keys)
-    assert found.unmeasurable == {unmeasurable}
-    assert unmeasurable in found.of and crashed not in found.of
+        predictions = latencies.predictions(made.plan.keys)
+    assert predictions.unmeasurable == {unmeasurable}
+    assert unmeasurable in predictions.of and crashed not in predictions.of

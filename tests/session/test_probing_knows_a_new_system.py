@@ -46,8 +46,8 @@ def other(latency_s: Mapping[str, float], name: str = "other") -> SourceTarget:
     return SourceTarget(name, latency_s, predictor, frozenset(t.operator for t in known.values()))
 
 
-def errors(found: Mapping[str, float], truth: Mapping[str, float]) -> np.ndarray:
-    return np.array([abs(math.log(found[key] / truth[key])) for key in found])
+def errors(latency_s: Mapping[str, float], truth: Mapping[str, float]) -> np.ndarray:
+    return np.array([abs(math.log(latency_s[key] / truth[key])) for key in latency_s])
 
 
 def test_a_few_bricks_tell_how_a_system_differs_from_another() -> None:
@@ -57,8 +57,8 @@ def test_a_few_bricks_tell_how_a_system_differs_from_another() -> None:
     transfer = learn_transfer(BRICKS, probes, GROUPS, [other(elsewhere_s)])
     assert transfer is not None
     rest = {key: t for key, t in BRICKS.items() if key not in probes}
-    found = transfer.predict(rest)
-    off = errors({key: p.latency_s for key, p in found.items()}, truth)
+    predictions = transfer.predict(rest)
+    off = errors({key: p.latency_s for key, p in predictions.items()}, truth)
     alone = learn(BRICKS, probes, GROUPS)
     assert alone is not None
     by_itself = errors({k: p.latency_s for k, p in alone.predict(rest).items()}, truth)
@@ -73,8 +73,10 @@ def test_intervals_hold_what_is_meant() -> None:
         BRICKS, {key: truth[key] for key in KEYS[::5]}, GROUPS, [other(elsewhere_s)]
     )
     assert transfer is not None
-    found = transfer.predict({key: t for key, t in BRICKS.items() if key not in KEYS[::5]})
-    inside = [abs(math.log(p.latency_s / truth[key])) < 1.96 * p.log_sd for key, p in found.items()]
+    predictions = transfer.predict({key: t for key, t in BRICKS.items() if key not in KEYS[::5]})
+    inside = [
+        abs(math.log(p.latency_s / truth[key])) < 1.96 * p.log_sd for key, p in predictions.items()
+    ]
     assert 0.85 <= np.mean(inside)
 
 
@@ -88,8 +90,8 @@ def test_a_target_that_is_no_help_does_no_harm() -> None:
     for others in ([other(elsewhere_s)], [other(elsewhere_s), other(useless, "useless")]):
         transfer = learn_transfer(BRICKS, probes, GROUPS, others)
         assert transfer is not None
-        found = transfer.predict(rest)
-        medians.append(np.median(errors({k: p.latency_s for k, p in found.items()}, truth)))
+        predictions = transfer.predict(rest)
+        medians.append(np.median(errors({k: p.latency_s for k, p in predictions.items()}, truth)))
     assert medians[1] < 2 * medians[0]
 
 
@@ -101,9 +103,9 @@ def test_bricks_that_nobody_measured_are_predicted_less_surely() -> None:
     probes = {key: truth[key] for key in KEYS[::5] if key not in unknown}
     transfer = learn_transfer(BRICKS, probes, GROUPS, [other(known_s)])
     assert transfer is not None
-    found = transfer.predict({key: t for key, t in BRICKS.items() if key not in probes})
-    surely = np.median([p.log_sd for key, p in found.items() if key not in unknown])
-    assert np.median([found[key].log_sd for key in unknown]) > surely
+    predictions = transfer.predict({key: t for key, t in BRICKS.items() if key not in probes})
+    surely = np.median([p.log_sd for key, p in predictions.items() if key not in unknown])
+    assert np.median([predictions[key].log_sd for key in unknown]) > surely
 
 
 def test_too_few_bricks_or_no_other_target_teach_nothing() -> None:
@@ -116,8 +118,8 @@ def test_too_few_bricks_or_no_other_target_teach_nothing() -> None:
 
 def test_before_anything_is_measured_the_others_tell_what_to_expect() -> None:
     elsewhere_s = there()
-    found = expected(BRICKS, [other(elsewhere_s)])
-    assert found == pytest.approx(elsewhere_s)
+    latency_s = expected(BRICKS, [other(elsewhere_s)])
+    assert latency_s == pytest.approx(elsewhere_s)
     twice = {key: 2 * s for key, s in elsewhere_s.items()}
     both = expected(BRICKS, [other(elsewhere_s), other(twice, "slower")])
     assert both == pytest.approx({key: s * math.sqrt(2) for key, s in elsewhere_s.items()})
@@ -127,13 +129,13 @@ def test_the_order_of_things_does_not_matter() -> None:
     elsewhere_s = there()
     probes = {key: elsewhere_s[key] for key in KEYS[::5]}
     backwards = dict(reversed(probes.items()))
-    found = [
+    learned = [
         learn_transfer(bricks, known, GROUPS, [other(elsewhere_s)])
         for bricks, known in ((BRICKS, probes), (dict(reversed(BRICKS.items())), backwards))
     ]
-    assert found[0] is not None and found[1] is not None
+    assert learned[0] is not None and learned[1] is not None
     rest = {key: BRICKS[key] for key in KEYS[1::5]}
-    assert found[0].predict(rest) == found[1].predict(rest)
+    assert learned[0].predict(rest) == learned[1].predict(rest)
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +157,9 @@ def test_probing_measures_a_few_bricks_and_predicts_all_others(
     rows = here("predict", *models, "--threads", 2, "--no-measure", "--json").json["models"]
     assert [row["error"] for row in rows] == [None] * 4
     assert all(row["low_s"] < row["estimate_s"] < row["high_s"] for row in rows)
-    said = here("probe", *models, "--threads", 2, "--bricks", 36).out
-    assert "predicted from them, and from another target" in " ".join(said.split())
-    assert "fake" in said and "1 thread" in said
+    output = here("probe", *models, "--threads", 2, "--bricks", 36).out
+    assert "predicted from them, and from another target" in " ".join(output.split())
+    assert "fake" in output and "1 thread" in output
 
 
 def test_probing_goes_without_other_targets_where_there_are_none(

@@ -41,8 +41,8 @@ def wanted(ranks: int, operations: Sequence[str], name: str = "loopback") -> Net
 
 
 def known(network: MeasuredNetwork) -> set[tuple[str, int]]:
-    found = map(Collective.of, network.samples)
-    return {(of.operation, of.num_bytes) for of in found if of is not None}
+    collectives = map(Collective.of, network.samples)
+    return {(of.operation, of.num_bytes) for of in collectives if of is not None}
 
 
 def test_it_is_measured_once_alone_and_beside_computing(
@@ -69,7 +69,7 @@ def test_what_is_known_under_another_name_is_used_and_only_what_lacks_is_measure
     assert announced == [network.name] == ["lo"]
     assert known(network) == {(o, size) for o in OPERATIONS for size in SIZES}
     assert {key: network.samples[key] for key in before} == before
-    assert [each.name for each in measured_networks(store)] == ["lo"]
+    assert [network.name for network in measured_networks(store)] == ["lo"]
 
 
 def test_ranks_that_share_cores_otherwise_are_another_network_with_a_name_of_its_own(

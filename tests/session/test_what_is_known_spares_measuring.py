@@ -33,11 +33,11 @@ def network(width: int) -> list[Brick]:
     return [*convs, dense(1, 16 * width, 8 * width), unary("Exp", 1000 * width)]
 
 
-def decomposition(number: int, found: Sequence[Brick]) -> Decomposition:
+def decomposition(number: int, bricks: Sequence[Brick]) -> Decomposition:
     """A model of bricks one after the other; it is none of the zoo's, so a family of its own."""
-    places = [(brick.key, [i], [i + 1]) for i, brick in enumerate(found)]
+    places = [(brick.key, [i], [i + 1]) for i, brick in enumerate(bricks)]
     made = replace(plan(places), model=f"net{number}", digest=f"{number:064x}")
-    return Decomposition(made, {brick.key: brick for brick in found}, 0.1)
+    return Decomposition(made, {brick.key: brick for brick in bricks}, 0.1)
 
 
 def take(store: Store, made: Decomposition, keys: Collection[str]) -> None:
@@ -63,9 +63,9 @@ def store(known: Path, tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def measured(store: Store, found: Sequence[Brick], effort: str) -> set[str]:
+def measured(store: Store, bricks: Sequence[Brick], effort: str) -> set[str]:
     """What is measured of one model more."""
-    made = decomposition(99, found)
+    made = decomposition(99, bricks)
     store.plans.save(made, TARGET.key)
     model: Any = SimpleNamespace(name="net99", digest=made.plan.digest)
     done = set[str]()

@@ -39,7 +39,7 @@ RUNTIME = Runtime("fake", "1", "cpu", 1, "none")
 
 
 def opened(reference: object, options: ReadOptions = PLAIN) -> list[Model | Unread | PrivateBricks]:
-    return [each.content for each in sources.open(str(reference), options)]
+    return [result.content for result in sources.open(str(reference), options)]
 
 
 def cut(path: Path) -> tuple[Model, Decomposition]:
@@ -50,8 +50,8 @@ def cut(path: Path) -> tuple[Model, Decomposition]:
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     path = tmp_path / "suite.zip"
-    found = [cut(save(mlp(), tmp_path, "mlp.onnx"))]
-    write_suite(path, found, runtime=RUNTIME, granularity="executed", package="0")
+    decomposed = [cut(save(mlp(), tmp_path, "mlp.onnx"))]
+    write_suite(path, decomposed, runtime=RUNTIME, granularity="executed", package="0")
     return path
 
 
@@ -95,9 +95,9 @@ def test_a_model_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) ->
 
 
 def test_what_names_nothing_is_unread(tmp_path: Path) -> None:
-    (found,) = opened("resnet5O")
-    assert isinstance(found, Unread)
-    assert found.name == "resnet5O" and "did you mean resnet50" in found.error
+    (unread,) = opened("resnet5O")
+    assert isinstance(unread, Unread)
+    assert unread.name == "resnet5O" and "did you mean resnet50" in unread.error
 
 
 @given(names=st.sets(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=5))
@@ -126,8 +126,8 @@ def test_a_suite_holds_its_models_as_they_were(suite: Path, tmp_path: Path) -> N
 
 
 def test_a_private_suite_holds_bricks_and_no_models(private: Path) -> None:
-    (found,) = opened(private)
-    assert isinstance(found, PrivateBricks) and found.bricks
+    (content,) = opened(private)
+    assert isinstance(content, PrivateBricks) and content.bricks
     with refused(UsageError, private, "private"):
         sources.read(str(private), PLAIN)
 
@@ -135,8 +135,8 @@ def test_a_private_suite_holds_bricks_and_no_models(private: Path) -> None:
 def test_a_file_that_is_no_suite_is_unread(tmp_path: Path) -> None:
     path = tmp_path / "other.zip"
     path.write_bytes(b"nothing")
-    (found,) = opened(path)
-    assert isinstance(found, Unread) and str(path) in found.error
+    (unread,) = opened(path)
+    assert isinstance(unread, Unread) and str(path) in unread.error
 
 
 def test_a_recorded_program_is_read_as_it_was_recorded() -> None:
@@ -148,8 +148,8 @@ def test_a_recorded_program_is_read_as_it_was_recorded() -> None:
 
 def test_a_program_makes_its_own_inputs() -> None:
     for reference in ("nets.py:small", programs()[0].name):
-        (found,) = opened(reference, ReadOptions(shapes={"x": (1,)}))
-        assert isinstance(found, Unread) and "makes its own inputs" in found.error
+        (unread,) = opened(reference, ReadOptions(shapes={"x": (1,)}))
+        assert isinstance(unread, Unread) and "makes its own inputs" in unread.error
 
 
 def test_a_worker_is_asked_for_a_function_with_its_arguments(

@@ -63,7 +63,7 @@ def counts(server: Server, url: str) -> tuple[int, int]:
     """Measured bricks, and claims that somebody holds."""
     database = url.rpartition("/")[2]
     try:
-        ((done, held),) = server.run(
+        ((done, claimed),) = server.run(
             "SELECT count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state = 'open'"
             " AND owner_token <> '') FROM measurements WHERE brick_key LIKE 'b1-%'",
             database=database,
@@ -72,7 +72,7 @@ def counts(server: Server, url: str) -> tuple[int, int]:
         if "does not exist" not in str(exc):
             raise
         return 0, 0
-    return done, held
+    return done, claimed
 
 
 def test_everything_goes_as_in_a_folder(
@@ -157,8 +157,8 @@ def test_what_a_killed_process_held_comes_free(
         until(lambda: counts(postgresql, url)[1])
         killed.kill()
         killed.wait(timeout=PATIENCE_S)
-    before, held = counts(postgresql, url)
-    assert held
+    before, claimed = counts(postgresql, url)
+    assert claimed
     done = bricks("measure", *models, *words)
     assert (done.status, done.err) == (0, "")
     assert done.json["new_bricks"] == done.json["bricks"] - before
@@ -207,19 +207,19 @@ def test_who_may_only_read_can_look_and_is_told_why_not_more(
 def test_what_cannot_be_reached_is_one_line_without_the_password(
     run: Callable[..., CommandResult], postgresql: Server
 ) -> None:
-    with socket.socket() as taken:  # bound, and not listening: whoever connects is refused
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    with socket.socket() as bound:  # bound, and not listening: whoever connects is refused
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
         caches = {
             "Connection refused": f"postgresql+psycopg://me:{PASSWORD}@127.0.0.1:{port}/bricks",
             "password authentication": postgresql.url("postgres", password=PASSWORD),
             'database "nowhere"': postgresql.url("nowhere"),
         }
         for command in (("cache", "stats"), ("measure", "squeezenet"), ("systems",)):
-            for said, cache in caches.items():
+            for text, cache in caches.items():
                 done = run(*command, cache=cache)
                 assert done.status == 1, command
-                assert "cannot be reached: " in done.complaint and said in done.complaint, command
+                assert "cannot be reached: " in done.complaint and text in done.complaint, command
                 assert PASSWORD not in done.out + done.err
                 assert postgresql.password not in done.out + done.err
 
@@ -269,8 +269,8 @@ def test_nothing_that_is_printed_shows_the_password(
     monkeypatch.setenv("BRICKS_CACHE", url)
     for words in (["--help"], ["measure", "--help"], ["cache", "stats"]):
         assert main.run(words) == 0
-        said = capsys.readouterr()
-        assert said.out.strip() and postgresql.password not in said.out + said.err, words
+        printed = capsys.readouterr()
+        assert printed.out.strip() and postgresql.password not in printed.out + printed.err, words
 
 
 def test_an_empty_database_is_not_filled_by_looking_nor_one_of_something_else_by_measuring(

@@ -13,8 +13,8 @@ RECORDS = [("system", {"key": f"s{i}", "text": "x" * i}) for i in range(2000)]
 
 
 def read(path: Path) -> list[tuple[str, dict[str, object]]]:
-    with reading(path) as found:
-        return list(found)
+    with reading(path) as records:
+        return list(records)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])

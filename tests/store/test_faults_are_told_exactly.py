@@ -122,11 +122,11 @@ def test_a_changed_digit_is_told_by_brick_and_round(here: Here, whole: bytes) ->
             " (SELECT id FROM measurements WHERE brick_key = ?)",
             (other, number, key),
         )
-    found = look(here, "verify").json
-    (problem,) = found["problems"]
+    report = look(here, "verify").json
+    (problem,) = report["problems"]
     assert problem.startswith(f"measurement of {key} on t1-")
     assert problem.endswith(f"round {number}: it is not as it was written")
-    assert found["advice"].startswith(f"to go on, move {file} away")
+    assert report["advice"].startswith(f"to go on, move {file} away")
     done = here("predict", MODEL, "--no-measure")
     assert done.status == 1
     assert f"the measurement of {key} is damaged in the cache" in done.complaint
@@ -143,10 +143,10 @@ def test_a_lost_page_is_told_by_table_and_by_how_much_can_be_read(here: Here, wh
     lay(here, whole[:at] + b"\xa5" * 4096 + whole[at + 4096 :])
     done = look(here, "verify")
     assert done.status == 1
-    found = done.json["problems"]
-    assert any(line.startswith("database: table measurements: ") for line in found)
-    assert "database: table measurements: only its first 0 rows can be read" in found
-    assert not any("table bricks" in line or "table plans" in line for line in found)
+    problems = done.json["problems"]
+    assert any(line.startswith("database: table measurements: ") for line in problems)
+    assert "database: table measurements: only its first 0 rows can be read" in problems
+    assert not any("table bricks" in line or "table plans" in line for line in problems)
     for command in (("measure", MODEL), ("predict", MODEL), ("compare", MODEL)):
         done = here(*command)
         assert done.status == 1

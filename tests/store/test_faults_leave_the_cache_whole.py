@@ -39,8 +39,8 @@ def distinct(*models: str) -> int:
     """How many bricks the models have together: that depends on the processor."""
     with TemporaryDirectory() as folder:
         words = ("--threads", 1, "--json", "--cache", folder)
-        found: int = bricks("decompose", *models, *words).json["union"]["bricks"]
-    return found
+        count: int = bricks("decompose", *models, *words).json["union"]["bricks"]
+    return count
 
 
 # The command line, with its lock files in the folder that is named.

@@ -184,17 +184,17 @@ def test_what_others_measured_is_never_taken_for_own(
         assert published == 0
         return
     assert (measured, published) == (0, 1)
-    said = here(*words, *limit).out
-    assert "100 % others" in said and f"bricks predict {models['conv']}" in said
-    (told,) = here("explain", *words[1:], "--no-measure", "--json").json["models"]
-    assert [told[name] for name in SHARES] == [0, 1, 0]
+    output = here(*words, *limit).out
+    assert "100 % others" in output and f"bricks predict {models['conv']}" in output
+    (explained,) = here("explain", *words[1:], "--no-measure", "--json").json["models"]
+    assert [explained[name] for name in SHARES] == [0, 1, 0]
     assert "100 % others" in here("explain", *words[1:], "--no-measure").out
     for answer in here("advise", models["conv"], "--slo", "1s", "--json").json["answers"]:
         assert [answer[name] for name in SHARES] == [0, 1, 0]
     with Bench(here.cache, runtime="fake", threads=1) as bench:
-        found = bench.predict(bench.read(models["conv"]), measure=False)
-        assert isinstance(found, Estimate)
-        assert "published_share=1.0" in repr(found)
+        estimate = bench.predict(bench.read(models["conv"]), measure=False)
+        assert isinstance(estimate, Estimate)
+        assert "published_share=1.0" in repr(estimate)
         (compared,) = bench.compare([bench.read(models["conv"])]).rows
         assert isinstance(compared, ModelComparison)
         assert compared.estimate.provenance == Provenance(1, 0, 0)
@@ -208,13 +208,13 @@ def test_own_measurements_and_those_of_others_are_told_apart(
         model = bench.read(models["conv"])
         some = bench.decompose(model).plan.keys[:2]
         bench.measure([model], only=some)
-        found = bench.predict(model, measure=False)
-    assert isinstance(found, Estimate)
-    assert {share.brick for share in found.shares if not share.published} == set(some)
-    assert 0 < found.measured_share < 1
-    assert found.measured_share + found.published_share == pytest.approx(1)
-    said = here("predict", models["conv"], "--threads", 1, "--no-measure").out
-    assert measured_text(found.measured_share, found.published_share) in said
+        estimate = bench.predict(model, measure=False)
+    assert isinstance(estimate, Estimate)
+    assert {share.brick for share in estimate.shares if not share.published} == set(some)
+    assert 0 < estimate.measured_share < 1
+    assert estimate.measured_share + estimate.published_share == pytest.approx(1)
+    output = here("predict", models["conv"], "--threads", 1, "--no-measure").out
+    assert measured_text(estimate.measured_share, estimate.published_share) in output
 
 
 def test_a_file_that_was_changed_is_left_out_by_name_and_the_rest_serves(
@@ -244,14 +244,14 @@ def test_an_index_of_another_format_is_left_out_by_name(
     here: Here, place: Path, models: dict[str, Path]
 ) -> None:
     data = json.loads((place / INDEX).read_text(encoding="utf-8"))
-    for change, said in (
+    for change, problem in (
         ({"name": "bricks-published", "version": 2}, "has version 2 of its format"),
         ({"name": "recipes", "version": 1}, "is damaged"),
     ):
         (place / INDEX).write_text(json.dumps(data | {"format": change}), encoding="utf-8")
         done = here("systems", "--json", runtime=None)
         assert done.json["systems"] == []
-        assert f"{INDEX} {said}" in done.err
+        assert f"{INDEX} {problem}" in done.err
     assert here("measure", models["mlp"]).status == 0
 
 
@@ -332,8 +332,10 @@ def test_models_that_a_runtime_does_not_run_are_named_with_the_reason(
         helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path, "strange.onnx"
     )
     with Bench(tmp_path / "cache", threads=1) as bench:
-        found, refused = runnable(bench.workspace, [bench.read(models["mlp"]), bench.read(strange)])
-    assert [model.name for model in found] == ["mlp"]
+        supported, refused = runnable(
+            bench.workspace, [bench.read(models["mlp"]), bench.read(strange)]
+        )
+    assert [model.name for model in supported] == ["mlp"]
     assert refused.keys() == {"strange"}
     assert "Frobnicate" in refused["strange"]
 

@@ -62,8 +62,8 @@ def exported(here: Here, path: Path, *options: str) -> CommandResult:
 def imported(here: Here, path: Path) -> dict[str, Any]:
     done = here("cache", "import", path, "--json", runtime=None)
     assert (done.status, done.err) == (0, "")
-    found: dict[str, Any] = done.json
-    return found
+    counts: dict[str, Any] = done.json
+    return counts
 
 
 def sound(here: Here) -> bool:
@@ -73,8 +73,8 @@ def sound(here: Here) -> bool:
 def settled(path: Path) -> dict[tuple[str, str], list[Any]]:
     """The rounds of each measurement in a file, in no order."""
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    found = [line["measurement"] for line in lines if "measurement" in line]
-    return {(m["target"], m["brick"]): sorted(m["rounds"], key=repr) for m in found}
+    settled_records = [line["measurement"] for line in lines if "measurement" in line]
+    return {(m["target"], m["brick"]): sorted(m["rounds"], key=repr) for m in settled_records}
 
 
 def test_a_cache_that_takes_in_results_knows_all_that_was_measured(
@@ -195,8 +195,8 @@ def test_what_was_measured_wins_over_what_failed(here: Here, there: Here, result
     assert imported(here, failed)["known"] == 1
     for cache in (here.cache, there.cache):
         with Store.open(cache) as store:
-            (found,) = store.measurements.results(target, [key]).values()
-            assert not hasattr(found, "reason")
+            (result,) = store.measurements.results(target, [key]).values()
+            assert not hasattr(result, "reason")
     assert sound(there)
 
 
@@ -232,8 +232,10 @@ def refused(here: Here, path: Path) -> str:
 def empty(there: Here) -> Iterator[Here]:
     """Another cache, in which nothing is of what is refused."""
     yield there
-    held = there("cache", "stats", "--json", runtime=None).json
-    assert not any(held[name] for name in ("systems", "targets", "bricks", "plans", "measurements"))
+    stats = there("cache", "stats", "--json", runtime=None).json
+    assert not any(
+        stats[name] for name in ("systems", "targets", "bricks", "plans", "measurements")
+    )
     assert sound(there)
 
 
@@ -263,7 +265,7 @@ def forged(path: Path, change: Callable[[Records], None]) -> Path:
     """The records of a file with a change, and digests that fit."""
     first, *records, _ = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     change(records)
-    text = "".join(json.dumps(each) + "\n" for each in (first, *records)).encode()
+    text = "".join(json.dumps(record) + "\n" for record in (first, *records)).encode()
     end = {"records": len(records), "sha256": hashlib.sha256(text).hexdigest()}
     forgery = path.with_name("forged.jsonl")
     forgery.write_bytes(text + json.dumps({"end": end}).encode() + b"\n")
@@ -271,18 +273,18 @@ def forged(path: Path, change: Callable[[Records], None]) -> Path:
 
 
 def of(records: Records, kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(r[kind] for r in records if kind in r)
-    return found
+    record: dict[str, Any] = next(r[kind] for r in records if kind in r)
+    return record
 
 
 def measured(records: Records) -> dict[str, Any]:
     """The measurement of a brick."""
-    found: dict[str, Any] = next(
+    record: dict[str, Any] = next(
         r["measurement"]
         for r in records
         if r.get("measurement", {}).get("brick", "").startswith("b1-")
     )
-    return found
+    return record
 
 
 FORGERIES: dict[str, tuple[Callable[[Records], Any], str]] = {
@@ -327,10 +329,10 @@ FORGERIES: dict[str, tuple[Callable[[Records], Any], str]] = {
 
 
 def test_what_cannot_be_true_is_refused_though_its_digest_fits(empty: Here, results: Path) -> None:
-    for name, (change, said) in FORGERIES.items():
+    for name, (change, problem) in FORGERIES.items():
         line = refused(empty, forged(results, change))
         assert "forged.jsonl is refused, nothing was imported" in line, name
-        assert said in line, name
+        assert problem in line, name
 
 
 def test_a_forgery_that_changes_nothing_is_taken_in(there: Here, results: Path) -> None:

@@ -49,10 +49,10 @@ def test_another_build_of_a_runtime_is_the_same_target_and_is_recorded(cache: Ca
     built = replace(TARGET, runtime=replace(TARGET.runtime, build="cp311-linux_x86_64"))
     assert built.key == TARGET.key
     with open_with_target(cache, TARGET, built) as store:
-        (found,) = store.systems.targets()
-    assert found == TARGET
-    assert found.runtime.build == "cp311-linux_x86_64"
-    assert "build" not in found.runtime.identity
+        (target,) = store.systems.targets()
+    assert target == TARGET
+    assert target.runtime.build == "cp311-linux_x86_64"
+    assert "build" not in target.runtime.identity
 
 
 @ON_BOTH
@@ -81,11 +81,11 @@ def test_the_order_of_a_bricks_inputs_and_unknown_flops_survive(cache: Cache) ->
 def test_how_models_use_their_bricks_is_known(cache: Cache) -> None:
     made, other = make_decomposition(), make_decomposition((2, 3), "other.onnx", digest="e" * 64)
     with open_with_target(cache) as store:
-        for each in (made, other):
-            store.plans.save(each, TARGET.key)
-        found = dict(store.plans.usage(TARGET.key, "executed"))
-    assert found == {"net.onnx": made.plan.usage, "other.onnx": other.plan.usage}
-    assert found["net.onnx"]["b1-0001"] == Usage(occurrences=2, copies=2)
+        for decomposition in (made, other):
+            store.plans.save(decomposition, TARGET.key)
+        usage = dict(store.plans.usage(TARGET.key, "executed"))
+    assert usage == {"net.onnx": made.plan.usage, "other.onnx": other.plan.usage}
+    assert usage["net.onnx"]["b1-0001"] == Usage(occurrences=2, copies=2)
 
 
 @ON_BOTH
@@ -124,10 +124,10 @@ def test_raw_samples_come_back_bit_for_bit_in_rounds(cache: Cache) -> None:
         assert store.measurements.results(TARGET.key, keys) == {}
         store.claims.finish(TARGET.key, keys, owner)
     with Store.open(cache) as store:
-        found = store.measurements.results(TARGET.key, [*reversed(keys), "b1-none"])
-    assert list(found) == keys[::-1]
-    assert found[keys[0]] == Measurement(keys[0], tuple(map(Round, rounds)), 2.0)
-    assert found[keys[2]] == Measurement(keys[2], tuple(map(Round, rounds)), 0.75)
+        results = store.measurements.results(TARGET.key, [*reversed(keys), "b1-none"])
+    assert list(results) == keys[::-1]
+    assert results[keys[0]] == Measurement(keys[0], tuple(map(Round, rounds)), 2.0)
+    assert results[keys[2]] == Measurement(keys[2], tuple(map(Round, rounds)), 0.75)
 
 
 def test_the_conditions_of_a_round_come_back(cache: Cache) -> None:
@@ -135,11 +135,11 @@ def test_the_conditions_of_a_round_come_back(cache: Cache) -> None:
     rounds = (Round((0.5,), 0.001, 0.25, 0.002), Round((0.5,), None, 0.0), Round((0.5,)))
     with open_with_target(cache) as store:
         store.claims.claim(TARGET.key, ["b1-0001"], owner)
-        for taken in rounds:
-            store.claims.append_rounds(TARGET.key, {"b1-0001": (taken, 1.0)}, owner)
+        for round_ in rounds:
+            store.claims.append_rounds(TARGET.key, {"b1-0001": (round_, 1.0)}, owner)
         store.claims.finish(TARGET.key, ["b1-0001"], owner)
-        (found,) = store.measurements.results(TARGET.key, ["b1-0001"]).values()
-    assert found == Measurement("b1-0001", rounds, 3.0)
+        (measurement,) = store.measurements.results(TARGET.key, ["b1-0001"]).values()
+    assert measurement == Measurement("b1-0001", rounds, 3.0)
 
 
 def test_conditions_that_cannot_be_are_not_kept(cache: Cache) -> None:
@@ -161,9 +161,9 @@ def test_what_is_done_can_be_supplemented_by_anybody(cache: Cache) -> None:
         measure(store, TARGET, ["b1-0001"], 0.5)
         store.claims.claim(TARGET.key, ["b1-0002"], owner)  # somebody is at it: left alone
         store.measurements.supplement(TARGET.key, again)
-        found = store.measurements.results(TARGET.key, sorted(again))
+        results = store.measurements.results(TARGET.key, sorted(again))
         assert store.claims.claim(TARGET.key, ["b1-0002"], owner)[0].rounds == ()
-    assert found == {
+    assert results == {
         "b1-0001": Measurement("b1-0001", (Round((0.5,)), Round((0.25,), 0.002)), 4.0),
     }
 
@@ -188,12 +188,12 @@ def test_results_never_mix_targets(cache: Cache) -> None:
         measure(store, one, ["b1-0001"], 0.5)
         assert store.measurements.results(many.key, ["b1-0001"]) == {}
         measure(store, many, ["b1-0001", "b1-0002"], 0.125)
-        found = [store.measurements.results(t.key, ["b1-0001", "b1-0002"]) for t in (one, many)]
-    assert found[0] == {"b1-0001": Measurement("b1-0001", (Round((0.5,)),), 1.0)}
-    assert {m.rounds for m in found[1].values() if isinstance(m, Measurement)} == {
+        results = [store.measurements.results(t.key, ["b1-0001", "b1-0002"]) for t in (one, many)]
+    assert results[0] == {"b1-0001": Measurement("b1-0001", (Round((0.5,)),), 1.0)}
+    assert {m.rounds for m in results[1].values() if isinstance(m, Measurement)} == {
         (Round((0.125,)),)
     }
-    assert len(found[1]) == 2
+    assert len(results[1]) == 2
 
 
 def test_results_of_another_protocol_are_not_used(

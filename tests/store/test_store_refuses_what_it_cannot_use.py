@@ -108,8 +108,8 @@ def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
     set_version(tmp_path, 1)
     with Store.open(tmp_path) as store:
         assert store.contents.stats().schema_version == SCHEMA_VERSION
-        (found,) = store.measurements.results(TARGET.key, ["b1-0001"]).values()
-        assert found == Measurement("b1-0001", (Round((0.5,)),), 1.0)
+        (measurement,) = store.measurements.results(TARGET.key, ["b1-0001"]).values()
+        assert measurement == Measurement("b1-0001", (Round((0.5,)),), 1.0)
         assert store.contents.stats().plans == 0  # they said less, and are made anew
         assert store.contents.verify() == []
         measure(store, TARGET, ["b1-0002"])

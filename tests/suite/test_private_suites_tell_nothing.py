@@ -94,12 +94,12 @@ def strings_of(proto: object) -> Iterator[str]:
     if isinstance(proto, str):
         yield proto
     elif hasattr(proto, "ListFields"):
-        for _, held in proto.ListFields():
-            if isinstance(held, str) or hasattr(held, "ListFields"):
-                yield from strings_of(held)
-            elif not isinstance(held, bytes | int | float):
-                for each in held:
-                    yield from strings_of(each)
+        for _, value in proto.ListFields():
+            if isinstance(value, str) or hasattr(value, "ListFields"):
+                yield from strings_of(value)
+            elif not isinstance(value, bytes | int | float):
+                for item in value:
+                    yield from strings_of(item)
 
 
 def test_nothing_tells_how_bricks_join(here: Here, model: Path, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_nothing_tells_how_bricks_join(here: Here, model: Path, tmp_path: Path) 
     assert all(re.fullmatch(r"bricks/b1-[0-9a-f]{32}\.onnx", n) for n in names if "/" in n)
     assert {n for n in names if "/" not in n} == {"README.md", "bricks.json", "manifest.json"}
     assert list(facts) == sorted(facts)
-    assert {field for each in facts.values() for field in each} == {
+    assert {field for brick_facts in facts.values() for field in brick_facts} == {
         "inputs", "weights", "outputs", "operators", "flops", "examples", "weight_bytes",
     }  # fmt: skip
     plan = here("decompose", model, "--json").json["models"][0]
@@ -145,9 +145,9 @@ def test_its_latency_elsewhere_is_estimated_at_home(
     refused = here("predict", model, "--system", "there")
     assert refused.status != 0
     assert here("cache", "import", back, runtime=None).status == 0
-    found = here("predict", model, "--system", "there", "--json").json["models"][0]
-    assert (found["measured_share"], found["error"]) == (1.0, None)
-    assert found["estimate_s"] > 0
+    estimate = here("predict", model, "--system", "there", "--json").json["models"][0]
+    assert (estimate["measured_share"], estimate["error"]) == (1.0, None)
+    assert estimate["estimate_s"] > 0
 
 
 def test_decoys_are_of_the_zoo_and_the_same_each_time(
@@ -204,13 +204,13 @@ def constant_text() -> onnx.ModelProto:
     "net, said", [(labelled(["tumour", "none"]), "the text 'tumour'"), (constant_text(), "texts")]
 )
 def test_a_brick_that_holds_words_of_its_own_is_refused(
-    net: onnx.ModelProto, said: str, here: Here, tmp_path: Path
+    net: onnx.ModelProto, problem: str, here: Here, tmp_path: Path
 ) -> None:
     out = tmp_path / "suite.zip"
     words = (save(net, tmp_path, "net.onnx"), "--out", out)
     done = here("generate", *words, "--private", runtime="onnxruntime")
     assert done.status == 1
-    assert f"holds {said}," in done.complaint
+    assert f"holds {problem}," in done.complaint
     assert not out.exists()
     assert here("generate", *words, runtime="onnxruntime").status == 0
     assert len(read_suite(out).models) == 1

@@ -77,17 +77,17 @@ def test_what_the_cache_met_before_does_not_matter(
         net = conv_net(blocks=blocks)
         net.ir_version = version
         files.append(save(net, tmp_path, f"{name}.onnx"))
-    found = []
+    archives = []
     for n, order in enumerate((files, files[::-1])):
         here = Here(tmp_path / f"cache{n}", capsys)
         for file in order:
             assert here("decompose", file).status == 0
-        found.append(generated(here, tmp_path / f"{n}.zip", *files).read_bytes())
+        archives.append(generated(here, tmp_path / f"{n}.zip", *files).read_bytes())
         private = tmp_path / f"private{n}.zip"
         assert here("generate", *files, "--private", "--out", private).status == 0
-        found.append(private.read_bytes())
-    assert found[0] == found[2]
-    assert found[1] == found[3]
+        archives.append(private.read_bytes())
+    assert archives[0] == archives[2]
+    assert archives[1] == archives[3]
 
 
 def test_it_says_what_it_holds(here: Here, models: Path, tmp_path: Path) -> None:
@@ -170,18 +170,18 @@ def test_elsewhere_it_is_measured_as_the_models_would_be(
     assert other("cache", "export", tmp_path / "back.jsonl", runtime=None).status == 0
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: home)
     assert here("cache", "import", tmp_path / "back.jsonl", runtime=None).status == 0
-    found = here("predict", models, "--system", "there", "--json").json["models"]
-    assert found == estimates
-    assert all(each["measured_share"] == 1.0 for each in found)
+    rows = here("predict", models, "--system", "there", "--json").json["models"]
+    assert rows == estimates
+    assert all(row["measured_share"] == 1.0 for row in rows)
 
 
 def test_the_models_in_it_are_those_that_went_in(suite: Path, models: Path) -> None:
-    found = read_suite(suite)
+    contents = read_suite(suite)
     expected = [read_model(models / f"{name}.onnx") for name in ("conv", "mlp")]
-    assert [(m.name, m.digest, m.inputs) for m in found.models] == [
+    assert [(m.name, m.digest, m.inputs) for m in contents.models] == [
         (m.name, m.digest, m.inputs) for m in expected
     ]
-    assert found.granularity == "executed"
+    assert contents.granularity == "executed"
 
 
 def test_shapes_and_values_that_were_given_are_fixed_in_it(
@@ -298,18 +298,22 @@ ALTERED: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
 
 
 def test_an_archive_that_was_altered_is_refused(other: Here, suite: Path, tmp_path: Path) -> None:
-    for name, (change, said) in ALTERED.items():
+    for name, (change, problem) in ALTERED.items():
         path = packed(tmp_path / "altered.zip", change(content_of(suite)))
         line = refusal(other, path)
         assert "altered.zip" in line, name
-        assert said in line, name
+        assert problem in line, name
 
 
 def test_one_that_is_packed_anew_holds_the_same(suite: Path, tmp_path: Path) -> None:
     """So what the others are refused for is what was changed."""
-    found, kept = read_suite(packed(tmp_path / "anew.zip", content_of(suite))), read_suite(suite)
-    assert [model.digest for model in found.models] == [model.digest for model in kept.models]
-    assert (len(found.models), found.bricks, found.granularity) == (2, kept.bricks, "executed")
+    repacked, kept = read_suite(packed(tmp_path / "anew.zip", content_of(suite))), read_suite(suite)
+    assert [model.digest for model in repacked.models] == [model.digest for model in kept.models]
+    assert (len(repacked.models), repacked.bricks, repacked.granularity) == (
+        2,
+        kept.bricks,
+        "executed",
+    )
 
 
 def test_names_that_lead_out_are_refused(other: Here, suite: Path, tmp_path: Path) -> None:

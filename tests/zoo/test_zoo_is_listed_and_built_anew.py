@@ -96,16 +96,16 @@ def test_the_list_names_every_model(run: Any) -> None:
     shown = run("zoo", "list")
     assert shown.status == 0
     assert all(entry.name in shown.out for entry in entries())
-    found = run("zoo", "list", "--json").json
+    listed = run("zoo", "list", "--json").json
     zoo = sorted([*entries(), *programs(), *decoders()], key=lambda entry: entry.name)
-    assert found == {
+    assert listed == {
         "models": [{**entry.to_json(), "kind": entry.kind, "code": entry.code} for entry in zoo]
     }
 
 
 def test_programs_are_listed_with_what_a_run_of_them_is(run: Any) -> None:
-    found = run("zoo", "list", "--framework", "pytorch", "--json").json["models"]
-    kinds = {model["name"]: model["kind"] for model in found}
+    listed = run("zoo", "list", "--framework", "pytorch", "--json").json["models"]
+    kinds = {model["name"]: model["kind"] for model in listed}
     assert kinds["torch_resnet44"] == kinds["albert"] == "inference"
     assert kinds["torch_resnet44_training"] == "training step"
     assert Counter(entry.kind for entry in programs())["training step"] >= 20
@@ -123,8 +123,10 @@ def test_a_program_is_built_by_no_recipe(run: Any) -> None:
 
 
 def test_the_list_can_be_narrowed(run: Any) -> None:
-    found = run("zoo", "list", "--task", "object detection", "--framework", "mxnet", "--json").json
-    assert {(m["task"], m["framework"]) for m in found["models"]} == {("object detection", "mxnet")}
+    listed = run("zoo", "list", "--task", "object detection", "--framework", "mxnet", "--json").json
+    assert {(m["task"], m["framework"]) for m in listed["models"]} == {
+        ("object detection", "mxnet")
+    }
     wrong = run("zoo", "list", "--task", "cooking")
     assert wrong.status == 2
     assert "'cooking' fits no model: choose one of graphs, image classification," in wrong.complaint

@@ -32,5 +32,5 @@ def test_a_model_can_be_read_with_another_batch(some: list[ZooEntry]) -> None:
 @pytest.mark.parametrize("name", slow_but(lambda name: name == "shufflenet", RUN))
 def test_a_model_of_another_batch_really_runs(name: str, tmp_path: Path) -> None:
     with Bench(tmp_path, threads=1) as bench:
-        found = bench.verify(bench.read(name, batch=4))
-    assert found.exact
+        verification = bench.verify(bench.read(name, batch=4))
+    assert verification.exact
