@@ -58,6 +58,11 @@ def _tips(*fields: tuple[str, str]) -> list[alt.Tooltip]:
     return [alt.Tooltip(field, title=title) for field, title in fields]
 
 
+def _hues(field: str, **options: Any) -> alt.Color:
+    """The colour of a category, in the order of the data, without a title."""
+    return alt.Color(field, title=None, sort=None, scale=alt.Scale(range=_HUES), **options)
+
+
 _LATENCY_TIPS = _tips(
     ("title:N", "model"),
     ("estimate:N", "estimate"),
@@ -176,10 +181,7 @@ def systems() -> Spec:
         dots.encode(
             y=_model(),
             x=alt.X("estimate_ms:Q", title="estimated latency, ms", scale=alt.Scale(type="log")),
-            color=alt.Color(
-                "target:N", title=None, scale=alt.Scale(range=_HUES), sort=None,
-                legend=alt.Legend(columns=1, labelLimit=600),
-            ),
+            color=_hues("target:N", legend=alt.Legend(columns=1, labelLimit=600)),
             tooltip=_tips(
                 ("title:N", "model"), ("target:N", "on"), ("estimate:N", "estimate"),
                 ("interval:N", "interval"),
@@ -189,12 +191,6 @@ def systems() -> Spec:
     )  # fmt: skip
 
 
-_COLOR = alt.Color(
-    "color:N",
-    title=None,
-    sort=None,
-    scale=alt.Scale(range=_HUES),
-)
 _BRICK_TIPS = _tips(
     ("operator:N", "operator"),
     ("shapes:N", "shapes"),
@@ -212,9 +208,7 @@ def breakdown() -> Spec:
         bars.encode(
             y=alt.Y("operator:N", sort=None, title=None),
             x=alt.X("ms:Q", title="ms in all"),
-            color=alt.Color(
-                "color:N", sort=None, scale=alt.Scale(range=_HUES), legend=None
-            ),
+            color=_hues("color:N", legend=None),
             tooltip=_tips(
                 ("operator:N", "operator"), ("places:Q", "places"), ("latency:N", "in all"),
                 ("text:N", "share"),
@@ -233,7 +227,7 @@ def timeline() -> Spec:
             x=alt.X("start_ms:Q", title="ms since the start"),
             x2="end_ms:Q",
             y=alt.Y("lane:N", sort=None, title=None),
-            color=alt.Color("color:N", sort=None, scale=alt.Scale(range=_HUES), legend=None),
+            color=_hues("color:N", legend=None),
             tooltip=[alt.Tooltip("number:Q", title="place"), *_BRICK_TIPS],
         ),
         step=_BAR,
@@ -256,7 +250,7 @@ def roofline() -> Spec:
             x=x,
             y=y,
             size=alt.Size("share:Q", scale=alt.Scale(range=[20, 500]), legend=None),
-            color=_COLOR,
+            color=_hues("color:N"),
             tooltip=_BRICK_TIPS,
         )
     )
@@ -275,7 +269,7 @@ def losses() -> Spec:
         line.encode(
             x=alt.X("step:Q", title="step"),
             y=alt.Y("loss:Q", title="loss", scale=alt.Scale(type="symlog")),
-            color=alt.Color("seed:N", title=None, sort=None, scale=alt.Scale(range=_HUES)),
+            color=_hues("seed:N"),
             tooltip=_tips(("seed:N", "seed"), ("step:Q", "step"), ("loss:Q", "loss")),
         ),
         360,
@@ -291,10 +285,7 @@ def over_ranks(
     scale = alt.Scale(type="log", nice=False, padding=8) if log else alt.Scale(zero=True)
     axis = alt.Axis(format=format_) if format_ else alt.Axis()
     y = alt.Y(f"{field}:Q", title=title, axis=axis, scale=scale)
-    color = alt.Color(
-        "strategy:N", title=None, sort=None, scale=alt.Scale(range=_HUES),
-        legend=alt.Legend(symbolOpacity=1),
-    )  # fmt: skip
+    color = _hues("strategy:N", legend=alt.Legend(symbolOpacity=1))
     tips = _tips(("strategy:N", "strategy"), ("ranks:Q", "ranks"), ("text:N", "step, speed-up"))
     ends = {"y": alt.Y(f"{field}_low:Q", title=title), "y2": f"{field}_high:Q"}
     band = base.mark_area(opacity=0.2).encode(x=x, color=color, **ends)
@@ -313,7 +304,7 @@ def step_over_ranks() -> Spec:
             x=alt.X("start_ms:Q", title="ms since the step began"),
             x2="end_ms:Q",
             y=alt.Y("lane:N", sort=None, title=None),
-            color=alt.Color("color:N", title=None, sort=None, scale=alt.Scale(range=_HUES)),
+            color=_hues("color:N"),
             tooltip=_tips(("kind:N", "what"), ("length:N", "takes")),
         ),
         120,

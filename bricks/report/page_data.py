@@ -13,7 +13,9 @@ from typing import Any
 
 from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
 from bricks.analysis.explanation import Part
+from bricks.compose.estimate import Estimate
 from bricks.errors import printable
+from bricks.report.figures import interval_text
 from bricks.report.tables import percent, seconds
 from bricks.report.tracks import tracks
 
@@ -81,11 +83,8 @@ def _latencies(models: Sequence[ModelView]) -> list[Facts]:
         if estimate is None:
             continue
         row: Facts = {
-            "title": printable(model.title),
-            "estimate": seconds(estimate.estimate_s),
-            "interval": f"{seconds(estimate.low_s)} … {seconds(estimate.high_s)}",
+            **_estimate(model, estimate),
             "measured": seconds(None),
-            "estimate_ms": _round(estimate.estimate_s * 1e3),
             "low_ms": _round(estimate.low_s * 1e3),
             "high_ms": _round(estimate.high_s * 1e3),
         }
@@ -104,6 +103,16 @@ def _latencies(models: Sequence[ModelView]) -> list[Facts]:
             }
         rows.append(row)
     return sorted(rows, key=lambda row: -row["estimate_ms"])
+
+
+def _estimate(model: ModelView, estimate: Estimate) -> Facts:
+    """The title and the estimate of a model, as text and in milliseconds."""
+    return {
+        "title": printable(model.title),
+        "estimate": seconds(estimate.estimate_s),
+        "interval": interval_text(estimate.latency_s),
+        "estimate_ms": _round(estimate.estimate_s * 1e3),
+    }
 
 
 def _similar(view: TargetView) -> Facts:
@@ -150,13 +159,7 @@ def _systems(summary: CacheSummary, labels: Sequence[str]) -> list[Facts]:
             estimate = model.estimate
             if estimate is None or target_counts[model.plan.digest] < 2:
                 continue
-            row = {
-                "title": printable(model.title),
-                "target": label,
-                "estimate_ms": _round(estimate.estimate_s * 1e3),
-                "estimate": seconds(estimate.estimate_s),
-                "interval": f"{seconds(estimate.low_s)} … {seconds(estimate.high_s)}",
-            }
+            row = {**_estimate(model, estimate), "target": label}
             rows.append((model.plan.digest, estimate.estimate_s, row))
     slowest_s: dict[str, float] = defaultdict(float)
     for digest, estimate_s, _ in rows:

@@ -26,10 +26,9 @@ def measure(
     *,
     only: Collection[str] | None = None,
 ) -> Measured:
-    """Measure the bricks of ``models`` that are missing in the cache; stored results stay.
+    """Measure missing bricks of models and ``isolated`` ones; see :meth:`bricks.Bench.measure`.
 
-    Also measures each brick in ``isolated``, which belong to no known model. If ``only`` is not
-    None, it limits the models' bricks to these keys.
+    ``only`` limits the bricks of models to these keys.
     """
     started = time.perf_counter()
     jobs = _jobs(workspace, models, only)

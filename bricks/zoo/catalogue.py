@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -66,20 +66,11 @@ class ZooEntry:
 
     def to_json(self) -> dict[str, Any]:
         """The entry as in the manifest, with the file's name for its path."""
-        facts: dict[str, Any] = {
-            "name": self.name,
-            "version": self.version,
-            "task": self.task,
-            "family": self.family,
-            "framework": self.framework,
-            "source": self.source,
-            "recipe": self.recipe,
-            "inputs": {name: [dtype, list(shape)] for name, dtype, shape in self.inputs},
-            "parameters": self.parameters,
-            "flops": self.flops,
-            "file": self.path.name,
-            "sha256": self.sha256,
-        }
+        facts = {field.name: getattr(self, field.name) for field in fields(self)}
+        facts["inputs"] = {name: [dtype, list(shape)] for name, dtype, shape in self.inputs}
+        facts["path"] = self.path.name
+        del facts["kind"], facts["code"]
+        facts = {"file" if name == "path" else name: value for name, value in facts.items()}
         if self.kind != INFERENCE or self.code is not None:
             facts["kind"] = self.kind
         return facts if self.code is None else {**facts, "code": self.code}
