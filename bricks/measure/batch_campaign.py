@@ -134,8 +134,8 @@ class BatchCampaign:
             SamplingTask(batch.name, walks, claims, rule, parts.deadline, goals, self._span)
         )
         measured = parts.tasks.tally.measured
-        for job, mine in assigned:
-            measured[job.model.digest] |= done & mine
+        for job, keys_of_job in assigned:
+            measured[job.model.digest] |= done & keys_of_job
         for job in batch.jobs:
             measured[job.model.digest] |= done & {job.whole_key}
 

@@ -38,7 +38,7 @@ class Tally:
     def add_round(self, rounds: Iterable[Round]) -> None:
         """Count the ``rounds`` of one walk."""
         self.rounds += 1
-        self.disturbed_rounds += any(taken.disturbed for taken in rounds)
+        self.disturbed_rounds += any(one.disturbed for one in rounds)
 
     def add_failures(self, failures: Mapping[str, str]) -> None:
         """Add keys that cannot be measured, with the reasons."""

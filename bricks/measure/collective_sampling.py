@@ -64,26 +64,26 @@ class SampledCollective:
         self._chosen = frozenset(self.keys).intersection(chosen)
         self._sampled = {key for key in self.keys if key in claims and claims[key].rounds}
         first = claims.get(self.keys[0])
-        taken = () if first is None else first.rounds
-        self.times = [round_time(self.aspects[0], r) for r in taken]
+        rounds = () if first is None else first.rounds
+        self.times = [round_time(self.aspects[0], r) for r in rounds]
 
     def sample(self) -> dict[str, ChargedRound]:
         """Take a round, unless it would take too long."""
         if not self.times and self._timer.too_long(self):
             self.left_out = True
             return {}
-        taken = self._timer.time(self)
+        charged = self._timer.time(self)
         first = self.aspects[0]
-        self.times.append(round_time(first, taken[first][0]))
+        self.times.append(round_time(first, charged[first][0]))
         self.rounds += 1
         keys = dict(zip(self.aspects, self.keys, strict=True))
-        self._sampled.update(keys[aspect] for aspect in taken)
-        return {keys[a]: charged for a, charged in taken.items() if keys[a] in self._chosen}
+        self._sampled.update(keys[aspect] for aspect in charged)
+        return {keys[a]: one for a, one in charged.items() if keys[a] in self._chosen}
 
     def judge(self, deviation: float) -> None:
         """Decide whether it is known well enough, or has enough rounds."""
-        met = self._rule.met(self.times, self._share, deviation)
-        self._enough = met or self._rule.given_up(len(self.times), self._share)
+        known = self._rule.met(self.times, self._share, deviation)
+        self._enough = known or self._rule.given_up(len(self.times), self._share)
 
     @property
     def active(self) -> bool:

@@ -51,7 +51,7 @@ class Conversation:
         return process is not None and process.alive
 
     def processor_s(self) -> float:
-        """Processor time in seconds that the process has taken; 0 if it was ended."""
+        """Processor time in seconds of the process; 0 if it was ended."""
         process = self._process
         return 0.0 if process is None else process.processor_s()
 

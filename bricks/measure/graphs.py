@@ -65,7 +65,7 @@ class Graphs:
     def _decomposed(self, model: Model, granularity: Granularity) -> tuple[Decomposition, Graph]:
         """The plan and the bricks of ``model``, and the graph that was cut."""
         started = time.perf_counter()
-        # Here, not at the top: a plan from the cache needs none of what this imports.
+        # Imported here: a plan from the cache does not need it.
         from bricks.decompose.build import build
 
         cuttable = self._executed(model) if granularity.executed else self._source(model)
@@ -152,14 +152,14 @@ class Decomposer:
 def _named(skeleton: bytes) -> bytes:
     """The model with a unique name for each node: profiles identify nodes only by names."""
     proto = parse_model(skeleton)
-    taken = {node.name for node in proto.graph.node}
+    names_in_use = {node.name for node in proto.graph.node}
     seen = {""}
     for number, node in enumerate(proto.graph.node):
         if node.name in seen:
             called = node.name or f"unnamed {node.op_type}"
             names = (f"{called} ({number}{extra * '+'})" for extra in count())
-            node.name = next(name for name in names if name not in taken)
-            taken.add(node.name)
+            node.name = next(name for name in names if name not in names_in_use)
+            names_in_use.add(node.name)
         seen.add(node.name)
     return bytes(proto.SerializeToString())
 

@@ -30,7 +30,7 @@ class MachineStates:
 
     def note(self, rounds: Sequence[Round]) -> None:
         """Record the machine state of the rounds of one walk, if it was steady."""
-        steady = [taken for taken in rounds if not taken.disturbed]
+        steady = [one for one in rounds if not one.disturbed]
         if not steady or steady[0].state_s is None:
             return
         self._now_s = state_s = steady[0].state_s
@@ -65,7 +65,7 @@ class MachineStates:
 
 
 def several_states(counts: Mapping[float, int], state_s: float) -> bool:
-    """Whether the machine has other states than this, by the rounds taken at each reference."""
+    """Whether a machine has other states than ``state_s``; ``counts`` has rounds by reference."""
     others = sum(n for reference_s, n in counts.items() if not same_state(reference_s, state_s))
     return others >= max(_MIN_ROUNDS, _MIN_SHARE * sum(counts.values()))
 

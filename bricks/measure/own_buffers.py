@@ -39,7 +39,7 @@ def _decided(brick: Brick) -> set[int]:
     proto = parse_model(brick.model)
     graph = graph_of(proto)
     ranges = integer_ranges(graph, names) if names else {}
-    free = {n for n, found in ranges.items() if found.high - found.low == _ALL_BYTES}
+    free = {n for n, range_ in ranges.items() if range_.high - range_.low == _ALL_BYTES}
     own = {name for name, sketch in noted_sketches(proto).items() if not sketch.signs_alone}
     own.update(name for node in graph.nodes for name in decisive_values(node, graph.types))
     own.update(name for name in names if name not in free)

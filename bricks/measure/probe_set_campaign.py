@@ -52,4 +52,4 @@ def _sample(
         )
     # No model needs the probe set: it is no failure if this runtime cannot run some of it.
     tally = tasks.tally
-    tally.failures = [each for each in tally.failures if each.key not in probe_set_keys()]
+    tally.failures = [failure for failure in tally.failures if failure.key not in probe_set_keys()]

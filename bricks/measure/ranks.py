@@ -154,7 +154,7 @@ class LocalRanks(Closing):
             if _errors(asked):
                 _wait_for_a_death(asked)
                 raise self._cause(asked)
-            return [each.result() for each in asked]
+            return [future.result() for future in asked]
         except BaseException:
             for worker in self._workers:
                 worker.kill()
@@ -185,17 +185,17 @@ def _errors(asked: Sequence[Future[Any]]) -> dict[int, BaseException]:
     """The errors so far, by rank."""
     return {
         rank: error
-        for rank, each in enumerate(asked)
-        if each.done() and (error := each.exception()) is not None
+        for rank, future in enumerate(asked)
+        if future.done() and (error := future.exception()) is not None
     }
 
 
 def _wait_for_a_death(asked: Sequence[Future[Any]]) -> None:
     """Wait a while for a rank that died, after another rank reported that it lost a peer."""
     deadline = time.monotonic() + _GRACE_S
-    working = [each for each in asked if not each.done()]
+    working = [future for future in asked if not future.done()]
     while working and not any(isinstance(e, WorkerDied) for e in _errors(asked).values()):
         if (left_s := deadline - time.monotonic()) <= 0:
             return
         wait(working, left_s, return_when=FIRST_COMPLETED)
-        working = [each for each in working if not each.done()]
+        working = [future for future in working if not future.done()]

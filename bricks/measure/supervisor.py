@@ -89,7 +89,7 @@ class Supervisor(Closing):
         return conversation is not None and conversation.alive
 
     def processor_s(self) -> float:
-        """Processor time in seconds that the live worker has taken; 0 if there is none."""
+        """Processor time in seconds of the live worker; 0 if there is none."""
         conversation = self._live
         return 0.0 if conversation is None else conversation.processor_s()
 

@@ -1,6 +1,6 @@
 """Makes bricks of one ONNX node on 32-bit floats, which show how fast a machine is.
 
-Must not know what is concluded from their latencies.
+Must not know how their latencies are used.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ def _turn(
             return True
         if pieces.rounds * most_rounds >= turn * pieces.min_rounds and turn <= most_rounds:
             continue
-        taken = pieces.sample()
-        if taken:
-            sampling.note(taken)
-            keep(taken)
+        rounds = pieces.sample()
+        if rounds:
+            sampling.note(rounds)
+            keep(rounds)
     return False

@@ -62,15 +62,15 @@ _PLAIN = WalkOptions()
 
 
 def walk_of(
-    decomposition: Decomposition, wanted: Collection[str], options: WalkOptions = _PLAIN
+    decomposition: Decomposition, keys: Collection[str], options: WalkOptions = _PLAIN
 ) -> Walk:
-    """The walk that times the ``wanted`` bricks.
+    """The walk that times the bricks called ``keys``.
 
     A value that a step overwrites is made anew in each pass: the walk includes its producer. The
     warm-up prefix leaves out bricks with very large weights, and occurrences before a long brick.
     Calls of a recorded program allocate their results, and pass them on by tensor handle.
     """
-    chosen = _Steps(decomposition, wanted, options)
+    chosen = _Steps(decomposition, keys, options)
     steps = tuple(chosen)
     plan, bricks = decomposition.plan, decomposition.bricks
     loads = tuple(
@@ -93,12 +93,12 @@ class _Steps:
     """The steps of a walk in order: timed occurrences, their prefixes, and producers of values."""
 
     def __init__(
-        self, decomposition: Decomposition, wanted: Collection[str], options: WalkOptions
+        self, decomposition: Decomposition, keys: Collection[str], options: WalkOptions
     ) -> None:
         self._plan, self._bricks = decomposition.plan, decomposition.bricks
         self._avoid = options.avoid
         self.layout: Layout = self._plan.memory.layout(self._plan)
-        self._timed = self._chosen(wanted, options)
+        self._timed = self._chosen(keys, options)
         self._overwritten = _overwritten(self._plan)
         prefixes = _prefixes(decomposition, self._timed, options.prefix_length)
         self._needed = self._with_producers({*self._timed, *prefixes})
@@ -111,12 +111,12 @@ class _Steps:
             if i in self._timed or self._plan.occurrences[i].brick not in self._avoid:
                 yield self._step(i)
 
-    def _chosen(self, wanted: Collection[str], options: WalkOptions) -> Mapping[int, float]:
+    def _chosen(self, keys: Collection[str], options: WalkOptions) -> Mapping[int, float]:
         """Positions of the timed occurrences, and how many occurrences each stands for."""
         counts = {
             key: timed_count(self._bricks[key], options.occurrences, options.long_occurrences)
             for key in self._plan.counts
-            if key in wanted
+            if key in keys
         }
         heavy = {key for key in counts if is_heavy(self._bricks[key])}
         return timed_positions(self._plan, counts, heavy)
@@ -147,8 +147,8 @@ class _Steps:
             weight=self._timed.get(i, 1.0),
             copy=self._copies.get((occurrence.brick, session_of(occurrence, i)), 0),
             long=is_long(brick),
-            # Its session has left the caches, and loading it takes up to 5 µs, several times what
-            # such a brick takes in its model, whose nodes share one session.
+            # Its session was evicted, and loading it takes up to 5 µs, several times the latency of
+            # such a brick in its model, whose nodes share one session.
             repeated=self._plan.memory.repeatable and timed and is_light(brick),
         )
 

@@ -42,7 +42,7 @@ class WalkSampling:
 
     def note(self, rounds: Mapping[str, ChargedRound]) -> None:
         """Pass on the rounds of a walk."""
-        self._on_round({key: taken for key, (taken, _) in rounds.items()})
+        self._on_round({key: one for key, (one, _) in rounds.items()})
 
     def judge(self, left: Sequence[WalkPieces]) -> None:
         """Stop sampling keys that are known well enough in the state of most rounds."""
@@ -85,10 +85,10 @@ class WalkPieces:
     def sample(self) -> dict[str, ChargedRound]:
         """Sample a round of each active key."""
         started = time.perf_counter()
-        taken = self._sampler.walk(self._name, self._rule.passes, self.active_keys)
+        samples = self._sampler.walk(self._name, self._rule.passes, self.active_keys)
         wall_s = time.perf_counter() - started
-        self.add(taken)
-        return _charged(taken, wall_s, self._preparation_s)
+        self.add(samples)
+        return _charged(samples, wall_s, self._preparation_s)
 
     @property
     def active(self) -> bool:
@@ -124,10 +124,10 @@ class WalkPieces:
         """Machine states of the steady rounds."""
         return [state_s for of_key in self._steady.values() for state_s, _ in of_key]
 
-    def add(self, taken: WalkSamples) -> None:
-        """Add a round."""
+    def add(self, samples: WalkSamples) -> None:
+        """Add a round of each sampled key."""
         self.rounds += 1
-        rounds = taken.rounds()
+        rounds = samples.rounds()
         self._runs = bool(rounds)
         self._taken.update(rounds.keys())
         for key, taken_round in rounds.items():
@@ -174,13 +174,13 @@ class WalkPieces:
 
 
 def _charged(
-    taken: WalkSamples, wall_s: float, preparation_s: dict[str, float]
+    samples: WalkSamples, wall_s: float, preparation_s: dict[str, float]
 ) -> dict[str, ChargedRound]:
     """The rounds of a walk of ``wall_s`` seconds, each charged with a share of ``wall_s``.
 
     The first round of a key is also charged with the seconds that preparing it took.
     """
-    rounds = taken.rounds()
+    rounds = samples.rounds()
     sampled_s = sum(sum(one.host_s) for one in rounds.values()) or 1.0
     return {
         key: (one, wall_s * sum(one.host_s) / sampled_s + preparation_s.pop(key, 0.0))

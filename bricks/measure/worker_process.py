@@ -114,7 +114,7 @@ class WorkerProcess:
         return self._process.poll() is None
 
     def processor_s(self) -> float:
-        """Processor time in seconds that it has taken; 0 if it is gone."""
+        """Its processor time in seconds; 0 if it has ended."""
         try:
             times = psutil.Process(self.pid).cpu_times()
         except psutil.Error:
@@ -152,7 +152,7 @@ class WorkerProcess:
         return line
 
     def kill(self) -> None:
-        """Kill it; :meth:`end` removes what belongs to it."""
+        """Kill it; :meth:`end` removes its files and pipes."""
         with suppress(ProcessLookupError):
             self._process.kill()
 

@@ -1,4 +1,4 @@
-"""Requests about a whole model: the runtime's profile of it, its peaks of memory."""
+"""Requests about a whole model: a profile by the runtime, peaks of memory."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class EvaluationRequests:
         )
 
     def _evaluate_program(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
-        """Evaluate a program; with ``names``, one that computes what an ONNX model does."""
+        """Evaluate a program; with ``names``, one that computes the same as an ONNX model."""
         programs = self._runtime.capable(DoublePrecision)
         if request.file is None or request.names is None:
             return evaluate_program(

@@ -1,6 +1,6 @@
 """Handles requests to generate text, with a decoder that is loaded for any number of tokens.
 
-Must not know any prediction of it.
+Must not know any prediction.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ Announce = Callable[[int], None]
 
 def handlers_of(subject: object) -> dict[type[Request[Any]], Callable[[Any], object]]:
     """The public methods of ``subject`` with a parameter ``request``, by the type of that."""
-    found = {}
+    handlers = {}
     for name, method in inspect.getmembers(type(subject), inspect.isfunction):
         if not name.startswith("_") and "request" in inspect.signature(method).parameters:
-            found[get_type_hints(method)["request"]] = getattr(subject, name)
-    return found
+            handlers[get_type_hints(method)["request"]] = getattr(subject, name)
+    return handlers

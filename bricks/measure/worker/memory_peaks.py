@@ -55,10 +55,10 @@ def _restart_peak() -> int:
 
 
 def _bytes(name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB", (_PROC / "status").read_text("ascii"), re.MULTILINE)
-    if found is None:
-        raise WorkerError(f"this system does not tell {name} of a process: use Linux, with /proc")
-    return int(found[1]) << 10
+    match = re.search(rf"^{name}:\s+(\d+) kB", (_PROC / "status").read_text("ascii"), re.MULTILINE)
+    if match is None:
+        raise WorkerError(f"this system does not report {name} of a process: use Linux, with /proc")
+    return int(match[1]) << 10
 
 
 def _bring_in(folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""What operators read in a run of the model, where their time depends on that.
+"""Observes values that operators read in a run of the model, if their time depends on the values.
 
-One run on the model's inputs tells the distribution of each such value (see ``graph.sketch``), and
-how often loops run whose condition decides. Must not know what a graph is cut into.
+One run on the model's inputs shows the distribution of each such value (see ``graph.sketch``), and
+the iterations of loops whose condition is computed. Must not know how a graph is cut.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bricks.operators.integer_ranges import integer_ranges
 
 @dataclass(frozen=True, slots=True)
 class _ObservedValue:
-    """A value that ``node`` reads, and what counts of it."""
+    """A value that ``node`` reads, and the ``traits`` of it that the node's time depends on."""
 
     node: onnx.NodeProto
     name: str
@@ -41,43 +41,43 @@ class _ObservedValue:
 def contents_of(
     observer: ValueObserver, model: onnx.ModelProto, executed: ExecutedGraph, key: str
 ) -> Contents:
-    """What the nodes of the ``executed`` graph read in one run of ``model``.
+    """Observe the values that nodes of the ``executed`` graph read in one run of ``model``.
 
-    It follows from the weights of the ``model`` as it is loaded with this ``key``. Values that only
-    the executed graph has are taken from a run of that.
+    The model has the weights that it is loaded with under ``key``. Values that only the executed
+    graph has are observed in a run of that graph.
     """
     graph = graph_of(executed.proto, executed.types)
     weights = _denormal_weights(observer, model, graph, key)
-    wanted = _merged([*_wanted(observer, graph), *(_all_floats(graph) if weights else ())])
+    to_observe = _merged([*_dependent(observer, graph), *(_all_floats(graph) if weights else ())])
     loops = conditional_loops(graph.nodes)
-    if not wanted and not loops:
+    if not to_observe and not loops:
         return UNKNOWN
-    names = _names_of(wanted) | {counter(loop) for loop in loops}
-    held = holding(executed.proto, weights) if weights else executed.proto
-    values = _values(observer, model, held, names, key)
+    names = _names_of(to_observe) | {counter(loop) for loop in loops}
+    proto = holding(executed.proto, weights) if weights else executed.proto
+    values = _values(observer, model, proto, names, key)
     values |= _constants(graph, names - values.keys())
     sketches = {name: Sketch.of(values, (DENORMALS,)) for name, values in weights.items()}
-    for each in wanted:
-        sketch = _sketch(each, graph, values)
+    for observed in to_observe:
+        sketch = _sketch(observed, graph, values)
         if sketch is not None:
-            sketches[each.name] = sketch
+            sketches[observed.name] = sketch
     iterations = {first_output(loop): values[counter(loop)].size for loop in loops}
     return Contents(sketches=sketches, iterations=iterations)
 
 
-def _names_of(wanted: Iterable[_ObservedValue]) -> set[str]:
-    """The names of all values that their sketches follow from."""
+def _names_of(to_observe: Iterable[_ObservedValue]) -> set[str]:
+    """The names of all values that their sketches are computed from."""
     names: set[str] = set()
-    for each in wanted:
-        inputs = each.node.input if each.node.op_type == SUPPRESSION else ()
-        names.update((each.name, *(name for name in inputs if name)))
+    for observed in to_observe:
+        inputs = observed.node.input if observed.node.op_type == SUPPRESSION else ()
+        names.update((observed.name, *(name for name in inputs if name)))
     return names
 
 
 def _denormal_weights(
     observer: ValueObserver, model: onnx.ModelProto, graph: Graph, key: str
 ) -> dict[str, np.ndarray]:
-    """The weights of the executed graph that are denormal in part; none where no scale is tiny."""
+    """Weights of the executed graph with denormal numbers; none unless the model notes weights."""
     if not noted_weights(model) or not isinstance(observer, WeightObserver):
         return {}
     arrays = observer.executed_weights(model, key=key)
@@ -86,7 +86,7 @@ def _denormal_weights(
 
 
 def _all_floats(graph: Graph) -> Iterator[_ObservedValue]:
-    """All that nodes read of numbers that others compute: denormals pass from one to the next."""
+    """All computed floats that nodes read: denormal numbers pass from node to node."""
     for node in graph.nodes:
         for name in node.input:
             if name and name not in graph.initializers and _float(graph, name):
@@ -98,7 +98,7 @@ def _float(graph: Graph, name: str) -> bool:
     return isinstance(type_, TensorType) and type_.dtype in ("FLOAT", "DOUBLE")
 
 
-def _wanted(observer: ValueObserver, graph: Graph) -> Iterator[_ObservedValue]:
+def _dependent(observer: ValueObserver, graph: Graph) -> Iterator[_ObservedValue]:
     for node in graph.nodes:
         first = graph.types.get(node.input[0]) if node.input else None
         known = isinstance(first, TensorType) and first.dtype != "STRING"
@@ -111,12 +111,12 @@ def _wanted(observer: ValueObserver, graph: Graph) -> Iterator[_ObservedValue]:
                 yield _ObservedValue(node, name, frozenset(traits))
 
 
-def _merged(wanted: Iterable[_ObservedValue]) -> list[_ObservedValue]:
-    """One for each value: all that counts of it to any node."""
+def _merged(values: Iterable[_ObservedValue]) -> list[_ObservedValue]:
+    """One entry for each value, with the traits that matter to any node."""
     merged: dict[str, _ObservedValue] = {}
-    for each in wanted:
-        before = merged.setdefault(each.name, each)
-        merged[each.name] = replace(before, traits=before.traits | each.traits)
+    for value in values:
+        before = merged.setdefault(value.name, value)
+        merged[value.name] = replace(before, traits=before.traits | value.traits)
     return list(merged.values())
 
 
@@ -137,43 +137,43 @@ def _values(
     names: set[str],
     key: str,
 ) -> dict[str, np.ndarray]:
-    """The values called ``names`` that are made in a run, or that it begins with."""
-    found: dict[str, np.ndarray] = {}
+    """The values called ``names`` that are computed in a run, or are its inputs."""
+    values: dict[str, np.ndarray] = {}
     for proto in (model, executed):
         loops = [first_output(loop) for loop in conditional_loops(proto.graph.node)]
         proto = counting(proto, loops) if loops else proto
         made = {name for node in proto.graph.node for name in node.output}
         made |= {info.name for info in proto.graph.input}
-        here = sorted(names.intersection(made) - found.keys())
+        here = sorted(names.intersection(made) - values.keys())
         if here:
-            found |= observer.observe(proto, here, key=key)
-    return found
+            values |= observer.observe(proto, here, key=key)
+    return values
 
 
 def _constants(graph: Graph, names: set[str]) -> dict[str, np.ndarray]:
-    """Those of ``names`` that are constants whose values are held."""
-    held = (graph.initializers[name] for name in names if name in graph.initializers)
-    return {t.name: onnx.numpy_helper.to_array(t) for t in held if t.data_location == t.DEFAULT}
+    """Constants called ``names`` whose values are in the graph."""
+    tensors = (graph.initializers[name] for name in names if name in graph.initializers)
+    return {t.name: onnx.numpy_helper.to_array(t) for t in tensors if t.data_location == t.DEFAULT}
 
 
 def _sketch(
-    wanted: _ObservedValue, graph: Graph, values: Mapping[str, np.ndarray]
+    observed: _ObservedValue, graph: Graph, values: Mapping[str, np.ndarray]
 ) -> Sketch | None:
-    if wanted.node.op_type == SUPPRESSION and wanted.name == wanted.node.input[0]:
-        return suppression(wanted.node, values)
-    if wanted.name not in values:
+    if observed.node.op_type == SUPPRESSION and observed.name == observed.node.input[0]:
+        return suppression(observed.node, values)
+    if observed.name not in values:
         return None
-    value = values[wanted.name]
-    sketch = Sketch.of(value, wanted.traits)
-    if SIGNS in wanted.traits:
+    value = values[observed.name]
+    sketch = Sketch.of(value, observed.traits)
+    if SIGNS in observed.traits:
         return sketch
-    single = replace(graph, nodes=(wanted.node,), inputs=(wanted.name,))
-    range_ = integer_ranges(single, [wanted.name]).get(wanted.name)
+    single = replace(graph, nodes=(observed.node,), inputs=(observed.name,))
+    range_ = integer_ranges(single, [observed.name]).get(observed.name)
     return sketch.unlike(_random(value, range_))
 
 
 def _random(like: np.ndarray, range_: Range | None) -> np.ndarray:
-    """Values as a brick reads them that nothing is known of, of the shape of ``like``."""
+    """Random values as a brick reads without a sketch, of the shape and type of ``like``."""
     rng = np.random.default_rng(0)
     if like.dtype == bool:
         return np.ones(like.shape, bool)

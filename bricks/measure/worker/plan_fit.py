@@ -23,12 +23,12 @@ def fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
     if sorted(o.brick for o in again.occurrences) == sorted(o.brick for o in plan.occurrences):
         # If the plan computes something else, the outputs must show it.
         return again if _computes(again) == _computes(plan) else plan
-    planned, found = len(plan.occurrences), len(pieces)
-    other = f"{found} pieces, where the plan, made without their values, has {planned}"
-    if planned == found:
+    planned, cut = len(plan.occurrences), len(pieces)
+    other = f"{cut} pieces, where the plan, made without their values, has {planned}"
+    if planned == cut:
         ports = [(len(p.inputs), len(p.weights), len(p.outputs)) for p in pieces]
-        wanted = [(len(o.inputs), len(o.weights), len(o.outputs)) for o in plan.occurrences]
-        if ports == wanted:
+        plan_ports = [(len(o.inputs), len(o.weights), len(o.outputs)) for o in plan.occurrences]
+        if ports == plan_ports:
             return plan
         other = "some of its pieces have other inputs than in the plan"
     raise BackendError(f"with these weights the runtime executes another graph: {other}")
@@ -37,11 +37,11 @@ def fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
 def _computes(plan: Plan) -> tuple[Counter[str], list[str]]:
     """Digests of each occurrence with all that it depends on, in any order, and the outputs."""
     values = {number: f"input {i}" for i, number in enumerate(plan.inputs)}
-    found: Counter[str] = Counter()
+    digests: Counter[str] = Counter()
     for o in plan.occurrences:
-        what = "\n".join((o.brick, *(values.get(number, "unknown") for number in o.inputs)))
-        digest = hashlib.sha256(what.encode()).hexdigest()
-        found[digest] += 1
+        dependencies = "\n".join((o.brick, *(values.get(number, "unknown") for number in o.inputs)))
+        digest = hashlib.sha256(dependencies.encode()).hexdigest()
+        digests[digest] += 1
         values |= {number: f"{digest} {port}" for port, number in enumerate(o.outputs)}
         values |= {number: f"{digest} v{k}" for k, number in o.hidden}
-    return found, [values.get(number, "constant") for number in plan.outputs]
+    return digests, [values.get(number, "constant") for number in plan.outputs]

@@ -28,8 +28,8 @@ def limit_memory(memory_bytes: int | None) -> None:
 def data_bytes() -> int | None:
     """Bytes of data of this process, as its limit counts them; None if the system has no count."""
     with suppress(OSError):
-        found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
-        return None if found is None else int(found[1]) << 10
+        match = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+        return None if match is None else int(match[1]) << 10
     return None
 
 

@@ -29,8 +29,8 @@ class ActivationRegion:
     def fill(self, filling: np.ndarray, *, size_bytes: int | None = None) -> None:
         """Write ``filling`` repeatedly into its first ``size_bytes``; None: into the whole region.
 
-        A walk over some of a model's bricks may read at its beginning what it wrote at its end.
-        Without new numbers, such values would grow without bound from walk to walk, or vanish.
+        A walk over some of a model's bricks may read values at its beginning that it wrote at its
+        end. Without new numbers, such values would grow or shrink without bound.
         """
         whole, period = len(self._memory), len(filling)
         size = whole if size_bytes is None else min(whole, size_bytes + ALIGNMENT_BYTES)

@@ -1,7 +1,7 @@
 """Verifies that a decomposition is exact: chains its bricks, and compares with the whole model.
 
-Runs in the worker process, on the same synthetic inputs for both, with the model's own weights
-where its files have them and synthetic ones elsewhere. Chaining the nodes of the executed graph
+Both run in the worker process on the same synthetic inputs, with the model's own weights where its
+files have them and synthetic ones elsewhere. Chaining the nodes of the executed graph
 must give bitwise the same outputs. Pieces of the source graph are optimised one by one, so their
 floating-point sums may be in another order, and so may those of nodes that a runtime fuses. It must
 not know how bricks are measured.
@@ -44,10 +44,10 @@ def verify_model(
 ) -> Verification:
     """Chain ``bricks`` (protos by key) along ``plan`` and compare with the whole ``model``.
 
-    Where numbers are random, what they are computed with is compared instead of what is computed
-    from them. Optimisations may compute with fewer digits (products with quantised weights, say),
-    which no chain of pieces can do; then pieces of the source graph are compared with the model as
-    it is written. Raises :class:`~bricks.errors.BackendError` where the pieces do not fit the plan.
+    In place of outputs that depend on random numbers, the inputs of random operators are compared.
+    Optimisations may compute with fewer digits (products with quantised weights, say), which no
+    chain of pieces can do; then pieces of the source graph are compared with the unoptimised model.
+    Raises :class:`~bricks.errors.BackendError` where the pieces do not fit the plan.
     """
     data = model_data(model, seed)
     whole = backend.evaluate(data.proto, data.weights, data.inputs, optimize=True)
@@ -55,20 +55,20 @@ def verify_model(
     compared = _Compared.of(lowered, _Pieces.of(backend, lowered, model, plan))
     actual = compared.chained(backend, bricks, data)
     read = _evaluated(backend, lowered, data, compared.read)
-    found = difference_of(compared.expected(whole, read), actual, bitwise=lowered.bitwise)
+    difference = difference_of(compared.expected(whole, read), actual, bitwise=lowered.bitwise)
     random = tuple(sorted(compared.random.intersection(lowered.graph.outputs)))
-    if not lowered.cut.executed and not found.within_tolerance:
+    if not lowered.cut.executed and not difference.within_tolerance:
         skeleton = parse_model(model.skeleton)
         plain_run = backend.evaluate(skeleton, data.weights, data.inputs, optimize=False)
         plain = difference_of(compared.expected(plain_run, read), actual, bitwise=False)
         if plain.within_tolerance:
             return Verification(plain, data.own_weights, optimised=False, random=random)
-    return Verification(found, data.own_weights, optimised=True, random=random)
+    return Verification(difference, data.own_weights, optimised=True, random=random)
 
 
 @dataclass(frozen=True, slots=True)
 class _Lowered:
-    """A model's graph as it is cut, with its weights (``arrays``) in the form that it needs."""
+    """A model's graph before it is cut, and its weights (``arrays``) in the form that it needs."""
 
     cut: Granularity
     proto: onnx.ModelProto
@@ -78,10 +78,10 @@ class _Lowered:
 
     @property
     def bitwise(self) -> bool:
-        """Whether chained pieces of it compute the same in all bits.
+        """Whether chained pieces of the graph compute the same outputs in all bits.
 
-        What a runtime folds inside a subgraph it packs for its kernels, unlike the same constant in
-        a brick, where it is outside: sums may then be in another order.
+        A runtime packs a constant that it folds inside a subgraph for its kernels, unlike the same
+        constant outside, in a brick: sums may then be in another order.
         """
         packed = any(subgraphs(node) for node in self.graph.nodes)
         return self.cut.executed and self.lowering.groups is None and not packed
@@ -99,7 +99,7 @@ def _lowered(backend: Evaluator, model: Model, data: ModelData, cut: Granularity
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The pieces of a graph as they are cut with these weights, and a plan that fits them."""
+    """The pieces of a graph as cut with these weights, and a plan that fits them."""
 
     cutter: Cutter
     pieces: Sequence[Piece]
@@ -107,7 +107,7 @@ class _Pieces:
 
     @classmethod
     def of(cls, backend: Evaluator, lowered: _Lowered, model: Model, plan: Plan) -> _Pieces:
-        """Cut ``lowered``; :class:`BackendError` where nothing fits."""
+        """Cut ``lowered``; :class:`BackendError` if no plan fits."""
         graph, lowering = lowered.graph, lowered.lowering
         names = steering_values(graph)
         contents = Contents(steering=backend.values(lowered.proto, names) if names else {})
@@ -128,9 +128,9 @@ class _Pieces:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What is compared: outputs that are not ``random``, and values that random ones ``read``.
+    """The compared values: outputs that are not ``random``, and values that random ones ``read``.
 
-    ``kept`` are the positions of the former among all outputs.
+    ``kept`` are the positions of the compared outputs among all outputs.
     """
 
     lowered: _Lowered
@@ -149,11 +149,11 @@ class _Compared:
         return cls(lowered, pieces, frozenset(random), kept, known)
 
     def expected(self, outputs: Sequence[Any], read: Sequence[Any]) -> list[Any]:
-        """What is compared, of all ``outputs`` and the values that are ``read``."""
+        """The compared values among all ``outputs`` and the values that are ``read``."""
         return [*(outputs[i] for i in self.kept), *read]
 
     def chained(self, backend: Evaluator, bricks: Bricks, data: ModelData) -> list[Any]:
-        """The same as the ``bricks`` compute it, one after the other."""
+        """The same values as the chained ``bricks`` compute them."""
         pieces, arrays = self.pieces, self.lowered.arrays
         outputs, numbers = pieces.plan.outputs, pieces.numbers
         read = [numbers[name] for name in self.read]
@@ -161,11 +161,11 @@ class _Compared:
         weights = weights_of_pieces(pieces.cutter, pieces.pieces, arrays)
         chained = chain(backend, plan, bricks, weights, data.inputs)
         constants = pieces.cutter.graph.initializers
-        every = [
+        computed = [
             chained[number] if number in chained else array_of(constants[name], name, arrays)
             for name, number in zip(self.lowered.graph.outputs, outputs, strict=True)
         ]
-        return self.expected(every, [chained[number] for number in read])
+        return self.expected(computed, [chained[number] for number in read])
 
 
 def _evaluated(
@@ -176,13 +176,13 @@ def _evaluated(
         return []
     part = upstream(lowered.proto, names)
     inputs, weights = {info.name for info in part.graph.input}, without_values(part)
-    found = backend.evaluate(
+    values = backend.evaluate(
         part,
         {name: array for name, array in lowered.arrays.items() if name in weights},
         {name: value for name, value in data.inputs.items() if name in inputs},
         optimize=False,
     )
-    by_name = dict(zip((output.name for output in part.graph.output), found, strict=True))
+    by_name = dict(zip((output.name for output in part.graph.output), values, strict=True))
     return [by_name[name] for name in names]
 
 
@@ -211,17 +211,17 @@ def verify_program(backend: Recorder, *, model: Model, plan: Plan, bricks: Brick
 def _called(
     step: ReplayableStep, graph: Graph, plan: Plan, pieces: Sequence[Piece], bricks: Bricks
 ) -> dict[str, Any]:
-    """All tensors that the calls of a program make, by name, from where the step begins."""
+    """Run the calls of a program from the initial state of the step; all their tensors by name."""
     begins = step.begin()
     values = {n: begins[name] for name, n in zip(graph.inputs, plan.inputs, strict=True)}
     made: dict[str, Any] = {}
     for occurrence, piece in zip(plan.occurrences, pieces, strict=True):
         brick = bricks[occurrence.brick]
         ports = [info.name for info in brick.graph.input]
-        given = dict(zip(ports, (values[n] for n in occurrence.inputs), strict=True))
+        tensors = dict(zip(ports, (values[n] for n in occurrence.inputs), strict=True))
         weights = (begins[name] for name in piece.weights)
-        found = step.call(brick, given | dict(zip(without_values(brick), weights, strict=True)))
-        outputs = [found[info.name] for info in brick.graph.output]
+        called = step.call(brick, tensors | dict(zip(without_values(brick), weights, strict=True)))
+        outputs = [called[info.name] for info in brick.graph.output]
         values |= dict(zip(occurrence.outputs, outputs, strict=True))
         made |= dict(zip(piece.outputs, outputs, strict=True))
     return made

@@ -1,4 +1,4 @@
-"""Handles requests about a whole model: the runtime's profile of it, its peaks of memory.
+"""Handles requests about a whole model: a profile by the runtime, peaks of memory.
 
 Must not know how a model is cut.
 """
