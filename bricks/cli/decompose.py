@@ -99,7 +99,7 @@ def _verified(workspace: Workspace, model: Model) -> dict[str, Any]:
         error = f"{model.name}: the chained bricks differ from the whole model {distance}"
     elif not result.difference.finite:
         error = f"{model.name}: outputs hold no finite number, so equality proves nothing"
-    return {**result.facts(), "error": error}
+    return {**result.to_json(), "error": error}
 
 
 def _nothing() -> dict[str, None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -67,10 +67,6 @@ class Uncertainty:
         total_s = self.half_width_s
         factor = half_width_s / total_s if total_s else 0.0
         return Uncertainty.of({source: factor * s for source, s in self.by_source.items()})
-
-    def to_json(self) -> dict[str, float]:
-        """The parts in seconds, by name."""
-        return asdict(self)
 
 
 class HalfWidth:

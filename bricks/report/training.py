@@ -84,10 +84,10 @@ def _steps(result: TrainingResult) -> Iterator[str]:
     if result.steps is None:
         yield f"No seed reached an accuracy of {result.until:g} in {result.max_epochs} epochs."
         return
-    fewest, _, most = result.steps
     yield (
         f"{result.reached_count} of {count} {'seed' if count == 1 else 'seeds'} reached an accuracy"
-        f" of {result.until:g}, in {fewest} to {most} steps: counted, not predicted."
+        f" of {result.until:g}, in {result.steps['min']} to {result.steps['max']} steps: counted,"
+        " not predicted."
     )
     if not any(run.new_epochs for run in result.runs):
         yield "Nothing was trained: all epochs were kept; --again trains anew."

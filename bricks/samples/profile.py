@@ -48,21 +48,16 @@ class TypicalRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
-    """The profile of a typical run out of several: ``runs_s[typical]``.
+class Profile(TypicalRun):
+    """A typical run whose ``nodes`` are matched to the occurrences of a plan.
 
-    ``nodes`` are in order of start time, and inner nodes directly follow the node around them.
-    ``unmatched`` says why the nodes could not be matched to the plan's occurrences; None if they
-    were. ``unsure`` counts nodes whose position may belong to another occurrence of the same
-    operator. ``omitted`` inner nodes were left out.
+    They are in order of start time, and inner nodes directly follow the node around them.
+    ``unmatched`` says why the nodes could not be matched; None if they were. ``unsure`` counts
+    nodes whose position may belong to another occurrence of the same operator.
     """
 
-    runs_s: tuple[float, ...]
-    typical: int
-    nodes: tuple[NodeRun, ...]
     unmatched: str | None = None
     unsure: int = 0
-    omitted: int = 0
 
     @property
     def latency_s(self) -> float:
@@ -126,9 +121,9 @@ def profile_of(
         runs_s=run.runs_s,
         typical=run.typical,
         nodes=tuple(replace(node, position=positions.get(i)) for i, node in enumerate(nodes)),
+        omitted=run.omitted,
         unmatched=found.problem,
         unsure=found.unsure,
-        omitted=run.omitted,
     )
 
 

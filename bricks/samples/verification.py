@@ -6,7 +6,9 @@ Plain data. Must not know how anything is computed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+from bricks.units.facts import facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,12 @@ class Verification:
     numbers, so what they are computed with was compared; None of a recorded program.
     """
 
+    FACTS: ClassVar = (
+        "own_weights", "optimised", "exact", ("difference.max_abs", "max_abs_difference"),
+        ("difference.max_rel", "max_rel_difference"), ("difference.tolerance", "tolerance"),
+        ("difference.finite", "finite"),
+    )  # fmt: skip
+
     difference: Difference
     own_weights: bool
     optimised: bool
@@ -50,16 +58,7 @@ class Verification:
         """Whether all that was compared is bitwise equal."""
         return self.difference.exact
 
-    def facts(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The facts that ``bricks decompose --verify --json`` prints."""
         random = {} if self.random is None else {"random": list(self.random)}
-        return {
-            "own_weights": self.own_weights,
-            "optimised": self.optimised,
-            "exact": self.difference.exact,
-            "max_abs_difference": self.difference.max_abs,
-            "max_rel_difference": self.difference.max_rel,
-            "tolerance": self.difference.tolerance,
-            "finite": self.difference.finite,
-            **random,
-        }
+        return {**facts(self), **random}

@@ -6,14 +6,14 @@ Must not know how anything was measured, or how it is shown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from bricks.backends.programs import TrainedEpoch
 from bricks.samples.statistics import median
 from bricks.studies.study import Checked
 from bricks.studies.training.validation import TrainingValidation
-from bricks.system import Runtime, System, Target
+from bricks.system import Target
 from bricks.units.interval import Interval, independent_sum
 
 
@@ -179,17 +179,11 @@ class Medians:
 
     @classmethod
     def of(cls, runs: Sequence[TrainingRun]) -> Medians:
-        """The medians of ``runs``."""
-        return cls(
-            steps=_median([run.steps for run in runs]),
-            epochs=_median([run.epoch_count for run in runs]),
-            step_s=_median([run.step_s for run in runs]),
-            loading_s=_median([run.loading_s for run in runs]),
-            evaluation_s=_median([run.evaluation_s for run in runs]),
-            measured_s=_median([run.measured_s for run in runs]),
-            predicted_s=_median([run.predicted_s for run in runs if run.predicted_s is not None]),
-            ratio=_median([run.ratio for run in runs if run.ratio is not None]),
-        )
+        """The medians of the fields or properties of ``runs`` with these names."""
+        names = {field.name: field.name for field in fields(cls)} | {"epochs": "epoch_count"}
+        series = {key: [getattr(run, name) for run in runs] for key, name in names.items()}
+        known = {key: [x for x in values if x is not None] for key, values in series.items()}
+        return cls(**{key: median(values) if values else None for key, values in known.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +191,9 @@ class TrainingResult:
     """Trainings of one program from several seeds, until an accuracy of ``until``."""
 
     FACTS: ClassVar = (
-        "workload", "system", "runtime", "batch", ("goal", "until"), "max_epochs",
-        ("prediction", "predicted"), ("trainings", "seeds"), ("reached_count", "reached"),
-        ("medians", "median"), ("step_range", "steps"), "validation",
+        "workload", ("target.system", "system"), ("target.runtime", "runtime"), "batch",
+        ("goal", "until"), "max_epochs", ("prediction", "predicted"), ("trainings", "seeds"),
+        ("reached_count", "reached"), ("medians", "median"), "steps", "validation",
     )  # fmt: skip
 
     workload: str
@@ -210,16 +204,6 @@ class TrainingResult:
     prediction: TrainingPrediction
     trainings: tuple[TrainingRun | TrainingFailure, ...]
     validation: TrainingValidation | None = None
-
-    @property
-    def system(self) -> System:
-        """The host."""
-        return self.target.system
-
-    @property
-    def runtime(self) -> Runtime:
-        """What ran the program."""
-        return self.target.runtime
 
     @property
     def goal(self) -> Mapping[str, float]:
@@ -247,16 +231,10 @@ class TrainingResult:
         return Medians.of(self.reached)
 
     @property
-    def steps(self) -> tuple[int, float, int] | None:
-        """The fewest, the median and the most steps to the accuracy; None if none reached it."""
-        counts = sorted(run.steps for run in self.reached)
-        return (counts[0], median(counts), counts[-1]) if counts else None
-
-    @property
-    def step_range(self) -> Mapping[str, float] | None:
-        """:attr:`steps` by name."""
-        steps = self.steps
-        return None if steps is None else dict(zip(("min", "median", "max"), steps, strict=True))
+    def steps(self) -> Mapping[str, float] | None:
+        """``min``, ``median`` and ``max`` of the steps to the accuracy; None if none reached it."""
+        counts = [run.steps for run in self.reached]
+        return {of.__name__: of(counts) for of in (min, median, max)} if counts else None
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -272,7 +250,3 @@ class TrainingResult:
             f"{self.workload}, seed {run.seed}: its accuracy is {run.accuracy:.3f} after"
             f" {run.epoch_count} epochs, and not {self.until:g}: raise --max-epochs"
         )
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return median(values) if values else None
