@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.command import parameters_of, typed_options
 from bricks.cli.options import CommonOptions, EstimateOptions, MeasureOptions
 from bricks.session.defaults import CACHE, EFFORT, PRECISION
+from bricks.units.facts import facts
 from bricks.zoo import entries
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def width_of(shown: ShownEstimate | None) -> dict[str, Any]:
         return {"uncertainty": None, "advice": None}
     from bricks.report.wide_intervals import advice
 
-    return {"uncertainty": shown.estimate.uncertainty.to_json(), "advice": advice(shown)}
+    return {"uncertainty": facts(shown.estimate.uncertainty), "advice": advice(shown)}
 
 
 def zoo_name(plan: Plan) -> str | None:

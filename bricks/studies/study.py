@@ -73,7 +73,7 @@ class Checked:
     @property
     def inside(self) -> bool:
         """Whether the interval holds what was observed."""
-        return self.predicted.low <= self.observed <= self.predicted.high
+        return self.predicted.holds(self.observed)
 
 
 def target_asked(workspace: Workspace, system: str | None, target: Target | None = None) -> Target:
