@@ -100,7 +100,7 @@ def _row(bench: Bench, case: Case, model: Model) -> Row:
     whole = bench.store.measurements.results(bench.target.key, [row.plan.digest])[row.plan.digest]
     assert isinstance(whole, Measurement)
     noise, estimate = repeat_error(whole), row.estimate
-    overhead_s = sum(phase.around_s for phase in estimate.phases)
+    overhead_s = sum(phase.overhead_s for phase in estimate.phases)
     return Row(
         case,
         row.plan.kind,

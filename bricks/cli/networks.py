@@ -45,12 +45,12 @@ def networks(options: RuntimeComparison, networks: ComparedNetworks) -> None:
     same step in double. Nothing is timed. The exit status is 1 where a model was run by none.
     Example: bricks networks squeezenet --runtime onnxruntime --runtime mxnet
     """
-    from bricks.studies.numerics.options import NetworkOptions
+    from bricks.studies.numerics.options import NetworkComparisonOptions
     from bricks.studies.numerics.study import NetworkStudy
     from bricks.studies.study import ask
     from bricks.units.facts import json_of
 
-    asked = NetworkOptions(
+    asked = NetworkComparisonOptions(
         models=_read(options, networks.models), runtimes=runtimes_of(options),
         repeats=networks.repeats, tolerance=networks.tolerance,
     )  # fmt: skip

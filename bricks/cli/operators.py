@@ -65,7 +65,7 @@ def operators(
     Example: bricks operators deepbench --threads 1 --out operators.html
     """
     from bricks.studies.numerics.named import DEEPBENCH
-    from bricks.studies.numerics.options import OperatorOptions
+    from bricks.studies.numerics.options import OperatorComparisonOptions
     from bricks.studies.numerics.study import OperatorStudy
     from bricks.studies.study import ask
     from bricks.units.facts import json_of
@@ -73,7 +73,7 @@ def operators(
     out = operators.out
     if out is not None:
         check_page(out)
-    asked = OperatorOptions(
+    asked = OperatorComparisonOptions(
         runtimes=runtimes_of(options), what=operators.what or [DEEPBENCH],
         system=operators.system, top=operators.top, repeats=operators.repeats,
     )  # fmt: skip

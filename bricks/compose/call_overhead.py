@@ -1,7 +1,7 @@
-"""Call overhead: what a call of the runtime takes, and what runs around a recorded program's calls.
+"""Call overhead of a runtime, and of the phases of a recorded program, in seconds.
 
-From the probes among the results (:mod:`bricks.samples.call_overhead`). Must not know how they were
-measured.
+Computed from the results of probes (:mod:`bricks.samples.call_overhead`). Must not know how probes
+are measured.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _overhead(results: Results, phase: str, counts: CallCounts) -> Interval:
 
 
 def overheads_uncertain_s(overheads: Mapping[str, Interval]) -> float:
-    """Half the width that call overheads add: programs differ in what they do around calls."""
+    """Half the interval's width from call overheads, which differ from program to program."""
     return sum(
         cost.half_width + CALL_OVERHEAD_SHARE * abs(cost.value) for cost in overheads.values()
     )
@@ -63,28 +63,30 @@ def overheads_uncertain_s(overheads: Mapping[str, Interval]) -> float:
 def phase_shares(
     plan: Plan, net_s: Mapping[str, float], overheads: Mapping[str, Interval]
 ) -> tuple[PhaseShare, ...]:
-    """The phases of a recorded program with their call overhead; empty for other models."""
+    """The share of each phase of a recorded program, call overhead included; empty for others."""
     counts = call_counts(plan)
     found, begin = [], 0
     for name, phase in plan.memory.overheads:
         own = plan.occurrences[begin : begin + phase.occurrences]
         begin += phase.occurrences
-        # Where a phase is interrupted, each part of it has its share.
-        around_s = overheads[name].value * phase.calls / max(1, counts[name].calls)
+        # A phase may be interrupted: then each part has its share of the overhead.
+        overhead_s = overheads[name].value * phase.calls / max(1, counts[name].calls)
         bricks_s = sum(o.times * net_s[o.brick] for o in own)
-        found.append(PhaseShare(phase.name, phase.calls, max(0.0, bricks_s + around_s), around_s))
+        found.append(
+            PhaseShare(phase.name, phase.calls, max(0.0, bricks_s + overhead_s), overhead_s)
+        )
     return tuple(found)
 
 
 def phase_ends_s(
     plan: Plan, share: PhaseShare, occurrence_s: Mapping[int, float]
 ) -> dict[int, float]:
-    """When each occurrence of a phase ends, in seconds since the phase began.
+    """The end of each occurrence of a phase by position, in seconds since the phase began.
 
-    ``occurrence_s`` is what each takes by itself, by position. Call overhead is part of the phase:
-    it is spread over the occurrences by their calls.
+    ``occurrence_s`` are the isolated latencies by position. The phase's call overhead is spread
+    over the occurrences by their calls.
     """
-    call_s = share.around_s / share.calls if share.calls else 0.0
+    call_s = share.overhead_s / share.calls if share.calls else 0.0
     weights = {
         position: max(0.0, own_s + call_s * plan.occurrences[position].nodes)
         for position, own_s in occurrence_s.items()

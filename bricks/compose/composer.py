@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from math import inf
 from types import MappingProxyType
 
-from bricks.compose.lanes import Group, Overlap, Policy, Span, Task, Timeline
+from bricks.compose.lanes import Group, LaneSpan, Overlap, Policy, Task, Timeline
 
 
 def full_speed(busy: int) -> float:
@@ -125,7 +125,7 @@ class _Run:
         self._queues: dict[str, deque[int]] = defaultdict(deque)
         self._running: dict[str, _Running] = {}
         self._now_s, self._left = 0.0, len(tasks)
-        self.spans: list[Span] = []
+        self.spans: list[LaneSpan] = []
         for position, task in enumerate(tasks):
             if task.lane not in self._asked:
                 self._queues[task.lane].append(position)
@@ -216,7 +216,7 @@ class _Run:
     def _end(self, lanes: Sequence[str]) -> bool:
         for lane in lanes:
             running = self._running.pop(lane)
-            self.spans.append(Span(running.work, running.begin_s, self._now_s, running.members))
+            self.spans.append(LaneSpan(running.work, running.begin_s, self._now_s, running.members))
             for member in running.members:
                 self._end_task(member)
         return bool(lanes)

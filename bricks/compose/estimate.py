@@ -6,6 +6,7 @@ Plain data, here so that reports need not import the calculation. Must not know 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 from bricks.compose.uncertainty import Uncertainty
 from bricks.units.interval import Interval
@@ -13,7 +14,7 @@ from bricks.units.interval import Interval
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The contribution of one brick to a model: all its occurrences, call overhead subtracted.
+    """The contribution of all occurrences of one brick to a model, call overhead subtracted.
 
     Where bricks overlap, ``occurrences`` is a net count; it and the other numbers are negative for
     a brick whose latency is subtracted. ``predicted`` says that the brick was not measured but
@@ -30,10 +31,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a latency comes from, as three shares of it that add up to 1.
+    """Where a latency comes from: three shares of the latency, which add up to 1.
 
-    ``measured_share`` is from measurements of the user's cache, ``published_share`` from those that
-    others published, and ``predicted_share`` from neither.
+    ``measured_share`` is from measurements of the user's cache, ``published_share`` from published
+    measurements of other hosts, and ``predicted_share`` from predictions.
     """
 
     measured_share: float = 1.0
@@ -58,7 +59,7 @@ def provenance_facts(path: str) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A brick without a measurement, how often the model needs it, and why there is none."""
+    """A brick without a latency: its occurrences in the model, and why it has none."""
 
     brick: str
     occurrences: int
@@ -67,34 +68,35 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class PhaseShare:
-    """The part of one phase of a recorded program in its latency, in seconds.
+    """The share of one phase of a recorded program in its latency, in seconds.
 
-    ``estimate_s`` includes ``around_s``, what Python and the engine of automatic differentiation
-    take around the phase's ``calls``. That is negative where the engine calls an operator faster
-    than the replay of a brick does.
+    ``estimate_s`` includes ``overhead_s``, the call overhead of the phase's ``calls`` in Python and
+    in the autograd engine. It is negative where the engine calls an operator faster than the
+    replay of a brick does.
     """
+
+    FACTS: ClassVar = ("phase", "calls", "estimate_s", ("overhead_s", "around_s"))
 
     phase: str
     calls: int
     estimate_s: float
-    around_s: float
+    overhead_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A model's latency in seconds, recomposed from its bricks' latencies.
 
-    ``low_s`` and ``high_s`` are meant to hold the model's latency with 95 %: they follow from the
-    samples' spread, from the error of predictions, and from that of recomposing.
-    ``critical_path_s`` is the longest chain of occurrences that depend on each other: no schedule
-    can beat it. ``other_state_share`` is the share of the latency that comes from bricks measured
-    only in another machine state, ``predicted_share`` that of unmeasured bricks,
-    ``published_share`` that of bricks that only others measured; ``unmeasurable`` are predicted
-    bricks that never can be measured; ``coverage`` is the share of the
-    occurrences whose brick is measured. ``uncertainty`` is half the interval's width by its
-    sources. ``phases`` are those of a recorded program. With several ``workers`` the
-    interval spans from the bound that no schedule can beat to the latency without any overlap;
-    shares are of the total working time of all workers.
+    ``low_s`` and ``high_s`` are the ends of a 95 % interval, from the spread of samples, the error
+    of predictions, and the error of recomposition. ``critical_path_s`` is the longest chain of
+    occurrences that depend on each other. Shares of the latency: ``other_state_share`` of bricks
+    that were measured in another machine state only, ``predicted_share`` of unmeasured bricks,
+    ``published_share`` of bricks that only other hosts measured. ``unmeasurable`` are the keys of
+    predicted bricks that cannot be measured; ``coverage`` is the share of the occurrences whose
+    brick is measured. ``uncertainty`` is half the interval's width by source. ``phases`` are the
+    phases of a recorded program, empty for other models. With several ``workers`` the interval
+    spans from the critical path to the latency without any overlap, and shares are of the total
+    working time of all workers.
     """
 
     model: str
@@ -121,7 +123,7 @@ class Estimate:
 
     @property
     def measured_share(self) -> float:
-        """The share of the latency that comes from measurements of the user's own cache."""
+        """The share of the latency from measurements of the user's own cache."""
         return max(0.0, 1.0 - self.predicted_share - self.published_share)
 
     @property
@@ -137,7 +139,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class IncompleteEstimate:
-    """No estimate, because measurements of bricks are missing; ``measured_s`` is the known part."""
+    """No estimate, since bricks lack a latency; ``measured_s`` sums the bricks that have one."""
 
     model: str
     granularity: str

@@ -56,7 +56,7 @@ class Overlap(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LaneSpan:
     """Work that a lane did from ``begin_s`` to ``end_s``, in seconds since the run began.
 
     ``members`` are the positions of the tasks that it was: one, or those of a :class:`Group`.
@@ -90,7 +90,7 @@ WAITING = "waiting"
 class Timeline:
     """A run: one span for each task or group, in the order in which they began."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[LaneSpan, ...]
 
     @property
     def end_s(self) -> float:
@@ -103,7 +103,7 @@ class Timeline:
         return tuple(dict.fromkeys(span.lane for span in self.spans))
 
     @property
-    def by_task(self) -> dict[int, Span]:
+    def by_task(self) -> dict[int, LaneSpan]:
         """The span of each task, by position."""
         return {position: span for span in self.spans for position in span.members}
 
@@ -114,7 +114,7 @@ class Timeline:
             tuple(replace(s, begin_s=s.begin_s + by_s, end_s=s.end_s + by_s) for s in spans)
         )
 
-    def of(self, lane: str) -> tuple[Span, ...]:
+    def of(self, lane: str) -> tuple[LaneSpan, ...]:
         """The spans of a lane, in order."""
         return tuple(span for span in self.spans if span.lane == lane)
 
@@ -122,12 +122,12 @@ class Timeline:
         """Seconds in which a lane does something."""
         return sum(span.length_s for span in self.of(lane))
 
-    def shown(self, lane: str) -> tuple[Span, ...]:
+    def shown(self, lane: str) -> tuple[LaneSpan, ...]:
         """The spans of a lane that take time, and between them its waiting for other lanes."""
-        shown, at_s = list[Span](), 0.0
+        shown, at_s = list[LaneSpan](), 0.0
         for span in self.of(lane):
             if span.begin_s > at_s:
-                shown.append(Span(Task(lane, 0.0, WAITING), at_s, span.begin_s))
+                shown.append(LaneSpan(Task(lane, 0.0, WAITING), at_s, span.begin_s))
             if span.end_s > span.begin_s:
                 shown.append(span)
             at_s = span.end_s

@@ -56,16 +56,16 @@ def _seconds(
 ) -> SourcedInterval:
     """A run of all lanes between a call's begin and its end, and the call overhead of phases."""
     plan, known, construction = basis.plan, bricks.latencies, basis.construction
-    around_s = sum(phase.around_s for phase in phases)
+    overhead_s = sum(phase.overhead_s for phase in phases)
     own = sequential_interval(known, plan.counts)
     run_s = _run_s(basis, bricks)
-    value_s = known.call_s.value + max(0.0, run_s + around_s)
+    value_s = known.call_s.value + max(0.0, run_s + overhead_s)
     if construction is None:
         # Off by the same ratio as their sum, all bricks of a run make it as much longer.
         own = own.scaled(run_s / bricks.total_s) if known.kernels and bricks.total_s else own
-        return own.shifted(around_s).around(value_s).widened(errors).positive()
+        return own.shifted(overhead_s).around(value_s).widened(errors).positive()
     bounds = parallel_interval(plan, construction, known, own)
-    return bounds.shifted(around_s).around(value_s).off(errors).positive()
+    return bounds.shifted(overhead_s).around(value_s).off(errors).positive()
 
 
 def _run_s(basis: Basis, bricks: Contributions) -> float:

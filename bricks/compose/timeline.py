@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from bricks.compose.basis import Basis
 from bricks.compose.composer import compose
-from bricks.compose.lanes import Span, Task, Timeline
+from bricks.compose.lanes import LaneSpan, Task, Timeline
 from bricks.compose.latencies import BrickLatencies, latencies
 from bricks.compose.occurrences import CORE, DEVICE, HOST, launching_tasks, occurrence_tasks
 from bricks.compose.parts import gaps
@@ -33,7 +33,7 @@ class OccurrenceRun:
     """
 
     position: int
-    span: Span
+    span: LaneSpan
     latency_s: Interval
     predicted: bool
 
@@ -43,7 +43,7 @@ class MissingLatency:
     """An occurrence without a latency: where it would begin, and why its latency is missing."""
 
     position: int
-    span: Span
+    span: LaneSpan
     reason: str
 
 
@@ -52,7 +52,7 @@ class Subtraction:
     """A layer shared by two overlapping bricks: its latency is subtracted from the next one."""
 
     position: int
-    span: Span
+    span: LaneSpan
     latency_s: Interval
     predicted: bool
 
@@ -87,7 +87,7 @@ def timeline(basis: Basis) -> ModelTimeline:
     run, lanes, excess_s = _run(basis, found, net_s)
     call_s = found.call_s.value
     run = run.later(call_s)
-    call = Span(Task(lanes[0], call_s, CALL), 0.0, call_s)
+    call = LaneSpan(Task(lanes[0], call_s, CALL), 0.0, call_s)
     return ModelTimeline(
         replace(run, spans=(call, *run.spans)),
         tuple(_entries(basis.plan, found, run, missing)),

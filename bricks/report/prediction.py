@@ -56,9 +56,9 @@ def phase_lines(model: str, phases: Sequence[PhaseShare]) -> list[str]:
         return []
     latencies = ", ".join(f"{phase.phase} {seconds(phase.estimate_s)}" for phase in phases)
     calls = sum(phase.calls for phase in phases)
-    around_s = sum(phase.around_s for phase in phases)
-    sign = "-" if around_s < 0 else ""
-    return [f"{model}: {latencies}; {calls} calls, {sign}{seconds(abs(around_s))} around them."]
+    overhead_s = sum(phase.overhead_s for phase in phases)
+    sign = "-" if overhead_s < 0 else ""
+    return [f"{model}: {latencies}; {calls} calls, {sign}{seconds(abs(overhead_s))} around them."]
 
 
 def memory_remarks(of: PredictedModel) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bricks.compose.lanes import Span
+from bricks.compose.lanes import LaneSpan
 from bricks.errors import printable
 from bricks.report.columns import Column, cells_of
 from bricks.report.figures import target_text
@@ -90,7 +90,7 @@ def _spans(point: ScalePoint) -> Iterator[dict[str, Any]]:
         yield _span("network", span, "communication")
 
 
-def _span(lane: str, span: Span, color: str) -> dict[str, Any]:
+def _span(lane: str, span: LaneSpan, color: str) -> dict[str, Any]:
     return {
         "lane": lane,
         "kind": span.kind,

@@ -12,7 +12,7 @@ from bricks.units.facts import facts
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class OutputDifference:
     """The difference of outputs from those that are expected.
 
     ``exact`` is whether all are bitwise equal. ``max_rel`` is relative to the greatest magnitude of
@@ -48,7 +48,7 @@ class Verification:
         ("difference.finite", "finite"),
     )  # fmt: skip
 
-    difference: Difference
+    difference: OutputDifference
     own_weights: bool
     optimised: bool
     random: tuple[str, ...] | None = None

@@ -11,7 +11,7 @@ from refusals import refused
 from bricks import UsageError
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.lanes import Span, Timeline
+from bricks.compose.lanes import LaneSpan, Timeline
 from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
 from bricks.compose.schedule import (
@@ -57,7 +57,7 @@ def construction(
     return Construction(workers, along, bricks, rule, **changes)
 
 
-def spans(run: Timeline) -> list[Span]:
+def spans(run: Timeline) -> list[LaneSpan]:
     """The span of each occurrence."""
     return [run.by_task[i] for i in range(len(run.spans))]
 

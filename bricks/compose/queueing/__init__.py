@@ -1,1 +1,1 @@
-"""Servers that are simulated: arrivals, a policy, latencies of single runs, and what follows."""
+"""Simulated servers: arrivals, batching policies, latencies of single runs, and metrics."""

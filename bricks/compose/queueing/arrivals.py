@@ -1,4 +1,4 @@
-"""When requests arrive, and the queue in which they wait. Must not know who serves them."""
+"""Arrival times of requests, and the queue that they wait in. Must not know the server."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 
 def poisson_s(qps: float, count: int, seed: int) -> list[float]:
-    """``count`` arrivals of a Poisson process, in seconds."""
+    """``count`` arrival times of a Poisson process of ``qps`` requests a second, in seconds."""
     gaps = np.random.default_rng(seed).exponential(1.0, count)
     arrivals: list[float] = (np.cumsum(gaps) / qps).tolist()
     return arrivals
 
 
 class Queue:
-    """Requests by their number, in the order in which they arrive at ``arrivals_s``.
+    """Numbers of requests in the order of their arrival; ``arrivals_s`` are the arrival times.
 
-    It is false once all were taken. Of those that arrive while ``bound`` others wait, each is
-    dropped.
+    A request that arrives while ``bound`` others wait is dropped. The queue is false once no
+    request waits or is still to arrive.
     """
 
     __slots__ = ("_at", "_bound", "_waiting", "arrivals_s")
@@ -34,18 +34,18 @@ class Queue:
         return bool(self._waiting) or self._at < len(self.arrivals_s)
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting requests."""
         return len(self._waiting)
 
     def first_s(self) -> float:
-        """When the first that waits has arrived; without any, when the next one will."""
+        """The arrival time of the first waiting request; without any, of the next request."""
         if not self._waiting:
             self._waiting.append(self._at)
             self._at += 1
         return self.arrivals_s[self._waiting[0]]
 
-    def join_until(self, now_s: float) -> None:
-        """Let those wait that arrive until then."""
+    def enqueue_until(self, now_s: float) -> None:
+        """Enqueue the requests that arrive until ``now_s``."""
         arrivals_s, at = self.arrivals_s, self._at
         while at < len(arrivals_s) and arrivals_s[at] <= now_s:
             if len(self._waiting) < self._bound:
@@ -54,17 +54,17 @@ class Queue:
         self._at = at
 
     def fill(self, most: int, until_s: float) -> float:
-        """Let further ones wait until they are ``most``; when that is, but no later than given."""
+        """Enqueue requests until ``most`` wait, or until ``until_s``; return the time."""
         arrivals_s = self.arrivals_s
-        joined_s = until_s
+        enqueued_s = until_s
         while len(self._waiting) < most:
             if self._at == len(arrivals_s) or arrivals_s[self._at] > until_s:
                 return until_s
-            joined_s = arrivals_s[self._at]
+            enqueued_s = arrivals_s[self._at]
             self._waiting.append(self._at)
             self._at += 1
-        return joined_s
+        return enqueued_s
 
     def take(self, most: int) -> list[int]:
-        """The first ones that wait, ``most`` of them at most."""
+        """Remove the first ``most`` waiting requests, or all if there are fewer."""
         return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]

@@ -1,7 +1,7 @@
-"""A processor that was idle runs slower for a while: how it falls asleep, and how it wakes.
+"""The idle-state penalty: runs after a pause take longer, since an idle processor powers down.
 
-A benchmark repeats runs one after another; a server at a low rate runs each after a pause, in which
-the processor lowers its clocks and powers down parts. Must not know how that is measured.
+A benchmark repeats runs back to back; a server at a low rate runs each after a pause, in which the
+processor lowers its clocks and powers down parts. Must not know how runs are measured.
 """
 
 from __future__ import annotations
@@ -13,72 +13,75 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import least_squares
 
-# Time constants are looked for within these bounds, in seconds.
+# Bounds of the fitted time constants, in seconds.
 _SHORTEST_S, _LONGEST_S = 1e-3, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Waking:
-    """A processor's sleep, from 0 (awake) to 1: it nears 1 while idle, and 0 while busy.
+class IdleModel:
+    """The depth of a processor's idle state, from 0 (active) to 1.
 
-    Both exponentially, with the time constants ``falls_asleep_s`` and ``wakes_s``.
+    The depth approaches 1 while the processor is idle, with the time constant ``onset_s``, and 0
+    while it is busy, with the time constant ``recovery_s``; both exponentially.
     """
 
-    falls_asleep_s: float
-    wakes_s: float
+    onset_s: float
+    recovery_s: float
 
-    def after_idling(self, sleep: float, idle_s: float) -> float:
-        """The sleep after a pause."""
-        return 1 - (1 - sleep) * math.exp(-idle_s / self.falls_asleep_s)
+    def after_idling(self, depth: float, idle_s: float) -> float:
+        """The depth after a pause of ``idle_s`` seconds."""
+        return 1 - (1 - depth) * math.exp(-idle_s / self.onset_s)
 
-    def after_work(self, sleep: float, busy_s: float) -> float:
-        """The sleep after so many seconds of work."""
-        return sleep * math.exp(-busy_s / self.wakes_s)
+    def after_work(self, depth: float, busy_s: float) -> float:
+        """The depth after ``busy_s`` seconds of work."""
+        return depth * math.exp(-busy_s / self.recovery_s)
 
 
-# One that never sleeps.
-AWAKE = Waking(math.inf, 1.0)
+# A processor that stays active while idle.
+NO_IDLE_PENALTY = IdleModel(math.inf, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class ServedRuns:
-    """Runs of a server in order: the idle seconds before each, and the seconds that it took.
+class ServerRuns:
+    """Runs of a server in order: seconds of idling before each run, and seconds of the run.
 
-    ``looped_s`` are those of runs one after another, without a server.
+    ``looped_s`` are the seconds of runs back to back, without a server.
     """
 
     idle_s: Sequence[float]
-    taken_s: Sequence[float]
+    run_s: Sequence[float]
     looped_s: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """How runs in a server differ from runs one after another.
+    """How runs in a server differ from runs back to back.
 
-    A run of an awake processor takes ``factor`` times as long in the median, and sleep lengthens it
-    by ``asleep_share``. ``spread`` has single runs relative to that: shape ``(runs,)``.
+    The median of runs on an active processor is ``factor`` times as long; full idle depth lengthens
+    a run by the share ``idle_penalty``. ``spread`` holds single runs relative to the model: shape
+    ``(runs,)``.
     """
 
-    waking: Waking
+    idle_model: IdleModel
     factor: float
-    asleep_share: float
+    idle_penalty: float
     spread: np.ndarray = field(repr=False)
 
 
-def fitted_state(runs: ServedRuns, waking: Waking | None = None) -> ServerState:
-    """The state that fits ``runs`` best; ``waking`` where it is known."""
-    measured_s = np.asarray(runs.taken_s)
+def fit_server_state(runs: ServerRuns, idle_model: IdleModel | None = None) -> ServerState:
+    """Fit a :class:`ServerState` to ``runs``; the time constants too, unless ``idle_model``."""
+    measured_s = np.asarray(runs.run_s)
     median_s = float(np.median(measured_s))
     log_bounds = math.log(_SHORTEST_S), math.log(_LONGEST_S)
-    free = [] if waking else [math.log(0.02), math.log(0.01)]
+    free = [] if idle_model else [math.log(0.02), math.log(0.01)]
 
-    def told_s(parameters: Sequence[float]) -> np.ndarray:
-        base_s, share, *logs = map(float, parameters)
-        return np.asarray(_told(runs, waking or Waking(*map(math.exp, logs)), base_s, share))
+    def fitted_s(parameters: Sequence[float]) -> np.ndarray:
+        active_s, penalty, *logs = map(float, parameters)
+        model = idle_model or IdleModel(*map(math.exp, logs))
+        return np.asarray(_modelled_s(runs, model, active_s, penalty))
 
-    found = least_squares(
-        lambda parameters: told_s(parameters) / measured_s - 1,
+    parameters = least_squares(
+        lambda parameters: fitted_s(parameters) / measured_s - 1,
         [median_s, 0.1, *free],
         bounds=(
             [0.5 * median_s, 0.0, *(log_bounds[0] for _ in free)],
@@ -87,21 +90,23 @@ def fitted_state(runs: ServedRuns, waking: Waking | None = None) -> ServerState:
         loss="soft_l1",
         f_scale=0.02,
     ).x
-    off = measured_s / told_s(found)
-    middle = float(np.median(off))
+    residuals = measured_s / fitted_s(parameters)
+    middle = float(np.median(residuals))
     return ServerState(
-        waking or Waking(*map(math.exp, found[2:])),
-        float(found[0]) * middle / float(np.median(runs.looped_s)),
-        float(found[1]),
-        off / middle,
+        idle_model or IdleModel(*map(math.exp, parameters[2:])),
+        float(parameters[0]) * middle / float(np.median(runs.looped_s)),
+        float(parameters[1]),
+        residuals / middle,
     )
 
 
-def _told(runs: ServedRuns, waking: Waking, awake_s: float, share: float) -> list[float]:
-    """The seconds of ``runs`` as the model has them; the processor is awake before the first."""
-    found, sleep = [], 0.0
-    for idle_s, taken_s in zip(runs.idle_s, runs.taken_s, strict=True):
-        sleep = waking.after_idling(sleep, idle_s)
-        found.append(awake_s * (1 + share * sleep))
-        sleep = waking.after_work(sleep, taken_s)
-    return found
+def _modelled_s(
+    runs: ServerRuns, idle_model: IdleModel, active_s: float, penalty: float
+) -> list[float]:
+    """The seconds of each run by the model; the processor is active before the first."""
+    seconds, depth = [], 0.0
+    for idle_s, run_s in zip(runs.idle_s, runs.run_s, strict=True):
+        depth = idle_model.after_idling(depth, idle_s)
+        seconds.append(active_s * (1 + penalty * depth))
+        depth = idle_model.after_work(depth, run_s)
+    return seconds

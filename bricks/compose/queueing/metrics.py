@@ -1,4 +1,4 @@
-"""What follows from simulated servers: percentiles and other figures, as intervals.
+"""Metrics of simulated servers, such as percentiles, as intervals.
 
 A server is simulated with latencies at their values and at both ends of their intervals, with the
 same arrivals and the same noise. Must not know what is served.
@@ -17,29 +17,29 @@ import numpy as np
 from bricks.units.cases import Cases, interval_of
 from bricks.units.interval import Interval
 
-# A server begins without a queue; what it then answers first tells little of the rest.
+# The share of requests that warm up the simulation: the server begins without a queue.
 WARM_UP = 0.05
 
 T = TypeVar("T")
 
 
-def steady(values: np.ndarray) -> np.ndarray:
-    """``values`` in the order of arrival, without those of the beginning."""
+def without_warm_up(values: np.ndarray) -> np.ndarray:
+    """``values``, in the order of arrival, without those of the warm-up."""
     return values[int(WARM_UP * len(values)) :]
 
 
-def figure(cases: Cases[T], tell: Callable[[T], float], *, unbounded: bool = False) -> Interval:
-    """What ``tell`` says in each case; ``unbounded``: there is no upper end."""
-    found = interval_of(cases.map(tell))
-    return replace(found, high=math.inf) if unbounded else found
+def metric(cases: Cases[T], of: Callable[[T], float], *, unbounded: bool = False) -> Interval:
+    """The metric ``of`` all cases as an interval, whose high end is infinite if ``unbounded``."""
+    interval = interval_of(cases.map(of))
+    return replace(interval, high=math.inf) if unbounded else interval
 
 
 def percentiles(
     cases: Cases[np.ndarray], percents: Mapping[str, float], *, unbounded: bool
 ) -> dict[str, Interval]:
-    """The percentiles that ``percents`` names, of values in each case."""
+    """Percentiles of the values in each case, by the names in ``percents``."""
     return {
-        name: figure(cases, partial(_percentile, percent=percent), unbounded=unbounded)
+        name: metric(cases, partial(_percentile, percent=percent), unbounded=unbounded)
         for name, percent in percents.items()
     }
 
@@ -49,5 +49,5 @@ def _percentile(values: np.ndarray, percent: float) -> float:
 
 
 def rate(count: float, seconds: float) -> float:
-    """So many in so many seconds; the low end of an interval may be none."""
+    """``count`` in ``seconds``, per second; infinite where an interval's low end is no time."""
     return count / seconds if seconds > 0 else math.inf

@@ -1,4 +1,4 @@
-"""The latency of single runs of a model: an estimated median, and how runs differ from it.
+"""The latency of single runs of a model: an estimated median and a sampled distribution.
 
 Must not know what a run is part of.
 """
@@ -62,9 +62,9 @@ class RunSampler:
 
 
 def run_latency(basis: Basis, which: str, *, seed: int) -> RunLatency:
-    """The latency that ``basis`` gives; ``seed`` draws single runs.
+    """The latency of runs of the plan in ``basis``; ``seed`` draws single runs.
 
-    Raises :class:`ModelError` where there is no estimate for ``which`` run.
+    Raises :class:`ModelError` where the plan has no complete estimate; ``which`` names the run.
     """
     estimate = recompose(basis)
     if isinstance(estimate, IncompleteEstimate):

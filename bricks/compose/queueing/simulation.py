@@ -1,9 +1,9 @@
-"""Simulates a server by discrete events: arrivals, a queue, and instances that run what it takes.
+"""Simulates a server by discrete events: arrivals, a queue, and instances that run requests.
 
-What an instance does next is its policy: batches (:mod:`~bricks.compose.queueing.batching`) or
-texts that join and leave between steps (:mod:`~bricks.compose.queueing.continuous`). The queue is
-served in the order of arrival, so the simulation goes from run to run instead of from event to
-event; ``tests/studies/serving`` holds it against SimPy. Must not know models or results.
+A policy decides what an instance runs next: batches (:mod:`~bricks.compose.queueing.batching`) or
+sequences that join and leave between steps (:mod:`~bricks.compose.queueing.continuous`). The queue
+is first in, first out, so the simulation goes from run to run instead of from event to event;
+``tests/studies/serving`` compares it with SimPy. Must not know models or results.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Protocol
 import numpy as np
 
 from bricks.compose.queueing.arrivals import Queue
-from bricks.compose.queueing.idle import AWAKE, Waking
+from bricks.compose.queueing.idle import NO_IDLE_PENALTY, IdleModel
 
-# How long each of so many answers is on the way: shape (answers,).
-Way = Callable[[int], np.ndarray]
+# Seconds that the network adds to each of a number of answers: shape (answers,).
+TransportSeconds = Callable[[int], np.ndarray]
 
 
 @dataclass(slots=True)
 class Log:
-    """What instances did, run by run.
+    """The events of all instances, run by run.
 
-    ``first`` and ``done`` are numbers of requests, and when they got their first output and their
-    last one. ``batches`` are the sizes of runs that requests share, ``occupied_s`` the seconds of
-    all runs.
+    ``first`` are numbers of requests in the order of their first output, ``first_s`` the times of
+    these outputs; ``done`` and ``done_s`` likewise of their last output. ``batches`` are the sizes
+    of runs that requests share, ``occupied_s`` the seconds of all runs.
     """
 
     first: list[int] = field(default_factory=list)
@@ -40,38 +40,38 @@ class Log:
 
 
 class InstancePolicy(Protocol):
-    """What one instance does."""
+    """Decides what one instance runs."""
 
     @property
-    def holds(self) -> bool:
-        """Whether it works on requests that are not done."""
+    def unfinished(self) -> bool:
+        """Whether the instance has begun requests that are not done."""
 
     def begin(self, queue: Queue, free_s: float) -> float:
-        """Take requests, now that the instance is free; when it runs next."""
+        """Take requests from the queue at ``free_s``; return the time of the next run."""
 
-    def seconds(self, number: int, sleep: float) -> float:
-        """How long that run takes: the server's ``number``-th, on a processor that sleeps so."""
+    def seconds(self, number: int, idle_depth: float) -> float:
+        """Seconds of this run, the server's ``number``-th, at an idle depth of the processor."""
 
     def end(self, end_s: float, log: Log) -> None:
-        """Note what the run was, and which outputs it gave."""
+        """Log the run, which ends at ``end_s``, and its outputs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """What a server did.
+class ServerRun:
+    """A simulated run of a server.
 
-    ``arrived_s``, ``first_s`` and ``done_s`` are of the requests that were served, in order of
-    their arrival: when they came, and when their first and last output was ready, which then were
-    on the way for ``way_s``. ``dropped`` is the number of other requests. ``batches`` are the sizes
-    of the runs that requests share, and ``occupied_s`` the seconds that each run keeps its
-    instance. ``span_s`` is the time from the first arrival until all is served, and ``samples`` the
-    number of samples served.
+    Of the served requests in order of arrival, all of shape ``(requests,)``: ``arrived_s`` are the
+    arrival times, ``first_s`` and ``done_s`` the times of the first and last output, and
+    ``transport_s`` the seconds that the network adds. ``dropped`` is the number of other requests.
+    ``batches`` are the sizes of the runs that requests share, ``occupied_s`` the seconds for which
+    each run occupies its instance. ``span_s`` are the seconds from the first arrival to the end of
+    the last run, ``samples`` is the number of samples served.
     """
 
     arrived_s: np.ndarray
     first_s: np.ndarray
     done_s: np.ndarray
-    way_s: np.ndarray
+    transport_s: np.ndarray
     dropped: int
     batches: np.ndarray
     occupied_s: np.ndarray
@@ -80,22 +80,22 @@ class Served:
 
     @property
     def latencies_s(self) -> np.ndarray:
-        """From its arrival until a request is done."""
-        return np.asarray(self.done_s - self.arrived_s + self.way_s)
+        """Seconds from the arrival of each request to its last output."""
+        return np.asarray(self.done_s - self.arrived_s + self.transport_s)
 
     @property
-    def first_after_s(self) -> np.ndarray:
-        """From its arrival until the first output of a request."""
-        return np.asarray(self.first_s - self.arrived_s + self.way_s)
+    def first_latencies_s(self) -> np.ndarray:
+        """Seconds from the arrival of each request to its first output."""
+        return np.asarray(self.first_s - self.arrived_s + self.transport_s)
 
     @property
     def busy_s(self) -> float:
-        """The time of all instances together."""
+        """Busy seconds, summed over all instances."""
         return float(self.occupied_s.sum())
 
     @property
     def mean_batch(self) -> float:
-        """The mean size of the runs that requests share; 1 where there is none."""
+        """The mean size of the runs that requests share; 1 without any."""
         return float(self.batches.mean()) if len(self.batches) else 1.0
 
 
@@ -104,26 +104,27 @@ def simulate(
     instances: Sequence[InstancePolicy],
     *,
     max_queue: int | None = None,
-    waking: Waking = AWAKE,
-    way_s: Way = np.zeros,
-) -> Served:
-    """Requests that arrive at ``arrivals_s``, in order, served by ``instances``.
+    idle_model: IdleModel = NO_IDLE_PENALTY,
+    transport_s: TransportSeconds = np.zeros,
+) -> ServerRun:
+    """Simulate ``instances`` that serve requests with the ascending arrival times ``arrivals_s``.
 
-    Those that arrive while ``max_queue`` others wait are dropped. Processors sleep as ``waking``
-    says. An answer reaches whoever asked after ``way_s``, which keep no instance busy.
+    Requests that arrive while ``max_queue`` others wait are dropped. ``idle_model`` gives the idle
+    depth of processors. The network adds ``transport_s`` to each answer, without occupying an
+    instance.
     """
     log = Log()
-    last_s = _serve(Queue(arrivals_s, max_queue), instances, waking, log)
+    last_s = _serve(Queue(arrivals_s, max_queue), instances, idle_model, log)
     arrived_s = np.asarray(arrivals_s, dtype=float)
     first_s, done_s = np.full((2, len(arrived_s)), np.nan)
     first_s[log.first], done_s[log.done] = log.first_s, log.done_s
     kept = ~np.isnan(done_s)
     served = int(kept.sum())
-    return Served(
+    return ServerRun(
         arrived_s[kept],
         first_s[kept],
         done_s[kept],
-        way_s(served),
+        transport_s(served),
         len(arrived_s) - served,
         np.asarray(log.batches, dtype=int),
         np.asarray(log.occupied_s),
@@ -133,42 +134,50 @@ def simulate(
 
 
 def simulate_in_turn(
-    queries: int, samples: int, instances: Sequence[InstancePolicy], *, way_s: Way = np.zeros
-) -> Served:
-    """``queries`` of ``samples`` each; the next arrives when all of one are served."""
+    queries: int,
+    samples: int,
+    instances: Sequence[InstancePolicy],
+    *,
+    transport_s: TransportSeconds = np.zeros,
+) -> ServerRun:
+    """Simulate ``queries`` of ``samples`` each; the next arrives when one is done."""
     log = Log()
     at_once = [0.0] * samples
-    done_s = np.asarray([_serve(Queue(at_once), instances, AWAKE, log) for _ in range(queries)])
-    on_the_way_s = way_s(queries)
-    return Served(
+    done_s = np.asarray(
+        [_serve(Queue(at_once), instances, NO_IDLE_PENALTY, log) for _ in range(queries)]
+    )
+    added_s = transport_s(queries)
+    return ServerRun(
         np.zeros(queries),
         done_s,
         done_s,
-        on_the_way_s,
+        added_s,
         0,
         np.asarray(log.batches, dtype=int),
         np.asarray(log.occupied_s),
-        float((done_s + on_the_way_s).sum()),
+        float((done_s + added_s).sum()),
         queries * samples,
     )
 
 
-def _serve(queue: Queue, instances: Sequence[InstancePolicy], waking: Waking, log: Log) -> float:
-    """Serve all of ``queue``; when the last run ends."""
+def _serve(
+    queue: Queue, instances: Sequence[InstancePolicy], idle_model: IdleModel, log: Log
+) -> float:
+    """Serve all requests of ``queue``; return the end of the last run."""
     last_s = begun_s = queue.first_s() if queue else 0.0
-    # Of each instance when it is free, how far its processor then sleeps, and its number.
+    # Of each instance: when it is free, the idle depth of its processor then, and its number.
     free = [(begun_s, 0.0, number) for number in range(len(instances))]
     while free:
-        free_s, sleep, number = free[0]
+        free_s, depth, number = free[0]
         policy = instances[number]
-        if not queue and not policy.holds:
+        if not queue and not policy.unfinished:
             heapq.heappop(free)
             last_s = max(last_s, free_s)
             continue
         begin_s = policy.begin(queue, free_s)
-        sleep = waking.after_idling(sleep, begin_s - free_s)
-        taken_s = policy.seconds(len(log.occupied_s), sleep)
-        policy.end(begin_s + taken_s, log)
-        log.occupied_s.append(taken_s)
-        heapq.heapreplace(free, (begin_s + taken_s, waking.after_work(sleep, taken_s), number))
+        depth = idle_model.after_idling(depth, begin_s - free_s)
+        run_s = policy.seconds(len(log.occupied_s), depth)
+        policy.end(begin_s + run_s, log)
+        log.occupied_s.append(run_s)
+        heapq.heapreplace(free, (begin_s + run_s, idle_model.after_work(depth, run_s), number))
     return last_s

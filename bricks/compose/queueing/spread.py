@@ -1,4 +1,4 @@
-"""How single runs of a model differ from its median latency, from the samples of its bricks.
+"""The distribution of single runs of a model around its median, from the samples of its bricks.
 
 A percentile under load depends on the whole distribution, outliers included. Must not know queues.
 """
@@ -14,10 +14,10 @@ from bricks.compose.estimate import Estimate
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Measurement, Round
 
-# Runs that are drawn: enough that one in a thousand is among them a few times.
+# Runs that are drawn: enough for a few of the slowest thousandth.
 DRAWS = 4096
 
-# The rounds of a brick that hardly counts tell no more than those of the others.
+# Bricks with a smaller share of the latency are left out.
 _MIN_SHARE = 1e-5
 
 
@@ -25,9 +25,9 @@ def run_factors(basis: Basis, estimate: Estimate, *, seed: int = 0) -> np.ndarra
     """Latencies of ``DRAWS`` single runs, relative to their median: shape ``(DRAWS,)``.
 
     Conditions of the machine that change from round to round are common to the bricks of a run, so
-    a run takes all its bricks from rounds of the same rank. Differences within a round, outliers
-    among them, are each call's own, so they are drawn for each occurrence. Bricks that were not
-    measured vary as the others do together. Without any measured brick, all factors are 1.
+    a run takes all its bricks from rounds of the same rank. Differences within a round, such as
+    outliers, are independent, so they are drawn for each occurrence. Unmeasured bricks vary as the
+    sum of the measured ones. Without any measured brick, all factors are 1.
     """
     rng = np.random.default_rng(seed)
     ranks = rng.permutation((np.arange(DRAWS) + 0.5) / DRAWS)
@@ -57,15 +57,14 @@ def single_runs_s(
 ) -> np.ndarray:
     """Seconds of whole runs from passes over their bricks: shape ``(passes,)``.
 
-    ``samples`` are a brick's seconds in each pass, the mean over its ``places``; it occurs
-    ``counts`` times in a run. What a pass has in common, its bricks' median, is kept. What is a
-    brick's own is drawn for each occurrence: an interruption lengthens one of them, and not all
-    those that a place stands for.
+    ``samples`` are a brick's seconds in each pass, the mean over the ``places`` that are timed; it
+    occurs ``counts`` times in a run. The median of a pass over its bricks is kept. Deviations of a
+    brick from it are drawn for each occurrence, since an interruption lengthens one occurrence.
     """
     rng, keys = np.random.default_rng(seed), list(samples)
-    taken_s = np.asarray([samples[key] for key in keys])
-    medians_s = np.median(taken_s, axis=1, keepdims=True)
-    relative = taken_s / medians_s
+    seconds = np.asarray([samples[key] for key in keys])
+    medians_s = np.median(seconds, axis=1, keepdims=True)
+    relative = seconds / medians_s
     whole_s = medians_s[:, 0] * [counts[key] for key in keys]
     common = _weighted_medians(relative, np.abs(whole_s))
     total_s = np.zeros(relative.shape[1])
@@ -84,13 +83,13 @@ def _weighted_medians(of: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _rounds(measurement: Measurement) -> list[Round]:
-    """The rounds of the machine state that counts, also those that others disturbed."""
+    """All rounds of the machine state that the measurement uses, noisy ones included."""
     state_s = measurement.used_state_s()
     found = [r for r in measurement.rounds if same_state(r.state_s, state_s)]
     return found or list(measurement.used_rounds())
 
 
-# Occurrences whose samples are drawn at once: what they take in memory is bounded.
+# Occurrences whose samples are drawn at once, to bound the memory.
 _AT_ONCE = 64
 
 

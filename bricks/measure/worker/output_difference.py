@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from bricks.samples.verification import Difference
+from bricks.samples.verification import OutputDifference
 
 # The largest difference of floating-point outputs between two orders of summation, relative to the
 # greatest magnitude of an output.
 TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-9}
 
 
-def difference_of(expected: Sequence[Any], actual: Sequence[Any], *, bitwise: bool) -> Difference:
+def difference_of(
+    expected: Sequence[Any], actual: Sequence[Any], *, bitwise: bool
+) -> OutputDifference:
     """The difference of ``actual`` from ``expected`` over all outputs.
 
     Unless ``bitwise``, sums may be in another order.
@@ -28,7 +30,7 @@ def difference_of(expected: Sequence[Any], actual: Sequence[Any], *, bitwise: bo
     absolute = max((distance.absolute for distance in distances), default=0.0)
     relative = max((distance.relative for distance in distances), default=0.0)
     tolerances = [0.0 if bitwise else TOLERANCE.get(a.dtype.name, 0.0) for a, _ in pairs]
-    return Difference(
+    return OutputDifference(
         exact=all(_same_kind(a, b) and _equal(a, b) for a, b in pairs),
         max_abs=absolute if np.isfinite(absolute) else None,
         max_rel=relative if np.isfinite(relative) else None,

@@ -12,9 +12,9 @@ import numpy as np
 
 from bricks.compose.queueing.arrivals import poisson_s
 from bricks.compose.queueing.continuous import ContinuousPolicy, TextLengths
-from bricks.compose.queueing.metrics import figure, percentiles, rate, steady
+from bricks.compose.queueing.metrics import metric, percentiles, rate, without_warm_up
 from bricks.compose.queueing.run import RunSampler
-from bricks.compose.queueing.simulation import Served, simulate
+from bricks.compose.queueing.simulation import ServerRun, simulate
 from bricks.studies.generation.result import PERCENTILES, GenerationLoad
 from bricks.studies.generation.steps import StepTimes
 from bricks.studies.generation.texts import Generation
@@ -33,15 +33,15 @@ def load_of(times: StepTimes, generation: Generation, seed: int) -> GenerationLo
     capacity, saturated = interval_of(capacities), qps >= capacities.value
     unbounded = qps >= capacities.high
     runs = _runs(server, qps, capacities)
-    busy = figure(runs, lambda run: min(1.0, run.busy_s / run.span_s))
+    busy = metric(runs, lambda run: min(1.0, run.busy_s / run.span_s))
 
-    def of_requests(tell: Callable[[Served], np.ndarray]) -> Mapping[str, Interval]:
-        seconds = runs.map(lambda run: steady(tell(run)))
+    def of_requests(tell: Callable[[ServerRun], np.ndarray]) -> Mapping[str, Interval]:
+        seconds = runs.map(lambda run: without_warm_up(tell(run)))
         return {} if saturated else percentiles(seconds, PERCENTILES, unbounded=unbounded)
 
     further, tokens = generation.new_tokens - 1, generation.new_tokens
     return GenerationLoad(
-        ttft=of_requests(lambda run: run.first_after_s),
+        ttft=of_requests(lambda run: run.first_latencies_s),
         tpot=of_requests(lambda run: (run.done_s - run.first_s) / further) if further else {},
         tokens_per_s=capacity.map(lambda most_qps: min(qps * tokens, tokens * most_qps)),
         utilisation=replace(busy, high=1.0) if unbounded else busy,
@@ -51,12 +51,12 @@ def load_of(times: StepTimes, generation: Generation, seed: int) -> GenerationLo
     )
 
 
-def _runs(server: _Server, qps: float, capacities: Cases[float]) -> Cases[Served]:
+def _runs(server: _Server, qps: float, capacities: Cases[float]) -> Cases[ServerRun]:
     """The server in each case; where it saturates, as with latencies at their values."""
     arrivals_s = poisson_s(qps, _REQUESTS, server.seed)
     value = server.serve(arrivals_s, ENDS.value)
 
-    def unless_saturated(capacity_qps: float, end: End) -> Served:
+    def unless_saturated(capacity_qps: float, end: End) -> ServerRun:
         return server.serve(arrivals_s, end) if qps < capacity_qps else value
 
     return Cases(
@@ -92,7 +92,7 @@ class _Server:
         count = _SATURATED * self.generation.batch
         return rate(count, self.serve([0.0] * count, end).span_s)
 
-    def serve(self, arrivals_s: Sequence[float], end: End) -> Served:
+    def serve(self, arrivals_s: Sequence[float], end: End) -> ServerRun:
         """Requests that arrive at ``arrivals_s``, with latencies at an ``end``."""
         generation, prompt = self.generation, self.times.prompts[1].run
         first, between_s = generation.prompt_tokens, generation.step_s

@@ -16,7 +16,7 @@ from bricks.measure.failure_explanation import explain_failure
 from bricks.session import measuring, peak_memory, predicting
 from bricks.session.workspace import Workspace
 from bricks.sources import Unread
-from bricks.studies.inference.prediction import PredictedModel, Predictions, without
+from bricks.studies.inference.prediction import ModelPredictions, PredictedModel, without
 from bricks.studies.study import Needs, Study
 from bricks.system import Target
 
@@ -29,7 +29,7 @@ class PredictionOptions:
     target: Target | None = None
 
 
-class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None, Predictions]):
+class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None, ModelPredictions]):
     """The latencies of models, and the memory that they need."""
 
     @property
@@ -70,10 +70,10 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
             return replace(found, hint=explain_failure(model, without(estimate)))
         return found
 
-    def result(self, prediction: tuple[PredictedModel, ...], observation: None) -> Predictions:
+    def result(self, prediction: tuple[PredictedModel, ...], observation: None) -> ModelPredictions:
         """All of them."""
         cut, workers = str(self.workspace.granularity), self.workspace.options.workers
-        return Predictions(self.target, cut, workers, prediction)
+        return ModelPredictions(self.target, cut, workers, prediction)
 
 
 def decomposable(workspace: Workspace, models: Sequence[Model | Unread]) -> list[Model]:

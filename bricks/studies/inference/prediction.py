@@ -1,4 +1,4 @@
-"""Predictions of whole models: latency, where it comes from, and memory; plain data."""
+"""ModelPredictions of whole models: latency, where it comes from, and memory; plain data."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def without(estimate: IncompleteEstimate) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Predictions:
+class ModelPredictions:
     """Models on one target."""
 
     FACTS: ClassVar = (

@@ -20,14 +20,14 @@ DOMAIN = "com.microsoft.nchwc"
 _MOST_CHANNELS = 64
 
 
-class Layout(Enum):
+class BlockedLayout(Enum):
     """What a blocked array holds: images (N, C, H, W), or filters (O, I, H, W)."""
 
     IMAGES = "images"
     FILTERS = "filters"
 
 
-def blocked(array: np.ndarray, layout: Layout, block: int) -> np.ndarray:
+def blocked(array: np.ndarray, layout: BlockedLayout, block: int) -> np.ndarray:
     """``array`` of four axes in blocks of ``block`` channels, in the shape that it has.
 
     Fewer channels than a block are not blocked, neither those of an image nor the inputs of
@@ -46,8 +46,8 @@ def blocked(array: np.ndarray, layout: Layout, block: int) -> np.ndarray:
     return np.ascontiguousarray(array.reshape(split).transpose(order)).reshape(array.shape)
 
 
-def _blocked_axes(shape: tuple[int, ...], layout: Layout, block: int) -> list[int]:
-    wanted = [1] if layout is Layout.IMAGES else [0, 1]
+def _blocked_axes(shape: tuple[int, ...], layout: BlockedLayout, block: int) -> list[int]:
+    wanted = [1] if layout is BlockedLayout.IMAGES else [0, 1]
     axes = [k for k in wanted if k == 0 or shape[k] >= block]
     for k in axes:
         if shape[k] % block:

@@ -12,7 +12,7 @@ from bricks.graph.form import ModelForm
 from bricks.graph.model import Model
 from bricks.graph.view import parse_model
 from bricks.session.workspace import Workspace
-from bricks.studies.numerics.blocked_layout import Layout
+from bricks.studies.numerics.blocked_layout import BlockedLayout
 from bricks.studies.numerics.forms import accepted_form, name_of
 from bricks.studies.numerics.operator import UNKNOWN, Operator, work_of
 from bricks.studies.numerics.references import ReferenceFile
@@ -33,7 +33,7 @@ class OperatorForms:
         self._runtimes, self._operator = runtimes, operator
         self._given: Model | Missing | None = None
         self._standard: Model | None = None  # in standard operators
-        self.layouts: Mapping[str, Layout] = {}
+        self.layouts: Mapping[str, BlockedLayout] = {}
         self._reference: ReferenceFile | Missing | None = None
         self.work = UNKNOWN
         if operator.has(ModelForm.MODELS):

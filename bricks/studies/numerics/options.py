@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorOptions:
+class OperatorComparisonOptions:
     """The operators that ``what`` names, each evaluated ``repeats`` times by each of ``runtimes``.
 
     Words are as :func:`~bricks.studies.numerics.named.operators_named` takes them. Of the zoo,
@@ -30,7 +30,7 @@ class OperatorOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkOptions:
+class NetworkComparisonOptions:
     """The ``models``, each evaluated ``repeats`` times by each of ``runtimes``.
 
     ``tolerance`` is the greatest difference of a value that is no error, relative to the greatest

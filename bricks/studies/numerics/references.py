@@ -23,7 +23,7 @@ from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.worker.repeated_runs import outputs_in
 from bricks.session import whole_models
 from bricks.session.workspace import Workspace
-from bricks.studies.numerics.blocked_layout import Layout, block_of, blocked, layout_probe
+from bricks.studies.numerics.blocked_layout import BlockedLayout, block_of, blocked, layout_probe
 from bricks.studies.numerics.forms import Forms, name_of
 from bricks.studies.numerics.temporary_files import TemporaryFiles
 from bricks.system import available_memory_bytes
@@ -78,7 +78,7 @@ class References(Closing):
         return ReferenceFile(file, written.own_weights, values)
 
     def in_blocks(
-        self, workspace: Workspace, reference: ReferenceFile, layouts: Mapping[str, Layout]
+        self, workspace: Workspace, reference: ReferenceFile, layouts: Mapping[str, BlockedLayout]
     ) -> ReferenceFile:
         """The same data with the values of ``layouts`` in the blocked layout of ``workspace``.
 

@@ -22,7 +22,7 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain, label
 from bricks.graph.view import graph_of
 from bricks.studies.numerics.blocked_layout import DOMAIN as BLOCKED
-from bricks.studies.numerics.blocked_layout import Layout
+from bricks.studies.numerics.blocked_layout import BlockedLayout
 
 _FUSED = "com.microsoft"
 # The version of the operators that are written here; earlier ones have other attributes.
@@ -37,7 +37,7 @@ class StandardForm:
     """
 
     proto: onnx.ModelProto
-    layouts: Mapping[str, Layout]
+    layouts: Mapping[str, BlockedLayout]
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class _Spelling:
     graph: Graph
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: list[onnx.TensorProto] = field(default_factory=list)
-    layouts: dict[str, Layout] = field(default_factory=dict)
+    layouts: dict[str, BlockedLayout] = field(default_factory=dict)
 
     def add(self, op: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
         """A standard node."""
@@ -60,7 +60,7 @@ class _Spelling:
 
     def images(self, *names: str) -> None:
         """These values were images in the blocked layout."""
-        self.layouts |= dict.fromkeys(filter(None, names), Layout.IMAGES)
+        self.layouts |= dict.fromkeys(filter(None, names), BlockedLayout.IMAGES)
 
     def shape(self, name: str, node: onnx.NodeProto) -> tuple[int, ...]:
         """The shape of a value; :class:`ModelError` where it is not known."""
@@ -137,7 +137,7 @@ def _conv(of: _Spelling, node: onnx.NodeProto) -> None:
         _activate(of, activation, parameters, last, output)
     if node.domain == BLOCKED:
         of.images(inputs[0], added, output)
-        of.layouts[inputs[1]] = Layout.FILTERS
+        of.layouts[inputs[1]] = BlockedLayout.FILTERS
 
 
 def _activate(

@@ -20,7 +20,7 @@ from bricks.studies.numerics.comparison import compare_operators
 from bricks.studies.numerics.named import ZOO, ZooSource, operators_named
 from bricks.studies.numerics.networks import compare_networks
 from bricks.studies.numerics.operator import Operator
-from bricks.studies.numerics.options import NetworkOptions, OperatorOptions
+from bricks.studies.numerics.options import NetworkComparisonOptions, OperatorComparisonOptions
 from bricks.studies.numerics.results import (
     MissingRuntime,
     NetworkComparison,
@@ -28,12 +28,12 @@ from bricks.studies.numerics.results import (
 )
 from bricks.studies.study import Needs, Study
 
-Options = TypeVar("Options", OperatorOptions, NetworkOptions)
+Options = TypeVar("Options", OperatorComparisonOptions, NetworkComparisonOptions)
 Compared = TypeVar("Compared", OperatorComparison, NetworkComparison)
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedRuntimes:
     """A workspace for each runtime that is installed; ``missing`` are the others."""
 
     workspaces: Sequence[Workspace]
@@ -41,8 +41,8 @@ class Opened:
 
 
 @contextmanager
-def opened(workspace: Workspace, runtimes: Sequence[str]) -> Iterator[Opened]:
-    """``workspace`` with each of ``runtimes``, in their order; its own need not be opened again."""
+def open_runtimes(workspace: Workspace, runtimes: Sequence[str]) -> Iterator[OpenedRuntimes]:
+    """Open ``workspace`` with each of ``runtimes``, in order; its own is not opened again."""
     workspaces, missing = [], []
     with ExitStack() as further:
         for name in dict.fromkeys(runtimes):
@@ -53,7 +53,7 @@ def opened(workspace: Workspace, runtimes: Sequence[str]) -> Iterator[Opened]:
                 workspaces.append(further.enter_context(workspace.with_runtime(name)))
             except BackendError as error:
                 missing.append(MissingRuntime(name, str(error)))
-        yield Opened(workspaces, tuple(missing))
+        yield OpenedRuntimes(workspaces, tuple(missing))
 
 
 class RuntimesStudy(Study[Options, None, Compared, Compared]):
@@ -79,7 +79,7 @@ class RuntimesStudy(Study[Options, None, Compared, Compared]):
     def observe(self) -> Generator[None, None, Compared]:
         """Evaluate everything with all runtimes that are installed."""
         yield
-        with opened(self.workspace, self.options.runtimes) as found:
+        with open_runtimes(self.workspace, self.options.runtimes) as found:
             return replace(self._compared(found.workspaces), missing=found.missing)
 
     @abstractmethod
@@ -92,7 +92,7 @@ class RuntimesStudy(Study[Options, None, Compared, Compared]):
         return observation
 
 
-class OperatorStudy(RuntimesStudy[OperatorOptions, OperatorComparison]):
+class OperatorStudy(RuntimesStudy[OperatorComparisonOptions, OperatorComparison]):
     """Operators over runtimes: latency, rates beside the peaks, and accuracy."""
 
     def _compared(self, workspaces: Sequence[Workspace]) -> OperatorComparison:
@@ -131,7 +131,7 @@ class OperatorStudy(RuntimesStudy[OperatorOptions, OperatorComparison]):
         return None
 
 
-class NetworkStudy(RuntimesStudy[NetworkOptions, NetworkComparison]):
+class NetworkStudy(RuntimesStudy[NetworkComparisonOptions, NetworkComparison]):
     """The accuracy of whole models over runtimes, and the first operator where it is lost."""
 
     def _compared(self, workspaces: Sequence[Workspace]) -> NetworkComparison:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bricks.compose.lanes import Span, Timeline
+from bricks.compose.lanes import LaneSpan, Timeline
 from bricks.studies.scaling.options import StepOptions
 from bricks.studies.scaling.simulation import NETWORK, rank_lane
 from bricks.studies.study import Checked
@@ -79,7 +79,7 @@ class ScalePoint:
         """How many ranks of the timeline are unlike: 2 where the first is slower, else 1."""
         return sum(lane != NETWORK for lane in self.simulated.lanes)
 
-    def spans_of(self, rank: int) -> tuple[Span, ...]:
+    def spans_of(self, rank: int) -> tuple[LaneSpan, ...]:
         """What a rank does and waits for; all do the same but the first, if that is slower."""
         return self.simulated.shown(rank_lane(min(rank, self.unlike_ranks - 1)))
 

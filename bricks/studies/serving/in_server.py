@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from bricks import backends
-from bricks.compose.queueing.idle import AWAKE, ServedRuns, fitted_state
+from bricks.compose.queueing.idle import NO_IDLE_PENALTY, ServerRuns, fit_server_state
 from bricks.compose.queueing.spread import single_runs_s
 from bricks.errors import WorkerError
 from bricks.graph.model import Model
@@ -46,19 +46,19 @@ def in_server(
     short = [batch for batch in times.batches if batch.run.latency_s.value <= _LONG_RUN_S]
     if not backends.describe(workspace.runtime.backend).timed:
         short = []
-    waking, found = None, {}
+    idle_model, found = None, {}
     for done, batch in enumerate(short):
         workspace.progress("measuring bricks in a server", done / len(short))
         most_qps = _UTILISATION / batch.run.latency_s.value
         rate_qps = min(max(qps or most_qps, _RARE_QPS), most_qps)
         runs = _served_runs(workspace, models[batch.size], rate_qps)
-        found[batch.size] = state = fitted_state(runs, waking)
-        waking = state.waking
+        found[batch.size] = state = fit_server_state(runs, idle_model)
+        idle_model = state.idle_model
     batches = [batch.in_state(found.get(batch.size)) for batch in times.batches]
-    return ServiceTimes(batches, waking or AWAKE)
+    return ServiceTimes(batches, idle_model or NO_IDLE_PENALTY)
 
 
-def _served_runs(workspace: Workspace, model: Model, qps: float) -> ServedRuns:
+def _served_runs(workspace: Workspace, model: Model, qps: float) -> ServerRuns:
     """The bricks of ``model``, run by a server that is asked ``qps`` times a second."""
     count = min(_MOST_PASSES, max(_FEWEST_PASSES, int(_SERVING_S * qps))) // _TURNS
     counts = workspace.plans.decompose(model).plan.counts
@@ -71,7 +71,7 @@ def _served_runs(workspace: Workspace, model: Model, qps: float) -> ServedRuns:
             _collect(found[1], taken)
         places = served.timed_counts
     runs_s = (single_runs_s(each, counts, places).tolist() for each in (taken, looped))
-    return ServedRuns(idle_s, *runs_s)
+    return ServerRuns(idle_s, *runs_s)
 
 
 def _collect(samples: Samples, to: _Collected) -> None:

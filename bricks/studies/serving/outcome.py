@@ -13,8 +13,8 @@ import numpy as np
 from scipy.stats import trim_mean
 
 from bricks.compose.queueing.arrivals import poisson_s
-from bricks.compose.queueing.metrics import figure, percentiles, steady
-from bricks.compose.queueing.simulation import Served
+from bricks.compose.queueing.metrics import metric, percentiles, without_warm_up
+from bricks.compose.queueing.simulation import ServerRun
 from bricks.studies.serving.queueing import serve, serve_in_turn
 from bricks.studies.serving.result import PERCENTILES, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
@@ -51,7 +51,7 @@ def scenario_of(
         rate_qps = max_qps.value
         load = replace(load, qps=rate_qps or None)
     saturated = rate_qps is not None and rate_qps >= capacity.value
-    runs: Cases[Served] | None = None
+    runs: Cases[ServerRun] | None = None
     if rate_qps is None or rate_qps > 0:
         runs = ENDS.map(lambda end: _run(times, load, serving, end, seed, QUERIES))
     drops = serving.max_queue is not None
@@ -101,12 +101,12 @@ def best_batch(batches: Sequence[BatchLatency]) -> int:
 
 def expected(
     times: ServiceTimes, load: ScenarioLoad, serving: Serving, issued_s: Sequence[float]
-) -> Served:
+) -> ServerRun:
     """How queries that came at ``issued_s`` are served; offline, single samples."""
     sample = times.sampler(serving, value_of, seed=0)
     match load.kind:
         case ScenarioKind.SERVER:
-            return serve(issued_s, serving, sample, times.waking)
+            return serve(issued_s, serving, sample, times.idle_model)
         case ScenarioKind.MULTI_STREAM:
             return serve_in_turn(len(issued_s), load.samples, serving, sample)
         case ScenarioKind.OFFLINE:
@@ -116,7 +116,7 @@ def expected(
 
 def _run(
     times: ServiceTimes, load: ScenarioLoad, serving: Serving, end: End, seed: int, queries: int
-) -> Served:
+) -> ServerRun:
     """The scenario with latencies at an ``end`` of their intervals."""
     sample = times.sampler(serving, end, seed=seed)
     match load.kind:
@@ -126,18 +126,18 @@ def _run(
             return serve_in_turn(max(1, queries // load.samples), load.samples, serving, sample)
         case ScenarioKind.OFFLINE:
             everything = replace(serving, max_queue=None, timeout_s=0.0)
-            return serve([0.0] * queries, everything, sample, times.waking)
+            return serve([0.0] * queries, everything, sample, times.idle_model)
     if load.arrivals_s is not None:
-        return serve(load.arrivals_s, serving, sample, times.waking)
+        return serve(load.arrivals_s, serving, sample, times.idle_model)
     assert load.qps is not None
-    return serve(poisson_s(load.qps, queries, seed), serving, sample, times.waking)
+    return serve(poisson_s(load.qps, queries, seed), serving, sample, times.idle_model)
 
 
-def _steady_s(run: Served, load: ScenarioLoad) -> np.ndarray:
+def _steady_s(run: ServerRun, load: ScenarioLoad) -> np.ndarray:
     """The latencies without those of the beginning; of a trace, all."""
     if load.kind is not ScenarioKind.SERVER or load.arrivals_s is not None:
         return run.latencies_s
-    return steady(run.latencies_s)
+    return without_warm_up(run.latencies_s)
 
 
 def highest_qps(
@@ -170,16 +170,18 @@ def keeps_bound(latencies_s: np.ndarray, dropped: int, load: ScenarioLoad) -> bo
     return late <= (1 - load.counted_percentile / 100) * (len(latencies_s) + dropped)
 
 
-def _latencies(runs: Cases[Served], load: ScenarioLoad, *, unbounded: bool) -> dict[str, Interval]:
+def _latencies(
+    runs: Cases[ServerRun], load: ScenarioLoad, *, unbounded: bool
+) -> dict[str, Interval]:
     steady_s = runs.map(lambda run: _steady_s(run, load))
     percents = {**PERCENTILES, "counted_s": load.counted_percentile}
     return {
         **percentiles(steady_s, percents, unbounded=unbounded),
-        "trimmed_mean_s": figure(
+        "trimmed_mean_s": metric(
             steady_s, lambda found_s: float(trim_mean(found_s, 0.1)), unbounded=unbounded
         ),
     }
 
 
-def _of_all(runs: Cases[Served] | None, of: Callable[[Served], float]) -> Interval:
-    return Interval.exact(0.0) if runs is None else figure(runs, of)
+def _of_all(runs: Cases[ServerRun] | None, of: Callable[[ServerRun], float]) -> Interval:
+    return Interval.exact(0.0) if runs is None else metric(runs, of)

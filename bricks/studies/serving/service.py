@@ -15,7 +15,7 @@ import numpy as np
 
 from bricks.compose.estimate import provenance_facts
 from bricks.compose.queueing.batching import BatchSeconds
-from bricks.compose.queueing.idle import AWAKE, ServerState, Waking
+from bricks.compose.queueing.idle import NO_IDLE_PENALTY, IdleModel, ServerState
 from bricks.compose.queueing.metrics import rate
 from bricks.compose.queueing.run import RunLatency, RunSampler
 from bricks.studies.serving.scenario import Serving
@@ -32,30 +32,30 @@ _DRAWS = 1 << 16
 class BatchLatency:
     """The latency of a batch of ``size`` samples.
 
-    A batch takes ``asleep_share`` of its latency longer on an idle processor; None: that was not
+    A batch takes ``idle_penalty`` of its latency longer on an idle processor; None: that was not
     measured.
     """
 
     FACTS: ClassVar = (
         ("size", "batch"), with_ends("run.latency_s", "latency_s"), "throughput",
-        *provenance_facts("run.provenance"), "asleep_share",
+        *provenance_facts("run.provenance"), ("idle_penalty", "asleep_share"),
     )  # fmt: skip
 
     size: int
     run: RunLatency
-    asleep_share: float | None = None
+    idle_penalty: float | None = None
 
     def in_state(self, state: ServerState | None) -> BatchLatency:
         """The same batch as a server has it; None: in a server it takes as long."""
         if state is None:
-            return replace(self, asleep_share=0.0)
+            return replace(self, idle_penalty=0.0)
         draws = len(self.run.factors)
         run = replace(
             self.run,
             latency_s=self.run.latency_s.scaled(state.factor),
             factors=np.random.default_rng(0).choice(state.spread, draws),
         )
-        return BatchLatency(self.size, run, state.asleep_share)
+        return BatchLatency(self.size, run, state.idle_penalty)
 
     @property
     def throughput(self) -> Interval:
@@ -67,11 +67,11 @@ class BatchLatency:
 class ServiceTimes:
     """Latencies of batches of ascending sizes, from 1 on; those between are interpolated.
 
-    ``waking`` is how the processor sleeps and wakes.
+    ``idle_model`` is how the processor sleeps and wakes.
     """
 
     batches: Sequence[BatchLatency]
-    waking: Waking = AWAKE
+    idle_model: IdleModel = NO_IDLE_PENALTY
 
     @cached_property
     def curve(self) -> Curve:
@@ -99,7 +99,7 @@ class ServiceTimes:
         own_s: list[float] = serving.own_batches_s(_DRAWS).tolist()
         requests_s = [0.0, *(size * serving.request_s for size in sizes)]
         places = [0, *map(runs.place, sizes)]
-        asleep = [batch.asleep_share or 0.0 for batch in self.batches]
+        asleep = [batch.idle_penalty or 0.0 for batch in self.batches]
 
         def batch_s(size: int, number: int, sleep: float) -> float:
             place = places[size]

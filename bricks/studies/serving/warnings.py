@@ -23,7 +23,7 @@ def warnings_of(
     found = [] if rate_qps is None else [*_of_rate(rate_qps, serving, capacity)]
     if serving.instances > 1:
         found.append("instances are assumed not to slow each other down")
-    if load.kind is ScenarioKind.SERVER and times.batches[0].asleep_share is None:
+    if load.kind is ScenarioKind.SERVER and times.batches[0].idle_penalty is None:
         found.append(
             "how much longer runs take after idling was not measured here: at low rates, latencies"
             " are longer than this"

@@ -30,7 +30,13 @@ from bricks.studies.training.result import (
     TrainingRun,
 )
 from bricks.studies.training.sampled_time import predicted_mean
-from bricks.studies.training.train import Goal, SeedProgress, TrainingTask, loading_times, trained
+from bricks.studies.training.train import (
+    SeedProgress,
+    TrainingGoal,
+    TrainingTask,
+    loading_times,
+    trained,
+)
 from bricks.studies.training.validation import TrainingValidation, validate_training
 from bricks.units.interval import Interval
 
@@ -94,7 +100,7 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
         with workspace.worker() as worker:
             self._task = TrainingTask(
                 worker, options.workload, program, kept,
-                Goal(options.until, options.max_epochs), options.again,
+                TrainingGoal(options.until, options.max_epochs), options.again,
             )  # fmt: skip
             self._identity = self._task.begin(options.seeds[0])
             prediction = yield

@@ -31,7 +31,7 @@ _TIMEOUT_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class TrainingGoal:
     """Until when each seed is trained."""
 
     accuracy: float
@@ -53,7 +53,7 @@ class TrainingTask:
     workload: str
     program: SeededProgram
     kept: Path
-    goal: Goal
+    goal: TrainingGoal
     again: bool
 
     def ask(self, request: Request[Answer]) -> Answer:

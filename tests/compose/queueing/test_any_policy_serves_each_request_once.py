@@ -40,7 +40,7 @@ def test_each_request_is_answered_after_it_came_and_no_instance_does_two_things(
     found = simulate(times_s, policy(most, instances))
     assert (found.samples, found.dropped) == (len(times_s), 0)
     assert found.arrived_s.tolist() == times_s
-    assert (found.first_after_s >= 0.5 - 1e-9).all()
+    assert (found.first_latencies_s >= 0.5 - 1e-9).all()
     assert (found.done_s >= found.first_s).all()
     assert found.busy_s <= instances * found.span_s + 1e-9
     assert found.batches.max(initial=0) <= most
@@ -54,6 +54,6 @@ def test_an_answer_on_the_way_keeps_no_instance_busy(
     policy: Callable[[int, int], Sequence[InstancePolicy]],
 ) -> None:
     here = simulate(times_s, policy(most, 1))
-    away = simulate(times_s, policy(most, 1), way_s=lambda count: np.full(count, 2.0))
+    away = simulate(times_s, policy(most, 1), transport_s=lambda count: np.full(count, 2.0))
     assert np.allclose(away.latencies_s, here.latencies_s + 2.0)
     assert (away.occupied_s == here.occupied_s).all() and away.span_s == here.span_s

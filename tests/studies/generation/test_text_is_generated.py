@@ -124,7 +124,7 @@ def test_every_request_gets_its_tokens_however_texts_are_joined(
     found = generate(times_s, TextLengths(16, new_tokens), most, lambda number: 0.5, step_s)
     assert sum(size for size, _ in lengths) == len(times_s) * (new_tokens - 1)
     assert all(size <= most and 16 <= past < 16 + new_tokens for size, past in lengths)
-    assert (found.first_after_s >= 0.5 - 1e-9).all()
+    assert (found.first_latencies_s >= 0.5 - 1e-9).all()
     further_s = found.done_s - found.first_s
     assert (further_s >= 0.11 * (new_tokens - 1) - 1e-9).all()
     assert found.busy_s <= found.span_s + 1e-9
@@ -137,7 +137,7 @@ def test_without_batches_requests_wait_for_each_other(times_s: list[float]) -> N
     )
     free_s = 0.0
     for arrived_s, ttft_s, latency_s in zip(
-        times_s, found.first_after_s, found.latencies_s, strict=True
+        times_s, found.first_latencies_s, found.latencies_s, strict=True
     ):
         began_s = max(free_s, arrived_s)
         assert ttft_s == pytest.approx(began_s + 1.0 - arrived_s)
@@ -149,7 +149,7 @@ def test_a_prompt_is_waited_for_by_the_texts_that_are_worked_on() -> None:
     found = generate(
         [0.0, 0.1], TextLengths(4, 3), 2, lambda number: 1.0, lambda size, past, number: 0.25
     )
-    assert found.first_after_s.tolist() == pytest.approx([1.0, 1.9])
+    assert found.first_latencies_s.tolist() == pytest.approx([1.0, 1.9])
     assert (found.done_s - found.first_s).tolist() == pytest.approx([1.5, 0.5])
     assert found.batches.tolist() == [2, 2]
 

@@ -13,7 +13,7 @@ from refusals import refused
 from bricks.errors import ModelError
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
-from bricks.studies.numerics.blocked_layout import Layout, block_of, blocked, layout_probe
+from bricks.studies.numerics.blocked_layout import BlockedLayout, block_of, blocked, layout_probe
 from bricks.studies.numerics.standard_form import StandardForm, standard_form
 
 NCHWC = "com.microsoft.nchwc"
@@ -217,7 +217,7 @@ def test_a_model_as_the_runtime_blocks_it_is_the_model_again(
     )
     executed = onnx.load(path)
     standard = spelled_out(executed_with_types(executed, block))
-    filters = {n for n, layout in standard.layouts.items() if layout is Layout.FILTERS}
+    filters = {n for n, layout in standard.layouts.items() if layout is BlockedLayout.FILTERS}
     for tensor in standard.proto.graph.initializer:
         if tensor.name in filters:
             array = unblocked_filters(onnx.numpy_helper.to_array(tensor), block)
@@ -229,7 +229,7 @@ def test_a_model_as_the_runtime_blocks_it_is_the_model_again(
 
 def unblocked_filters(array: np.ndarray, block: int) -> np.ndarray:
     """The plain filters of which these are the blocked ones."""
-    order = blocked(np.arange(array.size).reshape(array.shape), Layout.FILTERS, block)
+    order = blocked(np.arange(array.size).reshape(array.shape), BlockedLayout.FILTERS, block)
     plain = np.empty(array.size, array.dtype)
     plain[order.ravel()] = array.ravel()
     return plain.reshape(array.shape)
@@ -251,9 +251,9 @@ def executed_with_types(proto: onnx.ModelProto, block: int) -> onnx.ModelProto:
 
 def test_channels_that_fill_no_block_are_refused() -> None:
     with refused(ModelError, "24 channels", "blocks of 16"):
-        blocked(numbers(1, 24, 2, 2), Layout.IMAGES, 16)
+        blocked(numbers(1, 24, 2, 2), BlockedLayout.IMAGES, 16)
     few = numbers(1, 3, 2, 2)
-    assert (blocked(few, Layout.IMAGES, 16) == few).all()
+    assert (blocked(few, BlockedLayout.IMAGES, 16) == few).all()
 
 
 def test_operators_without_a_rule_stay_as_they_are() -> None:

@@ -8,7 +8,7 @@ from factories import mlp, save
 
 from bricks import Bench, Estimate
 from bricks.sources import Unread
-from bricks.studies.numerics.options import NetworkOptions
+from bricks.studies.numerics.options import NetworkComparisonOptions
 from bricks.studies.numerics.study import NetworkStudy
 from bricks.studies.study import ask
 
@@ -24,7 +24,7 @@ def test_further_runtimes_share_the_cache_of_the_workspace_and_leave_it_open(
 ) -> None:
     monkeypatch.setenv("BRICKS_ENVIRONMENTS", str(tmp_path / "none"))
     model = bench.read(save(mlp(), tmp_path, "mlp.onnx"))
-    asked = NetworkOptions(
+    asked = NetworkComparisonOptions(
         models=[model, Unread("other", "other: there is no such file")],
         runtimes=("onnxruntime", "mxnet", "fake", "onnxruntime"),
         repeats=1,

@@ -24,9 +24,9 @@ def step(kind: str = "training step") -> Plan:
     return replace(made, memory=Allocated(kind, phases, (None,) * 5, (-1,) * 5, (), {}))
 
 
-def probed(around_s: dict[str, float], part: str = EACH) -> Results:
+def probed(overhead_s: dict[str, float], part: str = EACH) -> Results:
     found = dict(results({"a": 1e-3, "b": 2e-3, "c": 4e-3}))
-    for phase, cost_s in around_s.items():
+    for phase, cost_s in overhead_s.items():
         for each, (real, without) in PHASE_PROBES[phase].items():
             found[real] = measurement(real, *[5e-6 + (cost_s if each == part else 0.0)] * 8)
             found[without] = measurement(without, *[5e-6] * 8)
@@ -50,13 +50,13 @@ def test_each_phase_adds_what_is_around_its_calls() -> None:
 def test_what_is_done_once_in_a_phase_counts_once() -> None:
     estimate = recompose(Basis(step(), probed(AROUND, ONCE)))
     assert isinstance(estimate, Estimate)
-    assert [p.around_s for p in estimate.phases] == pytest.approx([1e-4, -1e-6, 2e-4])
+    assert [p.overhead_s for p in estimate.phases] == pytest.approx([1e-4, -1e-6, 2e-4])
 
 
 def test_code_takes_longer_where_calls_displaced_it() -> None:
     estimate = recompose(Basis(step(), probed(AROUND, DISPLACED)))
     assert isinstance(estimate, Estimate)
-    assert [p.around_s for p in estimate.phases] == pytest.approx([0.0, 0.0, 2.5 * 2e-4])
+    assert [p.overhead_s for p in estimate.phases] == pytest.approx([0.0, 0.0, 2.5 * 2e-4])
 
 
 def test_the_interval_moves_with_it_and_knows_that_programs_differ() -> None:
@@ -76,7 +76,7 @@ def test_inference_has_a_cost_of_its_own() -> None:
     assert isinstance(estimate, Estimate)
     (phase,) = estimate.phases
     assert phase.phase == "forward"
-    assert phase.around_s == pytest.approx(4e-5)
+    assert phase.overhead_s == pytest.approx(4e-5)
 
 
 def test_without_the_probes_there_is_no_estimate() -> None:
