@@ -1,7 +1,7 @@
-"""From an estimate, the probability of keeping a latency and the cost of an inference.
+"""The probability that an estimate misses a latency bound, and the cost of a million inferences.
 
-Here for the future work of the DLBricks paper: given a model, find a system; given a system, find a
-model. Must not know which systems or models there are.
+They answer the future work of the DLBricks paper: given a model, find a system; given a system, find
+a model. Must not know which systems or models there are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from statistics import NormalDist
 from bricks.compose.estimate import Estimate
 from bricks.samples.statistics import NORMAL_95
 
-# A latency counts as kept if it is missed with at most this probability.
+# A latency bound counts as met if it is missed with at most this probability.
 PROMISE = 0.05
 
 

@@ -1,4 +1,4 @@
-"""All inputs of a model's estimate. Plain data."""
+"""The inputs of a model's estimate: plan, results, predictions and construction. Plain data."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from bricks.decompose.plan import Plan
 from bricks.predict.prediction import Predictions
 from bricks.samples.state_model import StateModel
 
-# The cost of a call in a walk, relative to the probes, which run again and again and so find the
-# runtime's code and data cached. So do light bricks, which are run once before each sample; heavy
-# ones do not. Chosen on one half of the zoo's families; benchmarks/accuracy.py reports the best
+# The cost of a call in a walk, relative to the probes, which run repeatedly and so find the
+# runtime's code and data cached. Light bricks do too, since they run once before each sample; heavy
+# bricks do not. Chosen on one half of the zoo's families; benchmarks/accuracy.py reports the best
 # factor for all families but one, and estimates without the factor.
 IN_WALK_CALL_FACTOR = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What an estimate of ``plan`` is made from: ``results`` by key, the probes' among them.
+    """The inputs of an estimate of ``plan``; ``results`` hold bricks and probes by key.
 
-    The estimate is for the machine state ``state_s``; if None, for the state in which most is
-    known. A brick that was not measured in that state counts with its latency in another state,
-    corrected as ``states`` says (see :mod:`bricks.samples.state_model`), or if None, by what
-    ``plan``'s own bricks show. A brick that was never measured counts with its latency in
-    ``predictions``; one with a prior there, with that and its measurement; one that failed is a
-    gap, unless it is unmeasurable and predicted. ``construction`` says how occurrences run in
-    parallel; if None, they run one after another. ``in_walk_call_factor`` times the probes' call
-    cost is subtracted from each brick.
+    The estimate is for the machine state ``state_s``; if None, for the state in which most of the
+    latency is known. A brick that was measured in another state only counts with this latency,
+    corrected by the model ``states`` (see :mod:`bricks.samples.state_model`); if None, by a model
+    of ``plan``'s own bricks. An unmeasured brick counts with its latency in ``predictions``, a
+    measured one with a prior there with the posterior of both; a brick whose measurement failed is
+    a gap, unless it is unmeasurable and predicted. ``construction`` says how occurrences run in
+    parallel; if None, they run one after another. ``in_walk_call_factor`` times the call cost of
+    the probes is subtracted from each brick.
     """
 
     plan: Plan

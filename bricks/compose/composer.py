@@ -1,7 +1,7 @@
-"""Composes tasks on lanes into a timeline: the one engine behind each answer about a whole run.
+"""Composes tasks on lanes into a timeline, for every question about a whole run.
 
-A list scheduler over fluid work: it moves from event to event, and between two events the speed of
-each lane is constant, though it may depend on what other lanes do. Must not know what tasks are.
+A list scheduler over fluid work: it moves from event to event. Between two events the speed of each
+lane is constant, though it may depend on which other lanes are busy. Must not know what tasks are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bricks.compose.lanes import Group, LaneSpan, Overlap, Policy, Task, Timelin
 
 
 def full_speed(busy: int) -> float:
-    """Lanes that share nothing: each has its full speed."""
+    """The speed of lanes that share no resource: 1, however many are ``busy``."""
     return 1.0
 
 
@@ -28,21 +28,22 @@ def compose(
     overlap: Overlap | None = None,
     speed: Callable[[int], float] = full_speed,
 ) -> Timeline:
-    """The run of ``tasks``, as early as lanes and the tasks before permit.
+    """Schedule ``tasks`` as early as their lanes and dependencies permit.
 
-    Each lane runs its tasks in their order here, or as its policy says. Where ``overlap`` does not
-    let two tasks run at once, the earlier one here begins first. ``speed`` tells from the number of
-    busy lanes the speed of each. :class:`RuntimeError` if tasks wait for each other forever.
+    Each lane runs its tasks in the order of ``tasks``, or as its policy in ``policies`` decides. If
+    ``overlap`` forbids two tasks to run at once, the earlier in ``tasks`` begins first. ``speed``
+    is the speed of each busy lane as a function of their number. Raises :class:`RuntimeError` for
+    tasks that wait for each other.
     """
     run = _Run(tasks, policies, overlap, speed)
-    while run.goes_on():
+    while run.advance():
         pass
     return Timeline(tuple(sorted(run.spans, key=lambda span: span.begin_s)))
 
 
 @dataclass(slots=True)
 class _Running:
-    """Work that a lane does now, and how many seconds of it are left at full speed."""
+    """The current work of a lane; ``left_s`` are the seconds that are left at full speed."""
 
     work: Task
     members: tuple[int, ...]
@@ -56,8 +57,8 @@ class _Running:
 
 
 @dataclass(slots=True)
-class _Needs:
-    """When the tasks that each task needs will have ended, as far as they have."""
+class _Dependencies:
+    """Unfinished dependencies of each task, and the times at which tasks become ready."""
 
     tasks: Sequence[Task]
     open: list[int] = field(init=False)
@@ -73,23 +74,23 @@ class _Needs:
                 self.users[needed].append(position)
 
     def end(self, position: int, now_s: float) -> Iterable[tuple[int, float]]:
-        """Note that a task has ended; the tasks that have all they need, and when."""
+        """End a task; yield each task that has become ready, with the time at which it may begin."""
         for user in self.users.pop(position, ()):
-            there_s = now_s + self.tasks[user].after[position]
+            arrival_s = now_s + self.tasks[user].after[position]
             known_s = self.ready_s[user]
-            self.ready_s[user] = there_s if known_s == inf else max(known_s, there_s)
+            self.ready_s[user] = arrival_s if known_s == inf else max(known_s, arrival_s)
             self.open[user] -= 1
             if not self.open[user]:
                 yield user, self.ready_s[user]
 
     def of(self, position: int) -> float:
-        """The time from which a task may begin; infinite if that is not known yet."""
+        """The time from which a task may begin; infinite while it has unfinished dependencies."""
         return inf if self.open[position] else self.ready_s[position]
 
 
 @dataclass(slots=True)
-class _Asked:
-    """A lane whose policy chooses: the tasks that will be ready, and those that are."""
+class _PolicyLane:
+    """A lane whose policy chooses from ``ready``; ``coming`` are tasks that get ready later."""
 
     policy: Policy
     coming: list[tuple[float, int, int]] = field(default_factory=list)
@@ -110,7 +111,7 @@ class _Asked:
 
 
 class _Run:
-    """A run that is being composed; :meth:`goes_on` moves to the next event."""
+    """A run that is being composed; :meth:`advance` moves to the next event."""
 
     def __init__(
         self,
@@ -120,34 +121,34 @@ class _Run:
         speed: Callable[[int], float],
     ) -> None:
         self._tasks, self._overlap, self._speed = tasks, overlap, speed
-        self._needs = _Needs(tasks)
-        self._asked = {lane: _Asked(policy) for lane, policy in policies.items()}
+        self._dependencies = _Dependencies(tasks)
+        self._policy_lanes = {lane: _PolicyLane(policy) for lane, policy in policies.items()}
         self._queues: dict[str, deque[int]] = defaultdict(deque)
         self._running: dict[str, _Running] = {}
         self._now_s, self._left = 0.0, len(tasks)
         self.spans: list[LaneSpan] = []
         for position, task in enumerate(tasks):
-            if task.lane not in self._asked:
+            if task.lane not in self._policy_lanes:
                 self._queues[task.lane].append(position)
             elif not task.after:
-                self._asked[task.lane].add(position, 0.0)
+                self._policy_lanes[task.lane].add(position, 0.0)
 
-    def goes_on(self) -> bool:
-        """Move to the next event; False once all tasks have ended."""
+    def advance(self) -> bool:
+        """Move to the next event; return False once all tasks have ended."""
         self._begin_in_order()
-        asked_s = self._begin_asked()
+        again_s = self._begin_chosen()
         if not self._left:
             return False
         self._set_speeds()
         wait_s = min((running.wait_s for running in self._running.values()), default=inf)
-        coming_s = max(self._now_s, min(self._coming_s(), asked_s))
+        coming_s = max(self._now_s, min(self._coming_s(), again_s))
         if min(wait_s, coming_s) == inf:
-            raise RuntimeError(f"{self._left} tasks wait for what never ends")
-        self._advance(wait_s, coming_s)
+            raise RuntimeError(f"{self._left} tasks wait for each other")
+        self._run_until(wait_s, coming_s)
         return True
 
     def _begin_in_order(self) -> None:
-        """Begin what may begin now; what takes no time ends at once, and lets others begin."""
+        """Begin all ready tasks of lanes with an order, and end those of no duration at once."""
         while self._begin_heads():
             if not self._end(
                 [lane for lane, running in self._running.items() if running.left_s <= 0.0]
@@ -155,14 +156,14 @@ class _Run:
                 return
 
     def _heads(self) -> list[int]:
-        """The next tasks of the free lanes that have an order."""
+        """The next task of each free lane with an order."""
         queues = self._queues.items()
         return sorted(queue[0] for lane, queue in queues if queue and lane not in self._running)
 
     def _begin_heads(self) -> bool:
         begun = False
         for position in self._heads():
-            if self._needs.of(position) <= self._now_s and self._may_begin(position):
+            if self._dependencies.of(position) <= self._now_s and self._may_begin(position):
                 task = self._tasks[position]
                 self._queues[task.lane].popleft()
                 self._begin(task, (position,))
@@ -175,13 +176,13 @@ class _Run:
         positions = [i for running in self._running.values() for i in running.members]
         return self._overlap(position, positions)
 
-    def _begin_asked(self) -> float:
-        """Let free lanes that choose begin something; the time to ask again at."""
+    def _begin_chosen(self) -> float:
+        """Let the policy of each free lane choose; return the time to ask again at."""
         again_s = inf
-        for lane, asked in self._asked.items():
+        for lane, chosen in self._policy_lanes.items():
             if lane in self._running:
                 continue
-            choice = asked.next(self._now_s)
+            choice = chosen.next(self._now_s)
             if isinstance(choice, Group):
                 self._begin(choice.work, choice.members)
             elif choice is not None:
@@ -192,9 +193,9 @@ class _Run:
         self._running[work.lane] = _Running(work, members, self._now_s, work.work_s)
 
     def _coming_s(self) -> float:
-        """When the next task that waits for nothing but time may begin."""
-        times = [self._needs.of(position) for position in self._heads()]
-        times += [asked.coming[0][0] for asked in self._asked.values() if asked.coming]
+        """The earliest future time at which a task is ready."""
+        times = [self._dependencies.of(position) for position in self._heads()]
+        times += [chosen.coming[0][0] for chosen in self._policy_lanes.values() if chosen.coming]
         return min((at_s for at_s in times if at_s > self._now_s), default=inf)
 
     def _set_speeds(self) -> None:
@@ -203,8 +204,8 @@ class _Run:
             factors = [f for other, f in running.work.slowed.items() if other in self._running]
             running.speed = shared / max(factors) if factors else shared
 
-    def _advance(self, wait_s: float, coming_s: float) -> None:
-        """Go on for ``wait_s``, until the first lane is done, or until ``coming_s``."""
+    def _run_until(self, wait_s: float, coming_s: float) -> None:
+        """Run for ``wait_s``, until the first lane is done, or until ``coming_s``."""
         ends = self._now_s + wait_s <= coming_s
         by_s = wait_s if ends else coming_s - self._now_s
         done = [lane for lane, running in self._running.items() if ends and running.wait_s <= by_s]
@@ -223,7 +224,7 @@ class _Run:
 
     def _end_task(self, position: int) -> None:
         self._left -= 1
-        for user, at_s in self._needs.end(position, self._now_s):
+        for user, at_s in self._dependencies.end(position, self._now_s):
             lane = self._tasks[user].lane
-            if lane in self._asked:
-                self._asked[lane].add(user, at_s)
+            if lane in self._policy_lanes:
+                self._policy_lanes[lane].add(user, at_s)

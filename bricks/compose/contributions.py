@@ -1,6 +1,6 @@
-"""What each brick of a plan contributes to its latency, and sums of that by where it comes from.
+"""The contribution of each brick to a plan's latency, and sums of contributions by provenance.
 
-Must not know how contributions are put into an order.
+Must not know in which order bricks run.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from bricks.decompose.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """Seconds of all occurrences of each brick of ``plan``, by key, calls subtracted.
+    """Seconds of all occurrences of each brick of ``plan`` by key, call overhead subtracted.
 
-    They are negative for bricks whose latency is subtracted more often than it is added.
+    Negative for a brick whose latency is subtracted more often than it is added.
     """
 
     plan: Plan
@@ -27,37 +27,39 @@ class Contributions:
 
     @classmethod
     def of(cls, plan: Plan, latencies: BrickLatencies) -> Contributions:
-        """The contributions of all bricks whose latency is known."""
+        """The contributions of all bricks of ``plan`` in ``latencies``."""
         counts = plan.counts
         seconds = {key: counts[key] * s for key, s in latencies.net_s.items()}
         return cls(plan, latencies, seconds)
 
     @property
     def total_s(self) -> float:
-        """The work of a lane that runs them all."""
+        """Seconds of all bricks one after another."""
         return sum(self.seconds.values(), 0.0)
 
     @property
     def gross_s(self) -> float:
-        """Of all bricks, subtracted ones too."""
+        """The sum of absolute contributions, those of subtracted bricks included."""
         return sum(map(abs, self.seconds.values()))
 
     @property
     def predicted_s(self) -> float:
-        """Of bricks that were not measured."""
-        return self._of(sorted(self.latencies.predicted))
+        """Absolute seconds of bricks that were not measured."""
+        return self._absolute_s(sorted(self.latencies.predicted))
 
     @property
     def published_s(self) -> float:
-        """The part that other hosts tell."""
+        """Absolute seconds that come from measurements of other hosts."""
         published = self.latencies.published
         return sum(abs(s) * published.get(key, 0.0) for key, s in self.seconds.items())
 
     @property
     def cache_state_s(self) -> float:
-        """Half the width that is due to the state of the caches (see ``uncertainty``)."""
+        """Half the width of the interval, in seconds, that is due to the state of the caches."""
         long = sorted({o.brick for o in self.plan.occurrences if o.nodes >= CACHED_NODES})
-        return cache_state_s(self.gross_s, self._of(self.plan.weight_bound), self._of(long))
+        return cache_state_s(
+            self.gross_s, self._absolute_s(self.plan.weight_bound), self._absolute_s(long)
+        )
 
     @property
     def coverage(self) -> float:
@@ -83,17 +85,17 @@ class Contributions:
         )
 
     def calls_uncertain_s(self) -> float:
-        """Half the width that follows from how well the cost of a call is known."""
+        """Half the width of the interval, in seconds, that is due to the call cost's error."""
         call_s = self.latencies.call_s
         ends_s = [self._with_call(cost_s) for cost_s in (call_s.low, call_s.value, call_s.high)]
         return (max(ends_s) - min(ends_s)) / 2
 
     def _with_call(self, call_s: float) -> float:
-        """The latency if a call cost ``call_s``."""
+        """The latency of a run if a call cost ``call_s`` seconds."""
         known, counts = self.latencies, self.plan.counts.items()
         return call_s + sum(
             n * known.without_call(known.gross_s[key].value, call_s) for key, n in counts
         )
 
-    def _of(self, keys: Iterable[str]) -> float:
+    def _absolute_s(self, keys: Iterable[str]) -> float:
         return sum((abs(self.seconds[key]) for key in keys), 0.0)

@@ -1,8 +1,8 @@
-"""Work on lanes, and the timeline that it becomes: plain data, and what decides about order.
+"""Tasks on lanes, and the timeline of their run: plain data, and the protocols that decide order.
 
-A lane does one thing at a time: a core, a worker, the host or the device of a GPU, a rank, a
-network. A task is work on a lane that begins once the tasks which it needs have ended.
-:func:`bricks.compose.composer.compose` makes a timeline of tasks. Must not know what tasks are.
+A lane runs one task at a time: a core, a worker, the host or the device of a GPU, a rank, a network.
+A task begins once its dependencies have ended. :func:`bricks.compose.composer.compose` makes a
+timeline of tasks. Must not know what tasks are.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Work on ``lane`` that takes ``work_s`` seconds at full speed; ``kind`` is shown.
+    """Work on ``lane`` that takes ``work_s`` seconds at full speed; ``kind`` is its title.
 
-    ``after`` has the positions of the tasks that must have ended, and for how many seconds.
-    ``slowed`` says by lane how many times longer the task takes while that lane is busy; of several
-    busy lanes the largest factor counts. ``size_bytes`` are those that it moves between lanes.
+    ``after`` maps the position of each dependency to the seconds that must pass after its end.
+    ``slowed`` maps lanes to factors: while such a lane is busy, the task takes that many times as
+    long; of several busy lanes the largest factor counts. The task moves ``size_bytes`` bytes
+    between lanes.
     """
 
     lane: str
@@ -31,35 +32,35 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tasks of a lane, by position, that run together as ``work``; they end at once."""
+    """The positions of tasks of one lane that run together as ``work``, and end at once."""
 
     members: tuple[int, ...]
     work: Task
 
 
 class Policy(Protocol):
-    """Decides what a free lane does next; it lives as long as one run."""
+    """Decides which task a free lane runs next; an instance serves one run."""
 
     def next(self, ready: Sequence[int], now_s: float) -> Group | float | None:
-        """What begins now, of the ``ready`` tasks in the order in which they became so.
+        """The group of ``ready`` tasks that begins now; these are in the order of becoming ready.
 
-        Returns a time to be asked again at, if nothing begins before that, or None if nothing does
-        before the next event.
+        Returns a time to be asked again at if no task begins earlier, or None to be asked at the
+        next event.
         """
 
 
 class Overlap(Protocol):
-    """Says which tasks may run at the same time."""
+    """Decides which tasks may run at the same time."""
 
     def __call__(self, position: int, running: Collection[int], /) -> bool:
-        """Whether the task at ``position`` may begin while those at ``running`` run."""
+        """Whether the task at ``position`` may begin while the tasks at ``running`` run."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSpan:
-    """Work that a lane did from ``begin_s`` to ``end_s``, in seconds since the run began.
+    """Work of a lane from ``begin_s`` to ``end_s``, in seconds since the run began.
 
-    ``members`` are the positions of the tasks that it was: one, or those of a :class:`Group`.
+    ``members`` are the positions of its tasks: one, or several of a :class:`Group`.
     """
 
     work: Task
@@ -69,17 +70,17 @@ class LaneSpan:
 
     @property
     def lane(self) -> str:
-        """The lane that did it."""
+        """The lane of the work."""
         return self.work.lane
 
     @property
     def kind(self) -> str:
-        """What kind of work it was."""
+        """The title of the work."""
         return self.work.kind
 
     @property
     def length_s(self) -> float:
-        """Seconds from its begin to its end."""
+        """Seconds from begin to end."""
         return self.end_s - self.begin_s
 
 
@@ -94,12 +95,12 @@ class Timeline:
 
     @property
     def end_s(self) -> float:
-        """Seconds until everything has ended."""
+        """Seconds until the last span ends."""
         return max((span.end_s for span in self.spans), default=0.0)
 
     @property
     def lanes(self) -> tuple[str, ...]:
-        """The lanes that did anything, in the order in which they began."""
+        """The lanes with a span, in the order in which they began."""
         return tuple(dict.fromkeys(span.lane for span in self.spans))
 
     @property
@@ -108,7 +109,7 @@ class Timeline:
         return {position: span for span in self.spans for position in span.members}
 
     def later(self, by_s: float) -> Timeline:
-        """The same run, ``by_s`` seconds later."""
+        """This run, ``by_s`` seconds later."""
         spans = self.spans
         return Timeline(
             tuple(replace(s, begin_s=s.begin_s + by_s, end_s=s.end_s + by_s) for s in spans)
@@ -119,11 +120,11 @@ class Timeline:
         return tuple(span for span in self.spans if span.lane == lane)
 
     def busy_s(self, lane: str) -> float:
-        """Seconds in which a lane does something."""
+        """Seconds for which a lane is busy."""
         return sum(span.length_s for span in self.of(lane))
 
     def shown(self, lane: str) -> tuple[LaneSpan, ...]:
-        """The spans of a lane that take time, and between them its waiting for other lanes."""
+        """The spans of a lane with a duration, and between them spans of waiting."""
         shown, at_s = list[LaneSpan](), 0.0
         for span in self.of(lane):
             if span.begin_s > at_s:
@@ -135,10 +136,9 @@ class Timeline:
 
 
 def longest_chain_s(tasks: Sequence[Task]) -> float:
-    """Seconds of the longest chain of tasks that need each other, at full speed.
+    """Seconds of the longest chain of dependent tasks at full speed: the critical path.
 
-    It is what the tasks would take on a lane for each; no run of them ends earlier. Tasks need
-    earlier ones only.
+    No run of ``tasks`` ends earlier. The dependencies of a task precede it in ``tasks``.
     """
     ends_s: list[float] = []
     for task in tasks:

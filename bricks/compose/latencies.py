@@ -1,7 +1,7 @@
 """The latency of each brick of a plan in one machine state: measured, predicted or transferred.
 
-Measurements in other states are corrected, those of other hosts weighed by their certainty, and
-all of them shifted so that medians add up. Must not know how latencies are composed.
+Measurements in other states are corrected, measurements of other hosts weighted by their precision,
+and all latencies shifted so that medians add up. Must not know how latencies are composed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from bricks.units.sample import Kernel
 class BrickLatencies:
     """The latency of each brick of a plan in one machine state, by key, in seconds.
 
-    All of ``gross_s`` include a ``call_s`` of the runtime; :meth:`without_call` subtracts
-    ``in_walk_call_factor`` times its cost. They hold the errors that each brick has of its own.
-    ``shared_s`` is half the width of the interval of the error that corrections from another state
-    have in common, for each brick of which one was applied, and ``all_shared_s`` that of the sum of
-    all occurrences. ``predicted`` are the bricks that were not measured, ``other_state`` those that
-    were measured in another state only. ``published`` is, of each brick of which other hosts tell
-    something, how much of its latency they tell: 1 where it was not measured here. ``kernels`` are
-    those that a device runs for each brick; a brick that runs on the host alone has none.
+    Each of ``gross_s`` includes one runtime call of ``call_s``; :meth:`without_call` subtracts
+    ``in_walk_call_factor`` times its cost. The intervals in ``gross_s`` hold the independent errors
+    of each brick. ``shared_s`` is half the width of the common error of state corrections, for each
+    corrected brick; ``all_shared_s`` is half the width of this error in the sum of all occurrences.
+    ``predicted`` are the keys of unmeasured bricks, ``other_state`` the keys of bricks measured in
+    another state only. ``published`` is the weight of other hosts in a brick's latency, from 0 to 1
+    (not measured here). ``kernels`` are the device kernels of each brick; a brick without device
+    work is absent.
     """
 
     gross_s: Mapping[str, Interval]
@@ -46,13 +46,13 @@ class BrickLatencies:
     kernels: Mapping[str, tuple[Kernel, ...]] = field(default_factory=dict)
 
     def source(self, key: str) -> ErrorSource:
-        """What the uncertainty of a brick's latency is due to."""
+        """The source of a brick's own uncertainty."""
         if key in self.predicted:
             return ErrorSource.PREDICTED
         return ErrorSource.OTHER_STATE if key in self.other_state else ErrorSource.SAMPLES
 
     def without_call(self, latency_s: float, call_s: float | None = None) -> float:
-        """``latency_s`` without the call, which costs ``call_s``, or by default its median."""
+        """``latency_s`` minus the cost of a call, ``call_s`` or by default its median; at least 0."""
         call_s = self.call_s.value if call_s is None else call_s
         # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
         return max(0.0, latency_s - self.in_walk_call_factor * call_s)
@@ -70,14 +70,15 @@ class BrickLatencies:
 def latencies(basis: Basis) -> BrickLatencies:
     """The latencies of the measured or predicted bricks of ``basis``.
 
-    Bricks vary by themselves, so that their medians do not add up to the median of a run: each
-    counts with what one of many runs takes (:func:`bricks.samples.statistics.skew_share`).
+    Latencies of bricks vary independently, so their medians do not add up to the median of a run:
+    each brick counts with a value between its median and its mean
+    (:func:`bricks.samples.statistics.skew_share`).
     """
     parts, state_s, counts = basis.parts, basis.state, basis.plan.counts
     correction = StateCorrection(
         parts.measured.values(), state_s, basis.states, parts.predicted.values()
     )
-    factors = {key: correction.factor(m) for key, m in parts.every.items()}
+    factors = {key: correction.factor(m) for key, m in parts.all.items()}
     own_s, published = _own(basis, parts, correction, factors)
     gross_s = _added_up(own_s, basis, parts, state_s)
     shared_s = {
@@ -85,7 +86,7 @@ def latencies(basis: Basis) -> BrickLatencies:
         for key, factor in factors.items()
         if factor.shared_sd > 0
     }
-    every = parts.every.items()
+    every = parts.all.items()
     sums = ((m, counts[key] * gross_s[key].value) for key, m in every)
     return BrickLatencies(
         gross_s,
@@ -103,7 +104,7 @@ def latencies(basis: Basis) -> BrickLatencies:
 def _own(
     basis: Basis, parts: Parts, correction: StateCorrection, factors: Mapping[str, Factor]
 ) -> tuple[dict[str, Interval], dict[str, float]]:
-    """Each brick's latency with the error that it has of its own; what other hosts tell of it."""
+    """Each brick's latency with its independent error, and the weight of other hosts in it."""
     found, predictions = _sampled(parts.measured, correction, factors), basis.predictions
     published = {key: 1.0 for key, m in parts.measured.items() if m.published}
     for key in parts.measured.keys() & predictions.prior.keys():
@@ -119,7 +120,7 @@ def _sampled(
     correction: StateCorrection,
     factors: Mapping[str, Factor],
 ) -> dict[str, Interval]:
-    """Median and interval of each brick; with few rounds, by the deviation of most bricks."""
+    """Median and interval of each measured brick; few rounds take the deviation of all bricks."""
     rounds_s = {key: correction.rounds_s(m) for key, m in measured.items()}
     deviation = pooled_deviation(rounds_s.values())
     return {
@@ -131,7 +132,7 @@ def _sampled(
 def _added_up(
     own_s: Mapping[str, Interval], basis: Basis, parts: Parts, state_s: float | None
 ) -> dict[str, Interval]:
-    """``own_s`` such that their medians add up to the median of a run of the whole."""
+    """``own_s``, shifted so that medians add up to the median of a whole run."""
     counts, predicted = basis.plan.counts, basis.predictions.of
     runs = {key: m.runs(state_s) for key, m in parts.measured.items()}
     means = {k: runs[k].mean if k in runs else predicted[k].mean for k in own_s}
@@ -149,6 +150,6 @@ def _translated(found: Interval, factor: Factor) -> Interval:
 
 
 def _call_cost(basis: Basis) -> Interval:
-    """The cost of a call; nothing where its probes were not measured, which is a gap."""
+    """The cost of a call; 0 if its probes were not measured, which is a gap."""
     probed = all(isinstance(basis.results.get(key), Measurement) for key in PROBES.values())
     return call_cost(basis.results) if probed else Interval.exact(0.0)

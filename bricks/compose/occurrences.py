@@ -1,9 +1,9 @@
-"""Occurrences of a plan's bricks as tasks: which lane runs each, and what each one needs.
+"""Occurrences of a plan's bricks as tasks: the lane of each, and its dependencies.
 
-Here because sums, critical paths, schedules and timelines are all of the same tasks. On a GPU the
-host launches kernels in order, and the device runs them in order: a kernel begins once the call
-that launches it has returned and the kernel before has ended. The run ends with the later of both,
-where the host waits for the device. Must not know how latencies came about.
+Sums, critical paths, schedules and timelines all use these tasks. On a GPU the host launches kernels
+in order, and the device runs them in order: a kernel begins once its launching call has returned and
+the previous kernel has ended. The run ends when both are done, since the host synchronises. Must not
+know where latencies come from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class OccurrenceTasks:
     """A task for each occurrence of a plan, in the plan's order.
 
     ``excess_s`` are the seconds of shared layers that cannot be subtracted, because the brick that
-    they are part of takes less: the tasks last longer by them than all latencies add up to.
+    contains them takes less: the tasks are that much longer than the sum of all latencies.
     """
 
     tasks: tuple[Task, ...]
@@ -36,20 +36,20 @@ def occurrence_tasks(
     lanes: Sequence[str] | None = None,
     handover_s: float = 0.0,
 ) -> OccurrenceTasks:
-    """The tasks of ``plan`` on ``lanes``, one for each occurrence, or all on one core.
+    """A task for each occurrence of ``plan`` on its lane in ``lanes``, or all on one core.
 
-    ``latency_s`` gives each brick's latency alone. A layer that two overlapping bricks share takes
-    no time: it is subtracted from the second brick, which comes next. A result reaches another
+    ``latency_s`` are isolated latencies by brick. A layer that two overlapping bricks share takes
+    no time: it is subtracted from the second brick, the next occurrence. A result reaches another
     lane after ``handover_s``.
     """
     on = [CORE] * len(plan.occurrences) if lanes is None else lanes
-    tasks, away_s, excess_s = list[Task](), 0.0, 0.0
+    tasks, subtracted_s, excess_s = list[Task](), 0.0, 0.0
     for i, (occurrence, needed) in enumerate(zip(plan.occurrences, plan.producers(), strict=True)):
         after = {p: 0.0 if on[p] == on[i] else handover_s for p in needed}
-        own_s = latency_s[occurrence.brick] - away_s
-        away_s = 0.0
+        own_s = latency_s[occurrence.brick] - subtracted_s
+        subtracted_s = 0.0
         if occurrence.repeats is not None:
-            own_s, away_s = 0.0, latency_s[occurrence.brick]
+            own_s, subtracted_s = 0.0, latency_s[occurrence.brick]
         excess_s += max(0.0, -own_s)
         tasks.append(Task(on[i], max(0.0, own_s), occurrence.brick, after))
     return OccurrenceTasks(tuple(tasks), excess_s)
@@ -58,10 +58,9 @@ def occurrence_tasks(
 def launching_tasks(
     plan: Plan, host_s: Mapping[str, float], kernels: Mapping[str, Sequence[Kernel]]
 ) -> OccurrenceTasks:
-    """The tasks of ``plan`` on a host, and behind them those of the device.
+    """The tasks of ``plan`` on a host, followed by the tasks of its kernels on the device.
 
-    ``host_s`` and ``kernels`` are those of one run of each brick; a brick without kernels runs on
-    the host alone.
+    ``host_s`` are seconds on the host and ``kernels`` the kernels of one run, by brick.
     """
     of = occurrence_tasks(plan, host_s, [HOST] * len(plan.occurrences))
     launched = [

@@ -1,7 +1,7 @@
-"""The bricks of a plan as an estimate finds them: measured, predicted, or missing.
+"""The bricks of a plan by how their latency is known: measured, predicted, or missing.
 
-Predictions have the form of measurements, so that both are corrected alike. Must not know what
-follows from them.
+Predictions have the form of measurements, so both are corrected by the same code. Must not know how
+latencies are composed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Results = Mapping[str, Measurement | Failure]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The bricks of a plan by key: those that were ``measured``, and others ``predicted``."""
+    """The ``measured`` and the ``predicted`` bricks of a plan, by key."""
 
     measured: Mapping[str, Measurement]
     predicted: Mapping[str, Measurement]
@@ -35,8 +35,8 @@ class Parts:
         return cls(measured, {k: predictions.of[k].measurement(k, state_s) for k in found})
 
     @property
-    def every(self) -> dict[str, Measurement]:
-        """Both by key."""
+    def all(self) -> dict[str, Measurement]:
+        """Measured and predicted bricks by key."""
         return {**self.measured, **self.predicted}
 
 
@@ -50,7 +50,7 @@ def state_of(
 
     With ``whole``, the choice is among the states of that measurement.
     """
-    parts = Parts.of(plan, results, predictions or Predictions()).every
+    parts = Parts.of(plan, results, predictions or Predictions()).all
     anchors = parts.values() if whole is None else [whole]
     return common_state(anchors, parts, plan.counts)
 
@@ -58,22 +58,22 @@ def state_of(
 def all_known_in(
     plan: Plan, results: Results, predictions: Predictions, state_s: float | None
 ) -> bool:
-    """Whether nothing of ``plan`` must be corrected from another machine state."""
-    parts = Parts.of(plan, results, predictions).every
+    """Whether all bricks of ``plan`` are known in ``state_s``, without a correction."""
+    parts = Parts.of(plan, results, predictions).all
     return all(part.known_in(state_s) for part in parts.values())
 
 
 def gaps(plan: Plan, results: Results, predicted: Collection[str]) -> tuple[Gap, ...]:
-    """The bricks and probes without a measurement or a prediction.
+    """A :class:`Gap` for each brick or probe without a measurement or a prediction.
 
-    A plan of an earlier version that does not tell how often a probe counts has a gap too.
+    An outdated plan, which lacks the counts of probes, has a gap too.
     """
     wanted = (*plan.counts.items(), *((key, 0) for key in probes_of(plan)))
     found = (_gap(key, n, results) for key, n in wanted if key not in predicted)
-    untold: tuple[Gap, ...] = ()
+    outdated: tuple[Gap, ...] = ()
     if plan.memory.outdated:
-        untold = (Gap(plan.model, 0, "its plan is of an earlier version: decompose it again"),)
-    return (*(gap for gap in found if gap is not None), *untold)
+        outdated = (Gap(plan.model, 0, "its plan is of an earlier version: decompose it again"),)
+    return (*(gap for gap in found if gap is not None), *outdated)
 
 
 def _gap(key: str, occurrences: int, results: Results) -> Gap | None:

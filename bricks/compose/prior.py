@@ -1,7 +1,7 @@
-"""What was known of a brick before this host measured it: by another host of the same kind.
+"""Priors of brick latencies: measurements or predictions of another host of the same kind.
 
-A measurement on a disturbed host may say less than that. Then a brick's latency is what both tell,
-each weighed by its certainty. Must not know where the knowledge is kept.
+A measurement on a noisy host may be less precise than its prior. Then a brick's latency is the
+posterior of both, weighted by their precision. Must not know where priors are stored.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from bricks.units.interval import Interval
 OTHER_HOST_SD = OTHER_HOST_SHARE / NORMAL_95
 
 
-def unsure(plan: Plan, results: Results, state_s: float | None) -> set[str]:
-    """The bricks measured on this host whose intervals are too wide to stand alone."""
+def imprecise_bricks(plan: Plan, results: Results, state_s: float | None) -> set[str]:
+    """Keys of bricks measured on this host whose intervals are so wide that priors count."""
     measured = {key: m for key in plan.counts if isinstance(m := results.get(key), Measurement)}
     return {
         key
@@ -31,11 +31,11 @@ def unsure(plan: Plan, results: Results, state_s: float | None) -> set[str]:
     }
 
 
-def measured_elsewhere(found: Interval) -> Prediction:
-    """What a measurement of another host tells about this one."""
-    return on_another_host(Prediction(found.value, found.relative / NORMAL_95))
+def prior_of_measurement(latency_s: Interval) -> Prediction:
+    """The prior for this host from a latency that another host of its kind measured."""
+    return prior_of_prediction(Prediction(latency_s.value, latency_s.relative / NORMAL_95))
 
 
-def on_another_host(prediction: Prediction) -> Prediction:
-    """What a prediction for one host tells about another of the same kind."""
+def prior_of_prediction(prediction: Prediction) -> Prediction:
+    """The prior for this host from a prediction for another host of its kind."""
     return replace(prediction, log_sd=math.hypot(prediction.log_sd, OTHER_HOST_SD))

@@ -54,7 +54,7 @@ def _seconds(
     phases: Sequence[PhaseShare],
     errors: Sequence[Mapping[ErrorSource, float]],
 ) -> SourcedInterval:
-    """A run of all lanes between a call's begin and its end, and the call overhead of phases."""
+    """The latency of a run: one call of the runtime, all bricks, and the call overhead of phases."""
     plan, known, construction = basis.plan, bricks.latencies, basis.construction
     overhead_s = sum(phase.overhead_s for phase in phases)
     own = sequential_interval(known, plan.counts)
@@ -63,13 +63,13 @@ def _seconds(
     if construction is None:
         # Off by the same ratio as their sum, all bricks of a run make it as much longer.
         own = own.scaled(run_s / bricks.total_s) if known.kernels and bricks.total_s else own
-        return own.shifted(overhead_s).around(value_s).widened(errors).positive()
+        return own.shifted(overhead_s).with_value(value_s).widened(errors).positive()
     bounds = parallel_interval(plan, construction, known, own)
-    return bounds.shifted(overhead_s).around(value_s).off(errors).positive()
+    return bounds.shifted(overhead_s).with_value(value_s).with_end_errors(errors).positive()
 
 
 def _run_s(basis: Basis, bricks: Contributions) -> float:
-    """Seconds of a run without its call: of one lane its work, of several their composition."""
+    """Seconds of a run without its call: the sum on one lane, the composition of several lanes."""
     plan, known = basis.plan, bricks.latencies
     if basis.construction is not None:
         return schedule(plan, basis.construction, known.net_s).end_s
@@ -81,10 +81,9 @@ def _run_s(basis: Basis, bricks: Contributions) -> float:
 def _common_errors(
     basis: Basis, bricks: Contributions, overheads: Mapping[str, Interval]
 ) -> tuple[Mapping[ErrorSource, float], ...]:
-    """The errors that all bricks have in common, in seconds by source.
+    """The independent errors that are common to all bricks, each in seconds by source.
 
-    They have causes of their own: predictions, corrections, other hosts, and recomposing itself,
-    with the cost of calls in it.
+    Their causes: predictions, state corrections, other hosts, and recomposition with call overhead.
     """
     calls = calls_s(_calls(basis), bricks.latencies.call_s.value)
     calls += bricks.calls_uncertain_s() + overheads_uncertain_s(overheads)
@@ -97,9 +96,9 @@ def _common_errors(
 
 
 def _calls(basis: Basis) -> int:
-    """How many calls the cost of one may be off in: each occurrence, with workers each node.
+    """The number of calls whose cost is uncertain: occurrences, or nodes if several workers run.
 
-    Workers hand each other nodes, and not stretches of them.
+    Workers exchange single nodes, not stretches of nodes.
     """
     plan = basis.plan
     return sum(map(abs, plan.counts.values())) if basis.construction is None else plan.nodes

@@ -42,7 +42,7 @@ def composition_s(
 ) -> float:
     """Half the width, in seconds, that recomposing adds to an estimate's interval.
 
-    ``weight_bound_s`` of the ``total_s`` are those of bricks that mostly read their weights.
+    ``weight_bound_s`` are the seconds, of ``total_s``, of bricks that mostly read their weights.
     """
     return cache_state_s(total_s, weight_bound_s) + calls_s(occurrences, overhead_s)
 
@@ -50,7 +50,7 @@ def composition_s(
 def cache_state_s(total_s: float, weight_bound_s: float, stretch_s: float = 0.0) -> float:
     """The part of :func:`composition_s` that is due to the state of the caches.
 
-    ``stretch_s`` are those of bricks of at least ``CACHED_NODES`` nodes.
+    ``stretch_s`` are the seconds of bricks of at least ``CACHED_NODES`` nodes.
     """
     return STATE_SHARE * total_s + WEIGHTS_SHARE * weight_bound_s + STRETCH_SHARE * stretch_s
 

@@ -1,10 +1,10 @@
 """Parallel construction: the latency of a model whose occurrences are run by several workers.
 
-DLBricks (Li et al., ICPE 2020, section 3.2) names it beside the sequential one, and does not say
-which layers may run in parallel. Here workers run streams of occurrences (see
-:mod:`bricks.decompose.streams`) as the runtime does: each in the model's order, an occurrence as
-soon as all its inputs are there. Rules say which occurrences must not overlap. Must not know how
-latencies came about.
+DLBricks (Li et al., ICPE 2020, section 3.2) names parallel construction next to the sequential one,
+and does not say which layers may run in parallel. Here workers run streams of occurrences (see
+:mod:`bricks.decompose.streams`) as the runtime does: each stream in the model's order, an occurrence
+as soon as all its inputs are ready. Rules say which occurrences must not overlap. Must not know
+where latencies come from.
 
 A rule is any callable that takes two :class:`Place` and returns True or False: whether the first
 may begin while the second runs::
@@ -44,12 +44,12 @@ class Place:
 
 
 class Rule(Protocol):
-    """Which occurrences may overlap."""
+    """Decides which occurrences may overlap."""
 
     def __call__(self, first: Place, second: Place, /) -> bool:
         """Whether ``first`` may begin while ``second`` runs.
 
-        The inputs of both are there. The rule is not called for occurrences that depend on each
+        The inputs of both are ready. The rule is not called for occurrences that depend on each
         other.
         """
         ...
@@ -127,10 +127,11 @@ class Construction:
 
 
 def schedule(plan: Plan, construction: Construction, latency_s: Mapping[str, float]) -> Timeline:
-    """When each occurrence runs, by position; ``latency_s`` gives each brick's latency alone.
+    """The timeline of ``plan`` on the workers of ``construction``.
 
-    Of several ready occurrences that a rule does not let overlap, the first in the model's order
-    runs. Raises :class:`UsageError` for a rule that does not answer.
+    ``latency_s`` are isolated latencies by brick. Of several ready occurrences that a rule does not
+    let overlap, the first in the model's order runs. Raises :class:`UsageError` for a rule that
+    fails or answers no boolean.
     """
     workers = [worker(stream) for stream in construction.streams]
     of = occurrence_tasks(plan, latency_s, workers, construction.handover_s)

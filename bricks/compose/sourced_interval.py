@@ -1,8 +1,8 @@
-"""An estimate's interval with the sources of its width: what bricks tell, and errors in common.
+"""An estimate's interval with the sources of its width: errors of each brick, and common errors.
 
 Sampling errors of different bricks are independent, and so is most of the error of their
-corrections between machine states: they add up as squares do. So do the errors that all bricks have
-in common, which have causes of their own. Must not know how latencies came about.
+corrections between machine states: their squares add up. So do the squares of the common errors,
+since their causes are independent. Must not know where latencies come from.
 """
 
 from __future__ import annotations
@@ -27,38 +27,39 @@ class SourcedInterval:
     seconds: Interval
     uncertainty: Uncertainty
 
-    def of(self, seconds: Interval) -> SourcedInterval:
-        """Another interval with the same sources in proportion."""
+    def with_seconds(self, seconds: Interval) -> SourcedInterval:
+        """The interval ``seconds`` with these sources in proportion."""
         return SourcedInterval(seconds, self.uncertainty.scaled_to(seconds.half_width))
 
     def scaled(self, factor: float) -> SourcedInterval:
-        """All seconds times a positive factor."""
-        return self.of(self.seconds.scaled(factor))
+        """This interval times a positive ``factor``."""
+        return self.with_seconds(self.seconds.scaled(factor))
 
     def shifted(self, by_s: float) -> SourcedInterval:
-        """The same width elsewhere."""
+        """This interval, shifted by ``by_s`` seconds; its high end is at least 0."""
         moved = self.seconds.shifted(by_s)
         return replace(self, seconds=replace(moved, high=max(0.0, moved.high)))
 
-    def around(self, value_s: float) -> SourcedInterval:
-        """The same ends around another value."""
+    def with_value(self, value_s: float) -> SourcedInterval:
+        """This interval with its ends, and another value."""
         return replace(self, seconds=replace(self.seconds, value=value_s))
 
     def positive(self) -> SourcedInterval:
         """The interval of a latency, which is positive."""
         found = self.seconds.positive()
         logarithmic = self.seconds.value - self.seconds.low > self.seconds.value / 2
-        return self.of(found) if logarithmic else replace(self, seconds=found)
+        return self.with_seconds(found) if logarithmic else replace(self, seconds=found)
 
     def widened(self, errors: Sequence[Mapping[ErrorSource, float]]) -> SourcedInterval:
-        """Wider by independent ``errors``, the parts of each by source in seconds.
+        """This interval, widened by independent ``errors``; each has its seconds by source.
 
-        Errors add up as squares do, also to what the interval has; the parts of one add up.
+        The squares of errors add up, also to the square of this interval's half width; the parts
+        of one error add up linearly.
         """
         return self._with(errors, self.seconds.widened(_together_s(errors)))
 
-    def off(self, errors: Sequence[Mapping[ErrorSource, float]]) -> SourcedInterval:
-        """Wider by independent ``errors`` of each end: the interval lies between two bounds."""
+    def with_end_errors(self, errors: Sequence[Mapping[ErrorSource, float]]) -> SourcedInterval:
+        """This interval between two bounds, each end moved out by independent ``errors``."""
         more_s = _together_s(errors)
         low, high = self.seconds.low - more_s, self.seconds.high + more_s
         return self._with(errors, replace(self.seconds, low=low, high=high))
@@ -66,14 +67,14 @@ class SourcedInterval:
     def _with(
         self, errors: Sequence[Mapping[ErrorSource, float]], seconds: Interval
     ) -> SourcedInterval:
-        """``seconds``, whose sources are in proportion to their squares, those of errors too."""
+        """``seconds`` with the sources of this interval and ``errors``, in proportion to squares."""
         half_s = self.seconds.half_width
         squares = {s: part_s * half_s for s, part_s in self.uncertainty.by_source.items()}
         for parts_s in errors:
             error_s = sum(parts_s.values())
             for source, part_s in parts_s.items():
                 squares[source] += part_s * error_s
-        return SourcedInterval(seconds, Uncertainty.of(squares)).of(seconds)
+        return SourcedInterval(seconds, Uncertainty.of(squares)).with_seconds(seconds)
 
 
 def _together_s(errors: Sequence[Mapping[ErrorSource, float]]) -> float:
@@ -81,7 +82,7 @@ def _together_s(errors: Sequence[Mapping[ErrorSource, float]]) -> float:
 
 
 def sequential_interval(found: BrickLatencies, counts: Mapping[str, int]) -> SourcedInterval:
-    """What samples and predictions say, if all bricks run one after another."""
+    """The latency of all bricks one after another, from samples and predictions."""
     net_s, below, above = found.net_s, HalfWidth(), HalfWidth()
     for key, of in found.gross_s.items():
         n, source = counts[key], found.source(key)
@@ -112,7 +113,7 @@ def parallel_interval(
     spread_out_s = (sum_s.low - call_s.low) / construction.workers
     low_s = call_s.low + max(critical_path(plan, lows), spread_out_s)
     high_s = call_s.high + longest_s(plan, construction, sum_s.high - call_s.high)
-    # As wide as this it would be if each brick's latency were exact.
+    # Half the width of the interval if each brick's latency were exact.
     total_s = sum((n * net_s[key] for key, n in plan.counts.items()), 0.0)
     best_s = max(critical_path(plan, net_s), total_s / construction.workers)
     exact_s = (longest_s(plan, construction, total_s) - best_s) / 2

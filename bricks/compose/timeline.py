@@ -1,8 +1,8 @@
-"""A model's estimate as a timeline: when each occurrence of a brick runs, and for how long.
+"""A model's estimate as a timeline: begin and duration of each occurrence of a brick.
 
-Here because :mod:`bricks.compose.recompose` only adds these latencies up; a timeline puts them end
-to end in the model's order, or along the schedule of several workers. An occurrence without a
-measurement has a position and a reason, never a duration. Must not know how a timeline is drawn.
+:mod:`bricks.compose.recompose` only adds latencies up; a timeline puts them end to end in the
+model's order, or on the schedule of several workers. An occurrence without a latency has a position
+and a reason, never a duration. Must not know how a timeline is drawn.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ CALL = "call of the runtime"
 
 @dataclass(frozen=True, slots=True)
 class OccurrenceRun:
-    """An occurrence that runs: ``position`` is its place in the plan, ``span`` when it does.
+    """An occurrence at ``position`` in the plan, which runs for ``span``.
 
-    ``latency_s`` is the contribution of one occurrence of the brick. The span lasts as long, with
-    two exceptions: workers that share processors or threads take longer, and a brick that overlaps
-    with an earlier one only takes the time of its remaining layers.
+    ``latency_s`` is the contribution of one occurrence of the brick. The span is as long, with two
+    exceptions: it is longer for workers that share processors or threads, and shorter for a brick
+    that overlaps with an earlier one, whose shared layers are left out.
     """
 
     position: int
@@ -40,7 +40,7 @@ class OccurrenceRun:
 
 @dataclass(frozen=True, slots=True)
 class MissingLatency:
-    """An occurrence without a latency: where it would begin, and why its latency is missing."""
+    """An occurrence without a latency: an empty span where it would begin, and the reason."""
 
     position: int
     span: LaneSpan
@@ -65,10 +65,10 @@ class ModelTimeline:
     """A run of a model, with an entry for each occurrence of its plan, in the plan's order.
 
     ``run`` begins with a call of the runtime, which takes ``call_s`` seconds; the first occurrence
-    begins after it. The run lasts as long as the estimate plus ``excess_s``, the part of overlaps
-    that could not be subtracted because the next occurrence was shorter. ``lanes`` are those of all
-    workers, or host and device, whose kernels have no entry. ``missing`` are the reasons why it is
-    incomplete, by the key of the unmeasured brick.
+    begins after it. The run lasts as long as the estimate plus ``excess_s``, the seconds of overlaps
+    that could not be subtracted because the next occurrence was shorter. ``lanes`` are one core, all
+    workers, or host and device (kernels have no entry). ``missing`` are the reasons of missing
+    latencies, by the key of the brick.
     """
 
     run: Timeline
@@ -80,7 +80,7 @@ class ModelTimeline:
 
 
 def timeline(basis: Basis) -> ModelTimeline:
-    """The time of each occurrence, according to ``basis``."""
+    """The timeline of the model that ``basis`` estimates."""
     found = latencies(basis)
     missing = {gap.brick: gap.reason for gap in gaps(basis.plan, basis.results, found.predicted)}
     net_s = dict.fromkeys(basis.plan.keys, 0.0) | found.net_s

@@ -1,7 +1,7 @@
-"""The uncertainty of a recomposed latency, and how much of it each source contributes.
+"""The uncertainty of a recomposed latency by source, in seconds.
 
 A brick's latency is as uncertain as its samples, its prediction, or its correction from another
-machine state. Must not know how samples came about.
+machine state. Must not know how samples are taken.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Uncertainty:
 
     @classmethod
     def of(cls, parts_s: Mapping[ErrorSource, float]) -> Uncertainty:
-        """From the parts by source; those that are not given are zero."""
+        """The uncertainty with these seconds by source; a source without any has 0."""
         return cls(**{f"{source}_s": part_s for source, part_s in parts_s.items()})
 
     @property
@@ -63,16 +63,16 @@ class Uncertainty:
         return sum(self.by_source.values())
 
     def scaled_to(self, half_width_s: float) -> Uncertainty:
-        """The same parts in proportion, for an interval of another width."""
+        """These parts, scaled to an interval of half the width ``half_width_s``."""
         total_s = self.half_width_s
         factor = half_width_s / total_s if total_s else 0.0
         return Uncertainty.of({source: factor * s for source, s in self.by_source.items()})
 
 
 class HalfWidth:
-    """The distance that bricks' own errors put between an estimate and an end of its interval.
+    """The distance from an estimate to one end of its interval, from the errors of single bricks.
 
-    They are independent, so they add up as squares do.
+    The errors are independent: their squares add up.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Why an interval is wide, and what would narrow it.
+"""The reasons of a wide interval, and the remedy that would narrow it.
 
-Here so that commands, reports and programs give the same reasons. Must not know how these are
-worded, nor by which command they are remedied.
+Commands, reports and programs share these reasons. Must not know their wording, nor the commands
+that remedy them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ NAMED_SHARE = 0.25
 
 
 class Remedy(StrEnum):
-    """What narrows an interval.
+    """An action that narrows an interval.
 
-    ``MEASURE``: to measure the bricks that are predicted, or that others measured.
-    ``MEASURE_AGAIN``: to take further rounds of what is measured. ``NOTHING``: no measurement of
-    bricks does.
+    ``MEASURE``: measure the predicted bricks, or the bricks that only other hosts measured.
+    ``MEASURE_AGAIN``: take further rounds of measured bricks. ``NOTHING``: no measurement of bricks
+    narrows it.
     """
 
     MEASURE = "measure"
@@ -50,17 +50,17 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class WideInterval:
-    """Why an interval is wide: ``reasons``, the largest first, and what would narrow it."""
+    """The ``reasons`` of a wide interval, the largest first, and the ``remedy`` that narrows it."""
 
     reasons: tuple[Reason, ...]
     remedy: Remedy
 
 
 def wide_interval(estimate: Estimate) -> WideInterval | None:
-    """Why the interval of ``estimate`` is wide; None if it is not.
+    """The reasons of the width of ``estimate``'s interval; None unless it is wide.
 
-    The remedy is that of the largest reason that has one: bricks that are predicted since they are
-    unmeasurable have none.
+    The remedy is that of the largest reason with a remedy: unmeasurable bricks, which have to be
+    predicted, have none.
     """
     parts_s = estimate.uncertainty.by_source
     total_s = sum(parts_s.values())

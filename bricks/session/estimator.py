@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from bricks.compose.basis import Basis
 from bricks.compose.parts import Results, all_known_in, state_of
-from bricks.compose.prior import measured_elsewhere, on_another_host, unsure
+from bricks.compose.prior import imprecise_bricks, prior_of_measurement, prior_of_prediction
 from bricks.compose.schedule import Construction
 from bricks.decompose.plan import Brick, Plan
 from bricks.decompose.streams import streams_of
@@ -141,7 +141,7 @@ class Estimator:
         state_s: float | None,
     ) -> Predictions:
         """``predictions`` with the priors of bricks whose measurements are uncertain."""
-        keys = unsure(plan, results, state_s) if self._prior is not None else set()
+        keys = imprecise_bricks(plan, results, state_s) if self._prior is not None else set()
         if not keys or self._prior is None:
             return predictions
         known = self._prior.elsewhere(sorted(keys), plan, target, state_s)
@@ -153,11 +153,11 @@ class Estimator:
         """Predictions for the bricks ``keys`` of ``plan`` from other hosts of this kind."""
         results = self.results(keys, target)
         measured = {key: m for key, m in results.items() if isinstance(m, Measurement)}
-        known = {key: measured_elsewhere(round_spread(m, state_s)) for key, m in measured.items()}
+        known = {key: prior_of_measurement(round_spread(m, state_s)) for key, m in measured.items()}
         predictions = self.predictions(keys, results, target, plan)
         predicted = self.latencies(target).predictions_in(state_s, keys, predictions)
         return known | {
-            key: on_another_host(prediction) for key, prediction in predicted.of.items()
+            key: prior_of_prediction(prediction) for key, prediction in predicted.of.items()
         }
 
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:

@@ -18,7 +18,12 @@ from bricks.analysis.publishing import Validated, publish
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
 from bricks.compose.parts import Results
-from bricks.compose.prior import OTHER_HOST_SD, measured_elsewhere, on_another_host, unsure
+from bricks.compose.prior import (
+    OTHER_HOST_SD,
+    imprecise_bricks,
+    prior_of_measurement,
+    prior_of_prediction,
+)
 from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import OTHER_HOST_SHARE
 from bricks.predict.prediction import Prediction, Predictions
@@ -79,15 +84,15 @@ def test_an_interval_down_to_zero_says_little() -> None:
 
 def test_wide_intervals_of_own_measurements_are_unsure() -> None:
     known = results({"a": 1e-3}) | {"b": measurement("b", *UNREST)}
-    assert unsure(CHAIN, known, None) == {"b"}
+    assert imprecise_bricks(CHAIN, known, None) == {"b"}
     others = {"b": replace(measurement("b", *UNREST), published=True)}
-    assert unsure(CHAIN, known | others, None) == set()
+    assert imprecise_bricks(CHAIN, known | others, None) == set()
 
 
 def test_what_another_host_tells_is_as_uncertain_as_hosts_differ() -> None:
-    exact = measured_elsewhere(Interval(1e-3, 1e-3, 1e-3))
+    exact = prior_of_measurement(Interval(1e-3, 1e-3, 1e-3))
     assert (exact.latency_s, exact.log_sd) == (1e-3, OTHER_HOST_SD)
-    assert on_another_host(Prediction(1e-3, 0.1)).log_sd == math.hypot(0.1, OTHER_HOST_SD)
+    assert prior_of_prediction(Prediction(1e-3, 0.1)).log_sd == math.hypot(0.1, OTHER_HOST_SD)
 
 
 def test_an_estimate_from_other_hosts_has_their_spread_in_its_interval() -> None:

@@ -163,7 +163,7 @@ def test_the_command_shows_what_was_served(here: Here, path: Path) -> None:
     assert (checked["max_qps"], checked["expected"]["max_qps"]) == (None, None)
     shown = here.plain(*words, "--scenario", "offline", "--queries", 40)
     assert shown.status == 0
-    assert "ServerRun: 40 real samples that MLPerf LoadGen asked for" in shown.out
+    assert "Served: 40 real samples that MLPerf LoadGen asked for" in shown.out
     assert "In the worker, without the queue, a batch takes in the median" in shown.out
 
 
