@@ -1,7 +1,7 @@
 """The probability that an estimate misses a latency bound, and the cost of a million inferences.
 
-They answer the future work of the DLBricks paper: given a model, find a system; given a system, find
-a model. Must not know which systems or models there are.
+They answer the future work of the DLBricks paper: given a model, find a system; given a system,
+find a model. Must not know which systems or models there are.
 """
 
 from __future__ import annotations

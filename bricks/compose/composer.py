@@ -74,7 +74,7 @@ class _Dependencies:
                 self.users[needed].append(position)
 
     def end(self, position: int, now_s: float) -> Iterable[tuple[int, float]]:
-        """End a task; yield each task that has become ready, with the time at which it may begin."""
+        """End a task; yield each task that becomes ready by it, and the time it may begin."""
         for user in self.users.pop(position, ()):
             arrival_s = now_s + self.tasks[user].after[position]
             known_s = self.ready_s[user]

@@ -1,8 +1,8 @@
 """Tasks on lanes, and the timeline of their run: plain data, and the protocols that decide order.
 
-A lane runs one task at a time: a core, a worker, the host or the device of a GPU, a rank, a network.
-A task begins once its dependencies have ended. :func:`bricks.compose.composer.compose` makes a
-timeline of tasks. Must not know what tasks are.
+A lane runs one task at a time: a core, a worker, the host or the device of a GPU, a rank, a
+network. A task begins once its dependencies have ended. :func:`bricks.compose.composer.compose`
+makes a timeline of tasks. Must not know what tasks are.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class BrickLatencies:
         return ErrorSource.OTHER_STATE if key in self.other_state else ErrorSource.SAMPLES
 
     def without_call(self, latency_s: float, call_s: float | None = None) -> float:
-        """``latency_s`` minus the cost of a call, ``call_s`` or by default its median; at least 0."""
+        """``latency_s`` minus a call's cost, by default the median cost; at least 0."""
         call_s = self.call_s.value if call_s is None else call_s
         # A view of another value (a Reshape) may take less than the overhead's own uncertainty.
         return max(0.0, latency_s - self.in_walk_call_factor * call_s)

@@ -1,9 +1,9 @@
 """Occurrences of a plan's bricks as tasks: the lane of each, and its dependencies.
 
-Sums, critical paths, schedules and timelines all use these tasks. On a GPU the host launches kernels
-in order, and the device runs them in order: a kernel begins once its launching call has returned and
-the previous kernel has ended. The run ends when both are done, since the host synchronises. Must not
-know where latencies come from.
+Sums, critical paths, schedules and timelines all use these tasks. On a GPU the host launches
+kernels in order, and the device runs them in order: a kernel begins once its launching call has
+returned and the previous kernel has ended. The run ends when both are done, since the host
+synchronises. Must not know where latencies come from.
 """
 
 from __future__ import annotations

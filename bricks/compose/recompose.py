@@ -54,7 +54,7 @@ def _seconds(
     phases: Sequence[PhaseShare],
     errors: Sequence[Mapping[ErrorSource, float]],
 ) -> SourcedInterval:
-    """The latency of a run: one call of the runtime, all bricks, and the call overhead of phases."""
+    """The latency of a run: a call of the runtime, all bricks, and the overhead of phases."""
     plan, known, construction = basis.plan, bricks.latencies, basis.construction
     overhead_s = sum(phase.overhead_s for phase in phases)
     own = sequential_interval(known, plan.counts)

@@ -2,9 +2,9 @@
 
 DLBricks (Li et al., ICPE 2020, section 3.2) names parallel construction next to the sequential one,
 and does not say which layers may run in parallel. Here workers run streams of occurrences (see
-:mod:`bricks.decompose.streams`) as the runtime does: each stream in the model's order, an occurrence
-as soon as all its inputs are ready. Rules say which occurrences must not overlap. Must not know
-where latencies come from.
+:mod:`bricks.decompose.streams`) as the runtime does: each stream in the model's order, an
+occurrence as soon as all its inputs are ready. Rules say which occurrences must not overlap. Must
+not know where latencies come from.
 
 A rule is any callable that takes two :class:`Place` and returns True or False: whether the first
 may begin while the second runs::

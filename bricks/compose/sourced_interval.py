@@ -67,7 +67,7 @@ class SourcedInterval:
     def _with(
         self, errors: Sequence[Mapping[ErrorSource, float]], seconds: Interval
     ) -> SourcedInterval:
-        """``seconds`` with the sources of this interval and ``errors``, in proportion to squares."""
+        """``seconds``, with the sources of this interval and of ``errors``."""
         half_s = self.seconds.half_width
         squares = {s: part_s * half_s for s, part_s in self.uncertainty.by_source.items()}
         for parts_s in errors:

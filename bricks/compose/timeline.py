@@ -65,10 +65,10 @@ class ModelTimeline:
     """A run of a model, with an entry for each occurrence of its plan, in the plan's order.
 
     ``run`` begins with a call of the runtime, which takes ``call_s`` seconds; the first occurrence
-    begins after it. The run lasts as long as the estimate plus ``excess_s``, the seconds of overlaps
-    that could not be subtracted because the next occurrence was shorter. ``lanes`` are one core, all
-    workers, or host and device (kernels have no entry). ``missing`` are the reasons of missing
-    latencies, by the key of the brick.
+    begins after it. The run lasts as long as the estimate plus ``excess_s``, the seconds of
+    overlaps that could not be subtracted because the next occurrence was shorter. ``lanes`` are one
+    core, all workers, or host and device (kernels have no entry). ``missing`` are the reasons of
+    missing latencies, by the key of the brick.
     """
 
     run: Timeline
