@@ -117,10 +117,10 @@ class Bench(Closing):
         """The model's latency, recomposed; with ``measure``, missing bricks are measured first.
 
         Bricks that the effort or the budget leaves out, or that are missing without ``measure``,
-        are predicted from the target's measured bricks, if there are enough to learn from; else
-        they stay a gap. ``target`` is another target of the cache: nothing can be measured there.
-        Raises :class:`UsageError` if the model was never decomposed there and its executed graph
-        depends on it.
+        are predicted from the target's measured bricks, if there are enough to learn from;
+        otherwise they are gaps. ``target`` is another target of the cache: nothing can be measured
+        there. Raises :class:`UsageError` if the model was never decomposed there and its executed
+        graph depends on it.
         """
         return predicting.predict(self.workspace, model, measure=measure, target=target)
 

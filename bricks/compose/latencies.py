@@ -124,7 +124,7 @@ def _sampled(
     rounds_s = {key: correction.rounds_s(m) for key, m in measured.items()}
     deviation = pooled_deviation(rounds_s.values())
     return {
-        key: _translated(pooled_spread(of, deviation), replace(factors[key].reach, shared_sd=0.0))
+        key: _translated(pooled_spread(of, deviation), replace(factors[key].errors, shared_sd=0.0))
         for key, of in rounds_s.items()
     }
 

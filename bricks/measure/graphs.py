@@ -101,12 +101,12 @@ class Graphs:
         """The runtime's own profile of a run of the job's whole model."""
         model = replace(job.model, skeleton=_named(job.model.skeleton))
         run = self.ask(model, ProfileModel(job.whole_key, model.skeleton, job.node_streams))
-        afresh, names = job.decomposition.plan, [""] * len(job.decomposition.plan.occurrences)
-        if afresh.granularity == EXECUTED:
+        current, names = job.decomposition.plan, [""] * len(job.decomposition.plan.occurrences)
+        if current.granularity == EXECUTED:
             # Decomposed anew: the stored plan may be of another session, and holds no names.
             executed, graph = self._decomposed(model, Granularity(None))
-            afresh, names = executed.plan, [node.name for node in graph.nodes]
-        return profile_of(run, job.decomposition, afresh, names)
+            current, names = executed.plan, [node.name for node in graph.nodes]
+        return profile_of(run, job.decomposition, current, names)
 
     def memory_peaks(self, model: Model, *, inline: bool = False) -> MemoryPeaks:
         """The peaks of a process that loads ``model`` and runs it; the worker must be fresh."""

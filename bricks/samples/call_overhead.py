@@ -1,17 +1,17 @@
-"""Probes: what runs around operators, and is not measured with bricks.
+"""Probes of call overhead, which measurements of bricks do not contain.
 
 A brick is timed by calling the runtime once; inside a model the same nodes share one call. Chains
-of trivial nodes of two lengths separate the cost of a call from that of a node: the call cost is
-the intercept of latency over length.
+of trivial nodes of two lengths separate the cost of a call from the cost of a node: the call cost
+is the intercept of latency over length.
 
-In a recorded program every node is a call of its own, and around it run Python and the engine of
-automatic differentiation. What these take has three parts in each phase: what is done once, what is
-done for each call, and how much longer it takes where a call has displaced it from the caches of
-the core. Tiny programs tell each: a real step beside the same calls timed as bricks are. A part may
-be negative, since the engine calls an operator faster than Python does.
+In a recorded program every node is a call of its own, with overhead in Python and in the autograd
+engine. In each phase this overhead has three parts: a fixed cost, a per-call cost, and a penalty
+for code that calls have evicted from the core's caches. Tiny programs measure each part as the
+difference between a real step and the same calls timed as bricks. A part may be negative, since the
+engine calls an operator faster than Python does.
 
 A target measures probes like bricks, and the store keeps them under keys of their own. Must not
-know how they are measured.
+know how probes are measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bricks.graph.program_phases import (
 SHORT, LONG = 1, 33
 PROBES = {length: f"p1-chain{length}" for length in (SHORT, LONG)}
 
-# Of each phase and part: the key of real steps, and that of what they would take without the part.
+# By phase and part: the key of real steps, and the key of the same steps without the part.
 # Without automatic differentiation the forward pass is another phase.
 PHASE_PROBES = {
     phase: {
@@ -51,7 +51,7 @@ ALL_PROBES = (
 
 @dataclass(frozen=True, slots=True)
 class CallCounts:
-    """How often each part of the call overhead occurs in a phase."""
+    """The number of times that each part of the call overhead occurs in a phase."""
 
     once: int
     calls: int
@@ -59,7 +59,7 @@ class CallCounts:
 
     @property
     def times(self) -> Mapping[str, float]:
-        """The same by part."""
+        """The number of times by part."""
         return {ONCE: self.once, EACH: self.calls, DISPLACED: self.displaced}
 
 
@@ -70,10 +70,9 @@ def call_overhead_s(short_s: float, long_s: float) -> float:
 
 
 def call_counts(plan: Plan) -> dict[str, CallCounts]:
-    """How often call overhead occurs in a recorded program, by phase; empty for other models.
+    """Counts of call overhead in a recorded program by phase; empty for other models.
 
-    An outdated plan does not tell what calls displace: there it counts as nothing, and an estimate
-    has a gap.
+    An outdated plan lacks the evictions of calls: they count as 0, and its estimate has a gap.
     """
     found: dict[str, CallCounts] = {}
     for name, phase in plan.memory.overheads:
@@ -84,7 +83,7 @@ def call_counts(plan: Plan) -> dict[str, CallCounts]:
 
 
 def needed_by(plan: Plan) -> tuple[str, ...]:
-    """The keys of all that an estimate of ``plan`` is recomposed from: its bricks and probes."""
+    """The keys of the bricks and probes that an estimate of ``plan`` needs."""
     return (*plan.keys, *probes_of(plan))
 
 

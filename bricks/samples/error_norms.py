@@ -1,7 +1,7 @@
-"""The difference of two tensors in figures: its norms, and where in the tensor it is large.
+"""Norms and heat maps of the difference of two tensors.
 
-Deep500 (Ben-Nun et al., IPDPS 2019) measures the accuracy of operators so. Here too is how far a
-derivative may be from its finite difference. Must not know what computed either.
+These are Deep500's metrics of an operator's accuracy (Ben-Nun et al., IPDPS 2019). The tolerance of
+derivatives relative to finite differences is here too. Must not know what computed the tensors.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from bricks.units.facts import Missing
 # Rows and columns of a heat map at most.
 MAX_CELLS = 32
 
-# A derivative that differs more from its finite difference, relative to the greater of both, is
-# wrong. In float64 right ones differ by 1e-6 at most where a function is smooth, and by some 1e-5
-# where it has kinks, as ReLU does.
+# A derivative with a greater difference from its finite difference, relative to the greater of
+# both, is wrong. In float64 right ones differ by 1e-6 at most where a function is smooth, and by
+# some 1e-5 where it has kinks, as ReLU does.
 GRADIENT_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorNorms:
-    """The L1, L2 and L∞ norms of a difference, and the same relative to those of the reference.
+    """The L1, L2 and L∞ norms of a difference, absolute and relative to norms of the reference.
 
-    Norms are of the flattened tensor. Relative ones are None where the reference is zero.
+    Norms are of the flattened tensor. Relative norms are None where the reference is zero.
     """
 
     l1: float

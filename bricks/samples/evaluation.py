@@ -1,6 +1,6 @@
-"""What a runtime computes of a model, beside the model's reference in double precision.
+"""Results of evaluating a model with a runtime against a reference in double precision.
 
-Plain data. Must not know how anything is computed, nor what is right.
+Plain data. Must not know how values are computed, nor which deviation is an error.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Cells = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class ComparedOutput:
-    """An output beside its reference: the norms of the difference, or the ``reason`` for none.
+    """An output and the norms of its difference from the reference, or the ``reason`` for none.
 
-    Both are None where the reference has no such output. ``heat_map`` holds the greatest absolute
+    Both are None if the reference lacks the output. ``heat_map`` holds the greatest absolute
     differences over the last two axes, ``variance_map`` the greatest variances over repeated runs;
     empty if all runs are equal.
     """
@@ -110,12 +110,12 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Outputs of ``repeats`` runs of a model, of which ``distinct`` differ in any bit.
+    """Outputs of ``repeats`` runs of a model with ``distinct`` different results, bit by bit.
 
     ``max_variance`` is the greatest variance of an element over the runs; None if not all runs can
-    be compared. ``divergence`` is None where the reference has outputs alone, or for the
-    ``divergence_reason``. ``reference_reason`` is why a program has no reference. ``derivatives``
-    are None where they were not asked for, or for the ``derivatives_reason``.
+    be compared. ``divergence`` is None if the reference has outputs only, or for the
+    ``divergence_reason``. ``reference_reason`` says why a program has no reference. ``derivatives``
+    are None unless requested, or for the ``derivatives_reason``.
     """
 
     outputs: tuple[ComparedOutput, ...]

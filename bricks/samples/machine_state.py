@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 # Rounds whose references are within this factor belong to one state. Ordinary drift stays well
-# below it; cores that share a cache and cores that don't are a factor of two apart.
+# below it; cores with and without a shared cache differ by a factor of two.
 SAME_STATE_FACTOR = 1.25
 
 
@@ -36,7 +36,7 @@ def dominant_state(references_s: Iterable[float | None]) -> float | None:
 
 
 def states(references_s: Iterable[float | None]) -> list[float | None]:
-    """All states, those with the most rounds first; ``[None]`` if no round has a reference."""
+    """All states, the one with the most rounds first; ``[None]`` if no round has a reference."""
     left = [s for s in references_s if s is not None]
     found: list[float | None] = []
     while left:

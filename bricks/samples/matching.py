@@ -1,9 +1,9 @@
 """Maps the nodes that a runtime ran to the occurrences of a plan.
 
 A runtime may order a graph differently each time it optimises it, and may rename the nodes that it
-adds. So nodes are matched by name where names are stable; nodes connected to those are matched
-through their connections; the rest are matched by when they ran: after their producers and before
-their consumers. Must not know any particular runtime.
+adds. So nodes are matched by name where names are stable; their neighbours are matched through
+connections; all others by the time of their run: after their producers and before their consumers.
+Must not know any particular runtime.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ class Matching:
 
 
 def match(
-    ran: Sequence[Ran], known: Mapping[int, int], afresh: Plan, decomposition: Decomposition
+    ran: Sequence[Ran], known: Mapping[int, int], current: Plan, decomposition: Decomposition
 ) -> Matching:
-    """Find the occurrences of a plan in executed nodes, none of them inside another.
+    """Match the executed nodes ``ran``, none inside another, to the occurrences of a plan.
 
-    ``afresh`` is the plan as the model is executed now, possibly in another order. ``known`` gives
-    the position in that plan for some nodes, by their index in the list of executed nodes.
+    ``current`` is the plan as the model is executed now, possibly in another order. ``known`` maps
+    indices in ``ran`` to positions in ``current`` where names match.
     """
     plan = decomposition.plan
-    counterpart = counterparts(afresh, plan)
+    counterpart = counterparts(current, plan)
     if counterpart is None:
         return Matching(problem="the runtime now executes another graph than the plan's")
-    wanted = [
+    planned = [
         "+".join(map(_bare, decomposition.bricks[occurrence.brick].operators))
         for occurrence in plan.occurrences
     ]
@@ -71,67 +71,64 @@ def match(
     unsure = sum(position in ambiguous for position in known.values())
     found = {position_in_plan[position]: i for i, position in known.items()}
     left = sorted({*range(len(ran))} - known.keys(), key=lambda i: ran[i].begin_s)
-    open_ = {*range(len(wanted))} - found.keys()
-    differing = [i for position, i in found.items() if _bare(ran[i].operator) != wanted[position]]
+    open_ = {*range(len(planned))} - found.keys()
+    differing = [i for position, i in found.items() if _bare(ran[i].operator) != planned[position]]
     operators = Counter(_bare(ran[i].operator) for i in left)
-    if differing or operators != Counter(wanted[position] for position in open_):
+    if differing or operators != Counter(planned[position] for position in open_):
         return Matching(
-            problem=f"the {len(ran)} nodes that the runtime ran are not the plan's {len(wanted)}"
+            problem=f"the {len(ran)} nodes that the runtime ran are not the plan's {len(planned)}"
         )
     first_s, last_s = _windows(plan, ran, found)
     positions = {i: position for position, i in found.items()}
     for i in left:  # in order of start time: producers come first
         node = ran[i]
-        could = [
+        candidates = [
             position
             for position in open_
-            if wanted[position] == _bare(node.operator)
+            if planned[position] == _bare(node.operator)
             and first_s[position] <= node.begin_s + _SLACK_S
             and node.end_s <= last_s[position] + _SLACK_S
         ]
-        if not could:
+        if not candidates:
             return Matching(
                 problem=f"{node.operator} ran when no {node.operator} of the plan could"
             )
-        positions[i] = min(could, key=lambda position: (last_s[position], position))
+        positions[i] = min(candidates, key=lambda position: (last_s[position], position))
         open_.remove(positions[i])
-        unsure += len(could) > 1
+        unsure += len(candidates) > 1
     return Matching(tuple(positions[i] for i in range(len(ran))), unsure)
 
 
-def counterparts(of: Plan, like: Plan) -> tuple[list[int], set[int]] | None:
-    """For each occurrence ``of`` a plan, its counterpart in a plan ``like`` it, in another order.
+def counterparts(one: Plan, other: Plan) -> tuple[list[int], set[int]] | None:
+    """Map the positions in ``one`` plan to positions in an ``other`` order of the same plan.
 
-    None if the plans do not match. Also returns the ambiguous occurrences: those of a model that
-    does the same work twice on the same inputs, with only the weights differing.
+    None if the plans do not match. Also returns the ambiguous positions, where a model does the
+    same work on the same inputs with different weights.
     """
     numbers: dict[Hashable, int] = {}
-    here, there = _colours(of, numbers), _colours(like, numbers)
+    here, there = _colours(one, numbers), _colours(other, numbers)
     if Counter(here) != Counter(there):
         return None
     places: dict[int, list[int]] = defaultdict(list)
     for position, colour in enumerate(there):
         places[colour].append(position)
-    needs, theirs = of.producers(), like.producers()
+    needs, theirs = one.producers(), other.producers()
     found: list[int] = []
-    twins: set[int] = set()
+    ambiguous: set[int] = set()
     for position, colour in enumerate(here):
         needed = sorted(found[p] for p in needs[position])
         fitting = [place for place in places[colour] if theirs[place] == needed]
         if not fitting:
             return None
         if len(fitting) > 1:
-            twins.add(position)
+            ambiguous.add(position)
         found.append(fitting[0])
         places[colour].remove(fitting[0])
-    return found, twins
+    return found, ambiguous
 
 
 def _colours(plan: Plan, numbers: dict[Hashable, int]) -> list[int]:
-    """A number for each occurrence: equal where all its ancestors and descendants are equal.
-
-    Descendants are equal if what else they read is, too.
-    """
+    """A number for each occurrence, equal for equal bricks with equal ancestors and descendants."""
 
     def number(of: Hashable) -> int:
         return numbers.setdefault(of, len(numbers))

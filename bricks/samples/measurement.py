@@ -17,32 +17,32 @@ from bricks.units.sample import Kernel, Sample, weighted_mean
 # Increment this when samples from before and after a change must not be mixed.
 PROTOCOL = 4
 
-# A round is disturbed if its threads waited for longer than this share of it: about the error that
-# an estimate should have.
+# A round is disturbed (noisy) if its threads waited for longer than this share of its duration:
+# about the error that an estimate should have.
 DISTURBED_SHARE = 0.02
 
-# Half of an interval that is wider than this, relative to the latency, tells of a disturbed host.
+# Beyond this relative half width of its interval, a measurement is imprecise: its host was noisy.
 UNSURE_SHARE = 0.3
 
 # Fewer rounds than this are too few to draw conclusions from, if there are others.
 ENOUGH = 2
 
-# A single run counts as at most so many times the latency: what is beyond was a first run, or other
-# processes'. Fewer samples do not show how runs vary.
+# A single run counts as at most this multiple of the latency: longer ones were first runs, or due
+# to other processes. Fewer samples than enough do not show how runs vary.
 _MOST_OF_A_RUN, _ENOUGH_SAMPLES = 1.5, 6
 
 
-@dataclass(frozen=True)  # without slots: what follows from the samples is asked for many times
+@dataclass(frozen=True)  # without slots, for cached properties
 class Round:
     """One round's raw samples, without warm-ups, and the conditions during the round.
 
-    ``host_s`` has the seconds of each sample on the host: its latency. ``kernels`` has what ran for
-    each on a device; it is empty where nothing did.
+    ``host_s`` are the seconds of each sample on the host: its latency. ``kernels`` are the device
+    kernels of each sample; empty without a device.
 
     ``reference_s`` and ``reference_end_s`` are the latency of the reference workload just before
     and just after. ``waited_share`` is the share of the round in which the worker's threads waited
-    for a processor, or a hypervisor stole it, or of a core that its other hyperthread took. Each
-    is None where it is not known.
+    for a processor, or a hypervisor or the core's other hyperthread took it. Each is None if
+    unknown.
     """
 
     host_s: tuple[float, ...]
@@ -76,7 +76,7 @@ class Round:
         return median([sample.device_s for sample in self.samples]) if self.kernels else 0.0
 
     def rounded(self, digits: int) -> Round:
-        """The same with so many significant digits of each latency, and two of the share."""
+        """This round with ``digits`` significant digits of each latency, and two of the share."""
 
         def short(number: float | None, digits: int = digits) -> float | None:
             return None if number is None else float(f"{number:.{digits}g}")
@@ -143,7 +143,7 @@ class Measurement:
 
     @cached_property
     def quiet_rounds(self) -> tuple[Round, ...]:
-        """The undisturbed rounds, or all if those are too few."""
+        """The undisturbed rounds, or all rounds if too few are undisturbed."""
         quiet = tuple(r for r in self.rounds if not r.disturbed)
         return quiet if len(quiet) >= min(ENOUGH, len(self.rounds)) else self.rounds
 
@@ -153,14 +153,14 @@ class Measurement:
         return dominant_state(r.state_s for r in self.quiet_rounds)
 
     def used_rounds(self, state_s: float | None = None) -> tuple[Round, ...]:
-        """The rounds to draw conclusions from: those of one state, if there are enough of them.
+        """The rounds of the state ``state_s``, if there are enough of them.
 
-        That state is ``state_s`` or, if None, the one in which most of the rounds were taken.
+        Otherwise, and if None, the rounds of the state in which most of the rounds were taken.
         """
         return self._used(state_s).rounds
 
     def used_state_s(self, state_s: float | None = None) -> float | None:
-        """The state of most of the rounds in use: ``state_s`` or so, if there are enough of it."""
+        """The state of most of :meth:`used_rounds`: about ``state_s``, if it has enough rounds."""
         return self._used(state_s).state_s
 
     def known_in(self, state_s: float | None) -> bool:
@@ -180,11 +180,11 @@ class Measurement:
         return self._used(state_s).kernels
 
     def runs(self, state_s: float | None = None) -> RunVariation:
-        """How single runs of the rounds in use vary around :meth:`latency_s`."""
+        """The variation of single runs in the rounds in use, relative to :meth:`latency_s`."""
         return self._used(state_s).runs
 
     def mean_s(self, state_s: float | None = None) -> float:
-        """What one of many runs adds to their sum; see :class:`RunVariation`."""
+        """The mean seconds of a run: its part in a sum of many; see :class:`RunVariation`."""
         return self.latency_s(state_s) * self.runs(state_s).mean
 
     @cached_property
@@ -215,18 +215,18 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class RunVariation:
-    """How single runs vary, each on its own: their mean and variance, relative to the median.
+    """The mean and the variance of single runs, relative to their median.
 
-    In a sum of many runs each counts with its mean; of a single run the median is what it takes.
-    What changes from round to round is the machine, so that all bricks of a run have it in common:
-    it is left out, since the medians of such latencies do add up.
+    In a sum of many runs each counts with its mean; a single run counts with its median. Only
+    independent variation counts. Variation from round to round is due to the machine and common to
+    all bricks of a run: it is left out, since medians of such latencies add up.
     """
 
     mean: float
     variance: float
 
     def term(self, latency_s: float, runs: int) -> Term:
-        """So many independent runs, whose median is ``latency_s``, as a term of a sum."""
+        """The sum of ``runs`` independent runs with the median ``latency_s``, as a term."""
         gap_s = latency_s * (self.mean - 1.0)
         variance = abs(runs) * self.variance * latency_s**2
         return Term(runs * latency_s, runs * (latency_s + gap_s), variance, gap_s)
@@ -299,8 +299,8 @@ class Failure:
 
 
 def round_spread(measurement: Measurement, state_s: float | None = None) -> Interval:
-    """Median and interval over rounds: samples of one round are not independent.
+    """The median latency over rounds and its interval; samples of a round are not independent.
 
-    Uses the rounds of ``state_s``, if there are enough, else those of the most frequent state.
+    Uses the rounds of ``state_s``, if there are enough, else of the most frequent state.
     """
     return spread([r.latency_s for r in measurement.used_rounds(state_s)])

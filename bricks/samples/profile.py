@@ -1,8 +1,8 @@
-"""A runtime's own profile of a whole model: which of its nodes ran when, in a typical run.
+"""A runtime's own profile of a whole model: begin and end of its nodes in a typical run.
 
-Runtimes record when they begin and end a node. Recording takes time itself, so a profiled run is
-slower than an ordinary one: a profile is shown beside measurements, and never used as one. Must not
-know how the worker was asked, nor how a profile is drawn.
+Recording takes time itself, so a profiled run is slower than an ordinary one: a profile is shown
+next to measurements, and never used as one. Must not know how runtimes record, nor how a profile is
+drawn.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ class NoProfile:
 def profile_of(
     run: TypicalRun,
     decomposition: Decomposition,
-    afresh: Plan,
+    current: Plan,
     names: Sequence[str],
 ) -> Profile:
     """The profile of a typical ``run``, with its nodes matched to the plan's occurrences.
 
-    ``afresh`` is the plan as the model is executed now, ``names`` are the names of its nodes.
+    ``current`` is the plan as the model is executed now, ``names`` are the names of its nodes.
     """
     nodes = _as_begun(run.nodes)
     outer = [i for i, node in enumerate(nodes) if not node.inner]
@@ -112,10 +112,10 @@ def profile_of(
     if plan.granularity != EXECUTED:
         reason = f"bricks of granularity {plan.granularity} are not the nodes that the runtime runs"
         found = Matching(problem=reason)
-    elif len(names) != len(afresh.occurrences):
+    elif len(names) != len(current.occurrences):
         found = Matching(problem="the runtime runs several nodes of the model as one")
     else:
-        found = match([nodes[i] for i in outer], known, afresh, decomposition)
+        found = match([nodes[i] for i in outer], known, current, decomposition)
     positions = dict(zip(outer, found.positions, strict=False))  # empty if there is a problem
     return Profile(
         runs_s=run.runs_s,

@@ -1,6 +1,6 @@
-"""How sampling went: disturbances, and bricks that had to be sampled again.
+"""Conditions of sampling: load of other processes, noisy rounds, bricks that were sampled again.
 
-Here because campaigns, benches and fleets all report it, in this one type. Must not know what was
+Results of campaigns, benches and fleets report them in this one type. Must not know what is
 measured.
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How sampling went; results that report it inherit from this type.
+    """Conditions of sampling; results that report them inherit from this type.
 
     ``foreign_cores`` is how many cores other processes kept busy during the measurement, which
     makes latencies too high; None if nothing was timed. ``disturbed_rounds`` counts those of the
     ``rounds`` in which other processes delayed the worker, or the machine state changed.
     ``remeasured`` are the keys of bricks that had been measured before, but in another machine
-    state. ``eviction_short`` says that there was not enough memory to evict weights from the caches
-    as far as in their models. ``apart`` are the keys of bricks that ran in calls of their own,
+    state. ``eviction_short`` is whether memory was too small to evict weights from the caches as
+    far as in their models. ``apart`` are the keys of bricks that ran in calls of their own,
     because the runtime could not run them in one call with their neighbours.
     """
 
@@ -38,7 +38,7 @@ class Sampling:
 
     @property
     def sampling_fields(self) -> dict[str, Any]:
-        """The fields of this type alone, to pass them on to another result."""
+        """The fields of this type, to construct another result with."""
         return {field.name: getattr(self, field.name) for field in fields(Sampling)}
 
 

@@ -1,8 +1,8 @@
 """Corrects a latency that was taken in one machine state to another state.
 
-By how much follows from :mod:`bricks.samples.state_model`. Within a state the machine drifts: in a
-round with a slower reference, bricks that communicate are slower too, and are corrected likewise.
-Must not know how latencies were measured.
+The model of the change is :mod:`bricks.samples.state_model`. Within a state the machine drifts: in
+a round with a slower reference, bricks that communicate are slower too, and are corrected by the
+same model. Must not know how latencies are measured.
 """
 
 from __future__ import annotations
@@ -49,16 +49,17 @@ class Factor:
         return math.expm1(NORMAL_95 * self.log_sd)
 
     @property
-    def reach(self) -> Factor:
-        """The same without the expected change."""
+    def errors(self) -> Factor:
+        """The errors of this factor, without its expected change."""
         return Factor(1.0, self.shared_sd, self.independent_sd)
 
 
 class StateCorrection:
-    """Corrects to the machine state ``state_s``, as far as ``measurements`` have shown changes.
+    """Corrects latencies to the machine state ``state_s`` by a model of changes.
 
-    With ``model``, as that model says, which was learned from more. No correction is applied where
-    a state is None. ``others`` will be corrected too: nothing is learned from them.
+    The model is ``model``, or is learned from ``measurements``. No latency is corrected if its
+    state or ``state_s`` is None. ``others`` are measurements to correct that the model does not
+    learn from.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class StateCorrection:
         ]
 
     def mean_s(self, measurement: Measurement) -> float:
-        """What one of many runs of it takes in that state, in seconds."""
+        """The mean seconds of a run in that state."""
         return median(self.rounds_s(measurement)) * measurement.runs(self._state_s).mean
 
     def factor(self, measurement: Measurement) -> Factor:
@@ -95,7 +96,7 @@ class StateCorrection:
         power = self._power(measurement)
         if self._state_s is None or power is None:
             return Factor()
-        _, _, own_s = self._place(measurement)
+        _, _, own_s = self._observed(measurement)
         change = math.log(self._state_s / own_s)
         return Factor(
             math.exp(change * power.mean),
@@ -113,7 +114,7 @@ class StateCorrection:
         known = [(m, part_s) for m, part_s in parts if self._power(m) is not None]
         if not known or self._model is None:
             return 0.0
-        keys, latencies_s, states_s = zip(*(self._place(m) for m, _ in known), strict=True)
+        keys, latencies_s, states_s = zip(*(self._observed(m) for m, _ in known), strict=True)
         changes = [
             part_s * math.log(self._state_s / own_s)
             for (_, part_s), own_s in zip(known, states_s, strict=True)
@@ -121,25 +122,25 @@ class StateCorrection:
         return self._model.shared_sd(keys, latencies_s, states_s, changes)
 
     def _power(self, measurement: Measurement) -> Power | None:
-        """The power of the reference's change by which such a latency changes; None: of no state.
+        """The power of the reference's change by which a latency changes; None without a state.
 
-        Several measurements may have one key: a brick's, and those that stand for predictions.
+        Several measurements may have one key: of a brick, and of predictions in its observed.
         """
         if self._state_s is None or measurement.used_state_s(self._state_s) is None:
             return None
-        place = self._place(measurement)
-        if place not in self._powers:
+        observed = self._observed(measurement)
+        if observed not in self._powers:
             if self._model is None:
                 self._model = StateModel(self._waiting)
             known = [m for m in (*self._waiting, *self._others) if m.state_s is not None]
-            places = [place, *map(self._place, known)]
+            observations = [observed, *map(self._observed, known)]
             self._waiting, self._others = [], []
             self._powers.update(
-                zip(places, self._model.powers(*zip(*places, strict=True)), strict=True)
+                zip(observations, self._model.powers(*zip(*observations, strict=True)), strict=True)
             )
-        return self._powers[place]
+        return self._powers[observed]
 
-    def _place(self, measurement: Measurement) -> tuple[str, float, float]:
+    def _observed(self, measurement: Measurement) -> tuple[str, float, float]:
         """Its key, its latency as it was taken, and the state in which it was, in seconds."""
         state_s = measurement.used_state_s(self._state_s)
         assert state_s is not None, "some round has a state"

@@ -52,14 +52,14 @@ _USUAL_BYTES_PER_S, _UNKNOWN = 2e10, 1.25
 # The reference's latency in seconds, if no state is known.
 _USUAL_REFERENCE_S = 1e-4
 
-# Below and above, a power is noise: what communicates more slowly takes no less time.
+# Powers outside this range are noise: slower communication makes no brick faster.
 _MIN, _MAX = 0.0, 1.5
 
-# Rounds tell something where references differ by more than this (a logarithm): 10 %.
-_MIN_APART = 0.1
-# Deviations above are of states that are a factor of two apart; and that of a single round.
-_APART, _ROUND_SD = math.log(2), 0.05
-# Measurements to learn from, at most: those with the least noise.
+# Rounds show a power where references differ by more than this (a logarithm): 10 %.
+_MIN_LOG_RATIO = 0.1
+# Deviations above are for states with a ratio of two; then the deviation of a single round.
+_LOG_RATIO, _ROUND_SD = math.log(2), 0.05
+# The most measurements to learn from: the ones with the least noise.
 MAX_LEARNED = 300
 # Repetitions until the weights of outliers are settled; until a latency in the middle state is, to
 # this difference of logarithms, at most. Each changes it by a tenth of the change before.
@@ -101,24 +101,24 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class _Observation:
-    """A brick in two states: its latency in the middle of them, as a logarithm, and its power.
+    """A brick in two states: the logarithm of its latency in their middle, and its power.
 
-    ``middle`` is the logarithm of the reference there, and ``apart`` the difference of logarithms.
-    ``sampling`` is the variance of the power because of noise of rounds.
+    ``middle`` is the logarithm of the reference in the middle of the states, ``log_ratio`` the
+    difference of their logarithms. ``sampling`` is the variance of the power from noise of rounds.
     """
 
     log_s: float
     power: float
     middle: float
-    apart: float
+    log_ratio: float
     sampling: float
     facts: SizeFacts | None
 
 
 class StateModel:
-    """The model, learned from ``measurements``; ``facts`` are of bricks, by key.
+    """The model, learned from ``measurements``; ``facts`` are facts of bricks by key.
 
-    Bricks without facts are known by their latency alone.
+    Powers of bricks without facts follow from their latency only.
     """
 
     def __init__(
@@ -129,18 +129,18 @@ class StateModel:
         self._facts = {} if facts is None else dict(facts)
         found = (_observation(m, self._facts.get(m.key)) for m in measurements)
         seen = [each for each in found if each is not None]
-        seen.sort(key=lambda each: (-each.apart, each.log_s))
-        self._seen = seen[:MAX_LEARNED]
+        seen.sort(key=lambda each: (-each.log_ratio, each.log_s))
+        self._observations = seen[:MAX_LEARNED]
         self._reference = math.log(_USUAL_REFERENCE_S)
         self._scale = 1.0
-        if self._seen:
-            weights = np.array([each.apart**2 for each in self._seen])
-            middles = np.array([each.middle for each in self._seen])
+        if self._observations:
+            weights = np.array([each.log_ratio**2 for each in self._observations])
+            middles = np.array([each.middle for each in self._observations])
             self._reference = float(np.average(middles, weights=weights))
             self._fit()
 
     def with_facts(self, facts: Mapping[str, SizeFacts]) -> StateModel:
-        """The same model, which knows these bricks too."""
+        """This model with further ``facts`` of bricks by key."""
         found = copy(self)
         found._facts = {**self._facts, **facts}
         return found
@@ -148,7 +148,7 @@ class StateModel:
     @property
     def learned_from(self) -> int:
         """How many bricks it was learned from."""
-        return len(self._seen)
+        return len(self._observations)
 
     def knows(self, key: str) -> bool:
         """Whether it has this brick's facts."""
@@ -157,10 +157,10 @@ class StateModel:
     def powers(
         self, keys: Sequence[str], latencies_s: Sequence[float], states_s: Sequence[float]
     ) -> list[Power]:
-        """The powers of bricks with these latencies in those states, each.
+        """The power of each brick with its key, latency and state; seconds.
 
-        A power belongs to a brick's latency in the middle of all states, so that a correction there
-        and back changes nothing.
+        A power belongs to a brick's latency in the middle of all states, so that a correction to
+        another state and back changes nothing.
         """
         if not keys:
             return []
@@ -176,16 +176,16 @@ class StateModel:
         states_s: Sequence[float],
         weights: Sequence[float],
     ) -> float:
-        """The standard deviation of the weighted sum of these powers, of bricks as in `powers`.
+        """The standard deviation of the weighted sum of powers, from their common errors.
 
-        Own errors do not count: only those that bricks have in common, each pair as far as the two
-        are alike.
+        Bricks are given as in :meth:`powers`. Independent errors do not count; common errors count
+        by the covariance of each pair.
         """
         if not keys:
             return 0.0
         bricks = self._settled(keys, latencies_s, states_s)
         found = _covariance(bricks, bricks)
-        if self._seen:
+        if self._observations:
             between = _covariance(bricks, self._bricks)
             found = found - between @ self._inverse @ between.T
         by = np.array(weights, float)
@@ -207,14 +207,14 @@ class StateModel:
 
     def _mean(self, bricks: _Bricks) -> _Array:
         mean = bricks.mean
-        if self._seen:
+        if self._observations:
             mean = mean + _covariance(bricks, self._bricks) @ self._solution
         return np.clip(mean, _MIN, _MAX)
 
     def _variances(self, bricks: _Bricks) -> tuple[_Array, _Array]:
         """The variances of the error in common with others, and of each brick's own."""
         shared = bricks.variance
-        if self._seen:
+        if self._observations:
             between = _covariance(bricks, self._bricks)
             shared = shared - np.einsum("ij,ij->i", between @ self._inverse, between)
         # The variance of Student's t, whose scale the noise is.
@@ -227,11 +227,11 @@ class StateModel:
         return math.exp(self._reference)
 
     def _fit(self) -> None:
-        seen = self._seen
+        seen = self._observations
         logs = [each.log_s + each.power * (self._reference - each.middle) for each in seen]
         self._bricks = _Bricks([each.facts for each in seen], np.array(logs), self)
-        apart = np.array([each.apart for each in seen])
-        own = self._bricks.noise * (_APART / apart) ** 2
+        log_ratio = np.array([each.log_ratio for each in seen])
+        own = self._bricks.noise * (_LOG_RATIO / log_ratio) ** 2
         sampling = np.array([each.sampling for each in seen])
         residual = np.array([each.power for each in seen]) - self._bricks.mean
         shared = _covariance(self._bricks, self._bricks)
@@ -302,20 +302,20 @@ def _observation(measurement: Measurement, facts: SizeFacts | None) -> _Observat
         if r.state_s is not None and r.latency_s > 0
     ]
     states = [state for state, _ in found]
-    if not found or max(states) - min(states) < _MIN_APART:
+    if not found or max(states) - min(states) < _MIN_LOG_RATIO:
         return None
     middle = (max(states) + min(states)) / 2
     sides = [[each for each in found if (each[0] > middle) == slow] for slow in (False, True)]
     (fast, fast_log), (slow, slow_log) = (
         (median([x for x, _ in side]), median([y for _, y in side])) for side in sides
     )
-    apart = slow - fast
+    log_ratio = slow - fast
     noise = _ROUND_SD**2 * sum(1 / len(side) for side in sides)
     return _Observation(
         log_s=(fast_log + slow_log) / 2,
-        power=min(2.0, max(-1.0, (slow_log - fast_log) / apart)),
+        power=min(2.0, max(-1.0, (slow_log - fast_log) / log_ratio)),
         middle=(fast + slow) / 2,
-        apart=apart,
-        sampling=noise / apart**2,
+        log_ratio=log_ratio,
+        sampling=noise / log_ratio**2,
         facts=facts,
     )

@@ -95,10 +95,10 @@ def pooled_deviation(kinds: Iterable[Sequence[float]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A random term of a sum, in seconds; it may be a sum itself, of equal runs.
+    """A random term of a sum, in seconds; it may be a sum of equal runs itself.
 
-    ``medians_s`` is what the medians of its runs add up to, ``mean_s`` its mean, and ``gap_s`` how
-    far its median is below the mean.
+    ``medians_s`` is the sum of the medians of its runs, ``mean_s`` its mean, and ``gap_s`` the
+    distance from its median up to the mean.
     """
 
     medians_s: float

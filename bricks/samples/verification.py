@@ -1,6 +1,6 @@
-"""The result of verifying a decomposition: how far chained bricks are from the whole model.
+"""The result of verifying a decomposition: the difference of chained bricks from the whole model.
 
-Plain data. Must not know how anything is computed.
+Plain data. Must not know how outputs are computed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from bricks.units.facts import facts
 
 @dataclass(frozen=True, slots=True)
 class OutputDifference:
-    """The difference of outputs from those that are expected.
+    """The difference of outputs from the expected outputs.
 
     ``exact`` is whether all are bitwise equal. ``max_rel`` is relative to the greatest magnitude of
-    the output; it and ``max_abs`` are None where outputs differ in kind. ``tolerance`` is the
-    largest ``max_rel`` that sums in another order explain. ``finite`` is whether each output has a
-    finite number in it.
+    the output; it and ``max_abs`` are None if shapes or types differ. ``tolerance`` is the largest
+    ``max_rel`` that another order of summation explains. ``finite`` is whether each output has a
+    finite number.
     """
 
     exact: bool
@@ -35,11 +35,11 @@ class OutputDifference:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The chained bricks of a model beside the whole model.
+    """The chained bricks of a model compared with the whole model.
 
-    ``own_weights`` is whether the model's files have its weights, which are synthetic else;
+    ``own_weights`` is whether the model's files have its weights, otherwise synthetic;
     ``optimised`` whether the whole model was optimised. The outputs ``random`` depend on random
-    numbers, so what they are computed with was compared; None of a recorded program.
+    numbers, so their inputs were compared instead; None for a recorded program.
     """
 
     FACTS: ClassVar = (
@@ -55,7 +55,7 @@ class Verification:
 
     @property
     def exact(self) -> bool:
-        """Whether all that was compared is bitwise equal."""
+        """Whether all compared values are bitwise equal."""
         return self.difference.exact
 
     def to_json(self) -> dict[str, Any]:
