@@ -32,7 +32,7 @@ from bricks.compose.queueing.continuous import (
     TextLengths,
 )
 from bricks.compose.queueing.run import RunLatency
-from bricks.compose.queueing.simulation import Served, simulate
+from bricks.compose.queueing.simulation import ServerRun, simulate
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.studies.generation.decoders import steps_of
 from bricks.studies.generation.options import GenerationOptions
@@ -103,7 +103,7 @@ def test_a_length_that_is_off_its_neighbours_widens_the_interval_between() -> No
 def generate(
     arrivals_s: list[float], lengths: TextLengths, most: int, prompt_s: PromptSeconds,
     step_s: StepSeconds,
-) -> Served:  # fmt: skip
+) -> ServerRun:  # fmt: skip
     return simulate(arrivals_s, [ContinuousPolicy(lengths, most, prompt_s, step_s)])
 
 
