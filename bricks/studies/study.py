@@ -1,7 +1,7 @@
-"""One question: what has to be measured for it, its prediction, and the real thing observed.
+"""The protocol of a study: the measurements it needs, its prediction, and a real run to compare.
 
-Each package next to this module answers one; :func:`ask` runs any of them in the same order. Must
-not know any of them, nor how results are shown.
+Each package next to this module is a study; :func:`ask` runs any study in the same order. Must not
+know any study, nor how results are shown.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ Prediction = TypeVar("Prediction")
 Observation = TypeVar("Observation")
 Result_co = TypeVar("Result_co", bound="Result", covariant=True)
 
-# What a study observes: what precedes its only ``yield`` happens before anything is measured, and
-# the ``yield`` gives the prediction that followed from the measurements.
+# The real run of a study: the part before its only ``yield`` runs before measurements, the rest
+# after them; the ``yield`` returns the prediction.
 Observing = Generator[None, Prediction, Observation]
 
 
 class Result(Protocol):
-    """The answer to a question: a dataclass, from which table, JSON and page are made."""
+    """The result of a study: a dataclass that table, JSON and page are made from."""
 
     @property
     def errors(self) -> Sequence[str]:
-        """A line for each part of the question that has no answer."""
+        """A line for each part of the question without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What has to be measured before a prediction.
+    """Measurements that a prediction needs.
 
-    The bricks of ``models``; ``bricks``, each by itself until ``rule`` is met, by default that of
-    the workspace; and whatever ``others`` measure and keep when they are called.
+    The bricks of ``models``; ``bricks``, each measured in isolation until ``rule`` is met (by
+    default, the workspace's rule); and ``others``, functions that measure and store when called.
     """
 
     models: Sequence[Model] = ()
@@ -55,7 +55,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A predicted figure next to the observed one, in the same unit."""
+    """A predicted quantity and the observed one, in the same unit."""
 
     predicted: Interval
     observed: float
@@ -72,7 +72,7 @@ class Checked:
 
     @property
     def inside(self) -> bool:
-        """Whether the interval holds what was observed."""
+        """Whether the interval holds the observed quantity."""
         return self.predicted.holds(self.observed)
 
 
@@ -86,10 +86,10 @@ def target_asked(workspace: Workspace, system: str | None, target: Target | None
 
 
 class Study(ABC, Generic[Options, Prediction, Observation, Result_co]):
-    """A question that is asked with ``options`` of what ``workspace`` has and can measure.
+    """A question with ``options``, answered with the measurements and the runtime of ``workspace``.
 
-    An instance is asked once, so it may keep what its methods share, such as models that were read.
-    Where observing ``times`` nothing, others may time meanwhile.
+    An instance is asked once, so it may hold values that its methods share, such as models.
+    ``times`` is whether the real run is timed, so that no other process may time on this host.
     """
 
     times: ClassVar[bool] = True
@@ -100,39 +100,39 @@ class Study(ABC, Generic[Options, Prediction, Observation, Result_co]):
         workspace: Workspace,
         notice: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """``notice`` is called with lines for whoever waits for the answer."""
+        """``notice`` is called with lines to show to the user while the study runs."""
         self.options = options
         self.workspace = workspace
         self.notice = notice
 
     @property
     def target(self) -> Target:
-        """What the answer is about: by default, this host with the runtime of the workspace."""
+        """The target of the answer: by default, this host with the runtime of the workspace."""
         return self.workspace.target
 
     @property
     def observes(self) -> bool:
-        """Whether the options ask for the real thing."""
+        """Whether the options request a real run."""
         return False
 
     @abstractmethod
     def needs(self) -> Needs:
-        """What has to be measured; refuses with :class:`~bricks.errors.BricksError` what cannot."""
+        """The needed measurements; :class:`~bricks.errors.BricksError` if they are impossible."""
 
     @abstractmethod
     def predict(self) -> Prediction:
-        """The prediction, from what is measured by now. Nothing is run."""
+        """The prediction, from stored measurements. Nothing is run."""
 
     def observe(self) -> Observing[Prediction, Observation]:
-        """Run the real thing, as :data:`Observing` says. Nobody else times on this host meanwhile.
+        """The real run, as :data:`Observing` describes; no other process times on this host.
 
-        Raises :class:`~bricks.errors.UsageError` where there is nothing to run.
+        Raises :class:`~bricks.errors.UsageError` for options without a real run.
         """
         raise NotImplementedError(f"{type(self).__name__} observes nothing")
 
     @abstractmethod
     def result(self, prediction: Prediction, observation: Observation | None) -> Result_co:
-        """The answer; ``observation`` is None if the real thing was not run."""
+        """The result; ``observation`` is None without a real run."""
 
 
 def ask(
@@ -141,10 +141,10 @@ def ask(
     measure: bool = True,
     check: bool = False,
 ) -> Result_co:
-    """The answer of ``study``; with ``check``, the real thing is run whatever the options say.
+    """The result of ``study``; ``check`` requests a real run in addition to the options.
 
-    Unless ``measure``, nothing that a prediction needs is measured: what the cache lacks is
-    predicted too, or an error.
+    Unless ``measure``, nothing is measured for the prediction: missing bricks are predicted, or an
+    error.
     """
     if not (check or study.observes):
         return study.result(_predicted(study, measure=measure), None)
@@ -179,10 +179,10 @@ def _measure(needs: Needs, workspace: Workspace) -> None:
 
 
 def _sent(observing: Observing[Prediction, Observation], prediction: Prediction) -> Observation:
-    """What is observed after ``prediction``."""
+    """The observation of a real run that receives ``prediction``."""
     try:
         observing.send(prediction)
     except StopIteration as end:
-        found: Observation = end.value
-        return found
-    raise RuntimeError("what a study observes has one yield, where it gets the prediction")
+        observation: Observation = end.value
+        return observation
+    raise RuntimeError("the real run of a study has one yield, which returns the prediction")

@@ -1,4 +1,4 @@
-"""Predicts models from their bricks, after measuring those that are missing.
+"""Predicts models from their bricks, after measuring missing bricks.
 
 Must not know how a prediction is shown.
 """

@@ -29,10 +29,10 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedModel:
-    """A model's latency and peak memory; each is None, or incomplete, where it is not known.
+    """A model's latency and peak memory; each is None, or incomplete, where it is unknown.
 
-    ``failure`` says why nothing is, ``hint`` what a user can do about an incomplete estimate.
-    ``advice`` says in words what would narrow a wide interval, where somebody has asked for it.
+    ``failure`` is the reason if both are None, ``hint`` the user's remedy for an incomplete
+    estimate. ``advice`` is a sentence on how to narrow a wide interval, None unless requested.
     """
 
     FACTS: ClassVar = (
@@ -56,7 +56,7 @@ class PredictedModel:
 
     @property
     def LIKE(self) -> type:
-        """Of an incomplete estimate, the part that is measured is a fact too."""
+        """The class whose facts JSON has: with an incomplete estimate, the measured part too."""
         return IncompleteModel if isinstance(self.estimate, IncompleteEstimate) else type(self)
 
     @property
@@ -81,7 +81,7 @@ class PredictedModel:
 
     @property
     def memory_parts(self) -> Mapping[str, Any]:
-        """Bytes by part; ``unknown`` names what they leave out, ``reason`` why there are none."""
+        """Bytes by part; ``unknown`` names parts left out, ``reason`` says why there are none."""
         of = self.memory
         parts = {name: getattr(of, name, None) for name in _MEMORY_PARTS}
         unknown = of.unknown if isinstance(of, PeakMemory) else ()
@@ -126,5 +126,5 @@ class ModelPredictions:
 
     @property
     def errors(self) -> Sequence[str]:
-        """Why some have no estimate."""
+        """A line for each model without an estimate."""
         return [each.reason for each in self.models if each.reason is not None]

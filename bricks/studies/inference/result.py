@@ -23,7 +23,7 @@ from bricks.units.interval import Interval
 class ModelComparison:
     """One model's estimate and its whole-model latency on the same target, in seconds.
 
-    ``advice`` says in words what would narrow a wide interval, where somebody has asked for it.
+    ``advice`` is a sentence on how to narrow a wide interval, None unless requested.
     """
 
     FACTS: ClassVar = (
@@ -43,7 +43,7 @@ class ModelComparison:
 
     @property
     def bricks(self) -> int:
-        """How many bricks the model has."""
+        """The number of bricks of the model."""
         return len(self.plan.keys)
 
     @property
@@ -76,7 +76,7 @@ class ComparisonFailure:
 
     @property
     def bricks(self) -> int | None:
-        """How many bricks the model has, as far as it could be decomposed."""
+        """The number of bricks of the model; None if it could not be decomposed."""
         return None if self.plan is None else len(self.plan.keys)
 
 
@@ -108,7 +108,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Sampling):
-    """Estimates beside whole-model runs on one target; ``new_models`` were run for it."""
+    """Estimates and whole-model runs on one target; ``new_models`` models were run for it."""
 
     FACTS: ClassVar = (
         ("target.system", "system"), ("target.runtime", "runtime"), "granularity", "workers",
@@ -129,7 +129,7 @@ class Comparison(Sampling):
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Why others were not."""
+        """A line for each other model."""
         return tuple(row.error for row in self.rows if isinstance(row, ComparisonFailure))
 
 

@@ -52,10 +52,10 @@ def compare(workspace: Workspace, models: Iterable[Model | Unread]) -> Compariso
 
 
 class ComparisonStudy(Study[Sequence[Model | Unread], Estimates, Runs, Comparison]):
-    """The latencies of models, from their bricks and of the models themselves.
+    """Latencies of models, recomposed from bricks and measured as whole models.
 
-    Runs of whole models are measurements as bricks are, taken in turn with these: so observing
-    reads what was measured.
+    Runs of whole models are measurements like those of bricks, in turn with them: so the real run
+    only reads results.
     """
 
     times: ClassVar[bool] = False
@@ -65,7 +65,7 @@ class ComparisonStudy(Study[Sequence[Model | Unread], Estimates, Runs, Compariso
 
     @property
     def observes(self) -> bool:
-        """Always: that is the question."""
+        """Always, since the study compares with real runs."""
         return True
 
     def needs(self) -> Needs:
@@ -126,7 +126,7 @@ class ComparisonStudy(Study[Sequence[Model | Unread], Estimates, Runs, Compariso
         estimate: Estimate | IncompleteEstimate,
         run: Interval | Missing | None,
     ) -> ModelComparison | ComparisonFailure:
-        """The estimate of one model beside its run; the reason where one is missing."""
+        """The comparison of one model, or the reason why its estimate or its run is missing."""
         job = self._jobs[number]
         plan, model = job.decomposition.plan, job.model
         new = len(self._sampled.measured.get(plan.digest, frozenset()) & set(plan.keys))
@@ -143,7 +143,7 @@ class ComparisonStudy(Study[Sequence[Model | Unread], Estimates, Runs, Compariso
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of models that were measured along with their bricks."""
+    """Results and predictions of models that were measured along with their bricks."""
 
     workspace: Workspace
     results: Results
@@ -151,7 +151,7 @@ class _Known:
 
     @classmethod
     def of(cls, workspace: Workspace, jobs: Sequence[ModelJob]) -> Self:
-        """What the estimator of measured bricks knows of ``jobs``."""
+        """Read the results and predictions of ``jobs``."""
         estimator, target = workspace.estimators.measured, workspace.target
         keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.whole_key)}
         probes = {k for job in jobs for k in probes_of(job.decomposition.plan)}
@@ -174,7 +174,7 @@ class _Known:
         return found if isinstance(found, Measurement) else None
 
     def _state_s(self, job: ModelJob) -> float | None:
-        """The machine state in which a model was run, or else most of its bricks were."""
+        """The machine state of a model's run; without a run, of most of its bricks."""
         plan = job.decomposition.plan
         return state_of(plan, self.results, self._whole(job), self.predictions)
 

@@ -26,10 +26,10 @@ from bricks.units.facts import with_ends
 
 @dataclass(frozen=True, slots=True)
 class ServingAdvice:
-    """How a target serves ``model`` best: the fewest ``hosts``, and then the most room.
+    """The best way to serve ``model`` on a target: the fewest ``hosts``, then the most headroom.
 
-    ``result`` is what one host does with its part of the load. ``hosts`` and ``result`` are None if
-    the bound is kept at no rate. ``cost_per_hour`` is that of all hosts, None without a price.
+    ``result`` is the scenario of one host with its part of the load. ``hosts`` and ``result`` are
+    None if no rate meets the SLO. ``cost_per_hour`` is the cost of all hosts, None without a price.
     """
 
     FACTS: ClassVar = (
@@ -49,12 +49,12 @@ class ServingAdvice:
 
     @property
     def keeps(self) -> bool:
-        """Whether the bound is kept at any rate."""
+        """Whether any rate meets the SLO."""
         return self.result is not None
 
     @property
     def provenance(self) -> Provenance | None:
-        """That of the least known batch: with the largest predicted share, then that of others."""
+        """The provenance of the batch with the largest predicted share, then published share."""
         if self.result is None:
             return None
         known = (batch.run.provenance for batch in self.result.times.batches)
@@ -62,7 +62,7 @@ class ServingAdvice:
 
     @property
     def cost_per_million(self) -> float | None:
-        """The cost of a million samples."""
+        """The cost per million samples."""
         if self.cost_per_hour is None or self.result is None or self.hosts is None:
             return None
         assert self.result.load.qps is not None
@@ -95,7 +95,7 @@ class ServingAnswer:
 
 
 def best_first(advice: ServingAdvice | NoServingAdvice) -> tuple[Any, ...]:
-    """Sorts advice: that which keeps the bound, by cost if that is known, and by hosts."""
+    """The sort key of advice: meeting the SLO first, then by cost if known, then by hosts."""
     told = (advice.target.system.name, advice.target.runtime.threads)
     if isinstance(advice, NoServingAdvice):
         return (advice.model, True, True, True, 0.0, 0, 0.0, *told)

@@ -1,7 +1,7 @@
-"""A scenario really served on this host, beside what is predicted for the queries that came.
+"""Serves a scenario on this host, and predicts the metrics of its real arrivals to compare.
 
-Half of the queries are served before bricks are measured and half after, so that both meet the
-same machine. Must not know how results are shown.
+Half of the queries are served before bricks are measured and half after, so that both see the same
+machine state. Must not know how results are shown.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _NAMES = {
     ScenarioKind.OFFLINE: "Offline",
 }
 
-# They are served before and after bricks are measured.
+# Series of queries: one before bricks are measured and one after.
 _SERIES = 2
-# The highest rate is looked for within these factors of the one predicted, in steps of halves.
+# The highest rate is searched by bisection within these factors of the predicted one.
 _RATES = (0.7, 1.3)
 _RATE_STEPS = 5
 
 
 class ServedScenario(Closing):
-    """A model served here under a scenario; a context manager.
+    """A model that is served on this host under a scenario; a context manager.
 
-    ``serving`` gets what the server itself takes, as soon as that is known.
+    ``serving`` gets the server's own costs once they are measured.
     """
 
     def __init__(self, workspace: Workspace, options: ScenarioOptions) -> None:
@@ -95,10 +95,10 @@ class ServedScenario(Closing):
         )
 
     def checked(self, result: ScenarioResult) -> ScenarioResult:
-        """``result`` with what queries showed, after those that are left were served.
+        """Serve the second half of the queries; return ``result`` with the metrics of all.
 
-        It is predicted anew with what the server itself takes. Where there is a bound, the highest
-        rate that keeps it is looked for too.
+        The result is predicted again with the server's own costs. With an SLO, the highest rate
+        that meets it is searched too.
         """
         server = self._load.kind is ScenarioKind.SERVER
         if not server or result.load.qps is not None:
@@ -111,7 +111,7 @@ class ServedScenario(Closing):
         return replace(result, checked=self._checked(result))
 
     def _with_costs(self, result: ScenarioResult) -> ScenarioResult:
-        """``result`` of a server that takes time itself."""
+        """``result`` with the server's own costs."""
         self._workspace.progress("measuring the server itself", 0.0)
         with self._workspace.timing():
             self.serving = with_costs(self._served, self.serving, result.times, result.load.qps)
@@ -122,50 +122,49 @@ class ServedScenario(Closing):
 
     def _checked(self, result: ScenarioResult) -> CheckedScenario:
         real, times = self.real, result.times
-        told = means(
+        predicted = means(
             [expected_figures(each, self._load, self.serving, times) for each in self._series]
         )
         if result.max_qps is not None and result.max_qps.value and self._load.slo_s is not None:
             rates = self._highest_qps(times, result.max_qps.value)
             if rates is not None:
-                real["max_qps"], told["max_qps"] = rates
+                real["max_qps"], predicted["max_qps"] = rates
         sizes = [batch.size for each in self._series for batch in each.batches]
         return CheckedScenario(
             samples=sum(sizes),
             figures=real,
-            expected=told,
+            expected=predicted,
             mean_batch=float(np.mean(sizes)),
             serving=self.serving,
             summaries=[each.summary for each in self._series],
         )
 
-    def _highest_qps(self, times: ServiceTimes, around: float) -> tuple[float, float] | None:
-        """The highest rate that keeps the bound, real and as predicted for the same arrivals.
+    def _highest_qps(self, times: ServiceTimes, predicted_qps: float) -> tuple[float, float] | None:
+        """The highest rate that meets the SLO, measured and predicted for the same arrivals.
 
-        All rates have the same arrivals, scaled, so that they differ in nothing else. None where
-        all the rates that were tried keep it, or none does.
+        All rates have the same arrivals, scaled. None if all tried rates meet it, or none does.
         """
-        low, high = (factor * around for factor in _RATES)
-        units: list[float] = []
+        low, high = (factor * predicted_qps for factor in _RATES)
+        unit_arrivals: list[float] = []
 
-        def really(qps: float) -> bool:
+        def measured_meets(qps: float) -> bool:
             with self._workspace.timing():
                 found = self._served.serve(self._asked(qps, 0))
-            units[:] = [qps * issued_s for issued_s in found.issued_s]
+            unit_arrivals[:] = [qps * issued_s for issued_s in found.issued_s]
             return keeps_bound(np.asarray(found.latencies_s), 0, self._load)
 
-        def expectedly(qps: float) -> bool:
-            issued_s = [unit / qps for unit in units]
+        def predicted_meets(qps: float) -> bool:
+            issued_s = [unit / qps for unit in unit_arrivals]
             run = expected(times, self._load, self.serving, issued_s)
             return keeps_bound(run.latencies_s, 0, self._load)
 
-        real = _last(really, low, high, _RATE_STEPS)
-        told = _last(expectedly, low, high, 2 * _RATE_STEPS)
-        return None if real is None or told is None else (real, told)
+        real = _last(measured_meets, low, high, _RATE_STEPS)
+        predicted = _last(predicted_meets, low, high, 2 * _RATE_STEPS)
+        return None if real is None or predicted is None else (real, predicted)
 
 
 def _last(keeps: Callable[[float], bool], low: float, high: float, steps: int) -> float | None:
-    """The middle of the interval in which ``keeps`` ends to hold; None if it ends elsewhere."""
+    """The rate at which ``keeps`` turns False, by bisection; None if it is outside the range."""
     ends = low, high
     for _ in range(steps):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""Figures of queries that were really served, and the same as predicted for their arrivals.
+"""Metrics of queries that were really served, and their predictions for the same arrivals.
 
 Must not know how queries are served.
 """
@@ -67,7 +67,7 @@ def expected_figures(
 
 
 def _in_worker(occupied_s: Sequence[float] | np.ndarray, load: ScenarioLoad) -> Figures:
-    """What batches take in the worker, without those that they wait for."""
+    """Seconds that batches occupy the worker, without their time in the queue."""
     return {
         "worker_p50_s": float(np.median(occupied_s)),
         "worker_counted_s": float(np.percentile(occupied_s, load.counted_percentile)),

@@ -1,7 +1,7 @@
-"""How a server's pauses, threads and clients lengthen runs: its bricks are run by one.
+"""Measures how pauses, threads and clients of a server lengthen the runs of bricks.
 
-Bricks in a server take turns with bricks one after another. Nothing of this is kept. Must not know
-what is predicted from it.
+Passes of bricks in a server take turns with passes back to back. Nothing is stored. Must not know
+what is predicted from them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from bricks.session.whole_models import served_walk
 from bricks.session.workspace import Workspace
 from bricks.studies.serving.service import ServiceTimes
 
-# Bricks are served in place of the model for so long, or so often at least and at most. At half
-# of what a server can answer, pauses of all lengths that matter come between runs.
+# Bricks are served in place of the model for these seconds, within these numbers of passes. At half
+# of the server's capacity, pauses between runs have all relevant lengths.
 _SERVING_S, _FEWEST_PASSES, _MOST_PASSES = 8.0, 80, 400
 _UTILISATION = 0.5
-# At a lower rate than this, pauses are so long that a processor sleeps.
+# At a lower rate than this, pauses last until the deepest idle state.
 _RARE_QPS = 10.0
-# Bricks run in a server and without one in so many turns; without one, so often in each.
+# Turns of passes in a server and back to back, and passes back to back in each turn.
 _TURNS, _LOOPED_PASSES = 4, 10
-# A processor wakes within some ten milliseconds: a run that takes longer than this hardly notices.
+# A processor recovers from idling in some ten milliseconds: longer runs hardly have a penalty.
 _LONG_RUN_S = 0.1
 
 _Collected = defaultdict[str, list[float]]
@@ -36,12 +36,11 @@ _Collected = defaultdict[str, list[float]]
 def in_server(
     workspace: Workspace, models: Mapping[int, Model], times: ServiceTimes, qps: float | None = None
 ) -> ServiceTimes:
-    """``times`` of ``models``, by the size of their batch, as a server has them.
+    """``times`` of ``models``, by batch size, corrected to runs in a server.
 
-    The bricks of each are run by a server that is asked at random times, ``qps`` a second or at
-    half of what it can answer, in turn with runs one after another. So bricks meet pauses, threads
-    and whoever asks; runs that take long hardly notice, and stay as they are. The result is not
-    stored.
+    A server runs the bricks of each model at random arrivals, ``qps`` a second or at half of its
+    capacity, in turn with passes back to back. So runs contain the cost of pauses, threads and
+    clients. Batches of long runs are not corrected. The result is not stored.
     """
     short = [batch for batch in times.batches if batch.run.latency_s.value <= _LONG_RUN_S]
     if not backends.describe(workspace.runtime.backend).timed:
@@ -59,7 +58,7 @@ def in_server(
 
 
 def _served_runs(workspace: Workspace, model: Model, qps: float) -> ServerRuns:
-    """The bricks of ``model``, run by a server that is asked ``qps`` times a second."""
+    """Runs of the bricks of ``model`` in a server with ``qps`` arrivals a second."""
     count = min(_MOST_PASSES, max(_FEWEST_PASSES, int(_SERVING_S * qps))) // _TURNS
     counts = workspace.plans.decompose(model).plan.counts
     idle_s, taken, looped = list[float](), _Collected(list), _Collected(list)
@@ -75,7 +74,7 @@ def _served_runs(workspace: Workspace, model: Model, qps: float) -> ServerRuns:
 
 
 def _collect(samples: Samples, to: _Collected) -> None:
-    """Add the seconds of further passes to those that there are."""
+    """Append the seconds of further passes by brick."""
     if not samples:
         raise WorkerError("none of the model's bricks runs in a server")
     for key, seconds in samples.items():

@@ -1,4 +1,4 @@
-"""What a study of a served model is asked."""
+"""Options of a study of a served model."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from bricks.measure.served import refuse_without_loadgen
 from bricks.studies.serving.scenario import ScenarioLoad, Serving
 from bricks.system import Target
 
-# Each size of a batch is a session with weights of its own.
+# Each batch size is a session with its own weights.
 _MAX_BATCH = 32
 
-# So many queries are slower than the percentile that counts.
+# Queries beyond the percentile of the SLO.
 _BEYOND = 20
 _MIN_QUERIES, _MAX_QUERIES = 200, 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioOptions:
-    """``model`` under ``load``, as ``serving`` says.
+    """``model`` under ``load``, on a server with the options ``serving``.
 
-    ``shapes`` and ``values`` are those of :meth:`Workspace.read`, which gets each size of a batch.
-    ``system`` is a known one in place of this host, or ``target`` is given. With ``check``, the
-    model is really served, and asked ``queries``, by default enough for the percentile that counts.
+    ``shapes`` and ``values`` are arguments of :meth:`Workspace.read` for each batch size.
+    ``system`` is a known system in place of this host; ``target`` takes precedence. With ``check``,
+    the model is really served with ``queries`` queries, by default enough for the percentile of
+    the SLO.
     """
 
     model: str
@@ -47,13 +48,13 @@ class ScenarioOptions:
 
 
 def queries_for(load: ScenarioLoad) -> int:
-    """How many queries tell the percentile that counts."""
+    """The number of queries that determine the percentile of the SLO."""
     enough = int(_BEYOND / (1 - load.counted_percentile / 100) + 0.5)
     return min(_MAX_QUERIES, max(_MIN_QUERIES, enough))
 
 
 def _refuse_unchecked(load: ScenarioLoad, serving: Serving) -> None:
-    """:class:`UsageError` for what real queries cannot show, or LoadGen cannot ask."""
+    """:class:`UsageError` for a load or a server that LoadGen cannot drive."""
     refuse_without_loadgen()
     if load.arrivals_s is not None:
         raise UsageError("--check has LoadGen ask, which knows no --arrivals: give --qps")

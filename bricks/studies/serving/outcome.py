@@ -1,6 +1,6 @@
-"""What follows for a scenario from the latencies of its batches: a simulated server's figures.
+"""Metrics of a scenario: a server simulated on the latencies of its batches.
 
-Each figure is simulated for both ends of the latencies' intervals too, with the same arrivals and
+Each metric is simulated for both ends of the latencies' intervals too, with the same arrivals and
 the same noise. Must not know models, nor how latencies are estimated.
 """
 
@@ -24,11 +24,11 @@ from bricks.system import Target
 from bricks.units.cases import ENDS, Cases, End, interval_of, value_of
 from bricks.units.interval import Interval
 
-# Queries that are simulated: of the slowest thousandth there are a hundred.
+# Simulated queries: the slowest thousandth are a hundred.
 QUERIES = 100_000
-# At each rate that is tried to find the highest one.
+# Simulated queries at each rate of a search for the highest rate.
 SEARCH_QUERIES = 20_000
-# Rates are searched until they are known this well.
+# The relative precision of the highest rate.
 _RATE_PRECISION = 0.002
 # Further samples in a batch pay as long as throughput grows by more than this share.
 _GROWTH = 0.02
@@ -43,7 +43,7 @@ def scenario_of(
     *,
     seed: int = 0,
 ) -> ScenarioResult:
-    """The scenario with batches that take ``times``."""
+    """The result of the scenario, with the latencies ``times`` of batches."""
     capacity = interval_of(ENDS.map(lambda end: times.capacity_qps(serving, end)))
     max_qps = _max_qps(times, load, serving, capacity, seed)
     rate_qps = load.rate_qps
@@ -65,7 +65,7 @@ def scenario_of(
         load=load,
         serving=serving,
         latencies=latencies,
-        # What waits is served after the last arrival, and would count as if before.
+        # Above saturation, the queue is served after the last arrival: that is no throughput.
         throughput=capacity if saturated else _of_all(runs, lambda run: run.samples / run.span_s),
         utilisation=_of_all(runs, lambda run: run.busy_s / (serving.instances * run.span_s)),
         dropped_share=_of_all(runs, lambda run: run.dropped / (run.dropped + run.samples)),
@@ -82,7 +82,7 @@ def scenario_of(
 def _max_qps(
     times: ServiceTimes, load: ScenarioLoad, serving: Serving, capacity: Interval, seed: int
 ) -> Interval | None:
-    """The highest rate that keeps the bound; without one, the ``capacity``; None: no server."""
+    """The highest rate that meets the SLO, without one the ``capacity``; None: no server."""
     if load.kind is not ScenarioKind.SERVER:
         return None
     if load.slo_s is None:
@@ -91,7 +91,7 @@ def _max_qps(
 
 
 def best_batch(batches: Sequence[BatchLatency]) -> int:
-    """The size after which throughput no longer grows by 2 % or more."""
+    """The batch size after which throughput grows by less than 2 %."""
     best = batches[0]
     for batch in batches[1:]:
         if batch.throughput.value > (1 + _GROWTH) * best.throughput.value:
@@ -102,7 +102,7 @@ def best_batch(batches: Sequence[BatchLatency]) -> int:
 def expected(
     times: ServiceTimes, load: ScenarioLoad, serving: Serving, issued_s: Sequence[float]
 ) -> ServerRun:
-    """How queries that came at ``issued_s`` are served; offline, single samples."""
+    """Simulate queries with the arrival times ``issued_s``; offline, single samples."""
     sample = times.sampler(serving, value_of, seed=0)
     match load.kind:
         case ScenarioKind.SERVER:
@@ -117,7 +117,7 @@ def expected(
 def _run(
     times: ServiceTimes, load: ScenarioLoad, serving: Serving, end: End, seed: int, queries: int
 ) -> ServerRun:
-    """The scenario with latencies at an ``end`` of their intervals."""
+    """Simulate ``queries`` with latencies at an ``end`` of their intervals."""
     sample = times.sampler(serving, end, seed=seed)
     match load.kind:
         case ScenarioKind.SINGLE_STREAM:
@@ -134,7 +134,7 @@ def _run(
 
 
 def _steady_s(run: ServerRun, load: ScenarioLoad) -> np.ndarray:
-    """The latencies without those of the beginning; of a trace, all."""
+    """Latencies of the run in seconds, without the warm-up unless arrivals are a trace."""
     if load.kind is not ScenarioKind.SERVER or load.arrivals_s is not None:
         return run.latencies_s
     return without_warm_up(run.latencies_s)
@@ -143,10 +143,9 @@ def _steady_s(run: ServerRun, load: ScenarioLoad) -> np.ndarray:
 def highest_qps(
     times: ServiceTimes, load: ScenarioLoad, serving: Serving, end: End, seed: int = 0
 ) -> float:
-    """The highest rate of Poisson arrivals that keeps the bound; 0 if none does.
+    """The highest rate of Poisson arrivals that meets the SLO; 0 if none does.
 
-    With latencies at an ``end`` of their intervals. With a bounded queue, a dropped sample counts
-    as one that is late.
+    Latencies are at an ``end`` of their intervals. A dropped sample counts as late.
     """
     assert load.slo_s is not None
     low, high = 0.0, times.capacity_qps(serving, end)
@@ -164,7 +163,7 @@ def highest_qps(
 
 
 def keeps_bound(latencies_s: np.ndarray, dropped: int, load: ScenarioLoad) -> bool:
-    """Whether the percentile that counts is within the bound, dropped samples being late."""
+    """Whether the percentile of the SLO is within its bound; dropped samples are late."""
     assert load.slo_s is not None
     late = int((latencies_s > load.slo_s).sum()) + dropped
     return late <= (1 - load.counted_percentile / 100) * (len(latencies_s) + dropped)

@@ -1,4 +1,4 @@
-"""Samples served as options say: the server's policy, its bounds, and what answers take on the way.
+"""Simulates a server with :class:`Serving` options: its batching policy, queue and transport.
 
 Must not know models or results.
 """
@@ -19,23 +19,23 @@ def serve(
     batch_s: BatchSeconds,
     idle_model: IdleModel = NO_IDLE_PENALTY,
 ) -> ServerRun:
-    """Serve samples that arrive at ``arrivals_s``, in order, in batches that take ``batch_s``."""
+    """Simulate samples with the ascending arrival times ``arrivals_s``."""
     return simulate(
         arrivals_s,
         _instances(serving, batch_s, serving.timeout_s),
         max_queue=serving.max_queue,
         idle_model=idle_model,
-        transport_s=serving.on_the_way_s,
+        transport_s=serving.drawn_transports_s,
     )
 
 
 def serve_in_turn(queries: int, samples: int, serving: Serving, batch_s: BatchSeconds) -> ServerRun:
-    """Serve ``queries`` of ``samples`` each; the next arrives when all of one are served.
+    """Simulate ``queries`` of ``samples`` each; the next arrives when one is done.
 
-    All samples of a query are there at once, so instances wait for none.
+    All samples of a query arrive at once, so instances do not wait for a full batch.
     """
     instances = _instances(serving, batch_s, 0.0)
-    return simulate_in_turn(queries, samples, instances, transport_s=serving.on_the_way_s)
+    return simulate_in_turn(queries, samples, instances, transport_s=serving.drawn_transports_s)
 
 
 def _instances(serving: Serving, batch_s: BatchSeconds, timeout_s: float) -> list[BatchPolicy]:

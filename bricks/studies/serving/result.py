@@ -20,23 +20,22 @@ PERCENTILES: Mapping[str, float] = {"p50_s": 50.0, "p90_s": 90.0, "p99_s": 99.0,
 
 # All figures of latencies.
 LATENCIES = (*PERCENTILES, "trimmed_mean_s", "counted_s")
-# What a batch takes in the worker, without those that it waits for.
+# Seconds that a batch occupies the worker, without its time in the queue.
 IN_WORKER = ("worker_p50_s", "worker_counted_s")
 SERVED = (*LATENCIES, "throughput", "max_qps", *IN_WORKER)
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioResult:
-    """A model under a scenario.
+    """The metrics of a model under a scenario.
 
-    ``latencies`` are seconds by the names of ``PERCENTILES``, with ``counted_s`` for the
-    percentile that the bound is for and ``trimmed_mean_s`` without a tenth at either end; empty
-    where there are none: offline, and above saturation. The high end of one is infinite if the
-    server may be above saturation. ``throughput`` is in samples a second; ``capacity_qps`` is the
-    rate at which the server saturates, and ``max_qps`` the highest rate that keeps the bound
-    (without a bound, the same). ``utilisation`` is the share of time that instances are busy.
-    ``mean_batch`` is the mean size of a batch. ``best_batch`` is the size after which throughput
-    no longer grows. ``times`` are the latencies of batches that all follows from.
+    ``latencies`` are seconds by the names of ``PERCENTILES``; ``counted_s`` is the percentile of
+    the SLO, ``trimmed_mean_s`` a mean without a tenth at either end. They are empty offline and
+    above saturation; a high end is infinite if the server may be above saturation. ``throughput``
+    is in samples a second; ``capacity_qps`` is the rate at which the server saturates, ``max_qps``
+    the highest rate that meets the SLO (without an SLO, the capacity). ``utilisation`` is the share
+    of time that instances are busy, ``mean_batch`` the mean batch size, ``best_batch`` the size
+    after which throughput no longer grows. ``times`` are the latencies of batches.
     """
 
     FACTS: ClassVar = (
@@ -76,7 +75,7 @@ class ScenarioResult:
 
     @property
     def keeps_slo(self) -> bool | None:
-        """Whether the bound is kept; None without one, or where the interval holds the bound."""
+        """Whether the SLO is met; None without an SLO, or if the interval holds its bound."""
         counted_s, bound_s = self.latencies.get("counted_s"), self.load.slo_s
         if bound_s is None:
             return None
@@ -89,15 +88,14 @@ class ScenarioResult:
 
 @dataclass(frozen=True, slots=True)
 class CheckedScenario:
-    """The same scenario really served on this host, and driven by MLPerf LoadGen.
+    """Metrics of a scenario that MLPerf LoadGen drove on this host.
 
     ``figures`` are latencies in seconds by the names of :class:`ScenarioResult`, or offline
-    ``throughput`` in samples a second; ``expected`` are the same as predicted for the queries that
-    really came, at the times at which they came. ``max_qps`` is the highest rate at which real
-    queries kept the bound, and ``expected`` has the one predicted for their arrivals; None where it
-    was not looked for, or is not among the rates that were tried. ``mean_batch`` is the mean size
-    of the batches that were run. ``serving`` has what the server itself takes. ``summaries`` are
-    LoadGen's own, one for each series.
+    ``throughput`` in samples a second; ``expected`` are their predictions for the real arrival
+    times. ``max_qps`` is the highest rate at which real queries met the SLO, predicted in
+    ``expected``; None unless it was searched and lies among the tried rates. ``mean_batch`` is the
+    mean batch size. ``serving`` has the server's own costs. ``summaries`` are LoadGen's, one for
+    each series.
     """
 
     FACTS: ClassVar = (
@@ -114,5 +112,5 @@ class CheckedScenario:
 
     @property
     def expected_figures(self) -> Mapping[str, float | None]:
-        """``expected`` under all names that figures have."""
+        """``expected`` by the names of all metrics; None for a missing one."""
         return {name: self.expected.get(name) for name in SERVED}

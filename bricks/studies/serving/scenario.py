@@ -1,6 +1,6 @@
-"""What a server is asked, and how it serves: the facts of a scenario, as MLPerf names them.
+"""The load of a scenario as MLPerf defines it, and the options of a server. Plain data.
 
-Plain data. Must not know models, nor how anything is simulated.
+Must not know models, nor how servers are simulated.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class ScenarioKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScenarioLoad:
-    """The queries of a scenario.
+    """The queries of a scenario, and its SLO.
 
     ``qps`` is the mean rate of the server scenario's Poisson arrivals, or ``arrivals_s`` a trace of
-    times in seconds, in order. ``samples`` are those of a query of the multi-stream scenario.
-    ``slo_s`` is the bound that ``percentile`` of the latencies is to keep, if there is one.
+    ascending arrival times in seconds. ``samples`` is the number of samples of a query in the
+    multi-stream scenario. ``slo_s`` is the SLO's bound of ``percentile`` of the latencies, if any.
     """
 
     kind: ScenarioKind
@@ -61,7 +61,7 @@ class ScenarioLoad:
     percentile: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise :class:`UsageError` for what makes no sense together."""
+        """Raise :class:`UsageError` for options that contradict each other."""
         server = self.kind is ScenarioKind.SERVER
         if not server and (self.qps is not None or self.arrivals_s is not None):
             raise UsageError(
@@ -86,7 +86,7 @@ class ScenarioLoad:
 
     @property
     def counted_percentile(self) -> float:
-        """The percentile that counts: the one given, or MLPerf's for the scenario."""
+        """The percentile of the SLO: ``percentile``, or MLPerf's for the scenario."""
         return _PERCENTILES[self.kind] if self.percentile is None else self.percentile
 
     @property
@@ -96,7 +96,7 @@ class ScenarioLoad:
 
     @property
     def rate_qps(self) -> float | None:
-        """The mean rate of a trace, or that of Poisson arrivals; None where there is none."""
+        """The mean rate of a trace or of Poisson arrivals; None without a rate."""
         if self.arrivals_s is None:
             return self.qps
         return (len(self.arrivals_s) - 1) / (self.arrivals_s[-1] - self.arrivals_s[0])
@@ -121,14 +121,14 @@ def _refuse_trace(arrivals_s: Sequence[float]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How samples are served.
+    """The options of a server: instances, dynamic batching, queue, and its own costs.
 
-    ``instances`` of the model each run one batch at a time. An instance that is free takes what
-    waits, up to ``max_batch``; if that is less, it waits until the first of them has waited for
-    ``timeout_s``. Samples that arrive while ``max_queue`` others wait are dropped (None: none is).
-    Besides running the model, a batch costs the server ``batch_s``, and each sample ``request_s``.
-    A query and its answer are on the way for ``transport_s``, which keep no instance busy; or, of
-    those in ``transports_s``, for one drawn for each query. Likewise ``batches_s`` for batches.
+    Each of ``instances`` runs one batch at a time. A free instance takes the waiting samples, up to
+    ``max_batch``; with fewer, it waits until the first of them has waited for ``timeout_s``. A
+    sample that arrives while ``max_queue`` others wait is dropped (None: no limit). In addition to
+    the model, a batch costs the server ``batch_s`` seconds, and each sample ``request_s``. The
+    transport of a query and its answer takes ``transport_s``, and occupies no instance. If
+    ``transports_s`` or ``batches_s`` are given, costs are drawn from these samples.
     """
 
     max_batch: int = option(
@@ -166,16 +166,16 @@ class Serving:
     transports_s: Sequence[float] = ()
     batches_s: Sequence[float] = ()
 
-    def on_the_way_s(self, queries: int) -> np.ndarray:
-        """How long each of ``queries`` and its answer are on the way: shape ``(queries,)``."""
+    def drawn_transports_s(self, queries: int) -> np.ndarray:
+        """Transport seconds of each of ``queries`` with its answer: shape ``(queries,)``."""
         return _drawn(self.transports_s or [self.transport_s], queries)
 
-    def own_batches_s(self, batches: int) -> np.ndarray:
-        """What each of ``batches`` costs besides the model: shape ``(batches,)``."""
+    def drawn_batch_costs_s(self, batches: int) -> np.ndarray:
+        """The server's own seconds for each of ``batches``: shape ``(batches,)``."""
         return _drawn(self.batches_s or [self.batch_s], batches)
 
     def __post_init__(self) -> None:
-        """Raise :class:`UsageError` for what makes no sense together."""
+        """Raise :class:`UsageError` for options that contradict each other."""
         if not 1 <= self.max_batch <= MAX_BATCH:
             raise UsageError(
                 f"--batching {self.max_batch} cannot be had: give 1 to {MAX_BATCH}, the largest"

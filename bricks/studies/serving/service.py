@@ -1,4 +1,4 @@
-"""How long a batch of any size takes: estimates at some sizes, interpolated between them.
+"""Latencies of batches of any size: estimates at some sizes, interpolated between them.
 
 Must not know how estimates are made, nor how queries arrive.
 """
@@ -46,7 +46,7 @@ class BatchLatency:
     idle_penalty: float | None = None
 
     def in_state(self, state: ServerState | None) -> BatchLatency:
-        """The same batch as a server has it; None: in a server it takes as long."""
+        """This batch in a server with ``state``; None: a server does not change its latency."""
         if state is None:
             return replace(self, idle_penalty=0.0)
         draws = len(self.run.factors)
@@ -59,15 +59,15 @@ class BatchLatency:
 
     @property
     def throughput(self) -> Interval:
-        """Samples a second of one instance that runs such batches one after another."""
+        """Samples a second of one instance that runs these batches back to back."""
         return self.run.mean_s.map(lambda seconds: rate(self.size, seconds))
 
 
-@dataclass(frozen=True)  # without slots: what follows is kept
+@dataclass(frozen=True)  # without slots, for the cached curve
 class ServiceTimes:
-    """Latencies of batches of ascending sizes, from 1 on; those between are interpolated.
+    """Latencies of batches of ascending sizes from 1 on; sizes between are interpolated.
 
-    ``idle_model`` is how the processor sleeps and wakes.
+    ``idle_model`` gives the idle depth of the processor.
     """
 
     batches: Sequence[BatchLatency]
@@ -84,19 +84,19 @@ class ServiceTimes:
         return self.curve.error
 
     def latency(self, size: int) -> Interval:
-        """The latency of a batch of ``size``, which is none above the largest."""
+        """The latency of a batch of ``size``, at most the largest size."""
         return self.curve.at(size)
 
     def sampler(self, serving: Serving, end: End, *, seed: int) -> BatchSeconds:
-        """Seconds of single batches with all that they cost the server, at an ``end``.
+        """A function that samples the seconds of single batches, the server's own costs included.
 
-        The same ``seed`` gives batches of the same number the same noise, so that ends and rates
-        are compared with each other.
+        Latencies are at an ``end`` of their intervals. The same ``seed`` gives batches of the same
+        number the same noise, so that ends and rates can be compared.
         """
         runs = RunSampler({batch.size: batch.run for batch in self.batches}, seed)
         sizes = range(1, serving.max_batch + 1)
         medians_s = [0.0, *(end(self.latency(size)) for size in sizes)]
-        own_s: list[float] = serving.own_batches_s(_DRAWS).tolist()
+        own_s: list[float] = serving.drawn_batch_costs_s(_DRAWS).tolist()
         requests_s = [0.0, *(size * serving.request_s for size in sizes)]
         places = [0, *map(runs.place, sizes)]
         asleep = [batch.idle_penalty or 0.0 for batch in self.batches]
@@ -109,7 +109,7 @@ class ServiceTimes:
         return batch_s
 
     def capacity_qps(self, serving: Serving, end: End = value_of) -> float:
-        """The most samples a second that ``serving`` can serve: all batches are full then."""
+        """The capacity of ``serving`` in samples a second: all batches are full."""
         size = serving.max_batch
         larger = self.batches[bisect_left(self.curve.sizes, size)]
         run_s = end(self.latency(size)) * float(larger.run.factors.mean())

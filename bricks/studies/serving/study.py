@@ -56,9 +56,9 @@ class ServingStudy(Study[ScenarioOptions, ScenarioResult, ScenarioResult, Scenar
         return self.options.check
 
     def needs(self) -> Needs:
-        """Bricks of all sizes of a batch; how they run in a server, where one is asked at a rate.
+        """The bricks of all batch sizes; in the server scenario, their runs in a server too.
 
-        Nothing can be measured elsewhere.
+        Nothing on another target than the workspace's.
         """
         refuse_crowding(self.target, self.options.serving)
         if self.target.key != self.workspace.target.key:
@@ -84,7 +84,7 @@ class ServingStudy(Study[ScenarioOptions, ScenarioResult, ScenarioResult, Scenar
         )
 
     def observe(self) -> Generator[None, ScenarioResult, ScenarioResult]:
-        """Serve half of the queries, and the others once it is predicted what they take."""
+        """Serve half of the queries before the prediction, and the others after it."""
         refuse_crowding(self.target, self.options.serving)
         with ServedScenario(self.workspace, self.options) as served:
             if self.options.load.kind is not ScenarioKind.SERVER or self.options.load.qps:
@@ -95,7 +95,7 @@ class ServingStudy(Study[ScenarioOptions, ScenarioResult, ScenarioResult, Scenar
     def result(
         self, prediction: ScenarioResult, observation: ScenarioResult | None
     ) -> ScenarioResult:
-        """What is predicted; where it was served, with what the server itself takes."""
+        """The prediction; after a real run, with the server's own costs."""
         return prediction if observation is None else observation
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What to mind about the figures of a scenario, a line each. Must not compute any of them."""
+"""Warnings about the metrics of a scenario, a line each. Must not compute metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.studies.serving.service import ServiceTimes
 from bricks.units.interval import Interval
 
-# Above this share of what a server can serve, a per cent of the rate moves percentiles by tens.
+# Above this share of the capacity, 1 % of the rate changes percentiles by tens of per cent.
 NEAR_SATURATION = 0.9
 
 
@@ -19,7 +19,7 @@ def warnings_of(
     rate_qps: float | None,
     capacity: Interval,
 ) -> tuple[str, ...]:
-    """What to mind at ``rate_qps``, the mean rate of samples; None where they have none."""
+    """Warnings for the mean rate ``rate_qps`` of samples; None if samples have no rate."""
     found = [] if rate_qps is None else [*_of_rate(rate_qps, serving, capacity)]
     if serving.instances > 1:
         found.append("instances are assumed not to slow each other down")
