@@ -1,7 +1,7 @@
-"""Text really generated on this host, greedily, beside what is predicted of it.
+"""Generates text on this host, greedily, to compare its latencies with a prediction.
 
-Half of the texts come before bricks are measured and half after, so that both meet the same
-machine. Must not know how results are shown.
+Half of the texts are generated before bricks are measured and half after, so that both see the same
+machine state. Must not know how results are shown.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from bricks.studies.generation.result import CheckedGeneration, GenerationResult
 from bricks.studies.generation.texts import Generation
 from bricks.zoo import is_entry
 
-# Loading a decoder, and generating a text, may take so long.
+# Timeouts of loading a decoder and of generating a text.
 _LOAD_TIMEOUT_S, _TEXT_TIMEOUT_S = 600.0, 1800.0
 
-# Texts are generated until they have taken so long, at least so many, half before and half after.
+# Seconds of each half of the texts, and the fewest and most texts of it.
 _SERIES_S, _MIN_TEXTS, _MAX_TEXTS = 10.0, 3, 40
 
 
@@ -50,7 +50,7 @@ class GeneratedText(Closing):
                 workspace, generation.batch, 1, generation.prompt_tokens
             )
             self._worker.ask(LoadDecoder(model.skeleton, decoder), timeout_s=_LOAD_TIMEOUT_S)
-            self._text()  # what is first is not like the others
+            self._text()  # the first text warms up
         except BaseException:
             self._opened.close()
             raise
@@ -77,7 +77,7 @@ class GeneratedText(Closing):
 
     @property
     def generation(self) -> Generation:
-        """What was asked, with what is between two steps of this loop."""
+        """The generation of the options, with the measured seconds between two steps."""
         return replace(self._generation, step_s=self._between_s)
 
     @property
@@ -85,7 +85,7 @@ class GeneratedText(Closing):
         return median(taken for text in self._texts for taken in text.between_s)
 
     def checked(self, result: GenerationResult) -> GenerationResult:
-        """``result`` with what the texts showed, after those that are left were generated."""
+        """Generate the second half of the texts; return ``result`` with the medians of all."""
         self.generate()
         further, first = self._generation.new_tokens - 1, self._generation.prompt_tokens
         steps = np.median([text.steps_s for text in self._texts], axis=0)

@@ -1,4 +1,4 @@
-"""Decoders by what they are written in: steps of any number of tokens, read as models.
+"""Steps of decoders in ONNX files and programs, read as models for any number of tokens.
 
 Must not know what is predicted of steps.
 """
@@ -21,10 +21,10 @@ class Steps(Protocol):
     """The steps of a decoder."""
 
     def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
-        """A step of so many new ``tokens`` after ``past`` others, of each of ``batch`` texts."""
+        """The model of a step of ``batch`` texts with ``tokens`` new tokens after ``past``."""
 
     def cache_bytes(self, batch: int, tokens: int) -> int | None:
-        """Bytes of the keys and values of so many tokens; None if they are not known."""
+        """Bytes of the KV cache of ``batch`` texts of ``tokens`` tokens; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class OnnxSteps:
 
 @dataclass(slots=True)
 class ProgramSteps:
-    """Steps of a program, whose function is called with ``batch``, ``tokens``, ``past_tokens``.
+    """Recorded steps of a program, a function of ``batch``, ``tokens`` and ``past_tokens``.
 
-    Each is recorded. The cache is what of the inputs grows with the tokens that are past.
+    The KV cache are the input bytes that grow with the past tokens.
     """
 
     name: str

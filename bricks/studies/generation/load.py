@@ -21,7 +21,7 @@ from bricks.studies.generation.texts import Generation
 from bricks.units.cases import ENDS, Cases, End, interval_of
 from bricks.units.interval import Interval
 
-# Requests that are simulated at a rate, and of a server that always has some waiting.
+# Simulated requests at a rate, and requests per sequence of a batch in a saturated server.
 _REQUESTS, _SATURATED = 4000, 40
 
 
@@ -67,7 +67,7 @@ def _runs(server: _Server, qps: float, capacities: Cases[float]) -> Cases[Server
 
 
 def _table(times: StepTimes, generation: Generation) -> Mapping[int, Sequence[Interval]]:
-    """A step of each number of texts at each length of the cache."""
+    """Latencies of steps by batch size, for each cache length from the prompt's on."""
     if generation.new_tokens == 1:
         return {}
     first = generation.prompt_tokens
@@ -77,7 +77,7 @@ def _table(times: StepTimes, generation: Generation) -> Mapping[int, Sequence[In
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A server whose steps take what ``times`` say; ``table`` has them by texts and length.
+    """A server with continuous batching; ``table`` has its steps by batch size and cache length.
 
     The same ``seed`` gives steps of the same number the same noise.
     """
@@ -88,7 +88,7 @@ class _Server:
     seed: int
 
     def capacity_qps(self, end: End) -> float:
-        """Requests a second where some always wait, with latencies at an ``end``."""
+        """Requests a second of a saturated server, with latencies at an ``end``."""
         count = _SATURATED * self.generation.batch
         return rate(count, self.serve([0.0] * count, end).span_s)
 

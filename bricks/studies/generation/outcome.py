@@ -1,6 +1,6 @@
-"""What follows from the times of steps for texts that begin together.
+"""Latencies and throughput of texts that begin together, from the latencies of their steps.
 
-Must not know how times are estimated.
+Must not know how steps are estimated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def generated(
     times: StepTimes,
     memory: GenerationMemory,
 ) -> GenerationResult:
-    """What follows from ``times`` for one batch of texts at once."""
+    """The result of ``generation`` for one batch of texts that begin together."""
     size = generation.batch if generation.qps is None else 1
     prompt, steps = times.prompts[size], times.steps[size]
     further = generation.new_tokens - 1

@@ -1,4 +1,4 @@
-"""What is asked of a decoder that generates, and the result: plain data.
+"""The result of predicting generated text. Plain data.
 
 Must not know how it is computed.
 """
@@ -21,10 +21,10 @@ PERCENTILES: Mapping[str, float] = {"p50_s": 50.0, "p90_s": 90.0, "p99_s": 99.0}
 
 @dataclass(frozen=True, slots=True)
 class GenerationMemory:
-    """Bytes: weights as kernels keep them, the cache at the last step, and the most of the process.
+    """Bytes of weights in the form of kernels, of the KV cache at the last step, and at the peak.
 
-    The cache is there twice while a step copies it. What is not known is None; ``unknown`` says
-    why, or what the peak lacks.
+    The peak has the cache twice, since a step copies it. Unknown bytes are None; ``unknown`` has
+    the reasons, or names parts that the peak lacks.
     """
 
     weight_bytes: int | None
@@ -38,8 +38,8 @@ class GenerationLoad:
     """Requests that arrive at a rate, served by continuous batching.
 
     ``ttft`` and ``tpot`` are seconds by percentile (``p50_s``, ``p90_s``, ``p99_s``), empty above
-    saturation; ``tokens_per_s`` those that are generated, ``capacity_qps`` the requests a second at
-    which the server saturates, ``mean_batch`` the texts that a step works on.
+    saturation; ``tokens_per_s`` are generated tokens a second, ``capacity_qps`` the requests a
+    second at which the server saturates, ``mean_batch`` the mean number of texts of a step.
     """
 
     FACTS: ClassVar = (
@@ -59,10 +59,10 @@ class GenerationLoad:
 
 @dataclass(frozen=True, slots=True)
 class CheckedGeneration:
-    """The same really generated on this host; figures are medians over ``texts``.
+    """Latencies of text that was generated on this host; medians over ``texts`` texts.
 
-    ``tpot_s`` is None where there are no further tokens. ``steps_s`` are the seconds of the model's
-    steps by the length of the cache; ``step_s`` is what was between two steps.
+    ``tpot_s`` is None if only one token is generated. ``steps_s`` are seconds of the model's steps
+    by cache length; ``step_s`` are the seconds between two steps.
     """
 
     texts: int

@@ -1,7 +1,7 @@
-"""How long a step of a decoder takes at any length of its cache: estimates at some, between them.
+"""Latencies of a decoder's steps at any cache length: estimates at some, interpolated between.
 
-Bricks that do not depend on the length are the same at all of them, so that further lengths cost
-little. Must not know how estimates are made.
+Bricks that do not depend on the length are the same for all lengths, so further lengths cost little
+to measure. Must not know how estimates are made.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from bricks.units.curve import Curve
 from bricks.units.facts import with_ends
 from bricks.units.interval import Interval
 
-# Lengths at which steps are estimated, when there are as many.
+# Cache lengths at which steps are estimated.
 _LENGTHS = 4
 
 
 def lengths_between(first: int, last: int) -> list[int]:
-    """The lengths at which steps are estimated: the ends, and some that are as far apart."""
+    """Cache lengths at which steps are estimated: both ends, and evenly spaced lengths between."""
     return sorted({round(length) for length in np.linspace(first, last, _LENGTHS)})
 
 
@@ -43,7 +43,7 @@ class DecoderStep:
     run: RunLatency
 
 
-@dataclass(frozen=True)  # without slots: the curves are kept
+@dataclass(frozen=True)  # without slots, for the cached curves
 class StepTimes:
     """Estimated steps: ``prompts`` by the batch, ``steps`` of one token by batch and length.
 
@@ -54,9 +54,9 @@ class StepTimes:
     steps: Mapping[int, Sequence[DecoderStep]]
 
     def at(self, batch: int, past: float) -> Interval:
-        """A step of one token of each of ``batch`` sequences, which is among those estimated.
+        """The latency of a step of one token of ``batch`` sequences; linear in the length.
 
-        Linear in the length between two.
+        ``batch`` is one of the estimated batch sizes.
         """
         return self._curves[batch].at(past)
 

@@ -53,11 +53,11 @@ class GenerationStudy(
 ):
     """A decoder that makes texts token by token."""
 
-    _told: Generation | None = None
+    _measured: Generation | None = None
 
     @cached_property
     def target(self) -> Target:
-        """The system that is asked about."""
+        """The system that is generation about."""
         return target_asked(self.workspace, self.options.system, self.options.target)
 
     @property
@@ -67,17 +67,17 @@ class GenerationStudy(
 
     @property
     def _generation(self) -> Generation:
-        """What is asked, with what is between two steps once that was seen."""
-        return self._told or self.options.generation
+        """The generation of the options, once measured with the seconds between two steps."""
+        return self._measured or self.options.generation
 
     def needs(self) -> Needs:
-        """Bricks of all steps; nothing can be measured elsewhere."""
+        """The bricks of all steps; nothing on another target than the workspace's."""
         if self.target.key != self.workspace.target.key:
             return Needs()
         return Needs(models=[*self._models.values()])
 
     def predict(self) -> GenerationResult:
-        """What follows from the steps for one batch of texts, and for requests at a rate."""
+        """Latencies of one batch of texts, and of requests at a rate."""
         steps = {key: self._step(key, model) for key, model in self._models.items()}
         sizes, prompts, lengths = self._sizes
         first, generation = self._generation.prompt_tokens, self._generation
@@ -91,32 +91,32 @@ class GenerationStudy(
         return replace(result, load=load_of(times, generation, self.workspace.options.seed))
 
     def observe(self) -> Generator[None, GenerationResult, GenerationResult]:
-        """Generate half of the texts, and the others once it is predicted what they take.
+        """Generate half of the texts before the prediction, and the others after it.
 
-        The first half tells what this loop takes between two steps.
+        The first half measures the seconds between two steps.
         """
         with GeneratedText(self.workspace, self.options.model, self._generation) as text:
             text.generate()
-            self._told = text.generation
+            self._measured = text.generation
             prediction = yield
             return text.checked(prediction)
 
     def result(
         self, prediction: GenerationResult, observation: GenerationResult | None
     ) -> GenerationResult:
-        """What is predicted, next to what was generated."""
+        """The prediction; after a real run, with its latencies."""
         return prediction if observation is None else observation
 
     @property
     def _sizes(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        """Texts that steps are estimated of, those of prompts, and lengths of the cache."""
-        asked = self._generation
-        together = asked.qps is None
-        last = asked.prompt_tokens + asked.new_tokens - 2
+        """Batch sizes of estimated steps, batch sizes of prompts, and cache lengths."""
+        generation = self._generation
+        at_once = generation.qps is None
+        last = generation.prompt_tokens + generation.new_tokens - 2
         return (
-            [asked.batch] if together else batch_sizes(asked.batch),
-            [asked.batch] if together else [1],
-            lengths_between(asked.prompt_tokens, last) if asked.new_tokens > 1 else [],
+            [generation.batch] if at_once else batch_sizes(generation.batch),
+            [generation.batch] if at_once else [1],
+            lengths_between(generation.prompt_tokens, last) if generation.new_tokens > 1 else [],
         )
 
     @cached_property
@@ -127,9 +127,9 @@ class GenerationStudy(
     def _models(self) -> Mapping[StepKey, Model]:
         """Prompts first; the last step is the largest."""
         sizes, prompts, lengths = self._sizes
-        wanted = [(size, self._generation.prompt_tokens, 0) for size in prompts]
-        wanted += [(size, 1, past) for size in sizes for past in lengths]
-        return {key: self._decoder.read(self.workspace, *key) for key in wanted}
+        keys = [(size, self._generation.prompt_tokens, 0) for size in prompts]
+        keys += [(size, 1, past) for size in sizes for past in lengths]
+        return {key: self._decoder.read(self.workspace, *key) for key in keys}
 
     def _step(self, key: StepKey, model: Model) -> DecoderStep:
         batch, tokens, past = key
@@ -140,9 +140,9 @@ class GenerationStudy(
         return DecoderStep(batch, tokens, past, run)
 
     def _memory(self) -> GenerationMemory:
-        asked, largest = self._generation, [*self._models.values()][-1]
-        tokens = asked.prompt_tokens + asked.new_tokens - 1
-        cache_bytes = self._decoder.cache_bytes(asked.batch, tokens)
+        generation, largest = self._generation, [*self._models.values()][-1]
+        tokens = generation.prompt_tokens + generation.new_tokens - 1
+        cache_bytes = self._decoder.cache_bytes(generation.batch, tokens)
         found = predict_memory(self.workspace, largest, target=self.target)
         if isinstance(found, UnknownMemory):
             return GenerationMemory(None, cache_bytes, None, (found.reason,))

@@ -1,7 +1,7 @@
-"""Trainings: how long a program takes to learn, predicted beside measured, and whether it is right.
+"""Trainings: the time of a program until an accuracy, predicted and measured, and its validation.
 
 The time of a step is recomposed from bricks; loading data and evaluating are measured as a whole.
-The number of steps is counted, since no measurement of bricks tells it. Must not render anything.
+The number of steps is counted: measurements of bricks do not predict it. Must not render anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is kept of trainings: a checkpoint and the measured epochs of each, in a folder.
+"""Stored trainings: a checkpoint and the measured epochs of each, in a folder.
 
-A checkpoint is what a worker goes on from, and holds the epochs until then; the file of JSON beside
-it says the same to programs and people. Files are written whole or not at all. Must not know what
+A worker resumes from a checkpoint, which holds the epochs until then; the JSON file next to it has
+the same epochs for programs and people. Files are written whole or not at all. Must not know what
 an epoch means.
 """
 
@@ -23,7 +23,7 @@ _DIGITS = 16
 
 
 def folder_of(parent: Path, *parts: str) -> Path:
-    """The folder of a program in ``parent``, by digests of what it is; it is made if need be."""
+    """Make the folder of a program in ``parent``, whose name is the digest of ``parts``."""
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     folder = (parent / digest[:_DIGITS]).absolute()
     try:
@@ -34,7 +34,7 @@ def folder_of(parent: Path, *parts: str) -> Path:
 
 
 class KeptRun:
-    """The files of one run: of a seed and an identity, which the worker tells."""
+    """The files of one training with a seed and an identity, which the worker computes."""
 
     def __init__(self, folder: Path, seed: int, identity: str) -> None:
         stem = folder / f"seed-{seed}-{identity[:_DIGITS]}"
@@ -42,22 +42,22 @@ class KeptRun:
         self._facts = stem.with_suffix(".json")
 
     def epochs(self) -> list[TrainedEpoch]:
-        """The epochs that were measured; none where nothing is kept."""
+        """The measured epochs; empty unless the training is stored."""
         found = read_facts(self._facts)
         return [] if found is None else list(map(TrainedEpoch.from_json, found["epochs"]))
 
     def write(self, epochs: Sequence[TrainedEpoch]) -> None:
-        """Keep these epochs."""
+        """Store these epochs."""
         write_facts(self._facts, {"epochs": [asdict(epoch) for epoch in epochs]})
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Remove the files."""
         for path in (self._facts, self.checkpoint):
             path.unlink(missing_ok=True)
 
 
 def read_facts(path: Path) -> dict[str, Any] | None:
-    """What a file holds; None if there is none. :class:`StoreError` for a damaged one."""
+    """The JSON object in a file; None without the file. :class:`StoreError` for a damaged one."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if found["format"] != _FORMAT:
@@ -71,12 +71,12 @@ def read_facts(path: Path) -> dict[str, Any] | None:
 
 def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
     """Write a file, whole or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(json.dumps({"format": _FORMAT, **facts}) + "\n", encoding="utf-8")
-        beside.replace(path)
+        temporary.write_text(json.dumps({"format": _FORMAT, **facts}) + "\n", encoding="utf-8")
+        temporary.replace(path)
     except OSError as exc:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise _unwritable(path, exc) from exc
 
 

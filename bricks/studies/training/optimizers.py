@@ -145,7 +145,7 @@ def adafactor(options: Options) -> Update:
 
 
 def _decayed(x: np.ndarray, slope: np.ndarray, options: Options) -> np.ndarray:
-    """The gradient of what is minimised: with weight decay, of the opposite where maximised."""
+    """The gradient to descend: with weight decay, and negated if the objective is maximised."""
     slope = -slope if options["maximize"] else slope
     (decay,) = _numbers(options, "weight_decay")
     return slope + decay * x
@@ -180,16 +180,16 @@ def reference(bases: Sequence[str]) -> str | None:
 def unknown_option(name: str, options: Options) -> str | None:
     """An option that the definition called ``name`` does not know; None if it knows all."""
     known = _REFERENCES[name][1] | _WITHOUT_EFFECT
-    strange = sorted(options.keys() - known)
-    if not strange and name == "Adam" and options.get("decoupled_weight_decay"):
+    unknown = sorted(options.keys() - known)
+    if not unknown and name == "Adam" and options.get("decoupled_weight_decay"):
         return "decoupled_weight_decay"
-    return strange[0] if strange else None
+    return unknown[0] if unknown else None
 
 
 def trajectory(name: str, options: Options, objective: str, scale: float, steps: int) -> np.ndarray:
-    """The points after each of ``steps``, of shape (steps, 8), by the definition called ``name``.
+    """The points after each of ``steps`` steps by the definition ``name``: shape (steps, 8).
 
-    ``objective`` and ``scale`` are those of :mod:`bricks.backends.objectives`.
+    ``objective`` and ``scale`` choose a function of :mod:`bricks.backends.objectives`.
     """
     update = _REFERENCES[name][0](options)
     x = np.array(START)

@@ -1,4 +1,4 @@
-"""What is to be trained, and until when."""
+"""Options of a study of trainings."""
 
 from __future__ import annotations
 

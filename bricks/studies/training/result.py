@@ -1,6 +1,6 @@
-"""What a training took, beside what was predicted; plain data.
+"""Measured and predicted times of trainings. Plain data.
 
-Must not know how anything was measured, or how it is shown.
+Must not know how times are measured, or how they are shown.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from bricks.units.interval import Interval, independent_sum
 
 @dataclass(frozen=True, slots=True)
 class TrainingPrediction:
-    """The parts that times of trainings are recomposed from, in seconds.
+    """The parts of a training's time, in seconds.
 
-    ``step`` is recomposed from bricks; None if it cannot be, with the ``reason``. ``loading`` of a
-    batch, ``begin`` of iterating the data for an epoch, and ``evaluation`` are measured as a whole.
-    ``loading_processes`` load beside the training: their work is not told apart from it, so that
-    a prediction with any is too large.
+    ``step`` is recomposed from bricks; None for the ``reason``. ``loading`` of a batch, ``begin``
+    of the iteration over an epoch's data, and ``evaluation`` are measured as a whole.
+    ``loading_processes`` load data in parallel to the training: measurements do not separate their
+    work, so a prediction with any is too large.
     """
 
     step: Interval | None
@@ -35,7 +35,7 @@ class TrainingPrediction:
     reason: str | None = None
 
     def of(self, steps: int, epochs: int) -> Interval | None:
-        """The seconds of so many steps in so many epochs, each with its evaluation.
+        """The seconds of ``steps`` steps in ``epochs`` epochs, each with its evaluation.
 
         The error of a part is common to all of its repetitions.
         """
@@ -95,7 +95,7 @@ class TrainingRun:
 
     @property
     def accuracy(self) -> float:
-        """That after the last epoch, from 0 to 1."""
+        """The accuracy after the last epoch, from 0 to 1."""
         return self.epochs[-1].accuracy
 
     @property
@@ -156,7 +156,7 @@ def epoch_s(epoch: TrainedEpoch) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TrainingFailure:
-    """A training from one ``seed`` that came to no end, and why."""
+    """A training from one ``seed`` that failed, and the reason."""
 
     LIKE: ClassVar = TrainingRun
 
@@ -179,7 +179,7 @@ class Medians:
 
     @classmethod
     def of(cls, runs: Sequence[TrainingRun]) -> Medians:
-        """The medians of the fields or properties of ``runs`` with these names."""
+        """The median over ``runs`` of each attribute with the name of a field."""
         names = {field.name: field.name for field in fields(cls)} | {"epochs": "epoch_count"}
         series = {key: [getattr(run, name) for run in runs] for key, name in names.items()}
         known = {key: [x for x in values if x is not None] for key, values in series.items()}
@@ -207,12 +207,12 @@ class TrainingResult:
 
     @property
     def goal(self) -> Mapping[str, float]:
-        """What had to be reached, by name."""
+        """The accuracy to reach, by name."""
         return {"accuracy": self.until}
 
     @property
     def runs(self) -> tuple[TrainingRun, ...]:
-        """The trainings that came to an end."""
+        """The trainings that did not fail."""
         return tuple(each for each in self.trainings if isinstance(each, TrainingRun))
 
     @property
@@ -222,7 +222,7 @@ class TrainingResult:
 
     @property
     def reached_count(self) -> int:
-        """How many reached it."""
+        """The number of trainings that reached the accuracy."""
         return len(self.reached)
 
     @property
@@ -238,7 +238,7 @@ class TrainingResult:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """A line for each seed that failed or fell short, and for what deviates or is missing."""
+        """A line for each failed or inaccurate seed, each deviation, and a missing prediction."""
         found = [] if self.validation is None else [*self.validation.errors]
         found += [each.error for each in self.trainings if isinstance(each, TrainingFailure)]
         if self.prediction.step is None:

@@ -1,7 +1,7 @@
-"""The mean of times that were measured as a whole, with its interval.
+"""The mean of a series of measured times, with its interval.
 
-The mean and not the median, because trainings add such times up: loading takes longer now and then,
-and that belongs to it. Must not know what was timed.
+The mean and not the median, because trainings add these times up: an occasional slow loading is
+part of the sum. Must not know what was timed.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 from bricks.units.interval import Interval
 
-# Means of so many parts of a series show how much the mean varies: neighbouring times depend on
-# each other, so that single ones would show too little.
+# The variance of a mean is taken from the means of this number of parts: neighbouring times depend
+# on each other, so the variance of single times would be too small.
 _PARTS = 5
 
 
 def predicted_mean(times_s: Sequence[float]) -> Interval:
-    """The mean of ``times_s`` (at least one), and its 95 % interval from means of parts of them.
+    """The mean of ``times_s`` (at least one), with a 95 % interval from the means of its parts.
 
-    A single time has an interval of no width: nothing tells how it varies.
+    The interval of a single time has no width, since its variance is unknown.
     """
     from scipy.stats import t
 

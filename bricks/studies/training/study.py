@@ -65,11 +65,11 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
 
     @property
     def observes(self) -> bool:
-        """Only a training tells how many steps it takes."""
+        """Always, since only a training shows its number of steps."""
         return True
 
     def needs(self) -> Needs:
-        """The bricks of a step, and what loading and evaluating take."""
+        """The bricks of a step, and times of loading and evaluating."""
         return Needs(models=[self._model], others=[lambda: self._loading])
 
     def predict(self) -> TrainingPrediction:
@@ -140,7 +140,7 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
             return loading_times(self._task, seed, self._identity, read_bytes)
 
     def _step_bytes(self) -> int:
-        """The memory that a step takes, as far as a cache could hold it."""
+        """The peak memory of a step in bytes, at most the bytes to read between batches."""
         memory = predict_memory(self.workspace, self._model)
         found = memory.peak_bytes if isinstance(memory, PeakMemory) else _MAX_READ_BYTES
         return min(found, _MAX_READ_BYTES)

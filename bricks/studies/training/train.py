@@ -1,6 +1,6 @@
-"""Lets a worker train a program, an epoch a request, going on from the last checkpoint.
+"""Trains a program in a worker, one epoch a request, resuming from the last checkpoint.
 
-Must not know what is predicted of it.
+Must not know what is predicted of trainings.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TrainingTask:
 
 @dataclass(frozen=True, slots=True)
 class SeedProgress:
-    """The progress of one of several trainings; ``what`` names it."""
+    """The progress of one of several trainings, which ``what`` names."""
 
     report: Progress
     what: str

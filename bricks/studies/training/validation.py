@@ -1,7 +1,7 @@
-"""Is a training right? Gradients, the optimiser and the order of the data, against what they claim.
+"""Validates a training: its gradients, its optimiser, and the order of its data.
 
-A worker computes gradients, trajectories and orders; here they are judged. Each check has three
-ends: it agrees, it deviates, or nothing can be said, with the reason. Must not run the program.
+A worker computes gradients, trajectories and orders; this module judges them. The verdict of each
+check is agrees, deviates, or unknown with a reason. Must not run the program.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OPTIMIZER_STEPS, OPTIMIZER_TOLERANCE = 20, 1e-10
 SAMPLING_EPOCHS = 10
 # Orders this improbable are called biased: one training of a thousand is by chance.
 MIN_PROBABILITY = 1e-3
-# Items are grouped by their place in the first epoch, and the places of later ones likewise.
+# Positions in an epoch are grouped into tenths.
 _GROUPS = 10
 # With fewer items expected in each cell, the chi-squared distribution does not hold.
 _MIN_EXPECTED = 5.0
@@ -59,9 +59,9 @@ AGREES, DEVIATES, UNKNOWN = "agrees", "deviates", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class GradientCheck:
-    """A parameter's gradient beside finite differences; ``deviation`` is relative, or None.
+    """A parameter's gradient compared with finite differences; ``deviation`` is relative.
 
-    ``verdict`` is ``unknown`` where the gradient is too small for differences to tell.
+    ``verdict`` is ``unknown`` if the gradient is below the resolution of finite differences.
     """
 
     parameter: str
@@ -71,10 +71,10 @@ class GradientCheck:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerCheck:
-    """An optimiser beside its definition, on one function with one set of options.
+    """An optimiser compared with its ``definition``, on one function with one set of options.
 
     ``differences`` are the norms of the difference after each step, relative to the norm of the
-    point; ``definition`` is the name of what it is compared with.
+    point.
     """
 
     optimizer: str
@@ -113,7 +113,7 @@ class SamplingCheck:
 
 @dataclass(frozen=True, slots=True)
 class TrainingValidation:
-    """What was found about a training; ``gradients_reason`` says why no gradient was compared."""
+    """The verdicts on a training; ``gradients_reason`` says why no gradient was compared."""
 
     FACTS: ClassVar = (
         "workload", "gradients", "optimizer", "sampling", "gradients_reason", "errors", "verdict",
@@ -138,7 +138,7 @@ def validate_training(
     """Check the gradients, the optimiser and the data of ``workload``.
 
     ``workload`` is as in :func:`bricks.train`. Raises :class:`~bricks.errors.WorkerError` for a
-    program that cannot be trained; what deviates is part of the result.
+    program that cannot be trained; deviations are part of the result.
     """
     program = SeededProgram(**find_workload(workload).request(batch), seed=seed)
     with workspace.worker() as worker:
@@ -197,14 +197,14 @@ def _compared(optimizer: str, definition: str | None, found: Trajectory) -> Opti
     reason = None
     if definition is None:
         reason = f"no definition of {optimizer} is known here"
-    elif (strange := unknown_option(definition, options)) is not None:
-        reason = f"the definition of {definition} has no option {strange!r}"
+    elif (unknown := unknown_option(definition, options)) is not None:
+        reason = f"the definition of {definition} has no option {unknown!r}"
     if definition is None or reason is not None:
         return OptimizerCheck(optimizer, definition, objective, options, (), UNKNOWN, reason)
     points = np.array(found.points)
     expected = trajectory(definition, options, objective, found.scale, len(points))
     off = np.linalg.norm(points - expected, axis=1) / np.linalg.norm(expected, axis=1)
-    agrees = bool(np.all(off <= OPTIMIZER_TOLERANCE))  # never true of what is no number
+    agrees = bool(np.all(off <= OPTIMIZER_TOLERANCE))  # never true of NaN
     return OptimizerCheck(
         optimizer,
         definition,
@@ -220,10 +220,9 @@ def judge_sampling(
     data_set: Sequence[int] | None = None,
     reason: str | None = None,
 ) -> SamplingCheck:
-    """The verdict on the orders of several epochs: for each, the numbers of its items.
+    """The verdict on the ``orders`` of several epochs, each a sequence of item numbers.
 
-    ``data_set`` has the numbers of all items that there are, if they are known, and ``reason`` says
-    why nothing else is.
+    ``data_set`` has the numbers of all items if known; ``reason`` says why orders are unknown.
     """
     per_epoch = len(orders[0]) if orders else 0
     items = len(set().union(data_set or (), *orders))
@@ -244,9 +243,9 @@ def judge_sampling(
         reason = "too few epochs to tell whether all items appear equally often"
     never = repeated = None
     if data_set is not None:
-        held = np.bincount(data_set, minlength=items)
-        never = int((held[counts.sum(axis=0) == 0] > 0).sum())
-        repeated = int((counts.min(axis=0) > held).sum())
+        in_data_set = np.bincount(data_set, minlength=items)
+        never = int((in_data_set[counts.sum(axis=0) == 0] > 0).sum())
+        repeated = int((counts.min(axis=0) > in_data_set).sum())
     biased = bool(repeated) or any(p is not None and p < MIN_PROBABILITY for p in (even_p, order_p))
     verdict = DEVIATES if biased else UNKNOWN if reason is not None else AGREES
     return SamplingCheck(
@@ -272,21 +271,21 @@ def _evenness(counts: np.ndarray) -> float | None:
 
 
 def _independence(orders: Sequence[Sequence[int]]) -> float | None:
-    """The chi-squared p value of the places in later epochs, given those in the first.
+    """The chi-squared p value of independence between positions in the first and later epochs.
 
-    Items that are in one tenth of the first epoch should be in all tenths of the others equally
-    often. Both margins are fixed, so there are (10 - 1)² degrees of freedom. Items that are equal
-    have no places of their own, and are left out.
+    Items of one tenth of the first epoch should be in all tenths of the others equally often. Both
+    margins are fixed, so there are (10 - 1)² degrees of freedom. Items that appear several times
+    have no single position, and are left out.
     """
     from scipy.stats import chi2
 
-    first = _places(orders[0])
+    first = _positions(orders[0])
     size = len(orders[0])
     table = np.zeros((_GROUPS, _GROUPS))
     for order in orders[1:]:
-        for item, place in _places(order).items():
+        for item, position in _positions(order).items():
             if item in first:
-                table[first[item] * _GROUPS // size, place * _GROUPS // size] += 1
+                table[first[item] * _GROUPS // size, position * _GROUPS // size] += 1
     total = max(table.sum(), 1)
     expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True) / total
     if expected.min() < _MIN_EXPECTED:
@@ -295,10 +294,10 @@ def _independence(orders: Sequence[Sequence[int]]) -> float | None:
     return float(chi2.sf(statistic, (_GROUPS - 1) ** 2))
 
 
-def _places(order: Sequence[int]) -> dict[int, int]:
-    """The place in an epoch of each item that appears once."""
+def _positions(order: Sequence[int]) -> dict[int, int]:
+    """The position in an epoch of each item that appears once."""
     counts = Counter(order)
-    return {item: place for place, item in enumerate(order) if counts[item] == 1}
+    return {item: position for position, item in enumerate(order) if counts[item] == 1}
 
 
 def _errors(
