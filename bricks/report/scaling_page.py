@@ -79,8 +79,8 @@ def _scaled(name: str, figure: Interval, factor: float) -> dict[str, float]:
 
 def _spans(point: ScalePoint) -> Iterator[dict[str, Any]]:
     """The spans of ranks and network; ranks with equal spans are one row."""
-    for number_ in range(point.unlike_ranks):
-        last = number_ == point.unlike_ranks - 1
+    for number_ in range(point.distinct_ranks):
+        last = number_ == point.distinct_ranks - 1
         lane = f"ranks {number_} … {point.ranks - 1}" if last and point.ranks > number_ + 1 else (
             f"rank {number_}"
         )  # fmt: skip

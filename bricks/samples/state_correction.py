@@ -124,7 +124,7 @@ class StateCorrection:
     def _power(self, measurement: Measurement) -> Power | None:
         """The power of the reference's change by which a latency changes; None without a state.
 
-        Several measurements may have one key: of a brick, and of predictions in its observed.
+        Several measurements may have one key: of a brick, and of predictions in its place.
         """
         if self._state_s is None or measurement.used_state_s(self._state_s) is None:
             return None

@@ -110,8 +110,8 @@ def test_drift_within_a_state_is_translated_as_far_as_latencies_follow_it() -> N
     assert found.mean_s(short) == pytest.approx(2e-5, rel=0.03)
     assert found.rounds_s(short) == [found.mean_s(short)] * 2
     assert found.mean_s(long) == pytest.approx(2e-2, rel=0.03)
-    assert found.factor(short).reach.middle == 1.0
-    assert 0.0 < found.factor(short).reach.relative_uncertainty < 0.25
+    assert found.factor(short).errors.middle == 1.0
+    assert 0.0 < found.factor(short).errors.relative_uncertainty < 0.25
 
 
 def test_a_sample_that_was_held_up_does_not_count() -> None:

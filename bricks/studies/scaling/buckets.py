@@ -1,10 +1,10 @@
-"""Buckets: which gradients are reduced together.
+"""Buckets of gradients that are reduced together.
 
 As PyTorch's DistributedDataParallel makes them from its second step on (``c10d/reducer.cpp``,
 ``rebuild_buckets`` and ``compute_bucket_assignment_by_size``; Li et al., VLDB 2020). A bucket takes
 gradients in the order in which they become ready, and is full once it holds at least its limit: no
-parameter is split, so buckets overshoot. Each type of numbers has buckets of its own. Must not know
-what reducing takes.
+parameter is split, so buckets overshoot. Each dtype has buckets of its own. Must not know the cost
+of reducing.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def bucket_limits(cap_bytes: int | None = None) -> tuple[int, ...]:
 def assign(gradients: Sequence[Gradient], limits: Sequence[int]) -> tuple[Bucket, ...]:
     """The buckets of ``gradients``, which are in the order in which they become ready.
 
-    ``limits`` are bytes: of the first bucket of a type, of the second, and so on; the last one is
-    that of all further ones. Buckets are in the order in which they are reduced: full ones as they
-    fill up, and behind them one of each type that is not full, the type that was met last first, as
-    PyTorch's table of types gives them.
+    ``limits`` are bytes of the first bucket of a dtype, of the second, and so on; the last limit
+    holds for all further buckets. Buckets are in the order in which they are reduced: full buckets
+    as they fill up, then one of each dtype that is not full, the latest dtype first, as PyTorch's
+    table of types gives them.
     """
     full: list[Bucket] = []
     open_: dict[str, list[int]] = {}

@@ -1,8 +1,8 @@
-"""What ranks do that no recorded step has, as bricks: copies of gradients, and DDP's own code.
+"""Bricks for the work of ranks that recorded steps lack: copies of gradients, and DDP's own code.
 
-Copies of a few sizes are bricks of the same runtime; other sizes follow from them. What DDP with a
-single rank adds to steps of small programs, with few and many gradients, is a brick too: so it is
-known what DDP takes once and for each gradient. Must not know what is copied, nor when.
+Copies of a few sizes are bricks of the same runtime; other sizes are interpolated. The time that
+DDP with a single rank adds to steps of small programs, with few and many gradients, is a brick too:
+a fixed cost and a cost per gradient follow from it. Must not know which bytes are copied, nor when.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ SIZES = tuple(1 << power for power in (12, 16, 20, 23, 25))
 _FLOAT = 4
 
 
-# Gradients and their size in bytes in small programs; the first two tell what is done once.
+# The number of gradients of small programs, and their bytes; the first two determine the fixed
+# cost.
 PROGRAMS = ((4, 1 << 8), (36, 1 << 8), (16, 1 << 16), (4, 1 << 22))
 
 
 def by_size(times_s: Iterable[tuple[int, Interval]]) -> Curve:
-    """Seconds by bytes: no less than those of the first size, beyond the last in proportion."""
+    """Seconds over bytes: constant below the first size, proportional beyond the last."""
     return Curve.through(
         times_s, below=Extrapolation.CONSTANT, above=Extrapolation.PROPORTIONAL, widens=False
     )
@@ -41,10 +42,10 @@ def by_size(times_s: Iterable[tuple[int, Interval]]) -> Curve:
 
 @dataclass(frozen=True, slots=True)
 class CopyTimes:
-    """What moving gradients within a rank takes.
+    """Seconds of moving gradients within a rank.
 
-    ``copies_s`` are plain copies by their size, ``ddp_step_s`` is what DDP takes around a step, and
-    ``ddp_gradients_s`` what it takes for a gradient by its size, copying it into a bucket and back.
+    ``copies_s`` are plain copies by bytes, ``ddp_step_s`` is the fixed cost of DDP in a step, and
+    ``ddp_gradients_s`` its cost of a gradient by bytes, copied into a bucket and back.
     """
 
     copies_s: Curve
@@ -61,15 +62,14 @@ def copy_bricks() -> tuple[Brick, ...]:
 
 @cache
 def ddp_bricks() -> tuple[Brick, ...]:
-    """What DDP adds to a step of each of :data:`PROGRAMS`."""
+    """A brick for the time that DDP adds to a step of each of :data:`PROGRAMS`."""
     return tuple(_added(*program) for program in PROGRAMS)
 
 
 def ddp_times(added_s: Sequence[Interval]) -> tuple[Interval, Curve]:
-    """What DDP takes for a step, and for gradients by their size.
+    """The fixed cost of DDP in a step, and its cost of a gradient by bytes; at least 0.
 
-    ``added_s`` are the latencies of :func:`ddp_bricks`, whose errors are independent. No part of a
-    step takes less than nothing.
+    ``added_s`` are the latencies of :func:`ddp_bricks`, whose errors are independent.
     """
     counts, sizes = zip(*PROGRAMS, strict=True)
     each_s = (added_s[1].value - added_s[0].value) / (counts[1] - counts[0])

@@ -1,4 +1,4 @@
-"""What is to be scaled: a training, its ranks and their network, and how parameters stay equal."""
+"""Options of a study of scaling: a training, its ranks, their network, and strategies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bricks.network.times import Network
     from bricks.studies.scaling.strategies import Strategy
 
-# Further ranks are beyond what anybody can check.
+# The most ranks: predictions for more cannot be checked.
 MAX_RANKS = 1 << 16
 
 DDP = "ddp"
@@ -27,7 +27,7 @@ STRATEGIES: Mapping[str, str] = {
     "parameter-server": "one server, synchronously",
 }
 
-# What each of them sends.
+# The collectives that each strategy sends.
 COLLECTIVES: Mapping[str, Sequence[str]] = {
     DDP: ("all_reduce", "broadcast"),
     "horovod": ("all_reduce",),
@@ -44,7 +44,7 @@ def ranks_of(flag: str, text: str) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkOptions:
-    """A network of the cache by its ``name``, a stated one, or one that is ``given``.
+    """A measured ``network`` of the cache, a stated one, or ``given`` as an object.
 
     Without any, this host's loopback, where real steps are run on it. ``bandwidth`` is in bytes a
     second, ``latency`` in seconds.
@@ -70,17 +70,17 @@ class NetworkOptions:
 
     @property
     def stated(self) -> bool:
-        """Whether it is of a stated bandwidth and latency."""
+        """Whether bandwidth and latency are stated."""
         return self.bandwidth is not None and self.latency is not None
 
     @property
     def missing(self) -> bool:
-        """Whether nothing says which."""
+        """Whether no network is specified."""
         return self.given is None and self.network is None and not self.stated
 
     @property
     def loopback(self) -> bool:
-        """Whether nothing is said of it at all."""
+        """Whether no field is set."""
         said = (self.given, self.network, self.bandwidth, self.latency)
         return all(each is None for each in said)
 
@@ -132,10 +132,11 @@ class StrategyOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOptions:
-    """A step of the optimiser, and how many an epoch has.
+    """A step of the optimiser, and the samples of an epoch.
 
-    A step follows on ``accumulate`` batches; if ``strong``, ranks divide the batch, else each has
-    one. ``straggler`` is how many times longer one of the ranks takes for all that it computes.
+    A step accumulates the gradients of ``accumulate`` batches. If ``strong``, ranks divide the
+    batch (strong scaling); otherwise each has a whole one. One rank computes ``straggler`` times
+    slower than the others.
     """
 
     accumulate: int = option(
@@ -161,7 +162,7 @@ class ScalingOptions:
     zoo; ``batch`` is passed on to it. Real steps are run on ``check`` ranks, with the first
     strategy. ``system`` is the name of the hosts; None: hosts like this one.
 
-    Raises :class:`~bricks.errors.UsageError` for what contradicts itself.
+    Raises :class:`~bricks.errors.UsageError` for options that contradict each other.
     """
 
     workload: str = argument(
@@ -184,7 +185,7 @@ class ScalingOptions:
     batch: int | None = batch_option()
 
     def __post_init__(self) -> None:
-        find_training_step(self.workload)  # what is mistyped is said before anything is run
+        find_training_step(self.workload)  # refuses a mistyped name before anything is run
         if self.step.strong and self.batch is None:
             raise UsageError("--strong divides a batch: add --batch N")
         if self.network.missing and not (self.check is not None and self.network.loopback):
@@ -196,7 +197,7 @@ class ScalingOptions:
             self._refuse_check()
 
     def _refuse_check(self) -> None:
-        """Real steps need a network that can be set up, and are those of DDP."""
+        """Refuse real steps without DDP, or on a network that cannot be set up."""
         if self.network.stated:
             raise UsageError(
                 "--check runs real steps on a network that was measured: leave out --bandwidth and"

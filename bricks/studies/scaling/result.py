@@ -34,7 +34,7 @@ class Origins:
 
 @dataclass(frozen=True, slots=True)
 class CheckedStep:
-    """Median seconds of real steps on ``ranks`` ranks, and of one rank alone in turn with them."""
+    """Median seconds of real steps on ``ranks`` ranks, and of one isolated rank in turn."""
 
     ranks: int
     step_s: float
@@ -43,13 +43,13 @@ class CheckedStep:
 
 @dataclass(frozen=True, slots=True)
 class ScalePoint:
-    """A training on ``ranks`` ranks by a ``strategy``, for a step of the optimiser.
+    """A step of the optimiser on ``ranks`` ranks by a ``strategy``.
 
-    ``speedup`` is relative to one rank, ``efficiency`` per rank. ``exposed_communication_s`` is
-    what the step takes beyond its computing, ``communication_s`` the time that something is in the
-    network or copied for it. ``bytes_sent`` are those that all nodes send, for each rank.
-    ``cost_per_epoch`` is None without a price or a number of samples. ``simulated`` is the step as
-    its most likely timeline; its first rank is the slow one if there is one.
+    ``speedup`` is relative to one rank, ``efficiency`` per rank. ``exposed_communication_s`` is the
+    time of the step beyond its computation, ``communication_s`` the time of transfers and copies.
+    ``bytes_sent`` is the sum over all nodes, per rank. ``cost_per_epoch`` is None without a price
+    or a number of samples. ``simulated`` is the most likely timeline; the straggler, if there is
+    one, is its first rank.
     """
 
     FACTS: ClassVar = (
@@ -75,13 +75,13 @@ class ScalePoint:
     checked: CheckedStep | None = None
 
     @property
-    def unlike_ranks(self) -> int:
-        """How many ranks of the timeline are unlike: 2 where the first is slower, else 1."""
+    def distinct_ranks(self) -> int:
+        """The number of distinct ranks in the timeline: 2 with a straggler, otherwise 1."""
         return sum(lane != NETWORK for lane in self.simulated.lanes)
 
     def spans_of(self, rank: int) -> tuple[LaneSpan, ...]:
-        """What a rank does and waits for; all do the same but the first, if that is slower."""
-        return self.simulated.shown(rank_lane(min(rank, self.unlike_ranks - 1)))
+        """The work and waiting of a rank; all ranks but a straggler have the same."""
+        return self.simulated.shown(rank_lane(min(rank, self.distinct_ranks - 1)))
 
     @property
     def sent_bytes(self) -> int:
@@ -109,9 +109,8 @@ class ScaleFailure:
 class ScaleResult:
     """A training on several numbers of ranks, by one strategy.
 
-    ``pays_up_to`` is the number of ranks from which further ones add too little, less than half of
-    the samples/s of a rank by itself each; None if they still pay at all numbers that were looked
-    at, the last of which is ``looked_up_to``.
+    Beyond ``pays_up_to`` ranks, each further one adds less than half of the samples/s of an
+    isolated rank; None if further ranks pay at all compared numbers, up to ``looked_up_to``.
     """
 
     FACTS: ClassVar = ("strategy", ("pays_up_to", "up_to"), "looked_up_to")
@@ -123,7 +122,7 @@ class ScaleResult:
 
     @property
     def predicted(self) -> tuple[ScalePoint, ...]:
-        """Those that there is a prediction for."""
+        """The numbers of ranks with a prediction."""
         return tuple(each for each in self.points if isinstance(each, ScalePoint))
 
 
@@ -156,10 +155,10 @@ class ScalingResult:
 
     @property
     def predicted(self) -> tuple[ScalePoint, ...]:
-        """Those that there is a prediction for."""
+        """The numbers of ranks with a prediction."""
         return tuple(point for each in self.strategies for point in each.predicted)
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Why there is none for the others."""
+        """A line for each number of ranks without a prediction."""
         return tuple(each.error for each in self.points if isinstance(each, ScaleFailure))

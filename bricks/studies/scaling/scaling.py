@@ -1,9 +1,9 @@
 """Predicts a training step on several ranks, with intervals, from a rank's own step and a network.
 
-A figure is computed for the most likely latencies, and again with each source of error at both ends
-of its interval: what a rank computes, how much that varies, the network, the cores that it takes,
-copies. Within a source errors are common to all of its parts, so these move together; sources are
-independent, so their deviations add up as squares. Must not know bricks, nor how results are shown.
+Each metric is computed for the most likely latencies, and again with each source of error at both
+ends of its interval: computation, its variation, the network, its slowdown of cores, and copies.
+The parts of a source have a common error, so they move together; sources are independent, so the
+squares of their deviations add up. Must not know bricks, nor how results are shown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CERTAINTY = (MEASURED, FITTED, EXTRAPOLATED, STATED)
 
 @dataclass(frozen=True, slots=True)
 class DataParallelTraining:
-    """How a training is run on several ranks.
+    """A training on several ranks: strategy, network, batch and step.
 
     ``batch`` is the number of samples of one rank by itself. ``price_per_hour`` is that of a rank's
     host.
@@ -55,13 +55,13 @@ class DataParallelTraining:
     price_per_hour: float | None = None
 
     def share(self, ranks: int) -> int:
-        """The samples that each of several ranks has in a forward pass."""
+        """The samples of each of ``ranks`` ranks in a forward pass."""
         return self.batch // ranks if self.step.strong else self.batch
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Which number of each source's intervals counts."""
+    """The number of each source's intervals in one computation: value, low end or high end."""
 
     compute: End = value_of
     network: End = value_of
@@ -71,7 +71,7 @@ class _Case:
 
     @classmethod
     def ends(cls) -> Iterable[tuple[str, _Case]]:
-        """Each source by name, with everything else as it is most likely."""
+        """The name of each source, with the case of each of its ends."""
         for source in ("compute", "network", "slowdown", "copies", "unevenness"):
             for end in (low_of, high_of):
                 yield source, replace(cls(), **{source: end})
@@ -81,8 +81,8 @@ _LIKELY = _Case()
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """A step in one case, and the seconds of it that are computing and copying on a rank."""
+class _SimulatedStep:
+    """A simulated step in one case, with the seconds that a rank computes and copies."""
 
     simulated: Timeline
     schedule: Schedule
@@ -128,21 +128,23 @@ class Scaling:
         )
 
     def computing_s(self, ranks: int) -> float:
-        """The seconds of a step of one of ``ranks`` ranks if it were by itself."""
+        """The seconds of an isolated step of one of ``ranks`` ranks."""
         costs = Costs(self.training.network, self.copies, 1)
-        own = solo(self.steps[self.training.share(ranks)], costs, self.training.step.accumulate)
-        return simulate([self._sharing(own)], own.moved, 1.0).end_s
+        solo_schedule = solo(
+            self.steps[self.training.share(ranks)], costs, self.training.step.accumulate
+        )
+        return simulate([self._sharing(solo_schedule)], solo_schedule.moved, 1.0).end_s
 
     def _sharing(self, schedule: Schedule, straggler: float = 1.0) -> tuple[Action, ...]:
-        """What a rank does, where others may share its core: each computes for its part of it."""
+        """The actions of a rank on its share of a core, ``straggler`` times slower."""
         return slowed(schedule.actions, straggler / self.training.network.cores_per_rank)
 
     def last_that_pays(self, candidates: Sequence[int]) -> int | None:
-        """The last of rising numbers of ranks that further ranks are worth adding to.
+        """The last of the ascending numbers of ranks after which further ranks do not pay.
 
-        They are if they add at least :data:`MIN_GAIN` of the samples/s of a rank by itself each: on
-        average over a quarter as many as there are, since a bucket or a cycle that just fits makes
-        steps in the curve. None if further ranks pay at all of ``candidates``.
+        Further ranks pay if each adds at least :data:`MIN_GAIN` of the samples/s of one rank, on
+        average over a quarter more ranks, since fits of buckets and cycles make steps in the curve.
+        None if further ranks pay at all ``candidates``.
         """
         rates = {ranks: self._samples_per_s(ranks) for ranks in candidates}
         last = None
@@ -165,7 +167,7 @@ class Scaling:
         return self._samples(ranks) / self._run(ranks, case).simulated.end_s
 
     def _figures(self, ranks: int, case: _Case) -> dict[str, float]:
-        """All figures in one case; an error that one rank has too cancels in ratios."""
+        """All metrics in one case; errors that one rank has too cancel in ratios."""
         run, training = self._run(ranks, case), self.training
         rate = self._samples(ranks) / run.simulated.end_s
         speedup = rate / self._samples_per_s(1, case) if ranks > 1 else 1.0
@@ -181,15 +183,15 @@ class Scaling:
             figures["cost"] = price * ranks * samples / rate / 3600
         return figures
 
-    def _run(self, ranks: int, case: _Case) -> _Run:
+    def _run(self, ranks: int, case: _Case) -> _SimulatedStep:
         training = self.training
         step = self.steps[training.share(ranks)]
         step = step.times(case.compute(step.relative))
         costs = Costs(training.network, self.copies, ranks, case.network, case.copies)
-        own = solo(step, costs, training.step.accumulate)
-        alone = simulate([self._sharing(own)], own.moved, 1.0)
+        solo_schedule = solo(step, costs, training.step.accumulate)
+        isolated = simulate([self._sharing(solo_schedule)], solo_schedule.moved, 1.0)
         if ranks == 1:
-            return _Run(alone, own, alone.end_s, 0.0, frozenset())
+            return _SimulatedStep(isolated, solo_schedule, isolated.end_s, 0.0, frozenset())
         schedule = training.strategy.schedule(step, costs, training.step.accumulate)
         lanes = [self._sharing(schedule)]
         if training.step.straggler > 1:
@@ -200,23 +202,23 @@ class Scaling:
         simulated = simulate(lanes, schedule.moved, max(1.0, slowdown))
         added = {COPYING, DDP_CODE}
         copying_s = sum(w.seconds for w in lanes[0] if isinstance(w, Compute) and w.kind in added)
-        return _Run(
+        return _SimulatedStep(
             simulated,
             schedule,
-            compute_s=training.step.straggler * alone.end_s,
+            compute_s=training.step.straggler * isolated.end_s,
             copying_s=copying_s,
             origins=frozenset(costs.origins),
         )
 
     def _waiting_s(self, ranks: int, case: _Case) -> float:
-        """How long ranks wait for the slowest one, on average over steps."""
+        """Mean seconds of a step that ranks wait for the slowest one."""
         training = self.training
         uneven = self.steps[training.share(ranks)].unevenness.repeated(training.step.accumulate)
         return (
             slowest(ranks) * case.unevenness(uneven.deviation_s) / training.network.cores_per_rank
         )
 
-    def _origins(self, ranks: int, run: _Run) -> Origins:
+    def _origins(self, ranks: int, run: _SimulatedStep) -> Origins:
         step = self.steps[self.training.share(ranks)]
         compute = step.provenance.origin
         if ranks == 1:
@@ -230,7 +232,7 @@ class Scaling:
 
 
 def _interval(value: float, others: Iterable[tuple[str, float]]) -> Interval:
-    """``value``, off by what each source moves it."""
+    """``value`` with an interval of the deviations that each source causes."""
     moved: dict[str, list[float]] = defaultdict(lambda: [value])
     for source, other in others:
         moved[source].append(other)

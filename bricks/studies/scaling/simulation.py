@@ -1,9 +1,9 @@
 """One step of several ranks as tasks on lanes: one lane for each rank, and one for their network.
 
-A rank is a list of actions: work, a message that it hands over, a message that it waits for. The
-network moves one transfer at a time, once every rank has handed over what is in it. Meanwhile ranks
-compute more slowly, since transfers run on their cores, and transfers take longer, since ranks
-compute. Must not know what messages are for.
+A rank is a list of actions: work, a message to hand over, a message to await. The network moves one
+transfer at a time, once every rank has handed over its messages. Meanwhile ranks compute more
+slowly, since transfers run on their cores, and transfers take longer, since ranks compute. Must not
+know the content of messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NETWORK = "network"
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Seconds that a rank computes if nothing is in its way; ``kind`` is shown."""
+    """Seconds of computation at full speed; ``kind`` is its title."""
 
     kind: str
     seconds: float
@@ -47,8 +47,7 @@ Action = Compute | HandOver | Await
 class NetworkTransfer:
     """Bytes that the network moves by one collective.
 
-    It takes ``alone_s`` while no rank computes, and would take ``computing_s`` if one did all the
-    time.
+    It takes ``alone_s`` seconds while no rank computes, and ``computing_s`` while ranks compute.
     """
 
     kind: str
@@ -66,25 +65,25 @@ class Fused:
 
 
 class Fusion(Protocol):
-    """Decides which messages are moved together, and when; it lives as long as one step."""
+    """Decides which messages are moved together, and when; an instance serves one step."""
 
     def next(self, ready: Sequence[int], now_s: float) -> Fused | float | None:
-        """What begins now that the network is free.
+        """The transfer that begins on the free network.
 
-        ``ready`` are the messages that every rank has handed over and that were in no transfer yet,
-        in the order in which they became so. Returns a time to be asked again at, if nothing begins
-        before that, or None if nothing does before there are other messages.
+        ``ready`` are the messages that every rank has handed over and no transfer has moved, in the
+        order of becoming ready. Returns a time to be asked again at if no transfer begins earlier,
+        or None to be asked when another message is ready.
         """
 
 
-# A transfer for each message, in the order of their numbers, or what decides during the step.
+# A transfer for each message by number, or a fusion that decides during the step.
 Transfers = Sequence[NetworkTransfer] | Fusion
 
 
 def simulate(ranks: Sequence[Sequence[Action]], moved: Transfers, slowdown: float) -> Timeline:
-    """The step of ranks that do ``ranks``; those that do the same may be given once.
+    """Simulate a step; ``ranks`` are the actions of each rank, or once of equal ranks.
 
-    While something is in the network, what a rank computes takes ``slowdown`` times as long.
+    Computation takes ``slowdown`` times as long during a transfer.
     """
     lanes = [rank_lane(number) for number in range(len(ranks))]
     messages = 1 + max((a.message for a in ranks[0] if isinstance(a, HandOver)), default=-1)
@@ -134,7 +133,7 @@ def _task(action: Action, lane: str, slowdown: float) -> Task:
 
 
 def _on_network(of: NetworkTransfer, lanes: Sequence[str], after: dict[int, float]) -> Task:
-    # Seconds of a transfer that takes nothing alone are told by those beside computing ranks.
+    # A transfer without isolated seconds is as long as next to computing ranks.
     alone_s = of.alone_s or _NEARLY_NOTHING * of.computing_s
     longer = of.computing_s / alone_s if alone_s else 1.0
     return Task(NETWORK, alone_s, of.kind, after, dict.fromkeys(lanes, longer), of.size_bytes)

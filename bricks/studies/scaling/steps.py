@@ -1,6 +1,6 @@
-"""A rank's own step of a workload, at each batch that ranks have, and its copies of gradients.
+"""A rank's own step of a workload at each batch of a rank, and its copies of gradients.
 
-Must not know how a step on several ranks follows from that.
+Must not know how steps on several ranks are simulated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bricks.studies.scaling.training_step import (
 from bricks.system import Target
 from bricks.units.interval import Interval
 
-# Copies are a small part of a step: a few rounds tell them well enough.
+# Copies are a small part of a step: a few rounds suffice.
 _COPY_RULE = StopRule(precision=0.05, min_rounds=6, max_rounds=6)
 
 
@@ -54,10 +54,10 @@ class RankModels:
 def rank_models(
     workspace: Workspace, workload: str, batch: int | None, ranks: Sequence[int]
 ) -> RankModels:
-    """The steps of ``workload`` where ``ranks`` divide ``batch``; without any, each has all of it.
+    """The models of steps of ``workload`` if ``ranks`` divide ``batch``, or of ``batch`` only.
 
-    That of one rank must be there, since all others are relative to it: it raises
-    :class:`~bricks.errors.BricksError`.
+    Raises :class:`~bricks.errors.BricksError` if the step of one rank is missing, since all others
+    are relative to it.
     """
     models = {batch: recorded(workspace, workload, batch)}
     problems = dict[int, str]()
@@ -96,7 +96,7 @@ class RankSteps:
 
 
 def rank_steps(workspace: Workspace, of: RankModels, target: Target) -> RankSteps:
-    """The steps of ``of`` on ``target``, from what is measured by now.
+    """The steps of the models ``of`` on ``target``, from stored measurements.
 
     Raises :class:`~bricks.errors.UsageError` for a program that is no training step or that DDP
     would refuse, and :class:`~bricks.errors.ModelError` if there is no step of one rank.
@@ -134,7 +134,7 @@ def _step(
 
 
 def copy_rule(workspace: Workspace) -> StopRule:
-    """When copies are known well enough: a few rounds do, or fewer where less is asked for."""
+    """The stop rule of copies: a few rounds, or fewer for a lower precision of the workspace."""
     asked = workspace.options.conditions.rule.precision
     if asked <= _COPY_RULE.precision:
         return _COPY_RULE
@@ -142,9 +142,9 @@ def copy_rule(workspace: Workspace) -> StopRule:
 
 
 def copy_times(workspace: Workspace, target: Target) -> CopyTimes:
-    """What copies and DDP itself take on ``target``.
+    """Costs of copies and of DDP on ``target``.
 
-    Where DDP was not measured, a gradient takes two copies, and nothing is done once.
+    If DDP was not measured, a gradient takes two copies, without a fixed cost.
     """
     known = [_copy_s(workspace, target, brick) for brick in copy_bricks()]
     copies = by_size(zip(SIZES, (copy_s for copy_s, _ in known), strict=True))
@@ -159,7 +159,7 @@ def copy_times(workspace: Workspace, target: Target) -> CopyTimes:
 
 
 def _copy_s(workspace: Workspace, target: Target, brick: Brick) -> tuple[Interval, bool]:
-    """What a copy takes without the call of the runtime, and whether it was measured."""
+    """Seconds of a copy without call overhead, and whether it was measured."""
     plan = by_itself(brick, str(workspace.granularity)).plan
     found = predict_plan(workspace, plan, target=target)
     if isinstance(found, IncompleteEstimate):

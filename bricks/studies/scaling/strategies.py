@@ -1,7 +1,8 @@
-"""Strategies: what ranks and network do in one data-parallel step, as actions and messages.
+"""Strategies: the actions of ranks and the messages of the network in one data-parallel step.
 
-All of them are compiled into the same :mod:`simulation`; a strategy says which gradients travel
-together, by which collective, and what waits for what. Must not know how a step is simulated.
+All strategies are compiled to the same :mod:`simulation`; a strategy decides which gradients travel
+together, by which collective, and which action waits for which message. Must not know how a step is
+simulated.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ SLOWEST = "waiting for the slowest rank"
 
 @dataclass(slots=True)
 class Costs:
-    """What moving bytes takes between ``ranks`` and within one of them.
+    """Seconds of moving bytes between ``ranks`` and within one rank.
 
-    ``network_end`` and ``copies_end`` say which number of an interval counts. ``origins`` collects
-    where the times of all collectives that were asked for come from.
+    ``network_end`` and ``copies_end`` choose the number of an interval. ``origins`` collects the
+    origins of the times of all requested collectives.
     """
 
     network: Network
@@ -51,17 +52,17 @@ class Costs:
         return self.copies_end(self.copies.copies_s.at(size_bytes))
 
     def ddp_step_s(self) -> float:
-        """What DDP takes around a step."""
+        """The fixed cost of DDP in a step."""
         return self.copies_end(self.copies.ddp_step_s)
 
     def ddp_gradient_s(self, size_bytes: int) -> float:
-        """What DDP takes for a gradient on one of its two ways: into a bucket, or back."""
+        """The cost of DDP for a gradient in one direction: into its bucket, or back."""
         return self.copies_end(self.copies.ddp_gradients_s.at(size_bytes)) / 2
 
     def collective_s(
         self, operation: str, size_bytes: int, ranks: int | None = None
     ) -> tuple[float, float]:
-        """A collective while no rank computes, and while ranks do."""
+        """Seconds of a collective while no rank computes, and while ranks compute."""
         among = self.ranks if ranks is None else ranks
         found = []
         for computing in (False, True):
@@ -80,9 +81,9 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A step: what each rank does, and how its messages are moved.
+    """A step: the actions of a rank, and the transfers of its messages.
 
-    ``moved`` may be used once. ``bytes_sent`` are those that all nodes send, for each rank.
+    ``moved`` may be used once. ``bytes_sent`` is the sum over all nodes, per rank.
     """
 
     actions: tuple[Action, ...]
@@ -102,7 +103,7 @@ class Strategy(Protocol):
 
 
 def solo(step: TrainingStep, costs: Costs, accumulate: int) -> Schedule:
-    """A step of one rank, which is what the program does by itself."""
+    """The step of a single rank, without communication."""
     actions = (
         *_passes(step, costs, accumulate),
         *_backward(step, {}),
@@ -115,12 +116,12 @@ def solo(step: TrainingStep, costs: Costs, accumulate: int) -> Schedule:
 class DistributedDataParallel:
     """PyTorch's DistributedDataParallel (Li et al., VLDB 2020; ``c10d/reducer.cpp``).
 
-    Buffers are broadcast from the first rank before the forward pass, one message for each type of
-    numbers. In the backward pass each gradient is copied into its bucket, and divided by the number
-    of ranks on the way. A bucket is reduced when all of its gradients are ready, after those before
-    it, while the pass goes on. At its end each bucket is awaited and copied back. DDP's own code
-    takes time once, and for each gradient: half of that when it is ready, half when it is copied
-    back. Accumulated steps but the last communicate nothing (``no_sync``).
+    Rank 0 broadcasts the module's buffers before the forward pass, one message per dtype. In the
+    backward pass each gradient is divided by the number of ranks and copied into its bucket. A
+    bucket is reduced when all of its gradients are ready, after the previous bucket, in parallel to
+    the pass. At the end of the pass each bucket is awaited and copied back. DDP's own code has a
+    fixed cost, and a cost per gradient: half when it is ready, half when it is copied back.
+    Accumulated steps but the last communicate nothing (``no_sync``).
     """
 
     cap_bytes: int | None = None
@@ -136,7 +137,7 @@ class DistributedDataParallel:
                 number = len(transfers)
                 kind = f"broadcast of {dtype} buffers"
                 transfers.append(costs.transfer(kind, BROADCAST, size_bytes))
-                # They are joined into one message, and parted again where it arrives.
+                # Buffers are packed into one message, and unpacked where it arrives.
                 copied = Compute(COPYING, 2 * costs.copy_s(size_bytes))
                 actions += [copied, HandOver(number), Await(number)]
         first = len(transfers)
@@ -158,7 +159,7 @@ class DistributedDataParallel:
     def _after(
         step: TrainingStep, costs: Costs, buckets: Sequence[Bucket], first: int
     ) -> dict[int, list[Action]]:
-        """What follows when a gradient is ready: its copy, and its bucket if it is complete now."""
+        """The actions after each gradient: its copy, and handing over a bucket that is complete."""
         after: dict[int, list[Action]] = {
             i: [Compute(COPYING, costs.ddp_gradient_s(gradient.size_bytes))]
             for i, gradient in enumerate(step.gradients)
@@ -172,10 +173,10 @@ class DistributedDataParallel:
 class Horovod:
     """Horovod's ring all-reduce with tensor fusion (Sergeev and Del Balso, arXiv:1802.05799).
 
-    A thread of its own looks in cycles which gradients all ranks have ready, joins those of one
-    type up to a limit in a buffer, and reduces it before it looks again; at each look ranks agree
-    by an all-reduce of a few bytes. The optimiser waits for all gradients. Limit and cycle are the
-    defaults before version 0.21, which made them 128 MiB and 1 ms (its release notes).
+    A background thread checks in cycles which gradients are ready on all ranks, fuses gradients of
+    one dtype up to a limit in a buffer, and reduces it before the next cycle; in each cycle ranks
+    agree by an all-reduce of a few bytes. The optimiser waits for all gradients. Limit and cycle
+    are the defaults before version 0.21, which made them 128 MiB and 1 ms (its release notes).
     """
 
     fusion_bytes: int = 64 * MIB
@@ -216,10 +217,10 @@ class _Cycles:
         if begin_s > now_s + 1e-12:
             return begin_s
         self._moving, self._cycle_at_s = True, begin_s + self._of.cycle_s
-        self._fused = self._joined(ready)
+        self._fused = self._grouped(ready)
         return self._transfer(self._fused.pop(0), self._agreeing_s)
 
-    def _joined(self, ready: Sequence[int]) -> list[list[int]]:
+    def _grouped(self, ready: Sequence[int]) -> list[list[int]]:
         """Gradients of one type together, in their order, up to the limit."""
         groups: list[list[int]] = []
         open_: dict[str, list[int]] = {}
@@ -246,7 +247,7 @@ class _Cycles:
         return sum(self._step.gradients[i].size_bytes for i in members)
 
 
-# Ranks tell each other which of their tensors are ready by a bit each.
+# The bytes of a bit vector of ready tensors that ranks exchange.
 _AGREED_BYTES = 64
 
 
@@ -287,9 +288,9 @@ class ParameterServer:
 
 
 def _passes(step: TrainingStep, costs: Costs, accumulate: int) -> list[Action]:
-    """All forward and backward passes of a step but the last backward pass.
+    """All forward and backward passes of a step except the last backward pass.
 
-    Gradients of all batches but the first are added to those before.
+    Gradients of all batches but the first are accumulated.
     """
     added = Compute(ACCUMULATING, sum(costs.copy_s(each.size_bytes) for each in step.gradients))
     actions: list[Action] = [Compute(FORWARD, step.forward_s)]
@@ -298,12 +299,12 @@ def _passes(step: TrainingStep, costs: Costs, accumulate: int) -> list[Action]:
         if batch > 1:
             actions.append(added)
         actions.append(Compute(FORWARD, step.forward_s))
-    # What the last backward pass adds comes before it, so that gradients are ready in it.
+    # The accumulation of the last backward pass precedes it, so that gradients are ready in it.
     return [*actions, added] if accumulate > 1 else actions
 
 
 def _backward(step: TrainingStep, after: dict[int, list[Action]]) -> list[Action]:
-    """A backward pass, with what follows each gradient once it is ready."""
+    """A backward pass, with the actions ``after`` each ready gradient."""
     actions: list[Action] = []
     at_s = 0.0
     for number, ready_s in enumerate(step.ready_s):
@@ -324,7 +325,7 @@ def _broadcast_bytes(ranks: int, size_bytes: float) -> float:
 
 
 def slowed(actions: Sequence[Action], ratio: float) -> tuple[Action, ...]:
-    """The actions of a rank that takes ``ratio`` times as long for all that it computes."""
+    """The actions of a rank that computes ``ratio`` times slower."""
     return tuple(
         Compute(each.kind, ratio * each.seconds) if isinstance(each, Compute) else each
         for each in actions

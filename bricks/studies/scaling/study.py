@@ -41,8 +41,8 @@ from bricks.studies.scaling.strategies import Strategy
 from bricks.studies.study import Needs, Study, ask, target_asked
 from bricks.system import Target
 
-# Beyond this, only the numbers of ranks that are asked for are looked at.
-_MAX_LOOKED = 128
+# Beyond this, only the requested numbers of ranks are compared.
+_MAX_COMPARED = 128
 
 Prediction = tuple[ScaleResult, ...]
 # The real step on the ranks to check, or why there is none.
@@ -64,7 +64,7 @@ def scale_training(
 class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
     """A training on several numbers of ranks."""
 
-    # Until when real steps are run.
+    # The stop rule of real steps.
     real_rule: ClassVar[StopRule] = RULE
 
     _scalings: Sequence[Scaling]
@@ -148,11 +148,11 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
             else self._point(scaling, n)
             for n in self.options.all_ranks
         )
-        # Where no number of ranks can be predicted, neither can those between.
+        # If no number of ranks can be predicted, none between can.
         predicted = [each.ranks for each in points if isinstance(each, ScalePoint)]
-        looked = _looked(scaling.training, predicted)
-        pays_up_to = scaling.last_that_pays(looked)
-        return ScaleResult(scaling.training.strategy.name, points, pays_up_to, looked[-1])
+        compared = _compared_ranks(scaling.training, predicted)
+        pays_up_to = scaling.last_that_pays(compared)
+        return ScaleResult(scaling.training.strategy.name, points, pays_up_to, compared[-1])
 
     def _point(self, scaling: Scaling, ranks: int) -> ScalePoint | ScaleFailure:
         try:
@@ -179,13 +179,13 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         self._loopback(self._announce_loopback)
 
     def _loopback(self, announce: Callable[[str], None]) -> MeasuredNetwork:
-        """This host's loopback between the ranks to check, measured as far as it is not known."""
+        """This host's loopback between the ranks to check; unmeasured messages are measured."""
         operations = {of for name in self.options.strategies.names for of in COLLECTIVES[name]}
-        wanted = NetworkRequest(
+        loopback = NetworkRequest(
             "loopback", self.options.check or 1, operations=sorted(operations), sizes=CHECKED_SIZES
         )
         return local_networks.loopback_network(
-            self.workspace.store, wanted, announce=announce, progress=self.workspace.progress
+            self.workspace.store, loopback, announce=announce, progress=self.workspace.progress
         )
 
     def _announce_loopback(self, name: str) -> None:
@@ -226,11 +226,11 @@ def _checked(point: ScalePoint | ScaleFailure, observed: Observed) -> ScalePoint
     return observed if isinstance(observed, ScaleFailure) else replace(point, checked=observed)
 
 
-def _looked(training: DataParallelTraining, ranks: Sequence[int]) -> list[int]:
-    """The numbers of ranks that are compared to tell where further ones add too little.
+def _compared_ranks(training: DataParallelTraining, ranks: Sequence[int]) -> list[int]:
+    """The numbers of ranks to compare in the search for the last one that pays.
 
-    Where ranks divide a batch, each share of it would have to be recorded.
+    With strong scaling only ``ranks``, since each share of a batch needs a recording.
     """
     most = max(ranks, default=1)
-    between = () if training.step.strong else range(1, min(most, _MAX_LOOKED) + 1)
+    between = () if training.step.strong else range(1, min(most, _MAX_COMPARED) + 1)
     return sorted({1, *ranks, *between})

@@ -31,10 +31,10 @@ _EXACT = Interval.exact(1.0)
 class TrainingStep:
     """A step of one rank, in seconds.
 
-    ``gradients`` are in the order in which they become ready, ``ready_s`` after the backward pass
-    began. ``buffers_bytes`` are those of the module's buffers by type. ``relative``
-    is the step's interval relative to it. ``unevenness`` is how much it varies from one time to
-    the next.
+    ``gradients`` are in the order in which they become ready, ``ready_s`` seconds after the begin
+    of the backward pass. ``buffers_bytes`` are the bytes of the module's buffers by dtype.
+    ``relative`` is the step's interval relative to its value. ``unevenness`` is the variation from
+    step to step.
     """
 
     forward_s: float
@@ -58,7 +58,7 @@ class TrainingStep:
         return sum(each.size_bytes for each in self.gradients)
 
     def times(self, ratio: float) -> TrainingStep:
-        """The same step on a rank that takes ``ratio`` times as long for all that it computes."""
+        """This step on a rank that computes ``ratio`` times slower."""
         return replace(
             self,
             forward_s=ratio * self.forward_s,
@@ -70,7 +70,7 @@ class TrainingStep:
 
 
 def module_tensors(model: Model) -> ModuleTensors | None:
-    """What a recorded program says of its module; None where an earlier version recorded it."""
+    """The module's tensors of a recorded program; None if an earlier version recorded it."""
     return module_of(parse_model(model.skeleton))
 
 
@@ -106,9 +106,9 @@ def _relative(step_s: Interval) -> Interval:
 def ready_gradients(
     model: Model, plan: Plan
 ) -> tuple[tuple[tuple[int, Gradient], ...], ModuleTensors]:
-    """The gradients of ``model`` in the order in which they become ready, and its tensors.
+    """The gradients of ``model`` in the order in which they become ready, and its module's tensors.
 
-    Each with the position in ``plan`` of the occurrence that makes it. Raises
+    Each gradient is paired with the position in ``plan`` of the occurrence that makes it. Raises
     :class:`~bricks.errors.UsageError` as :func:`training_step` does.
     """
     module, gradients = module_tensors(model), plan.memory.gradients

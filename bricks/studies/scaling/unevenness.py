@@ -1,8 +1,8 @@
-"""How much steps vary from one time to the next, and how long ranks wait for the slowest for it.
+"""The variation from step to step, and the time that ranks wait for the slowest one.
 
-All ranks of a synchronous step wait for each other, so it takes as long as the slowest of as many
-solo steps. How much these vary is told by the samples of their bricks. Must not know what ranks
-send to each other.
+All ranks of a synchronous step wait for each other, so it takes as long as the slowest solo step.
+The variation of solo steps follows from the samples of their bricks. Must not know the messages of
+ranks.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from bricks.units.interval import Interval
 
 @dataclass(frozen=True, slots=True)
 class Unevenness:
-    """Standard deviations of a step in seconds.
+    """Standard deviations of a step in seconds, as two bounds.
 
-    ``apart_s`` if what disturbs one brick disturbs no other, ``together_s`` if it disturbs all of
-    them at once. The truth is between both.
+    ``independent_s`` if the noise of bricks is independent, ``correlated_s`` if it is fully
+    correlated.
     """
 
-    apart_s: float
-    together_s: float
+    independent_s: float
+    correlated_s: float
 
     @property
     def deviation_s(self) -> Interval:
-        """The deviation, at most that of bricks that are disturbed together."""
-        return Interval(self.apart_s, self.apart_s, self.together_s)
+        """The standard deviation: independent noise, at most fully correlated noise."""
+        return Interval(self.independent_s, self.independent_s, self.correlated_s)
 
     def times(self, ratio: float) -> Unevenness:
-        """That of a rank that takes ``ratio`` times as long."""
-        return Unevenness(ratio * self.apart_s, ratio * self.together_s)
+        """The variation of a rank that is ``ratio`` times slower."""
+        return Unevenness(ratio * self.independent_s, ratio * self.correlated_s)
 
     def repeated(self, batches: int) -> Unevenness:
-        """That of so many steps that follow one another."""
-        return Unevenness(math.sqrt(batches) * self.apart_s, batches * self.together_s)
+        """The variation of the sum of ``batches`` steps."""
+        return Unevenness(math.sqrt(batches) * self.independent_s, batches * self.correlated_s)
 
 
 EVEN = Unevenness(0.0, 0.0)
@@ -48,25 +48,27 @@ EVEN = Unevenness(0.0, 0.0)
 def unevenness(
     counts: Mapping[str, int], results: Mapping[str, Measurement | Failure]
 ) -> Unevenness:
-    """That of a step with so many occurrences of each brick, from those that were measured.
+    """The variation of a step with ``counts`` occurrences of each brick, from measured bricks.
 
-    Samples of one round count, since the speed of a host drifts from round to round.
+    Only variation within rounds counts, since the speed of a host drifts from round to round.
     """
     measured = [(counts[key], results[key]) for key in counts if key in results]
     squares = [
         (count, _square(found)) for count, found in measured if isinstance(found, Measurement)
     ]
-    apart = sum(count * square for count, square in squares)
-    return Unevenness(math.sqrt(apart), sum(count * math.sqrt(square) for count, square in squares))
+    variance = sum(count * square for count, square in squares)
+    return Unevenness(
+        math.sqrt(variance), sum(count * math.sqrt(square) for count, square in squares)
+    )
 
 
 def _square(found: Measurement) -> float:
-    """The variance between samples that follow one another."""
+    """The variance within rounds."""
     return pooled_variance(taken.host_s for taken in found.rounds)
 
 
 def slowest(ranks: int) -> float:
-    """By how many standard deviations the slowest of ``ranks`` steps is slower than the mean.
+    """The expected maximum of ``ranks`` standard normal deviations: the slowest rank's.
 
     As if deviations were normal; after Blom, *Statistical estimates and transformed
     beta-variables*, 1958.

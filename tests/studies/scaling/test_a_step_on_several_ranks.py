@@ -239,8 +239,8 @@ def test_a_step_is_as_uneven_as_its_bricks() -> None:
 
     results = {"a": varying("a", 3e-6), "b": varying("b", 4e-6), "c": Failure("c", "why")}
     found = unevenness({"a": 2, "b": 1, "c": 5, "unknown": 1}, results)
-    assert found.apart_s == pytest.approx(math.sqrt(2 * 9 + 16) * 1e-6)
-    assert found.together_s == pytest.approx(10e-6)
+    assert found.independent_s == pytest.approx(math.sqrt(2 * 9 + 16) * 1e-6)
+    assert found.correlated_s == pytest.approx(10e-6)
 
 
 def test_accumulating_spares_communication() -> None:
