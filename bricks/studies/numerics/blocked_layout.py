@@ -1,7 +1,7 @@
 """ONNX Runtime's blocked layout (NCHWc): arrays in it, and the size of a block.
 
-``block`` neighbouring channels of a pixel lie together, so that one vector instruction reads them.
-The shape that a value has stays that of the plain layout. Must not know which operators read it.
+``block`` neighbouring channels of a pixel are contiguous, so that one vector instruction reads
+them. A blocked value has the shape of the plain layout. Must not know which operators read it.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from bricks.errors import ModelError
 
 DOMAIN = "com.microsoft.nchwc"
 
-# As many channels as the largest block that a runtime may have, and a second position of each.
+# The channels of the largest block of any runtime; the probe has a second position of each.
 _MOST_CHANNELS = 64
 
 
 class BlockedLayout(Enum):
-    """What a blocked array holds: images (N, C, H, W), or filters (O, I, H, W)."""
+    """The content of a blocked array: images (N, C, H, W), or filters (O, I, H, W)."""
 
     IMAGES = "images"
     FILTERS = "filters"
 
 
 def blocked(array: np.ndarray, layout: BlockedLayout, block: int) -> np.ndarray:
-    """``array`` of four axes in blocks of ``block`` channels, in the shape that it has.
+    """``array`` of four axes in blocks of ``block`` channels, with an unchanged shape.
 
-    Fewer channels than a block are not blocked, neither those of an image nor the inputs of
-    filters. Raises :class:`ModelError` for others that are no multiple of a block.
+    Fewer channels than a block are not blocked, neither channels of images nor inputs of filters.
+    Raises :class:`ModelError` if more channels are no multiple of a block.
     """
     axes = _blocked_axes(array.shape, layout, block)
     split = [part for k, size in enumerate(array.shape) for part in _split(size, block, k in axes)]
@@ -47,8 +47,8 @@ def blocked(array: np.ndarray, layout: BlockedLayout, block: int) -> np.ndarray:
 
 
 def _blocked_axes(shape: tuple[int, ...], layout: BlockedLayout, block: int) -> list[int]:
-    wanted = [1] if layout is BlockedLayout.IMAGES else [0, 1]
-    axes = [k for k in wanted if k == 0 or shape[k] >= block]
+    channel_axes = [1] if layout is BlockedLayout.IMAGES else [0, 1]
+    axes = [k for k in channel_axes if k == 0 or shape[k] >= block]
     for k in axes:
         if shape[k] % block:
             raise ModelError(
@@ -58,12 +58,12 @@ def _blocked_axes(shape: tuple[int, ...], layout: BlockedLayout, block: int) -> 
     return axes
 
 
-def _split(size: int, block: int, apart: bool) -> list[int]:
-    return [size // block, block] if apart else [size]
+def _split(size: int, block: int, is_blocked: bool) -> list[int]:
+    return [size // block, block] if is_blocked else [size]
 
 
 def layout_probe() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """A model that brings its input into the blocked layout, and the input for it."""
+    """A model that reorders its input into the blocked layout, and an input for it."""
     shape = [1, _MOST_CHANNELS, 1, 2]
     node = helper.make_node("ReorderInput", ["x"], ["y"], domain=DOMAIN)
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
@@ -74,6 +74,6 @@ def layout_probe() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 
 def block_of(output: np.ndarray) -> int:
-    """The size of a block, from what a runtime makes of :func:`layout_probe`."""
+    """The block size, from a runtime's output of :func:`layout_probe`."""
     (second,) = np.flatnonzero(output.ravel() == 1)  # the first channel's second pixel
     return int(second)

@@ -1,8 +1,8 @@
-"""Operators over runtimes: latency, rates beside the roofline, and accuracy (Deep500's level 0).
+"""Operators over runtimes: latency, rates relative to the roofline, and accuracy (Deep500 level 0).
 
-Latencies are estimates from bricks, with the cache as for any model. Runtimes take turns operator
-by operator, in an order that rotates, so that a drift of the machine favours none. Must not know
-where operators come from, nor how results are shown.
+Latencies are estimates from bricks, measured or cached as for any model. Runtimes take turns
+operator by operator, in a rotating order, so that drift of the machine favours none. Must not know
+the sources of operators, nor how results are shown.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def compare_operators(
     repeats: int = 5,
     done: Callable[[OperatorResult], None] = lambda result: None,
 ) -> OperatorComparison:
-    """``operators`` over the runtimes of ``workspaces``, each evaluated ``repeats`` times.
+    """Compare ``operators`` over the runtimes of ``workspaces``, evaluated ``repeats`` times.
 
-    What a runtime lacks stands in the result with its reason. ``done`` gets each result as it is
-    there. Raises errors that concern no single operator, such as those of the cache.
+    Missing latencies and accuracies have a reason in the result. ``done`` is called with each
+    result. Raises errors that concern no single operator, such as a damaged cache.
     """
     operators = list(operators)
     found = []
@@ -57,7 +57,7 @@ def compare_operators(
             order = [*workspaces[turn:], *workspaces[:turn]]
             found.append(_Comparison(runtimes, peaks, operator).over(order))
             done(found[-1])
-    # Peaks were measured with the first operator that a runtime ran, and not for their own sake.
+    # Peaks are measured with the first operator that a runtime runs, and read here.
     facts = tuple(
         RuntimeFacts(workspace.target, measured_peaks(workspace)) for workspace in workspaces
     )
@@ -135,7 +135,7 @@ class _Comparison:
 
 
 def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> OperatorLatency:
-    """An estimate with the rates at which ``work`` is done in it, without the cost of the call."""
+    """The latency of ``estimate``, with the rates of ``work`` without call overhead."""
     net_s = estimate.estimate_s - estimate.call_overhead_s
     share, bound = None, None
     bandwidth = None if work.bytes is None else peaks.bandwidth(work.bytes)

@@ -1,4 +1,4 @@
-"""What a runtime runs of an operator or model: it as it is given, or a program in its place.
+"""Forms of operators and models that a runtime accepts: ONNX models, or recorded programs.
 
 Must not know what is compared.
 """
@@ -26,12 +26,12 @@ from bricks.studies.numerics.temporary_files import TemporaryFiles
 
 
 def name_of(workspace: Workspace) -> str:
-    """The name of its runtime."""
+    """The name of the runtime of ``workspace``."""
     return workspace.runtime.backend
 
 
 def accepted_form(workspace: Workspace) -> ModelForm:
-    """The form of the models that its runtime runs."""
+    """The form of models that the runtime of ``workspace`` accepts."""
     return backends.offer(name_of(workspace)).accepts
 
 
@@ -41,7 +41,7 @@ def outputs_of(model: Model) -> list[str]:
 
 
 class Forms(Closing):
-    """Reads models, and records programs with one process for each runtime that runs such.
+    """Reads models, and records programs with one process for each runtime that accepts them.
 
     Models are written into ``files``. Use it as a context manager.
     """
@@ -64,7 +64,7 @@ class Forms(Closing):
         return read_model(form, name=operator.name, values=operator.values)
 
     def model_of(self, proto: onnx.ModelProto, name: str) -> Model:
-        """The model called ``name`` that ``proto`` is; its weights may be missing."""
+        """Read ``proto`` as the model called ``name``; its weights may be missing."""
         return read_model(self._written(proto), name=name)
 
     def _written(self, proto: onnx.ModelProto) -> Path:
@@ -79,9 +79,9 @@ class Forms(Closing):
         return self._recorder(workspace).record(RecordProgram(**form.request()), name=operator.name)
 
     def counterpart(self, workspace: Workspace, model: Model, data: Path) -> Model:
-        """A program of the calls that compute an ONNX model with the values in ``data``, recorded.
+        """Record a program of calls equivalent to an ONNX ``model``, on the values in ``data``.
 
-        Raises :class:`WorkerError` for the first operator that has no counterpart there.
+        Raises :class:`WorkerError` for the first operator without a counterpart in the runtime.
         """
         file = self._files.new(".onnx")
         file.write_bytes(model.skeleton)

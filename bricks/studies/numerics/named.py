@@ -1,6 +1,6 @@
-"""The operators that words name: lists, single operators of them, ONNX files and programs.
+"""Operators by the words of users: lists, single operators of a list, ONNX files and programs.
 
-Must not know what is done with them.
+Must not know how operators are compared.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from bricks.zoo import entries, is_entry
 DEEPBENCH, ZOO = "deepbench", "zoo"
 LISTS = (DEEPBENCH, ZOO)
 
-# Bricks of the zoo that are taken by default: the costliest.
+# The default number of the zoo's costliest bricks.
 TOP = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ZooSource:
-    """Where the costliest bricks of the zoo are known: ``target`` in ``known``, the first ``top``.
+    """A store with measurements of the zoo on ``target``; its ``top`` costliest bricks are listed.
 
-    ``granularity`` is that of the plans there.
+    ``granularity`` is the granularity of its plans.
     """
 
     known: Reading
@@ -49,9 +49,9 @@ class ZooSource:
 def operators_named(word: str, zoo: ZooSource | None) -> list[Operator]:
     """The operators that ``word`` names: a list, one of a list, an ONNX file or a program.
 
-    ``zoo`` is where the list of that name comes from; None if no system is known to have measured
-    it. Raises :class:`UsageError` for a word that names nothing, with the nearest, and
-    :class:`ModelError` for a file that is not there.
+    ``zoo`` is the source of the list of that name; None if no known system has measured it. Raises
+    :class:`UsageError` for a word that names nothing, with the nearest, and :class:`ModelError` for
+    a file that is not there.
     """
     if word == DEEPBENCH:
         return deepbench()

@@ -1,9 +1,9 @@
 """Networks over runtimes: accuracy, and the first operator where it is lost (Deep500's level 1).
 
-Every runtime computes an ONNX model on the same data. Its outputs are held against the reference in
-double precision and against those of the other runtimes, and its values one by one against the
-reference. A program's outputs or loss and its gradients are held against the same step in double.
-Must not know how results are shown.
+Every runtime computes an ONNX model on the same data. Its outputs are compared with a reference in
+double precision and with the outputs of other runtimes, and each value with the reference. A
+program's outputs or loss and its gradients are compared with the same step in double. Must not know
+how results are shown.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def compare_networks(
     tolerance: float | None = None,
     done: Callable[[NetworkResult], None] = lambda result: None,
 ) -> list[NetworkResult]:
-    """``models`` over the runtimes of ``workspaces``, each evaluated ``repeats`` times.
+    """Compare ``models`` over the runtimes of ``workspaces``, each evaluated ``repeats`` times.
 
-    ``tolerance`` is the greatest difference of a value that is no error, relative to the greatest
-    magnitude in it; by default that of its type (``measure/worker/output_difference.py``). What a
-    runtime lacks stands in the result with its reason.
+    ``tolerance`` is the greatest difference of a value that is no error, relative to its greatest
+    magnitude; by default the tolerance of its type (``measure/worker/output_difference.py``).
+    Missing results of a runtime have a reason.
     """
     found = []
     with Runtimes(workspaces, repeats=repeats) as runtimes:
@@ -127,7 +127,7 @@ def _run(
 def _counterpart(
     runtimes: Runtimes, workspace: Workspace, model: Model, reference: ReferenceFile, outputs: Path
 ) -> NetworkRun:
-    """The model as the calls of a program that are its operators' counterparts."""
+    """The run of a program with the counterparts of the model's operators."""
     name = name_of(workspace)
     try:
         program = runtimes.forms.counterpart(workspace, model, reference.file)

@@ -27,7 +27,7 @@ UNKNOWN = Work(None, None)
 
 
 def bytes_of(types: Iterable[ValueType | None]) -> int | None:
-    """The bytes of all values of these types; None where the size of one is not known."""
+    """The bytes of values of these types; None if a size is unknown."""
     total = 0
     for type_ in types:
         if not isinstance(type_, TensorType) or type_.dtype not in ELEMENT_BITS:
@@ -37,10 +37,7 @@ def bytes_of(types: Iterable[ValueType | None]) -> int | None:
 
 
 def work_of(model: Model) -> Work:
-    """The work of ``model`` as it is written, whatever a runtime makes of it.
-
-    Bytes are those of inputs, weights and outputs, each once.
-    """
+    """The work of ``model`` before optimisation; inputs, weights and outputs count once."""
     try:
         graph = source_graph(model)
     except ModelError:  # a shape is open, or an operator's is not known
@@ -55,11 +52,11 @@ def _bytes(graph: Graph) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A model of one or few nodes. ``source`` says where it comes from.
+    """A model of one or few nodes from ``source``.
 
-    ``onnx`` is the model or its file, ``program`` what runtimes of programs run; None where the
-    operator has no such form, at most one of them. ``values`` are those of inputs that decide which
-    work is done (see :func:`bricks.read_model`). ``work`` is known already, or None.
+    ``onnx`` is an ONNX model or its file, ``program`` a program to record; at most one is None.
+    ``values`` are values of inputs that determine the work (see :func:`bricks.read_model`).
+    ``work`` is None unless it is known ahead.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""An operator's forms for each runtime, and the one reference that all are held against.
+"""The forms of an operator for each runtime, and their common reference.
 
-Must not know what is measured of them.
+Must not know what is measured.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from bricks.units.facts import Missing
 
 
 class OperatorForms:
-    """The forms of one operator in ONNX, and their reference, made once for all runtimes.
+    """The ONNX forms of one operator and their reference, computed once for all runtimes.
 
-    ``layouts`` are those of the values that are blocked in the given form, ``work`` what is known
-    of its work by now.
+    ``layouts`` are the layouts of blocked values in the given form, ``work`` is the operator's
+    work.
     """
 
     def __init__(self, runtimes: Runtimes, operator: Operator) -> None:
@@ -52,13 +52,13 @@ class OperatorForms:
             if found is not None:
                 self._standard = self._runtimes.forms.model_of(found.proto, name)
                 self.layouts = found.layouts
-                if self.work == UNKNOWN:  # the shapes of what only one runtime knows are open
+                if self.work == UNKNOWN:  # operators of one runtime have unknown shapes
                     self.work = work_of(self._standard)
         except ModelError as error:
             self._reference = Missing(f"no reference: {reason_of(error, name).reason}")
 
     def of(self, workspace: Workspace) -> tuple[Form, Model | Missing]:
-        """What the runtime runs: the operator as it is given, or what computes the same.
+        """The form of the operator that the runtime accepts, with its model.
 
         Raises one of ``FAILURES``.
         """
@@ -114,7 +114,7 @@ class OperatorForms:
         return self._reference
 
     def forget_reference(self) -> None:
-        """Remove its file: together they would fill a disk."""
+        """Remove the file of the reference, since all of them would fill a disk."""
         if isinstance(self._reference, ReferenceFile):
             self._reference.file.unlink()
 

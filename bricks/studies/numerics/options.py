@@ -1,4 +1,4 @@
-"""Which operators or networks are to be compared, over which runtimes."""
+"""Options of studies that compare operators or networks over runtimes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class OperatorComparisonOptions:
     """The operators that ``what`` names, each evaluated ``repeats`` times by each of ``runtimes``.
 
-    Words are as :func:`~bricks.studies.numerics.named.operators_named` takes them. Of the zoo,
-    these are the ``top`` costliest bricks by measurements of the known ``system``; None: of this
-    host, or else of a published one.
+    Words are arguments of :func:`~bricks.studies.numerics.named.operators_named`. The zoo's list
+    has the ``top`` costliest bricks by measurements of the known ``system``; None: of this host, or
+    of a published system.
     """
 
     runtimes: Sequence[str]
@@ -33,8 +33,8 @@ class OperatorComparisonOptions:
 class NetworkComparisonOptions:
     """The ``models``, each evaluated ``repeats`` times by each of ``runtimes``.
 
-    ``tolerance`` is the greatest difference of a value that is no error, relative to the greatest
-    magnitude in it; None: that of its type.
+    ``tolerance`` is the greatest difference of a value that is no error, relative to its greatest
+    magnitude; None: the tolerance of its type.
     """
 
     models: Sequence[Model | Unread]

@@ -1,6 +1,6 @@
-"""References of ONNX models: their data, and what they compute in double precision.
+"""References of ONNX models: inputs, weights, and values in double precision.
 
-Must not know what is held against them.
+Must not know what is compared with them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ONNX_REFERENCE = "onnx's reference evaluator in double precision"
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFile:
-    """Inputs and weights of a model in ``file``, and its values in double where there are any.
+    """A ``file`` with inputs and weights of a model, and its values in double if available.
 
-    ``values`` says what these are, or why there are none.
+    ``values`` names the source of the values, or says why there are none.
     """
 
     file: Path
@@ -80,9 +80,9 @@ class References(Closing):
     def in_blocks(
         self, workspace: Workspace, reference: ReferenceFile, layouts: Mapping[str, BlockedLayout]
     ) -> ReferenceFile:
-        """The same data with the values of ``layouts`` in the blocked layout of ``workspace``.
+        """``reference`` with the values in ``layouts`` in the blocked layout of ``workspace``.
 
-        Raises :class:`ModelError` where channels do not fill the blocks that it has on this host.
+        Raises :class:`ModelError` if channels do not fill the runtime's blocks on this host.
         """
         block = self._block(workspace)
         plain = Reference.load(reference.file)
@@ -98,7 +98,7 @@ class References(Closing):
         return replace(reference, file=file)
 
     def _block(self, workspace: Workspace) -> int:
-        """How many channels the runtime of ``workspace`` keeps together, as it shows."""
+        """The channels in a block of the runtime of ``workspace``, from running a probe."""
         name = name_of(workspace)
         if name not in self._blocks:
             proto, inputs = layout_probe()

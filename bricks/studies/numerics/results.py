@@ -1,6 +1,6 @@
-"""What comparing operators and networks over runtimes gives: plain data, and its JSON.
+"""Results of comparing operators and networks over runtimes. Plain data.
 
-Must not know how it is measured, nor how it is shown.
+Must not know how they are measured, nor how they are shown.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Gradients:
 
     @property
     def first_wrong(self) -> DirectionalDerivative | None:
-        """The first that is wrong: all that the backward pass makes later may be, for its sake."""
+        """The first wrong gradient, which may cause the errors of all later ones."""
         return next((check for check in self.checked if check.wrong), None)
 
     @property
     def tolerance(self) -> float:
-        """A greater relative error is wrong."""
+        """The greatest relative error of a right gradient."""
         return GRADIENT_TOLERANCE
 
     @property
     def max_relative_error(self) -> float:
-        """The greatest of all."""
+        """The greatest relative error of all gradients."""
         return max((check.relative_error for check in self.checked), default=0.0)
 
 
@@ -121,10 +121,10 @@ class OperatorLatency:
 
 
 class Form(Enum):
-    """What a runtime ran of an operator.
+    """The form of an operator that a runtime ran.
 
-    The operator as it is given; the standard ONNX operators that it stands for, in the plain
-    layout; or PyTorch's counterparts of these.
+    The given form; equivalent standard ONNX operators in the plain layout; or PyTorch's
+    counterparts of these.
     """
 
     GIVEN = "given"
@@ -150,7 +150,7 @@ class OperatorRun:
 
     @property
     def ran(self) -> bool:
-        """Whether anything of it is known."""
+        """Whether the run has a latency or an accuracy."""
         return not (isinstance(self.latency, Missing) and isinstance(self.accuracy, Missing))
 
 
@@ -171,7 +171,7 @@ class OperatorResult:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFacts:
-    """A runtime that operators were compared on, and its peaks."""
+    """A compared runtime and its peaks."""
 
     target: Target
     peaks: Peaks
@@ -183,7 +183,7 @@ class RuntimeFacts:
 
 @dataclass(frozen=True, slots=True)
 class MissingRuntime:
-    """A runtime that was asked for and is not installed, and why."""
+    """A requested runtime that is not installed, and the reason."""
 
     runtime: str
     reason: str
@@ -233,7 +233,7 @@ class NetworkRun:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The outputs of two runtimes beside each other; norms are relative to those of ``one``."""
+    """The outputs of two runtimes compared; norms are relative to outputs of ``one``."""
 
     one: str
     other: str
@@ -242,9 +242,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class NetworkResult:
-    """A network over runtimes, and every two of them beside each other.
+    """A network over runtimes, and each pair of runtimes compared.
 
-    ``own_weights`` is whether it computes with its own weights; None where no runtime got any.
+    ``own_weights`` is whether the network has its own weights; None if no runtime ran it.
     """
 
     FACTS: ClassVar = (("name", "model"), "kind", "own_weights", ("runs", "runtimes"), "pairs")

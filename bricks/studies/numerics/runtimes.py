@@ -1,7 +1,7 @@
-"""Several runtimes of one host, and what each computes of a model beside its reference.
+"""Several runtimes of one host, and the accuracy of each against a reference.
 
-One workspace each, open at the same time, with the forms and references that they share. Must not
-know what is compared.
+Each runtime has an open workspace; they share forms and references of models. Must not know what is
+compared.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Runtimes(Closing):
         gradients: bool = False,
         **fields: Any,
     ) -> Accuracy:
-        """Evaluate ``model`` beside its ``reference``; without one, a program has its own.
+        """Evaluate ``model`` against ``reference``; None: a program, which is its own reference.
 
-        With ``gradients``, those of a program are held against finite differences. ``fields`` are
-        further ones of the worker's request. Raises one of :data:`FAILURES`.
+        With ``gradients``, a program's gradients are compared with finite differences. ``fields``
+        are further fields of the worker's request. Raises one of :data:`FAILURES`.
         """
         if reference is None:
             form = form_of(parse_model(model.skeleton))
@@ -86,5 +86,5 @@ def _gradients(found: Evaluation) -> Gradients | Missing:
 
 
 def reason_of(error: BricksError, name: str) -> Missing:
-    """Why something of the model called ``name`` is missing, without that name before it."""
+    """The text of ``error`` as a reason, without the prefix ``name``."""
     return Missing(str(error).removeprefix(f"{name}: "))

@@ -1,9 +1,9 @@
-"""ONNX Runtime's own operators spelled out in ONNX's: what its optimiser fused and blocked.
+"""Rewrites ONNX Runtime's own fused and blocked operators to standard ONNX operators.
 
-The operators that cost most are nodes of the graph that ONNX Runtime executes, which no other
-runtime knows, nor a reference. Here each becomes the standard operators that it stands for, on
-values in the plain layout and of the shapes that the blocked ones have, channels that only fill a
-block included. Must not know what runs them.
+The costliest operators are nodes of the graph that ONNX Runtime executes, which neither other
+runtimes nor the reference evaluator know. Each is rewritten to equivalent standard operators on
+values in the plain layout, whose shapes are those of blocked values, padding channels included.
+Must not know what runs them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class StandardForm:
 
 
 @dataclass(slots=True)
-class _Spelling:
-    """The nodes so far, the weights that they need besides, and the layouts of values before."""
+class _Rewriting:
+    """A rewritten graph: its nodes, further weights, and the layouts of blocked values."""
 
     graph: Graph
     nodes: list[onnx.NodeProto] = field(default_factory=list)
@@ -70,19 +70,19 @@ class _Spelling:
         return type_.shape
 
 
-_Rule = Callable[[_Spelling, onnx.NodeProto], None]
+_Rule = Callable[[_Rewriting, onnx.NodeProto], None]
 
 
 def standard_form(proto: onnx.ModelProto) -> StandardForm | None:
-    """``proto`` in standard operators; None if one has no rule here, or all are standard already.
+    """``proto`` in standard operators; None if an operator has no rule, or all are standard.
 
-    Raises :class:`ModelError` if a value's shape that is needed is not known, or if its standard
-    operators are of a version before 13.
+    Raises :class:`ModelError` if a needed shape is unknown, or if its standard operators are of a
+    version before 13.
     """
     own = [node for node in proto.graph.node if default_domain(node.domain)]
     if not own or any((node.domain, node.op_type) not in _RULES for node in own):
         return None
-    of = _Spelling(graph_of(proto))
+    of = _Rewriting(graph_of(proto))
     for node in proto.graph.node:
         rule = _RULES.get((node.domain, node.op_type))
         if rule is None:
@@ -92,7 +92,7 @@ def standard_form(proto: onnx.ModelProto) -> StandardForm | None:
     return StandardForm(_model(proto, of), of.layouts)
 
 
-def _model(proto: onnx.ModelProto, of: _Spelling) -> onnx.ModelProto:
+def _model(proto: onnx.ModelProto, of: _Rewriting) -> onnx.ModelProto:
     made = onnx.ModelProto()
     made.CopyFrom(proto)
     del made.graph.node[:], made.opset_import[:], made.graph.value_info[:]
@@ -121,7 +121,7 @@ def _attributes(node: onnx.NodeProto, without: Sequence[str] = ()) -> dict[str, 
     }
 
 
-def _conv(of: _Spelling, node: onnx.NodeProto) -> None:
+def _conv(of: _Rewriting, node: onnx.NodeProto) -> None:
     """A convolution, then a sum with the fourth input, then an activation."""
     given = _attributes(node)
     parameters = given.pop("activation_params", ())
@@ -141,7 +141,7 @@ def _conv(of: _Spelling, node: onnx.NodeProto) -> None:
 
 
 def _activate(
-    of: _Spelling, activation: str, parameters: Sequence[float], before: str, after: str
+    of: _Rewriting, activation: str, parameters: Sequence[float], before: str, after: str
 ) -> None:
     if activation == "Clip":
         bounds = [
@@ -163,12 +163,12 @@ _ACTIVATIONS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 
 
-def _pool(of: _Spelling, node: onnx.NodeProto) -> None:
+def _pool(of: _Rewriting, node: onnx.NodeProto) -> None:
     of.add(node.op_type, node.input, node.output[0], **_attributes(node))
     of.images(node.input[0], node.output[0])
 
 
-def _upsample(of: _Spelling, node: onnx.NodeProto) -> None:
+def _upsample(of: _Rewriting, node: onnx.NodeProto) -> None:
     given = _attributes(node)
     output = node.output[0]
     scales = of.constant(f"{output}_scales", given.pop("scales"), np.float32)
@@ -179,7 +179,7 @@ def _upsample(of: _Spelling, node: onnx.NodeProto) -> None:
     of.images(node.input[0], output)
 
 
-def _reorder_input(of: _Spelling, node: onnx.NodeProto) -> None:
+def _reorder_input(of: _Rewriting, node: onnx.NodeProto) -> None:
     """Channels that fill the last block are zero."""
     (source,), output = node.input, node.output[0]
     last = bool(_attributes(node).get("channels_last", 0))
@@ -198,7 +198,7 @@ def _reorder_input(of: _Spelling, node: onnx.NodeProto) -> None:
     of.images(output)
 
 
-def _reorder_output(of: _Spelling, node: onnx.NodeProto) -> None:
+def _reorder_output(of: _Rewriting, node: onnx.NodeProto) -> None:
     given = _attributes(node)
     (source,), output, channels = node.input, node.output[0], given["channels"]
     of.images(source)
@@ -217,7 +217,7 @@ def _reorder_output(of: _Spelling, node: onnx.NodeProto) -> None:
         of.add("Transpose", [source], output, perm=[0, 2, 3, 1])
 
 
-def _gemm(of: _Spelling, node: onnx.NodeProto) -> None:
+def _gemm(of: _Rewriting, node: onnx.NodeProto) -> None:
     given = _attributes(node)
     activation = given.pop("activation").decode()
     names = ("activation_alpha", "activation_beta", "activation_gamma")
@@ -227,7 +227,7 @@ def _gemm(of: _Spelling, node: onnx.NodeProto) -> None:
     _activate(of, activation, parameters, before, node.output[0])
 
 
-def _matmul(of: _Spelling, node: onnx.NodeProto) -> None:
+def _matmul(of: _Rewriting, node: onnx.NodeProto) -> None:
     given, output = _attributes(node), node.output[0]
     if given.get("transBatchA") or given.get("transBatchB"):
         raise ModelError(f"{label(node)} moves its batches, which is not spelled out")

@@ -1,7 +1,7 @@
-"""Compares what operators and networks compute over several runtimes, and how fast operators are.
+"""Studies of operators and networks over several runtimes: accuracy, and latency of operators.
 
-All of it is observed: latencies of operators are estimates from bricks, but runtimes take turns
-with them. Must not know how results are shown.
+All results are observed in real runs: latencies of operators are estimates from bricks, but
+runtimes take turns with measurements. Must not know how results are shown.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ def open_runtimes(workspace: Workspace, runtimes: Sequence[str]) -> Iterator[Ope
 
 
 class RuntimesStudy(Study[Options, None, Compared, Compared]):
-    """A comparison of the runtimes that the options name, on the host of the workspace.
+    """A comparison of the runtimes in the options, on the host of the workspace.
 
-    What is timed are bricks, as in any campaign: so others may time in between.
+    Only bricks are timed, as in any campaign: so other processes may time in between.
     """
 
     times: ClassVar[bool] = False
 
     @property
     def observes(self) -> bool:
-        """Always: that is the question."""
+        """Always, since all results are observed."""
         return True
 
     def needs(self) -> Needs:
@@ -84,16 +84,16 @@ class RuntimesStudy(Study[Options, None, Compared, Compared]):
 
     @abstractmethod
     def _compared(self, workspaces: Sequence[Workspace]) -> Compared:
-        """What is compared, over the runtimes of ``workspaces``."""
+        """The comparison over the runtimes of ``workspaces``."""
 
     def result(self, prediction: None, observation: Compared | None) -> Compared:
-        """What was observed."""
+        """The observed comparison."""
         assert observation is not None, "it is always observed"
         return observation
 
 
 class OperatorStudy(RuntimesStudy[OperatorComparisonOptions, OperatorComparison]):
-    """Operators over runtimes: latency, rates beside the peaks, and accuracy."""
+    """Operators over runtimes: latency, rates relative to the peaks, and accuracy."""
 
     def _compared(self, workspaces: Sequence[Workspace]) -> OperatorComparison:
         operators, unread = self._chosen()
@@ -103,7 +103,7 @@ class OperatorStudy(RuntimesStudy[OperatorComparisonOptions, OperatorComparison]
         return replace(found, unread=tuple(unread))
 
     def _chosen(self) -> tuple[list[Operator], list[str]]:
-        """The operators that are named, each once, and the errors of files that cannot be had."""
+        """The named operators, each once, and errors of unreadable files."""
         zoo = self._zoo() if ZOO in self.options.what else None
         found: dict[str, Operator] = {}
         errors = []
@@ -117,7 +117,7 @@ class OperatorStudy(RuntimesStudy[OperatorComparisonOptions, OperatorComparison]
         return list(found.values()), errors
 
     def _zoo(self) -> ZooSource | None:
-        """Where the zoo is measured: on the named system, here, or where it is published first."""
+        """The measurements of the zoo: of the named system, this host, or a published system."""
         workspace, options = self.workspace, self.options
         cut, known = str(workspace.granularity), workspace.known
         if options.system is not None:

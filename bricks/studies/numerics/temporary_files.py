@@ -1,4 +1,4 @@
-"""Files for workers, in a folder that goes when the comparison ends."""
+"""Temporary files for workers, in a folder that is removed after the comparison."""
 
 from __future__ import annotations
 
