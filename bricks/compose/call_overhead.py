@@ -31,8 +31,8 @@ from bricks.units.interval import Interval
 
 def call_cost(results: Results) -> Interval:
     """The cost of a runtime call, in seconds, from the probes among ``results``."""
-    found = {n: results[key] for n, key in PROBES.items()}
-    chains = {n: round_spread(m) for n, m in found.items() if isinstance(m, Measurement)}
+    probes = {n: results[key] for n, key in PROBES.items()}
+    chains = {n: round_spread(m) for n, m in probes.items() if isinstance(m, Measurement)}
     short, long = chains[SHORT], chains[LONG]
     overhead_s = call_overhead_s(short.value, long.value)
     return Interval.deviating(overhead_s, [short]).at_least(0.0)
@@ -46,8 +46,8 @@ def phase_overheads(plan: Plan, results: Results) -> dict[str, Interval]:
 def _overhead(results: Results, phase: str, counts: CallCounts) -> Interval:
     middle_s = half_s = 0.0
     for part, times in counts.times.items():
-        found = [results[key] for key in PHASE_PROBES[phase][part]]
-        step, without = (round_spread(m) for m in found if isinstance(m, Measurement))
+        probes = [results[key] for key in PHASE_PROBES[phase][part]]
+        step, without = (round_spread(m) for m in probes if isinstance(m, Measurement))
         middle_s += times * (step.value - without.value)
         half_s += times * math.hypot(step.half_width, without.half_width)
     return Interval.around(middle_s, half_s)
@@ -65,17 +65,17 @@ def phase_shares(
 ) -> tuple[PhaseShare, ...]:
     """The share of each phase of a recorded program, call overhead included; empty for others."""
     counts = call_counts(plan)
-    found, begin = [], 0
+    shares, begin = [], 0
     for name, phase in plan.memory.overheads:
         own = plan.occurrences[begin : begin + phase.occurrences]
         begin += phase.occurrences
         # A phase may be interrupted: then each part has its share of the overhead.
         overhead_s = overheads[name].value * phase.calls / max(1, counts[name].calls)
         bricks_s = sum(o.times * net_s[o.brick] for o in own)
-        found.append(
+        shares.append(
             PhaseShare(phase.name, phase.calls, max(0.0, bricks_s + overhead_s), overhead_s)
         )
-    return tuple(found)
+    return tuple(shares)
 
 
 def phase_ends_s(

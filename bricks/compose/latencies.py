@@ -105,14 +105,14 @@ def _own(
     basis: Basis, parts: Parts, correction: StateCorrection, factors: Mapping[str, Factor]
 ) -> tuple[dict[str, Interval], dict[str, float]]:
     """Each brick's latency with its independent error, and the weight of other hosts in it."""
-    found, predictions = _sampled(parts.measured, correction, factors), basis.predictions
+    latencies, predictions = _sampled(parts.measured, correction, factors), basis.predictions
     published = {key: 1.0 for key, m in parts.measured.items() if m.published}
     for key in parts.measured.keys() & predictions.prior.keys():
-        found[key], published[key] = predictions.prior[key].beside(found[key])
+        latencies[key], published[key] = predictions.prior[key].beside(latencies[key])
     for key in parts.predicted:
         own = replace(factors[key], shared_sd=0.0)
-        found[key] = _translated(predictions.of[key].spread(), own)
-    return found, published
+        latencies[key] = _translated(predictions.of[key].spread(), own)
+    return latencies, published
 
 
 def _sampled(
@@ -137,16 +137,16 @@ def _added_up(
     runs = {key: m.runs(state_s) for key, m in parts.measured.items()}
     means = {k: runs[k].mean if k in runs else predicted[k].mean for k in own_s}
     share = skew_share(
-        runs[key].term(found.value, counts[key])
+        runs[key].term(latency.value, counts[key])
         if key in runs
         else predicted[key].term(counts[key])
-        for key, found in own_s.items()
+        for key, latency in own_s.items()
     )
     return {k: _translated(s, Factor(1.0 + share * (means[k] - 1.0))) for k, s in own_s.items()}
 
 
-def _translated(found: Interval, factor: Factor) -> Interval:
-    return found.times(Interval(factor.middle, factor.low, factor.high))
+def _translated(latency: Interval, factor: Factor) -> Interval:
+    return latency.times(Interval(factor.middle, factor.low, factor.high))
 
 
 def _call_cost(basis: Basis) -> Interval:

@@ -30,9 +30,9 @@ class Parts:
         """The parts of ``plan``; a brick that failed is predicted only if it is unmeasurable."""
         measured = {k: m for k in plan.counts if isinstance(m := results.get(k), Measurement)}
         tried = results.keys() - predictions.unmeasurable
-        found = sorted((plan.counts.keys() & predictions.of.keys()) - tried)
+        predicted = sorted((plan.counts.keys() & predictions.of.keys()) - tried)
         state_s = predictions.state_s
-        return cls(measured, {k: predictions.of[k].measurement(k, state_s) for k in found})
+        return cls(measured, {k: predictions.of[k].measurement(k, state_s) for k in predicted})
 
     @property
     def all(self) -> dict[str, Measurement]:
@@ -68,12 +68,12 @@ def gaps(plan: Plan, results: Results, predicted: Collection[str]) -> tuple[Gap,
 
     An outdated plan, which lacks the counts of probes, has a gap too.
     """
-    wanted = (*plan.counts.items(), *((key, 0) for key in probes_of(plan)))
-    found = (_gap(key, n, results) for key, n in wanted if key not in predicted)
+    needed = (*plan.counts.items(), *((key, 0) for key in probes_of(plan)))
+    missing = (_gap(key, n, results) for key, n in needed if key not in predicted)
     outdated: tuple[Gap, ...] = ()
     if plan.memory.outdated:
         outdated = (Gap(plan.model, 0, "its plan is of an earlier version: decompose it again"),)
-    return (*(gap for gap in found if gap is not None), *outdated)
+    return (*(gap for gap in missing if gap is not None), *outdated)
 
 
 def _gap(key: str, occurrences: int, results: Results) -> Gap | None:

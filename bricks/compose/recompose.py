@@ -105,16 +105,16 @@ def _calls(basis: Basis) -> int:
 
 
 def _estimate(
-    basis: Basis, bricks: Contributions, phases: tuple[PhaseShare, ...], found: SourcedInterval
+    basis: Basis, bricks: Contributions, phases: tuple[PhaseShare, ...], interval: SourcedInterval
 ) -> Estimate:
     plan, call_s, gross_s = basis.plan, bricks.latencies.call_s.value, bricks.gross_s
     shares, other_state = bricks.shares, bricks.latencies.other_state
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
-        estimate_s=found.seconds.value,
-        low_s=found.seconds.low,
-        high_s=found.seconds.high,
+        estimate_s=interval.seconds.value,
+        low_s=interval.seconds.low,
+        high_s=interval.seconds.high,
         critical_path_s=call_s + critical_path(plan, bricks.latencies.net_s),
         call_overhead_s=call_s,
         other_state_share=sum(abs(s.share) for s in shares if s.brick in other_state),
@@ -122,7 +122,7 @@ def _estimate(
         published_share=bricks.published_s / gross_s if gross_s else 0.0,
         coverage=bricks.coverage,
         shares=shares,
-        uncertainty=found.uncertainty,
+        uncertainty=interval.uncertainty,
         workers=1 if basis.construction is None else basis.construction.workers,
         phases=phases,
         unmeasurable=basis.predictions.unmeasurable & bricks.latencies.predicted,

@@ -46,9 +46,9 @@ class SourcedInterval:
 
     def positive(self) -> SourcedInterval:
         """The interval of a latency, which is positive."""
-        found = self.seconds.positive()
+        seconds = self.seconds.positive()
         logarithmic = self.seconds.value - self.seconds.low > self.seconds.value / 2
-        return self.with_seconds(found) if logarithmic else replace(self, seconds=found)
+        return self.with_seconds(seconds) if logarithmic else replace(self, seconds=seconds)
 
     def widened(self, errors: Sequence[Mapping[ErrorSource, float]]) -> SourcedInterval:
         """This interval, widened by independent ``errors``; each has its seconds by source.
@@ -81,16 +81,16 @@ def _together_s(errors: Sequence[Mapping[ErrorSource, float]]) -> float:
     return math.sqrt(sum(sum(parts_s.values()) ** 2 for parts_s in errors))
 
 
-def sequential_interval(found: BrickLatencies, counts: Mapping[str, int]) -> SourcedInterval:
+def sequential_interval(latencies: BrickLatencies, counts: Mapping[str, int]) -> SourcedInterval:
     """The latency of all bricks one after another, from samples and predictions."""
-    net_s, below, above = found.net_s, HalfWidth(), HalfWidth()
-    for key, of in found.gross_s.items():
-        n, source = counts[key], found.source(key)
-        less = net_s[key] - found.without_call(of.low)
-        more = found.without_call(of.high) - net_s[key]
+    net_s, below, above = latencies.net_s, HalfWidth(), HalfWidth()
+    for key, of in latencies.gross_s.items():
+        n, source = counts[key], latencies.source(key)
+        less = net_s[key] - latencies.without_call(of.low)
+        more = latencies.without_call(of.high) - net_s[key]
         for width, one_s in ((below, less if n > 0 else more), (above, more if n > 0 else less)):
             width.add(source, abs(n) * one_s)
-    middle_s = found.call_s.value + sum((counts[key] * s for key, s in net_s.items()), 0.0)
+    middle_s = latencies.call_s.value + sum((counts[key] * s for key, s in net_s.items()), 0.0)
     below_s, above_s = below.by_source, above.by_source
     parts = {s: (below_s[s] + above_s[s]) / 2 for s in ErrorSource}
     seconds = Interval(middle_s, middle_s - below.total_s, middle_s + above.total_s)
@@ -98,17 +98,17 @@ def sequential_interval(found: BrickLatencies, counts: Mapping[str, int]) -> Sou
 
 
 def parallel_interval(
-    plan: Plan, construction: Construction, found: BrickLatencies, sequential: SourcedInterval
+    plan: Plan, construction: Construction, latencies: BrickLatencies, sequential: SourcedInterval
 ) -> SourcedInterval:
     """From the bound that no schedule can beat to the latency without any overlap.
 
     Measurements of bricks do not show how occurrences that run in parallel affect each other
     (caches, memory, clock).
     """
-    call_s, net_s, sum_s = found.call_s, found.net_s, sequential.seconds
+    call_s, net_s, sum_s = latencies.call_s, latencies.net_s, sequential.seconds
     lows = {
-        key: found.without_call(s.low - found.shared_s.get(key, 0.0), call_s.high)
-        for key, s in found.gross_s.items()
+        key: latencies.without_call(s.low - latencies.shared_s.get(key, 0.0), call_s.high)
+        for key, s in latencies.gross_s.items()
     }
     spread_out_s = (sum_s.low - call_s.low) / construction.workers
     low_s = call_s.low + max(critical_path(plan, lows), spread_out_s)

@@ -81,16 +81,16 @@ class ModelTimeline:
 
 def timeline(basis: Basis) -> ModelTimeline:
     """The timeline of the model that ``basis`` estimates."""
-    found = latencies(basis)
-    missing = {gap.brick: gap.reason for gap in gaps(basis.plan, basis.results, found.predicted)}
-    net_s = dict.fromkeys(basis.plan.keys, 0.0) | found.net_s
-    run, lanes, excess_s = _run(basis, found, net_s)
-    call_s = found.call_s.value
+    known = latencies(basis)
+    missing = {gap.brick: gap.reason for gap in gaps(basis.plan, basis.results, known.predicted)}
+    net_s = dict.fromkeys(basis.plan.keys, 0.0) | known.net_s
+    run, lanes, excess_s = _run(basis, known, net_s)
+    call_s = known.call_s.value
     run = run.later(call_s)
     call = LaneSpan(Task(lanes[0], call_s, CALL), 0.0, call_s)
     return ModelTimeline(
         replace(run, spans=(call, *run.spans)),
-        tuple(_entries(basis.plan, found, run, missing)),
+        tuple(_entries(basis.plan, known, run, missing)),
         call_s=call_s,
         lanes=lanes,
         excess_s=excess_s,
@@ -99,11 +99,11 @@ def timeline(basis: Basis) -> ModelTimeline:
 
 
 def _entries(
-    plan: Plan, found: BrickLatencies, run: Timeline, missing: Mapping[str, str]
+    plan: Plan, known: BrickLatencies, run: Timeline, missing: Mapping[str, str]
 ) -> Iterator[Entry]:
-    spans, nets = run.by_task, {key: found.net(key) for key in found.gross_s}
+    spans, nets = run.by_task, {key: known.net(key) for key in known.gross_s}
     for i, occurrence in enumerate(plan.occurrences):
-        key, predicted = occurrence.brick, occurrence.brick in found.predicted
+        key, predicted = occurrence.brick, occurrence.brick in known.predicted
         if key in missing:
             yield MissingLatency(i, spans[i], missing[key])
         elif occurrence.repeats is not None:
@@ -113,15 +113,15 @@ def _entries(
 
 
 def _run(
-    basis: Basis, found: BrickLatencies, net_s: Mapping[str, float]
+    basis: Basis, known: BrickLatencies, net_s: Mapping[str, float]
 ) -> tuple[Timeline, tuple[str, ...], float]:
     """The run without its call, its lanes, and the seconds that could not be subtracted."""
     plan, construction = basis.plan, basis.construction
     if construction is not None:
         lanes = map(worker, range(max(construction.streams, default=0) + 1))
         return schedule(plan, construction, net_s), tuple(lanes), 0.0
-    if found.kernels:
-        of = launching_tasks(plan, net_s, found.kernels)
+    if known.kernels:
+        of = launching_tasks(plan, net_s, known.kernels)
         return compose(of.tasks), (HOST, DEVICE), of.excess_s
     of = occurrence_tasks(plan, net_s)
     return compose(of.tasks), (CORE,), of.excess_s

@@ -70,7 +70,7 @@ def wide_interval(estimate: Estimate) -> WideInterval | None:
     first, *others = (Reason(source, share) for share, source in shares)
     reasons = (first, *(reason for reason in others if reason.share >= NAMED_SHARE))
     known = _REMEDIES
-    predicted = {each.brick for each in estimate.shares if each.predicted}
+    predicted = {share.brick for share in estimate.shares if share.predicted}
     if estimate.unmeasurable and predicted <= estimate.unmeasurable:
         known = {
             source: remedy for source, remedy in known.items() if source != ErrorSource.PREDICTED

@@ -74,12 +74,12 @@ def call_counts(plan: Plan) -> dict[str, CallCounts]:
 
     An outdated plan lacks the evictions of calls: they count as 0, and its estimate has a gap.
     """
-    found: dict[str, CallCounts] = {}
+    counts: dict[str, CallCounts] = {}
     for name, phase in plan.memory.overheads:
-        before = found.get(name, CallCounts(1, 0, 0.0))
+        before = counts.get(name, CallCounts(1, 0, 0.0))
         calls, displaced = before.calls + phase.calls, before.displaced + (phase.displaced or 0.0)
-        found[name] = CallCounts(1, calls, displaced)
-    return found
+        counts[name] = CallCounts(1, calls, displaced)
+    return counts
 
 
 def needed_by(plan: Plan) -> tuple[str, ...]:

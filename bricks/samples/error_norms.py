@@ -41,10 +41,10 @@ def error_norms(expected: np.ndarray, actual: np.ndarray) -> ErrorNorms | Missin
 
     Elements that are the same infinity, or no number in both, differ by nothing.
     """
-    found = _difference(expected, actual)
-    if isinstance(found, Missing):
-        return found
-    difference, reference = found
+    pair = _difference(expected, actual)
+    if isinstance(pair, Missing):
+        return pair
+    difference, reference = pair
     own, whole = _norms(difference), _norms(reference)
     if not np.isfinite([*own, *whole]).all():
         return Missing("its norms are too large for double precision")
@@ -54,8 +54,8 @@ def error_norms(expected: np.ndarray, actual: np.ndarray) -> ErrorNorms | Missin
 
 def heat_map(expected: np.ndarray, actual: np.ndarray) -> list[list[float]]:
     """The absolute differences as :func:`block_maxima`; empty where they are incomparable."""
-    found = _difference(expected, actual)
-    return [] if isinstance(found, Missing) else block_maxima(np.abs(found[0]))
+    pair = _difference(expected, actual)
+    return [] if isinstance(pair, Missing) else block_maxima(np.abs(pair[0]))
 
 
 def block_maxima(values: np.ndarray) -> list[list[float]]:

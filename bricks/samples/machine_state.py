@@ -38,9 +38,9 @@ def dominant_state(references_s: Iterable[float | None]) -> float | None:
 def states(references_s: Iterable[float | None]) -> list[float | None]:
     """All states, the one with the most rounds first; ``[None]`` if no round has a reference."""
     left = [s for s in references_s if s is not None]
-    found: list[float | None] = []
+    ordered: list[float | None] = []
     while left:
         state_s = dominant_state(left)
-        found.append(state_s)
+        ordered.append(state_s)
         left = [s for s in left if not same_state(s, state_s)]
-    return found or [None]
+    return ordered or [None]

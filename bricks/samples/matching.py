@@ -69,17 +69,19 @@ def match(
     ]
     position_in_plan, ambiguous = counterpart
     unsure = sum(position in ambiguous for position in known.values())
-    found = {position_in_plan[position]: i for i, position in known.items()}
+    index_of = {position_in_plan[position]: i for i, position in known.items()}
     left = sorted({*range(len(ran))} - known.keys(), key=lambda i: ran[i].begin_s)
-    open_ = {*range(len(planned))} - found.keys()
-    differing = [i for position, i in found.items() if _bare(ran[i].operator) != planned[position]]
+    open_ = {*range(len(planned))} - index_of.keys()
+    differing = [
+        i for position, i in index_of.items() if _bare(ran[i].operator) != planned[position]
+    ]
     operators = Counter(_bare(ran[i].operator) for i in left)
     if differing or operators != Counter(planned[position] for position in open_):
         return Matching(
             problem=f"the {len(ran)} nodes that the runtime ran are not the plan's {len(planned)}"
         )
-    first_s, last_s = _windows(plan, ran, found)
-    positions = {i: position for position, i in found.items()}
+    first_s, last_s = _windows(plan, ran, index_of)
+    positions = {i: position for position, i in index_of.items()}
     for i in left:  # in order of start time: producers come first
         node = ran[i]
         candidates = [
@@ -113,18 +115,18 @@ def counterparts(one: Plan, other: Plan) -> tuple[list[int], set[int]] | None:
     for position, colour in enumerate(there):
         places[colour].append(position)
     needs, theirs = one.producers(), other.producers()
-    found: list[int] = []
+    counterpart: list[int] = []
     ambiguous: set[int] = set()
     for position, colour in enumerate(here):
-        needed = sorted(found[p] for p in needs[position])
+        needed = sorted(counterpart[p] for p in needs[position])
         fitting = [place for place in places[colour] if theirs[place] == needed]
         if not fitting:
             return None
         if len(fitting) > 1:
             ambiguous.add(position)
-        found.append(fitting[0])
+        counterpart.append(fitting[0])
         places[colour].remove(fitting[0])
-    return found, ambiguous
+    return counterpart, ambiguous
 
 
 def _colours(plan: Plan, numbers: dict[Hashable, int]) -> list[int]:
@@ -153,16 +155,16 @@ def _colours(plan: Plan, numbers: dict[Hashable, int]) -> list[int]:
 
 
 def _windows(
-    plan: Plan, ran: Sequence[Ran], found: Mapping[int, int]
+    plan: Plan, ran: Sequence[Ran], index_of: Mapping[int, int]
 ) -> tuple[list[float], list[float]]:
     """The earliest start and the latest end of each occurrence, in seconds."""
     producers = plan.producers()
     first_s, last_s = [0.0] * len(producers), [inf] * len(producers)
     for position, needed in enumerate(producers):
-        ends = (ran[found[p]].end_s if p in found else first_s[p] for p in needed)
+        ends = (ran[index_of[p]].end_s if p in index_of else first_s[p] for p in needed)
         first_s[position] = max(ends, default=0.0)
     for position in range(len(producers) - 1, -1, -1):
-        begin_s = ran[found[position]].begin_s if position in found else last_s[position]
+        begin_s = ran[index_of[position]].begin_s if position in index_of else last_s[position]
         for p in producers[position]:
             last_s[p] = min(last_s[p], begin_s)
     return first_s, last_s

@@ -256,7 +256,7 @@ class _Used:
     def runs(self) -> RunVariation:
         most_s = _MOST_OF_A_RUN * self.latency_s
         rounds = [[min(s, most_s) for s in r.host_s] for r in self.rounds]
-        counted = [s for each in rounds for s in each]
+        counted = [s for samples in rounds for s in samples]
         if len(counted) < _ENOUGH_SAMPLES:
             return RunVariation(1.0, 0.0)
         own, every = pooled_variance(rounds), pooled_variance([counted])
@@ -279,15 +279,15 @@ def common_state(
     """
     anchors = list(anchors)
     every = states(r.state_s for anchor in anchors for r in anchor.quiet_rounds)
-    found = [s for s in every if any(anchor.known_in(s) for anchor in anchors)] or every
-    if len(found) == 1:
-        return found[0]
+    candidates = [s for s in every if any(anchor.known_in(s) for anchor in anchors)] or every
+    if len(candidates) == 1:
+        return candidates[0]
     weights = {key: abs(counts.get(key, 1)) * part.latency_s() for key, part in parts.items()}
 
     def known_s(state_s: float | None) -> float:
         return sum(weights[key] for key, part in parts.items() if part.known_in(state_s))
 
-    return max(found, key=known_s)
+    return max(candidates, key=known_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,19 +111,19 @@ def profile_of(
     plan = decomposition.plan
     if plan.granularity != EXECUTED:
         reason = f"bricks of granularity {plan.granularity} are not the nodes that the runtime runs"
-        found = Matching(problem=reason)
+        matching = Matching(problem=reason)
     elif len(names) != len(current.occurrences):
-        found = Matching(problem="the runtime runs several nodes of the model as one")
+        matching = Matching(problem="the runtime runs several nodes of the model as one")
     else:
-        found = match([nodes[i] for i in outer], known, current, decomposition)
-    positions = dict(zip(outer, found.positions, strict=False))  # empty if there is a problem
+        matching = match([nodes[i] for i in outer], known, current, decomposition)
+    positions = dict(zip(outer, matching.positions, strict=False))  # empty if there is a problem
     return Profile(
         runs_s=run.runs_s,
         typical=run.typical,
         nodes=tuple(replace(node, position=positions.get(i)) for i, node in enumerate(nodes)),
         omitted=run.omitted,
-        unmatched=found.problem,
-        unsure=found.unsure,
+        unmatched=matching.problem,
+        unsure=matching.unsure,
     )
 
 
@@ -138,7 +138,9 @@ def _as_begun(ended: Sequence[NodeRun]) -> list[NodeRun]:
         if node.inner:
             inner.setdefault(node.lane, []).append(node)
         else:
-            within = sorted(inner.pop(node.lane, []), key=lambda each: (each.begin_s, -each.end_s))
+            within = sorted(
+                inner.pop(node.lane, []), key=lambda nested: (nested.begin_s, -nested.end_s)
+            )
             groups.append([node, *within])
     groups.sort(key=lambda group: group[0].begin_s)
     lanes: dict[int, int] = {}

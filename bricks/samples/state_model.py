@@ -127,23 +127,23 @@ class StateModel:
         facts: Mapping[str, SizeFacts] | None = None,
     ) -> None:
         self._facts = {} if facts is None else dict(facts)
-        found = (_observation(m, self._facts.get(m.key)) for m in measurements)
-        seen = [each for each in found if each is not None]
-        seen.sort(key=lambda each: (-each.log_ratio, each.log_s))
+        observations = (_observation(m, self._facts.get(m.key)) for m in measurements)
+        seen = [observation for observation in observations if observation is not None]
+        seen.sort(key=lambda observation: (-observation.log_ratio, observation.log_s))
         self._observations = seen[:MAX_LEARNED]
         self._reference = math.log(_USUAL_REFERENCE_S)
         self._scale = 1.0
         if self._observations:
-            weights = np.array([each.log_ratio**2 for each in self._observations])
-            middles = np.array([each.middle for each in self._observations])
+            weights = np.array([observation.log_ratio**2 for observation in self._observations])
+            middles = np.array([observation.middle for observation in self._observations])
             self._reference = float(np.average(middles, weights=weights))
             self._fit()
 
     def with_facts(self, facts: Mapping[str, SizeFacts]) -> StateModel:
         """This model with further ``facts`` of bricks by key."""
-        found = copy(self)
-        found._facts = {**self._facts, **facts}
-        return found
+        model = copy(self)
+        model._facts = {**self._facts, **facts}
+        return model
 
     @property
     def learned_from(self) -> int:
@@ -166,8 +166,8 @@ class StateModel:
             return []
         bricks = self._settled(keys, latencies_s, states_s)
         shared, own = self._variances(bricks)
-        found = zip(self._mean(bricks), np.sqrt(shared), np.sqrt(own), strict=True)
-        return [Power(*map(float, each)) for each in found]
+        columns = zip(self._mean(bricks), np.sqrt(shared), np.sqrt(own), strict=True)
+        return [Power(*map(float, moments)) for moments in columns]
 
     def shared_sd(
         self,
@@ -184,12 +184,12 @@ class StateModel:
         if not keys:
             return 0.0
         bricks = self._settled(keys, latencies_s, states_s)
-        found = _covariance(bricks, bricks)
+        covariance = _covariance(bricks, bricks)
         if self._observations:
             between = _covariance(bricks, self._bricks)
-            found = found - between @ self._inverse @ between.T
+            covariance = covariance - between @ self._inverse @ between.T
         by = np.array(weights, float)
-        return math.sqrt(max(0.0, float(by @ found @ by)))
+        return math.sqrt(max(0.0, float(by @ covariance @ by)))
 
     def _settled(
         self, keys: Sequence[str], latencies_s: Sequence[float], states_s: Sequence[float]
@@ -228,12 +228,15 @@ class StateModel:
 
     def _fit(self) -> None:
         seen = self._observations
-        logs = [each.log_s + each.power * (self._reference - each.middle) for each in seen]
-        self._bricks = _Bricks([each.facts for each in seen], np.array(logs), self)
-        log_ratio = np.array([each.log_ratio for each in seen])
+        logs = [
+            observation.log_s + observation.power * (self._reference - observation.middle)
+            for observation in seen
+        ]
+        self._bricks = _Bricks([observation.facts for observation in seen], np.array(logs), self)
+        log_ratio = np.array([observation.log_ratio for observation in seen])
         own = self._bricks.noise * (_LOG_RATIO / log_ratio) ** 2
-        sampling = np.array([each.sampling for each in seen])
-        residual = np.array([each.power for each in seen]) - self._bricks.mean
+        sampling = np.array([observation.sampling for observation in seen])
+        residual = np.array([observation.power for observation in seen]) - self._bricks.mean
         shared = _covariance(self._bricks, self._bricks)
         weights = np.ones(len(seen))
         for _ in range(_REWEIGHTED):
@@ -242,11 +245,11 @@ class StateModel:
             self._solution = self._inverse @ residual
             squares = (residual - shared @ self._solution) ** 2
             weights = (_DEGREES + 1) / (_DEGREES + squares / noise)
-            found = (_PRIOR_COUNT + float((weights * squares / (own + sampling)).sum())) / (
+            scale_squared = (_PRIOR_COUNT + float((weights * squares / (own + sampling)).sum())) / (
                 _PRIOR_COUNT + len(seen)
             )
             # Never below the prior: a session in which bricks agree says little about the next.
-            self._scale = max(1.0, math.sqrt(found))
+            self._scale = max(1.0, math.sqrt(scale_squared))
 
 
 class _Bricks:
@@ -256,10 +259,12 @@ class _Bricks:
         self.log_s = logs
         latency_s = np.exp(self.log_s)
         usual = _USUAL_BYTES_PER_S * latency_s
-        known = np.array([each is not None for each in facts])
-        exact = np.array([0.0 if each is None else each.exchanged_bytes for each in facts])
+        known = np.array([of_brick is not None for of_brick in facts])
+        exact = np.array(
+            [0.0 if of_brick is None else of_brick.exchanged_bytes for of_brick in facts]
+        )
         moved = np.where(known, exact, usual)
-        self.kernels = np.array(["" if each is None else each.kernel for each in facts])
+        self.kernels = np.array(["" if of_brick is None else of_brick.kernel for of_brick in facts])
         self.log_bytes = np.log(moved + 1e3)
         exchanged_s = _EXCHANGE_PER_BYTE * np.minimum(moved, _MAX_EXCHANGED_BYTES)
         self.exchange = _share(exchanged_s * model.reference_s, latency_s)
@@ -269,7 +274,7 @@ class _Bricks:
         exchange_sd = np.where(known, 1.0, _UNKNOWN) * _OWN_EXCHANGE_SD * self.exchange
         self.variance = _ANY_SD**2 + (_EXCHANGE_SD**2 + _KERNEL_SD**2) * self.exchange**2
         self.variance += (_WAITING_SD * self.waiting) ** 2
-        read = np.array([0.0 if each is None else each.weight_bytes for each in facts])
+        read = np.array([0.0 if of_brick is None else of_brick.weight_bytes for of_brick in facts])
         weights = _share(np.minimum(read, _MAX_EXCHANGED_BYTES) / _WEIGHTS_PER_S, latency_s)
         self.noise = _OWN_SD**2 + exchange_sd**2
         self.noise += (_OWN_CALL_SD * call) ** 2 + (_OWN_WEIGHTS_SD * weights) ** 2
@@ -285,9 +290,9 @@ def _covariance(one: _Bricks, other: _Bricks) -> _Array:
     far += _BYTES_WEIGHT * (one.log_bytes[:, None] - other.log_bytes) ** 2
     same = one.kernels[:, None] == other.kernels
     kernel = same * _KERNEL_SD**2 * np.exp(-far / (2 * _KERNEL_WIDTH**2))
-    found: _Array = (_EXCHANGE_SD**2 + kernel) * one.exchange[:, None] * other.exchange
-    found += _ANY_SD**2 + _WAITING_SD**2 * one.waiting[:, None] * other.waiting
-    return found
+    covariance: _Array = (_EXCHANGE_SD**2 + kernel) * one.exchange[:, None] * other.exchange
+    covariance += _ANY_SD**2 + _WAITING_SD**2 * one.waiting[:, None] * other.waiting
+    return covariance
 
 
 def _observation(measurement: Measurement, facts: SizeFacts | None) -> _Observation | None:
@@ -296,16 +301,16 @@ def _observation(measurement: Measurement, facts: SizeFacts | None) -> _Observat
     The slower half of the states' range against the faster half: medians of each, which single
     rounds do not move.
     """
-    found = [
+    points = [
         (math.log(r.state_s), math.log(r.latency_s))
         for r in measurement.quiet_rounds
         if r.state_s is not None and r.latency_s > 0
     ]
-    states = [state for state, _ in found]
-    if not found or max(states) - min(states) < _MIN_LOG_RATIO:
+    states = [state for state, _ in points]
+    if not points or max(states) - min(states) < _MIN_LOG_RATIO:
         return None
     middle = (max(states) + min(states)) / 2
-    sides = [[each for each in found if (each[0] > middle) == slow] for slow in (False, True)]
+    sides = [[point for point in points if (point[0] > middle) == slow] for slow in (False, True)]
     (fast, fast_log), (slow, slow_log) = (
         (median([x for x, _ in side]), median([y for _, y in side])) for side in sides
     )

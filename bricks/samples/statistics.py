@@ -89,8 +89,8 @@ def pooled_variance(series: Iterable[Sequence[float]]) -> float:
 
 def pooled_deviation(kinds: Iterable[Sequence[float]]) -> float:
     """The median relative deviation over many series; 0 where none has two values."""
-    found = [d for values in kinds if (d := relative_deviation(values)) is not None]
-    return median(found) if found else 0.0
+    deviations = [d for values in kinds if (d := relative_deviation(values)) is not None]
+    return median(deviations) if deviations else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,12 @@ def skew_share(terms: Iterable[Term]) -> float:
     distributions*, 1938), and cumulants of independent terms add up: so the gap of a sum is the
     mean of its terms' gaps, weighed by their variances.
     """
-    found = list(terms)
-    way_s = sum(t.mean_s - t.medians_s for t in found)
-    variance = sum(t.variance for t in found)
+    summands = list(terms)
+    way_s = sum(t.mean_s - t.medians_s for t in summands)
+    variance = sum(t.variance for t in summands)
     if way_s <= 0 or variance == 0:
         return 1.0
-    gap_s = sum(t.gap_s * t.variance for t in found) / variance
+    gap_s = sum(t.gap_s * t.variance for t in summands) / variance
     return min(1.0, max(0.0, 1.0 - gap_s / way_s))
 
 

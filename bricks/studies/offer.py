@@ -57,12 +57,12 @@ def offer(name: str) -> StudyOffer | None:
     """
     for entry in entry_points(group=GROUP, name=name):
         try:
-            found = entry.load()
-            if not isinstance(found, StudyOffer):
+            loaded = entry.load()
+            if not isinstance(loaded, StudyOffer):
                 raise TypeError("it is no StudyOffer")
         except Exception as exc:  # of any kind: it is code of others
             return _broken(entry, exc)
-        return found
+        return loaded
     return None
 
 

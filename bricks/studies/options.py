@@ -55,8 +55,8 @@ def option(help: str, *, default: Any = MISSING, **described: Any) -> Any:
 
 def option_of(of: Field[Any]) -> Option | None:
     """How a field is written; None for one that only the library takes."""
-    found: Option | None = of.metadata.get(_KEY)
-    return found
+    described: Option | None = of.metadata.get(_KEY)
+    return described
 
 
 def batch_option() -> Any:

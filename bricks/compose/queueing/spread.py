@@ -33,10 +33,10 @@ def run_factors(basis: Basis, estimate: Estimate, *, seed: int = 0) -> np.ndarra
     ranks = rng.permutation((np.arange(DRAWS) + 0.5) / DRAWS)
     total, weight = np.zeros(DRAWS), 0.0
     for share in estimate.shares:
-        found = basis.results.get(share.brick)
-        if share.predicted or not isinstance(found, Measurement) or share.share <= _MIN_SHARE:
+        measurement = basis.results.get(share.brick)
+        if share.predicted or not isinstance(measurement, Measurement) or share.share <= _MIN_SHARE:
             continue
-        rounds = _rounds(found)
+        rounds = _rounds(measurement)
         medians = np.sort([r.latency_s for r in rounds])
         own = np.concatenate([np.asarray(r.host_s) / r.latency_s for r in rounds])
         common = np.quantile(medians, ranks) / np.median(medians)
@@ -85,8 +85,8 @@ def _weighted_medians(of: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def _rounds(measurement: Measurement) -> list[Round]:
     """All rounds of the machine state that the measurement uses, noisy ones included."""
     state_s = measurement.used_state_s()
-    found = [r for r in measurement.rounds if same_state(r.state_s, state_s)]
-    return found or list(measurement.used_rounds())
+    rounds = [r for r in measurement.rounds if same_state(r.state_s, state_s)]
+    return rounds or list(measurement.used_rounds())
 
 
 # Occurrences whose samples are drawn at once, to bound the memory.

@@ -66,14 +66,14 @@ class GeneratedText(Closing):
 
     def generate(self) -> None:
         """Generate half of the texts."""
-        found: list[TextTimes] = []
+        texts: list[TextTimes] = []
         with self._workspace.timing():
-            while len(found) < _MIN_TEXTS or (
-                sum(text.total_s for text in found) < _SERIES_S and len(found) < _MAX_TEXTS
+            while len(texts) < _MIN_TEXTS or (
+                sum(text.total_s for text in texts) < _SERIES_S and len(texts) < _MAX_TEXTS
             ):
-                self._workspace.progress(f"generating with {self._name}", len(found) / _MAX_TEXTS)
-                found.append(self._text())
-        self._texts += found
+                self._workspace.progress(f"generating with {self._name}", len(texts) / _MAX_TEXTS)
+                texts.append(self._text())
+        self._texts += texts
 
     @property
     def generation(self) -> Generation:
@@ -82,7 +82,7 @@ class GeneratedText(Closing):
 
     @property
     def _between_s(self) -> float:
-        return median(taken for text in self._texts for taken in text.between_s)
+        return median(seconds for text in self._texts for seconds in text.between_s)
 
     def checked(self, result: GenerationResult) -> GenerationResult:
         """Generate the second half of the texts; return ``result`` with the medians of all."""

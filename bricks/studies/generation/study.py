@@ -143,7 +143,7 @@ class GenerationStudy(
         generation, largest = self._generation, [*self._models.values()][-1]
         tokens = generation.prompt_tokens + generation.new_tokens - 1
         cache_bytes = self._decoder.cache_bytes(generation.batch, tokens)
-        found = predict_memory(self.workspace, largest, target=self.target)
-        if isinstance(found, UnknownMemory):
-            return GenerationMemory(None, cache_bytes, None, (found.reason,))
-        return GenerationMemory(found.weight_bytes, cache_bytes, found.peak_bytes, found.unknown)
+        memory = predict_memory(self.workspace, largest, target=self.target)
+        if isinstance(memory, UnknownMemory):
+            return GenerationMemory(None, cache_bytes, None, (memory.reason,))
+        return GenerationMemory(memory.weight_bytes, cache_bytes, memory.peak_bytes, memory.unknown)

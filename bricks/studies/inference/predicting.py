@@ -65,10 +65,10 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
             memory = peak_memory.predict_memory(workspace, model, target=target)
         except BricksError as error:
             return PredictedModel(model=model.name, failure=str(error))
-        found = PredictedModel(model=model.name, estimate=estimate, memory=memory)
+        predicted = PredictedModel(model=model.name, estimate=estimate, memory=memory)
         if isinstance(estimate, IncompleteEstimate):
-            return replace(found, hint=explain_failure(model, without(estimate)))
-        return found
+            return replace(predicted, hint=explain_failure(model, without(estimate)))
+        return predicted
 
     def result(self, prediction: tuple[PredictedModel, ...], observation: None) -> ModelPredictions:
         """All of them."""
@@ -78,10 +78,10 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
 
 def decomposable(workspace: Workspace, models: Sequence[Model | Unread]) -> list[Model]:
     """The models that can be decomposed; predictions of the others say why they cannot."""
-    found = []
+    decomposed = []
     for model in models:
         if not isinstance(model, Unread):
             with suppress(BackendError, ModelError, WorkerError):
                 workspace.plans.decompose(model)
-                found.append(model)
-    return found
+                decomposed.append(model)
+    return decomposed

@@ -127,4 +127,4 @@ class ModelPredictions:
     @property
     def errors(self) -> Sequence[str]:
         """A line for each model without an estimate."""
-        return [each.reason for each in self.models if each.reason is not None]
+        return [model.reason for model in self.models if model.reason is not None]

@@ -148,7 +148,7 @@ def summarise(
     predicted = {s.brick for row in rows for s in row.estimate.shares if s.predicted}
     wholes = {row.plan.digest: _measurement(results, row.plan.digest) for row in rows}
     checked = [row.checked for row in rows]
-    errors = sorted(each.error for each in checked)
+    errors = sorted(comparison.error for comparison in checked)
     parts = [_measurement(results, key) for key in bricks - predicted]
     unique_s = sum(round_spread(m).value for m in parts)
     whole_s = sum(round_spread(m).value for m in wholes.values())
@@ -158,7 +158,7 @@ def summarise(
     )
     models_wall_s = reading_s + sum(m.wall_s for m in wholes.values())
     repeats = [r for m in wholes.values() if (r := repeat_error(m)) is not None]
-    hits = [each.inside for each in checked]
+    hits = [comparison.inside for comparison in checked]
     return Summary(
         models=len(rows),
         occurrences=sum(len(row.plan.occurrences) for row in rows),

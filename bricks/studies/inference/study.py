@@ -155,9 +155,9 @@ class _Known:
         estimator, target = workspace.estimators.measured, workspace.target
         keys = {k for job in jobs for k in (*job.decomposition.plan.keys, job.whole_key)}
         probes = {k for job in jobs for k in probes_of(job.decomposition.plan)}
-        found = estimator.results(sorted(keys | probes), target)
+        by_key = estimator.results(sorted(keys | probes), target)
         wholes = {job.whole_key: job.model.digest for job in jobs}
-        results = {wholes.get(key, key): result for key, result in found.items()}
+        results = {wholes.get(key, key): result for key, result in by_key.items()}
         predictions = estimator.predictions(sorted(keys - wholes.keys()), results, target)
         return cls(workspace, results, predictions)
 
@@ -170,8 +170,8 @@ class _Known:
         return Missing(failure.reason if isinstance(failure, Failure) else _NO_TIME)
 
     def _whole(self, job: ModelJob) -> Measurement | None:
-        found = self.results.get(job.decomposition.plan.digest)
-        return found if isinstance(found, Measurement) else None
+        result = self.results.get(job.decomposition.plan.digest)
+        return result if isinstance(result, Measurement) else None
 
     def _state_s(self, job: ModelJob) -> float | None:
         """The machine state of a model's run; without a run, of most of its bricks."""

@@ -46,22 +46,23 @@ def compare_operators(
     result. Raises errors that concern no single operator, such as a damaged cache.
     """
     operators = list(operators)
-    found = []
+    results = []
     with Runtimes(workspaces, repeats=repeats) as runtimes:
         peaks = {
-            name_of(each): cache(partial(measured_peaks, each, measure=True)) for each in workspaces
+            name_of(workspace): cache(partial(measured_peaks, workspace, measure=True))
+            for workspace in workspaces
         }
         for number, operator in enumerate(operators):
             workspaces[0].progress(operator.name, number / len(operators))
             turn = number % len(workspaces)
             order = [*workspaces[turn:], *workspaces[:turn]]
-            found.append(_Comparison(runtimes, peaks, operator).over(order))
-            done(found[-1])
+            results.append(_Comparison(runtimes, peaks, operator).over(order))
+            done(results[-1])
     # Peaks are measured with the first operator that a runtime runs, and read here.
     facts = tuple(
         RuntimeFacts(workspace.target, measured_peaks(workspace)) for workspace in workspaces
     )
-    return OperatorComparison(workspaces[0].target.system, facts, tuple(found))
+    return OperatorComparison(workspaces[0].target.system, facts, tuple(results))
 
 
 class _Comparison:

@@ -104,11 +104,13 @@ def _of_brick(brick: Brick, target: Target) -> Operator:
         f"{operators}_{brick.key.removeprefix('b1-')[:8]}",
         f"brick {brick.key} of the zoo, by its latency on {target.system.name}: {shapes(brick)}",
         onnx=parse_model(brick.model),
-        values={name: _array(brick.inputs[name], held) for name, held in brick.examples.items()},
+        values={
+            name: _array(brick.inputs[name], example) for name, example in brick.examples.items()
+        },
         work=Work(brick.flops, bytes_of(types)),
     )
 
 
-def _array(type_: object, held: Sequence[float]) -> np.ndarray:
+def _array(type_: object, values: Sequence[float]) -> np.ndarray:
     assert isinstance(type_, TensorType), "what steers is a tensor"
-    return np.array(held).astype(numpy_dtype(type_.dtype)).reshape(type_.shape)
+    return np.array(values).astype(numpy_dtype(type_.dtype)).reshape(type_.shape)

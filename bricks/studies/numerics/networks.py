@@ -47,14 +47,14 @@ def compare_networks(
     magnitude; by default the tolerance of its type (``measure/worker/output_difference.py``).
     Missing results of a runtime have a reason.
     """
-    found = []
+    results = []
     with Runtimes(workspaces, repeats=repeats) as runtimes:
         for model in models:
             workspaces[0].progress(f"comparing {model.name}", 0.0)
             compared = _COMPARED[form_of(parse_model(model.skeleton))]
-            found.append(compared(runtimes, model, tolerance))
-            done(found[-1])
-    return found
+            results.append(compared(runtimes, model, tolerance))
+            done(results[-1])
+    return results
 
 
 def _program(runtimes: Runtimes, model: Model, tolerance: float | None) -> NetworkResult:
@@ -141,12 +141,12 @@ def _counterpart(
     return NetworkRun(name, accuracy, _NOT_ONE_BY_ONE)
 
 
-def _divergence(found: Evaluation, reference: ReferenceFile) -> Divergence | Missing:
+def _divergence(evaluation: Evaluation, reference: ReferenceFile) -> Divergence | Missing:
     if isinstance(reference.values, Missing):
         return reference.values
-    if found.divergence is not None:
-        return found.divergence
-    return Missing(found.divergence_reason or "it has no values but its outputs")
+    if evaluation.divergence is not None:
+        return evaluation.divergence
+    return Missing(evaluation.divergence_reason or "it has no values but its outputs")
 
 
 def _differences(model: Model, one: Path, other: Path) -> tuple[ComparedOutput, ...]:

@@ -48,10 +48,10 @@ class OperatorForms:
             return
         self.work = self._operator.work or work_of(self._given)
         try:
-            found = standard_form(parse_model(self._given.skeleton))
-            if found is not None:
-                self._standard = self._runtimes.forms.model_of(found.proto, name)
-                self.layouts = found.layouts
+            standard = standard_form(parse_model(self._given.skeleton))
+            if standard is not None:
+                self._standard = self._runtimes.forms.model_of(standard.proto, name)
+                self.layouts = standard.layouts
                 if self.work == UNKNOWN:  # operators of one runtime have unknown shapes
                     self.work = work_of(self._standard)
         except ModelError as error:
@@ -98,9 +98,9 @@ class OperatorForms:
     @property
     def onnx(self) -> Model | Missing:
         """The form that has a reference: that in standard operators, if there is one."""
-        found = self._standard or self._given
-        assert found is not None
-        return found
+        model = self._standard or self._given
+        assert model is not None
+        return model
 
     def referenced(self) -> ReferenceFile | Missing:
         """The reference of the form that has one."""

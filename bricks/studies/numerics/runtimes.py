@@ -66,23 +66,23 @@ class Runtimes(Closing):
         if reference is None:
             form = form_of(parse_model(model.skeleton))
             assert form.own_reference, "an ONNX model has a reference"
-            found = whole_models.evaluate(
+            evaluation = whole_models.evaluate(
                 workspace, model, repeats=self.repeats, gradients=gradients
             )
-            why = found.reference_reason
+            why = evaluation.reference_reason
             values = PROGRAM_REFERENCE if why is None else Missing(f"no reference: {why}")
-            return Accuracy.of(found, values, _gradients(found))
-        found = whole_models.evaluate(
+            return Accuracy.of(evaluation, values, _gradients(evaluation))
+        evaluation = whole_models.evaluate(
             workspace, model, repeats=self.repeats, file=str(reference.file), **fields
         )
         none = Missing(f"{name_of(workspace)} computes no gradients of ONNX models")
-        return Accuracy.of(found, reference.values, none)
+        return Accuracy.of(evaluation, reference.values, none)
 
 
-def _gradients(found: Evaluation) -> Gradients | Missing:
-    if found.derivatives is not None:
-        return Gradients(found.derivatives)
-    return Missing(found.derivatives_reason or "its gradients were not asked for")
+def _gradients(evaluation: Evaluation) -> Gradients | Missing:
+    if evaluation.derivatives is not None:
+        return Gradients(evaluation.derivatives)
+    return Missing(evaluation.derivatives_reason or "its gradients were not asked for")
 
 
 def reason_of(error: BricksError, name: str) -> Missing:

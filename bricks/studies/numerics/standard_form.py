@@ -115,9 +115,9 @@ def _opset(proto: onnx.ModelProto) -> int:
 
 def _attributes(node: onnx.NodeProto, without: Sequence[str] = ()) -> dict[str, Any]:
     return {
-        each.name: helper.get_attribute_value(each)
-        for each in node.attribute
-        if each.name not in without
+        attribute.name: helper.get_attribute_value(attribute)
+        for attribute in node.attribute
+        if attribute.name not in without
     }
 
 

@@ -79,8 +79,8 @@ class RuntimesStudy(Study[Options, None, Compared, Compared]):
     def observe(self) -> Generator[None, None, Compared]:
         """Evaluate everything with all runtimes that are installed."""
         yield
-        with open_runtimes(self.workspace, self.options.runtimes) as found:
-            return replace(self._compared(found.workspaces), missing=found.missing)
+        with open_runtimes(self.workspace, self.options.runtimes) as installed:
+            return replace(self._compared(installed.workspaces), missing=installed.missing)
 
     @abstractmethod
     def _compared(self, workspaces: Sequence[Workspace]) -> Compared:
@@ -99,22 +99,22 @@ class OperatorStudy(RuntimesStudy[OperatorComparisonOptions, OperatorComparison]
         operators, unread = self._chosen()
         if not operators:
             return OperatorComparison(self.target.system, (), (), unread=tuple(unread))
-        found = compare_operators(operators, workspaces, repeats=self.options.repeats)
-        return replace(found, unread=tuple(unread))
+        comparison = compare_operators(operators, workspaces, repeats=self.options.repeats)
+        return replace(comparison, unread=tuple(unread))
 
     def _chosen(self) -> tuple[list[Operator], list[str]]:
         """The named operators, each once, and errors of unreadable files."""
         zoo = self._zoo() if ZOO in self.options.what else None
-        found: dict[str, Operator] = {}
+        operators: dict[str, Operator] = {}
         errors = []
         for word in self.options.what:
             try:
-                found |= {operator.name: operator for operator in operators_named(word, zoo)}
+                operators |= {operator.name: operator for operator in operators_named(word, zoo)}
             except UsageError:
                 raise
             except BricksError as error:
                 errors.append(str(error))
-        return list(found.values()), errors
+        return list(operators.values()), errors
 
     def _zoo(self) -> ZooSource | None:
         """The measurements of the zoo: of the named system, this host, or a published system."""
@@ -136,7 +136,7 @@ class NetworkStudy(RuntimesStudy[NetworkComparisonOptions, NetworkComparison]):
 
     def _compared(self, workspaces: Sequence[Workspace]) -> NetworkComparison:
         options = self.options
-        found = compare_networks(
+        results = compare_networks(
             [model for model in options.models if not isinstance(model, Unread)],
             workspaces,
             repeats=options.repeats,
@@ -145,6 +145,6 @@ class NetworkStudy(RuntimesStudy[NetworkComparisonOptions, NetworkComparison]):
         return NetworkComparison(
             self.target.system,
             tuple(workspace.runtime for workspace in workspaces),
-            tuple(found),
+            tuple(results),
             unread=tuple(model.error for model in options.models if isinstance(model, Unread)),
         )

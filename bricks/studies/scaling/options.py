@@ -82,7 +82,7 @@ class NetworkOptions:
     def loopback(self) -> bool:
         """Whether no field is set."""
         said = (self.given, self.network, self.bandwidth, self.latency)
-        return all(each is None for each in said)
+        return all(field_value is None for field_value in said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class StrategyOptions:
     @property
     def names(self) -> Sequence[str]:
         """Each once, in the order given."""
-        given = [each.name for each in self.given]
+        given = [strategy.name for strategy in self.given]
         return list(dict.fromkeys(given or self.strategy or [DDP]))
 
     def strategies(self) -> Sequence[Strategy]:
@@ -126,7 +126,7 @@ class StrategyOptions:
         known: Sequence[Strategy] = (
             DistributedDataParallel(cap_bytes), Horovod(), ParameterServer(),
         )  # fmt: skip
-        named = {each.name: each for each in (*known, *self.given)}
+        named = {strategy.name: strategy for strategy in (*known, *self.given)}
         return [named[name] for name in self.names]
 
 

@@ -123,7 +123,7 @@ class ScaleResult:
     @property
     def predicted(self) -> tuple[ScalePoint, ...]:
         """The numbers of ranks with a prediction."""
-        return tuple(each for each in self.points if isinstance(each, ScalePoint))
+        return tuple(point for point in self.points if isinstance(point, ScalePoint))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +151,14 @@ class ScalingResult:
     @property
     def points(self) -> tuple[ScalePoint | ScaleFailure, ...]:
         """All numbers of ranks, strategy by strategy."""
-        return tuple(point for each in self.strategies for point in each.points)
+        return tuple(point for result in self.strategies for point in result.points)
 
     @property
     def predicted(self) -> tuple[ScalePoint, ...]:
         """The numbers of ranks with a prediction."""
-        return tuple(point for each in self.strategies for point in each.predicted)
+        return tuple(point for result in self.strategies for point in result.predicted)
 
     @property
     def errors(self) -> tuple[str, ...]:
         """A line for each number of ranks without a prediction."""
-        return tuple(each.error for each in self.points if isinstance(each, ScaleFailure))
+        return tuple(point.error for point in self.points if isinstance(point, ScaleFailure))

@@ -107,7 +107,7 @@ class Scaling:
         likely = self._run(ranks, _LIKELY)
         middle = self._figures(ranks, _LIKELY)
         others = [(source, self._figures(ranks, case)) for source, case in _Case.ends()]
-        found = {
+        intervals = {
             name: _interval(value, [(source, figures[name]) for source, figures in others])
             for name, value in middle.items()
         }
@@ -115,14 +115,14 @@ class Scaling:
             ranks=ranks,
             strategy=self.training.strategy.name,
             batch=self.training.share(ranks),
-            step_s=found["step_s"],
-            samples_per_s=found["samples_per_s"],
-            speedup=found["speedup"],
-            efficiency=found["efficiency"],
-            exposed_communication_s=found["exposed_s"],
+            step_s=intervals["step_s"],
+            samples_per_s=intervals["samples_per_s"],
+            speedup=intervals["speedup"],
+            efficiency=intervals["efficiency"],
+            exposed_communication_s=intervals["exposed_s"],
             communication_s=likely.simulated.busy_s(NETWORK) + likely.copying_s,
             bytes_sent=likely.schedule.bytes_sent,
-            cost_per_epoch=found.get("cost"),
+            cost_per_epoch=intervals.get("cost"),
             origins=self._origins(ranks, likely),
             simulated=likely.simulated,
         )

@@ -96,7 +96,8 @@ def simulate(ranks: Sequence[Sequence[Action]], moved: Transfers, slowdown: floa
             tasks.append(_task(action, lane, slowdown))
     if isinstance(moved, Sequence):
         carried = [
-            _on_network(each, lanes, after) for each, after in zip(moved, handed, strict=True)
+            _on_network(transfer, lanes, after)
+            for transfer, after in zip(moved, handed, strict=True)
         ]
         return compose([*carried, *tasks])
     waiting = [Task(NETWORK, 0.0, "message", after) for after in handed]
@@ -116,10 +117,10 @@ class _Fusing:
     lanes: Sequence[str]
 
     def next(self, ready: Sequence[int], now_s: float) -> Group | float | None:
-        found = self.fusion.next(ready, now_s)
-        if not isinstance(found, Fused):
-            return found
-        return Group(found.messages, _on_network(found.transfer, self.lanes, {}))
+        choice = self.fusion.next(ready, now_s)
+        if not isinstance(choice, Fused):
+            return choice
+        return Group(choice.messages, _on_network(choice.transfer, self.lanes, {}))
 
 
 def _task(action: Action, lane: str, slowdown: float) -> Task:

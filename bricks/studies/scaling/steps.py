@@ -122,15 +122,15 @@ def _step(
     workspace: Workspace, model: Model, target: Target, batch: int | None
 ) -> tuple[int, TrainingStep]:
     """A rank's samples, and its step."""
-    found = basis(workspace, model, measure=False, target=target)
-    estimate = recompose(found)
+    inputs = basis(workspace, model, measure=False, target=target)
+    estimate = recompose(inputs)
     if isinstance(estimate, IncompleteEstimate):
         raise ModelError(
             f"{model.name} on {target.system.name}: {len(estimate.gaps)} bricks are neither"
             " measured nor can they be predicted: leave out --no-measure, or measure more there"
         )
-    size = found.plan.inferences if batch is None else batch
-    return size, training_step(model, found, estimate)
+    size = inputs.plan.inferences if batch is None else batch
+    return size, training_step(model, inputs, estimate)
 
 
 def copy_rule(workspace: Workspace) -> StopRule:
@@ -151,7 +151,7 @@ def copy_times(workspace: Workspace, target: Target) -> CopyTimes:
     keys = [brick.key for brick in ddp_bricks()]
     results = workspace.known.measurements.results(target.key, keys)
     measured = [results.get(key) for key in keys]
-    added = [round_spread(each) for each in measured if isinstance(each, Measurement)]
+    added = [round_spread(result) for result in measured if isinstance(result, Measurement)]
     if len(added) == len(measured):
         return CopyTimes(copies, *ddp_times(added), measured=all(sure for _, sure in known))
     twice = copies.map(lambda copy_s: copy_s.scaled(2.0))
@@ -161,12 +161,12 @@ def copy_times(workspace: Workspace, target: Target) -> CopyTimes:
 def _copy_s(workspace: Workspace, target: Target, brick: Brick) -> tuple[Interval, bool]:
     """Seconds of a copy without call overhead, and whether it was measured."""
     plan = by_itself(brick, str(workspace.granularity)).plan
-    found = predict_plan(workspace, plan, target=target)
-    if isinstance(found, IncompleteEstimate):
+    estimate = predict_plan(workspace, plan, target=target)
+    if isinstance(estimate, IncompleteEstimate):
         raise ModelError(
             f"copies of gradients are neither measured on {target.system.name} nor can they be"
             " predicted: leave out --no-measure, or scale there"
         )
-    count, call_s = len(plan.occurrences), found.call_overhead_s
-    whole_s = found.latency_s
-    return whole_s.map(lambda s: max(0.0, s - call_s) / count), not found.predicted_share
+    count, call_s = len(plan.occurrences), estimate.call_overhead_s
+    whole_s = estimate.latency_s
+    return whole_s.map(lambda s: max(0.0, s - call_s) / count), not estimate.predicted_share

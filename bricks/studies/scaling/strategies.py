@@ -64,12 +64,12 @@ class Costs:
     ) -> tuple[float, float]:
         """Seconds of a collective while no rank computes, and while ranks compute."""
         among = self.ranks if ranks is None else ranks
-        found = []
+        seconds = []
         for computing in (False, True):
             time = self.network.time(operation, size_bytes, among, computing=computing)
             self.origins.add(time.origin)
-            found.append(self.network_end(time.interval))
-        return found[0], found[1]
+            seconds.append(self.network_end(time.interval))
+        return seconds[0], seconds[1]
 
     def transfer(
         self, kind: str, operation: str, size_bytes: int, ranks: int | None = None
@@ -292,7 +292,9 @@ def _passes(step: TrainingStep, costs: Costs, accumulate: int) -> list[Action]:
 
     Gradients of all batches but the first are accumulated.
     """
-    added = Compute(ACCUMULATING, sum(costs.copy_s(each.size_bytes) for each in step.gradients))
+    added = Compute(
+        ACCUMULATING, sum(costs.copy_s(gradient.size_bytes) for gradient in step.gradients)
+    )
     actions: list[Action] = [Compute(FORWARD, step.forward_s)]
     for batch in range(1, accumulate):
         actions.append(Compute(BACKWARD, step.backward_s))
@@ -327,6 +329,6 @@ def _broadcast_bytes(ranks: int, size_bytes: float) -> float:
 def slowed(actions: Sequence[Action], ratio: float) -> tuple[Action, ...]:
     """The actions of a rank that computes ``ratio`` times slower."""
     return tuple(
-        Compute(each.kind, ratio * each.seconds) if isinstance(each, Compute) else each
-        for each in actions
+        Compute(action.kind, ratio * action.seconds) if isinstance(action, Compute) else action
+        for action in actions
     )

@@ -98,7 +98,7 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
             Scaling(self._training(strategy, steps.whole), steps.steps, copies)
             for strategy in self.options.strategies.strategies()
         ]
-        return tuple(self._scaled(each, steps.problems) for each in self._scalings)
+        return tuple(self._scaled(scaling, steps.problems) for scaling in self._scalings)
 
     def observe(self) -> Generator[None, Prediction, Observed]:
         """Run real steps of DDP on the ranks to check."""
@@ -149,7 +149,7 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
             for n in self.options.all_ranks
         )
         # If no number of ranks can be predicted, none between can.
-        predicted = [each.ranks for each in points if isinstance(each, ScalePoint)]
+        predicted = [point.ranks for point in points if isinstance(point, ScalePoint)]
         compared = _compared_ranks(scaling.training, predicted)
         pays_up_to = scaling.last_that_pays(compared)
         return ScaleResult(scaling.training.strategy.name, points, pays_up_to, compared[-1])

@@ -55,7 +55,7 @@ class TrainingStep:
     @property
     def gradient_bytes(self) -> int:
         """Bytes of all gradients."""
-        return sum(each.size_bytes for each in self.gradients)
+        return sum(gradient.size_bytes for gradient in self.gradients)
 
     def times(self, ratio: float) -> TrainingStep:
         """This step on a rank that computes ``ratio`` times slower."""
@@ -64,7 +64,7 @@ class TrainingStep:
             forward_s=ratio * self.forward_s,
             backward_s=ratio * self.backward_s,
             optimizer_s=ratio * self.optimizer_s,
-            ready_s=tuple(ratio * each for each in self.ready_s),
+            ready_s=tuple(ratio * seconds for seconds in self.ready_s),
             unevenness=self.unevenness.times(ratio),
         )
 
@@ -144,19 +144,19 @@ def _made_at(plan: Plan, value: int, name: str) -> int:
     of the backward pass in the same memory counts.
     """
     storage, names = plan.memory.storage(value), plan.memory.phase_names
-    found = -1
+    last = -1
     for position, occurrence in enumerate(plan.occurrences):
         if names[position] == BACKWARD:
             if value in occurrence.made:
                 return position
             if storage >= 0 and any(plan.memory.storage(v) == storage for v in occurrence.made):
-                found = position
-    if found < 0:
+                last = position
+    if last < 0:
         raise UsageError(
             f"{plan.model}: no call of its backward pass makes the gradient of {name!r}: let"
             " loss.backward() make all gradients"
         )
-    return found
+    return last
 
 
 def _size_of(plan: Plan, value: int) -> tuple[int, str]:
@@ -169,7 +169,7 @@ def _size_of(plan: Plan, value: int) -> tuple[int, str]:
 def _backward_ends_s(basis: Basis, estimate: Estimate) -> dict[int, float]:
     """When each occurrence of the backward pass ends, by position, since that pass began."""
     plan = basis.plan
-    phase = next((each for each in estimate.phases if each.phase == BACKWARD), None)
+    phase = next((share for share in estimate.phases if share.phase == BACKWARD), None)
     if phase is None:
         return {}
     names = plan.memory.phase_names

@@ -54,7 +54,7 @@ def unevenness(
     """
     measured = [(counts[key], results[key]) for key in counts if key in results]
     squares = [
-        (count, _square(found)) for count, found in measured if isinstance(found, Measurement)
+        (count, _square(result)) for count, result in measured if isinstance(result, Measurement)
     ]
     variance = sum(count * square for count, square in squares)
     return Unevenness(
@@ -62,9 +62,9 @@ def unevenness(
     )
 
 
-def _square(found: Measurement) -> float:
+def _square(measurement: Measurement) -> float:
     """The variance within rounds."""
-    return pooled_variance(taken.host_s for taken in found.rounds)
+    return pooled_variance(round_.host_s for round_ in measurement.rounds)
 
 
 def slowest(ranks: int) -> float:

@@ -58,7 +58,9 @@ class ServingAdvice:
         if self.result is None:
             return None
         known = (batch.run.provenance for batch in self.result.times.batches)
-        return max(known, key=lambda each: (each.predicted_share, each.published_share))
+        return max(
+            known, key=lambda provenance: (provenance.predicted_share, provenance.published_share)
+        )
 
     @property
     def cost_per_million(self) -> float | None:
@@ -96,14 +98,14 @@ class ServingAnswer:
 
 def best_first(advice: ServingAdvice | NoServingAdvice) -> tuple[Any, ...]:
     """The sort key of advice: meeting the SLO first, then by cost if known, then by hosts."""
-    told = (advice.target.system.name, advice.target.runtime.threads)
+    target = (advice.target.system.name, advice.target.runtime.threads)
     if isinstance(advice, NoServingAdvice):
-        return (advice.model, True, True, True, 0.0, 0, 0.0, *told)
+        return (advice.model, True, True, True, 0.0, 0, 0.0, *target)
     cost, result = advice.cost_per_hour, advice.result
     counted_s = None if result is None else result.latencies.get("counted_s")
     return (
         advice.model, False, not advice.keeps, cost is None, cost or 0.0, advice.hosts or 0,
-        0.0 if counted_s is None else counted_s.value, *told,
+        0.0 if counted_s is None else counted_s.value, *target,
     )  # fmt: skip
 
 
@@ -152,7 +154,9 @@ def _best(
     if not kept:
         return ServingAdvice(name, target, None, None, None)
     # Of as few hosts as any, the one with the most room; of equals, the smaller batch.
-    qps, serving = min(kept, key=lambda each: (math.ceil(wanted_qps / each[0]), -each[0]))
+    qps, serving = min(
+        kept, key=lambda candidate: (math.ceil(wanted_qps / candidate[0]), -candidate[0])
+    )
     hosts = math.ceil(wanted_qps / qps)
     share = replace(load, qps=wanted_qps / hosts)
     price = target.system.price_per_hour

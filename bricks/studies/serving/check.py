@@ -80,7 +80,7 @@ class ServedScenario(Closing):
     @property
     def real(self) -> Figures:
         """The figures of the series so far; see :class:`CheckedScenario`."""
-        return means([real_figures(each, self._load) for each in self._series])
+        return means([real_figures(series, self._load) for series in self._series])
 
     def _asked(self, qps: float | None, number: int) -> Queries:
         load, count = self._load, self._queries // _SERIES
@@ -123,20 +123,20 @@ class ServedScenario(Closing):
     def _checked(self, result: ScenarioResult) -> CheckedScenario:
         real, times = self.real, result.times
         predicted = means(
-            [expected_figures(each, self._load, self.serving, times) for each in self._series]
+            [expected_figures(series, self._load, self.serving, times) for series in self._series]
         )
         if result.max_qps is not None and result.max_qps.value and self._load.slo_s is not None:
             rates = self._highest_qps(times, result.max_qps.value)
             if rates is not None:
                 real["max_qps"], predicted["max_qps"] = rates
-        sizes = [batch.size for each in self._series for batch in each.batches]
+        sizes = [batch.size for series in self._series for batch in series.batches]
         return CheckedScenario(
             samples=sum(sizes),
             figures=real,
             expected=predicted,
             mean_batch=float(np.mean(sizes)),
             serving=self.serving,
-            summaries=[each.summary for each in self._series],
+            summaries=[series.summary for series in self._series],
         )
 
     def _highest_qps(self, times: ServiceTimes, predicted_qps: float) -> tuple[float, float] | None:
@@ -149,9 +149,9 @@ class ServedScenario(Closing):
 
         def measured_meets(qps: float) -> bool:
             with self._workspace.timing():
-                found = self._served.serve(self._asked(qps, 0))
-            unit_arrivals[:] = [qps * issued_s for issued_s in found.issued_s]
-            return keeps_bound(np.asarray(found.latencies_s), 0, self._load)
+                series = self._served.serve(self._asked(qps, 0))
+            unit_arrivals[:] = [qps * issued_s for issued_s in series.issued_s]
+            return keeps_bound(np.asarray(series.latencies_s), 0, self._load)
 
         def predicted_meets(qps: float) -> bool:
             issued_s = [unit / qps for unit in unit_arrivals]

@@ -21,7 +21,7 @@ Figures = dict[str, float]
 
 def means(of: Sequence[Mapping[str, float]]) -> Figures:
     """The mean of each figure of several series."""
-    return {name: float(np.mean([each[name] for each in of])) for name in of[0]}
+    return {name: float(np.mean([figures[name] for figures in of])) for name in of[0]}
 
 
 def real_figures(series: ServedQueries, load: ScenarioLoad) -> Figures:

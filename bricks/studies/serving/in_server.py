@@ -45,15 +45,15 @@ def in_server(
     short = [batch for batch in times.batches if batch.run.latency_s.value <= _LONG_RUN_S]
     if not backends.describe(workspace.runtime.backend).timed:
         short = []
-    idle_model, found = None, {}
+    idle_model, states = None, {}
     for done, batch in enumerate(short):
         workspace.progress("measuring bricks in a server", done / len(short))
         most_qps = _UTILISATION / batch.run.latency_s.value
         rate_qps = min(max(qps or most_qps, _RARE_QPS), most_qps)
         runs = _served_runs(workspace, models[batch.size], rate_qps)
-        found[batch.size] = state = fit_server_state(runs, idle_model)
+        states[batch.size] = state = fit_server_state(runs, idle_model)
         idle_model = state.idle_model
-    batches = [batch.in_state(found.get(batch.size)) for batch in times.batches]
+    batches = [batch.in_state(states.get(batch.size)) for batch in times.batches]
     return ServiceTimes(batches, idle_model or NO_IDLE_PENALTY)
 
 
@@ -61,15 +61,15 @@ def _served_runs(workspace: Workspace, model: Model, qps: float) -> ServerRuns:
     """Runs of the bricks of ``model`` in a server with ``qps`` arrivals a second."""
     count = min(_MOST_PASSES, max(_FEWEST_PASSES, int(_SERVING_S * qps))) // _TURNS
     counts = workspace.plans.decompose(model).plan.counts
-    idle_s, taken, looped = list[float](), _Collected(list), _Collected(list)
+    idle_s, in_server_s, looped = list[float](), _Collected(list), _Collected(list)
     with workspace.timing(), served_walk(workspace, model) as served:
         for turn in range(_TURNS):
             _collect(served.looped(_LOOPED_PASSES), looped)
-            found = served.passes(qps, count, seed=_TURNS * workspace.options.seed + turn)
-            idle_s += found[0]
-            _collect(found[1], taken)
-        places = served.timed_counts
-    runs_s = (single_runs_s(each, counts, places).tolist() for each in (taken, looped))
+            passes = served.passes(qps, count, seed=_TURNS * workspace.options.seed + turn)
+            idle_s += passes[0]
+            _collect(passes[1], in_server_s)
+        timed = served.timed_counts
+    runs_s = (single_runs_s(samples, counts, timed).tolist() for samples in (in_server_s, looped))
     return ServerRuns(idle_s, *runs_s)
 
 

@@ -40,13 +40,13 @@ def with_costs(
             serving, request_s=request_s, batch_s=batch_s, transport_s=_transport_s(isolated)
         )
     rated = Queries("Server", _RATED_QUERIES, qps, seed=_OWN_SEED)
-    found = served.serve(rated, stand_in_s=[times.latency(size).value for size in sizes])
-    transports_s = _transports_s(found)
+    series = served.serve(rated, stand_in_s=[times.latency(size).value for size in sizes])
+    transports_s = _transports_s(series)
     return replace(
         serving,
         request_s=request_s,
-        batch_s=max(0.0, _batch_cost_s(found, request_s)),
-        batches_s=_batch_costs_s(found, request_s),
+        batch_s=max(0.0, _batch_cost_s(series, request_s)),
+        batches_s=_batch_costs_s(series, request_s),
         transport_s=max(0.0, float(np.median(transports_s))),
         transports_s=transports_s,
     )

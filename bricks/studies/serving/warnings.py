@@ -20,15 +20,15 @@ def warnings_of(
     capacity: Interval,
 ) -> tuple[str, ...]:
     """Warnings for the mean rate ``rate_qps`` of samples; None if samples have no rate."""
-    found = [] if rate_qps is None else [*_of_rate(rate_qps, serving, capacity)]
+    lines = [] if rate_qps is None else [*_of_rate(rate_qps, serving, capacity)]
     if serving.instances > 1:
-        found.append("instances are assumed not to slow each other down")
+        lines.append("instances are assumed not to slow each other down")
     if load.kind is ScenarioKind.SERVER and times.batches[0].idle_penalty is None:
-        found.append(
+        lines.append(
             "how much longer runs take after idling was not measured here: at low rates, latencies"
             " are longer than this"
         )
-    return tuple(found)
+    return tuple(lines)
 
 
 def _of_rate(rate_qps: float, serving: Serving, capacity: Interval) -> Iterator[str]:

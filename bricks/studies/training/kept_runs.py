@@ -43,8 +43,8 @@ class KeptRun:
 
     def epochs(self) -> list[TrainedEpoch]:
         """The measured epochs; empty unless the training is stored."""
-        found = read_facts(self._facts)
-        return [] if found is None else list(map(TrainedEpoch.from_json, found["epochs"]))
+        facts = read_facts(self._facts)
+        return [] if facts is None else list(map(TrainedEpoch.from_json, facts["epochs"]))
 
     def write(self, epochs: Sequence[TrainedEpoch]) -> None:
         """Store these epochs."""
@@ -59,14 +59,14 @@ class KeptRun:
 def read_facts(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file; None without the file. :class:`StoreError` for a damaged one."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if found["format"] != _FORMAT:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if facts["format"] != _FORMAT:
             raise ValueError("another format")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as exc:
         raise StoreError(f"{path} cannot be read ({exc}): remove it, or train --again") from exc
-    return found
+    return facts
 
 
 def write_facts(path: Path, facts: Mapping[str, Any]) -> None:

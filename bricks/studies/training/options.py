@@ -17,8 +17,8 @@ _GOAL = re.compile(r"accuracy=(\d+(?:\.\d*)?|\.\d+)")
 
 def accuracy_of(flag: str, text: str) -> float:
     """An accuracy such as ``accuracy=0.95``."""
-    found = _GOAL.fullmatch(text.strip())
-    value = float(found[1]) if found else 0.0
+    match = _GOAL.fullmatch(text.strip())
+    value = float(match[1]) if match else 0.0
     if not 0 < value <= 1:
         raise UsageError(f"{flag} {text!r} is no goal: write it like accuracy=0.95")
     return value

@@ -42,8 +42,8 @@ class TrainingPrediction:
         if self.step is None:
             return None
         parts = [
-            *(each.scaled(steps) for each in (self.step, self.loading)),
-            *(each.scaled(epochs) for each in (self.begin, self.evaluation)),
+            *(part.scaled(steps) for part in (self.step, self.loading)),
+            *(part.scaled(epochs) for part in (self.begin, self.evaluation)),
         ]
         return independent_sum(parts).at_least(0.0)
 
@@ -213,7 +213,7 @@ class TrainingResult:
     @property
     def runs(self) -> tuple[TrainingRun, ...]:
         """The trainings that did not fail."""
-        return tuple(each for each in self.trainings if isinstance(each, TrainingRun))
+        return tuple(training for training in self.trainings if isinstance(training, TrainingRun))
 
     @property
     def reached(self) -> tuple[TrainingRun, ...]:
@@ -239,11 +239,13 @@ class TrainingResult:
     @property
     def errors(self) -> tuple[str, ...]:
         """A line for each failed or inaccurate seed, each deviation, and a missing prediction."""
-        found = [] if self.validation is None else [*self.validation.errors]
-        found += [each.error for each in self.trainings if isinstance(each, TrainingFailure)]
+        lines = [] if self.validation is None else [*self.validation.errors]
+        lines += [
+            training.error for training in self.trainings if isinstance(training, TrainingFailure)
+        ]
         if self.prediction.step is None:
-            found.append(f"{self.workload}: its step is not predicted: {self.prediction.reason}")
-        return (*found, *(self._short(run) for run in self.runs if not run.reached))
+            lines.append(f"{self.workload}: its step is not predicted: {self.prediction.reason}")
+        return (*lines, *(self._short(run) for run in self.runs if not run.reached))
 
     def _short(self, run: TrainingRun) -> str:
         return (

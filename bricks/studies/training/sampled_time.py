@@ -30,6 +30,6 @@ def predicted_mean(times_s: Sequence[float]) -> Interval:
     mean_s = sum(times_s) / len(times_s)
     if count < 2:
         return Interval.exact(mean_s)
-    variance = sum((each - mean_s) ** 2 for each in means) / (count - 1)
+    variance = sum((part_mean - mean_s) ** 2 for part_mean in means) / (count - 1)
     half_s = float(t.ppf(0.975, count - 1)) * math.sqrt(variance / count)
     return Interval(mean_s, max(0.0, mean_s - half_s), mean_s + half_s)

@@ -142,8 +142,8 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
     def _step_bytes(self) -> int:
         """The peak memory of a step in bytes, at most the bytes to read between batches."""
         memory = predict_memory(self.workspace, self._model)
-        found = memory.peak_bytes if isinstance(memory, PeakMemory) else _MAX_READ_BYTES
-        return min(found, _MAX_READ_BYTES)
+        peak_bytes = memory.peak_bytes if isinstance(memory, PeakMemory) else _MAX_READ_BYTES
+        return min(peak_bytes, _MAX_READ_BYTES)
 
     def _training(
         self, number: int, seed: int, prediction: TrainingPrediction

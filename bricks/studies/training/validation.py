@@ -144,26 +144,26 @@ def validate_training(
     with workspace.worker() as worker:
         ask = partial(_asked, worker, workload)
         workspace.progress(f"{workload}: comparing gradients with differences", 0.0)
-        found = ask(CheckGradients(program))
+        deviations = ask(CheckGradients(program))
         workspace.progress(f"{workload}: comparing the optimiser with its definition", 0.5)
         steps = ask(CheckTrajectories(program, OPTIMIZER_STEPS))
         workspace.progress(f"{workload}: comparing the orders of data", 0.7)
         orders = ask(CheckItemOrders(program, SAMPLING_EPOCHS))
-    return judge(workload, found, steps, orders)
+    return judge(workload, deviations, steps, orders)
 
 
 def judge(
     workload: str,
-    found: GradientDeviations,
+    deviations: GradientDeviations,
     steps: OptimizerTrajectories,
     orders: ItemOrders,
 ) -> TrainingValidation:
     """The verdicts on gradients that were ``found``, on steps of the optimiser, and on orders."""
-    gradients = tuple(map(judge_gradient, found.parameters))
+    gradients = tuple(map(judge_gradient, deviations.parameters))
     optimizer = judge_optimizer(steps)
     sampling = judge_sampling(orders.orders, orders.data_set, orders.reason)
     errors = _errors(workload, gradients, optimizer, sampling)
-    return TrainingValidation(workload, gradients, optimizer, sampling, found.reason, errors)
+    return TrainingValidation(workload, gradients, optimizer, sampling, deviations.reason, errors)
 
 
 def _asked(worker: Supervisor, workload: str, request: Request[Answer]) -> Answer:
@@ -174,26 +174,28 @@ def _asked(worker: Supervisor, workload: str, request: Request[Answer]) -> Answe
         raise WorkerError(text if workload in text else f"{workload}: {text}") from error
 
 
-def judge_gradient(found: GradientDeviation) -> GradientCheck:
+def judge_gradient(gradient: GradientDeviation) -> GradientCheck:
     """The verdict on a parameter's gradient."""
-    deviation, resolution = found.deviation, found.resolution
+    deviation, resolution = gradient.deviation, gradient.resolution
     if deviation is None or resolution is None:
-        return GradientCheck(found.name, None, UNKNOWN)
+        return GradientCheck(gradient.name, None, UNKNOWN)
     if deviation > GRADIENT_TOLERANCE and deviation > resolution:
         verdict = DEVIATES
     else:
         verdict = UNKNOWN if resolution > GRADIENT_TOLERANCE else AGREES
-    return GradientCheck(found.name, deviation, verdict)
+    return GradientCheck(gradient.name, deviation, verdict)
 
 
 def judge_optimizer(steps: OptimizerTrajectories) -> tuple[OptimizerCheck, ...]:
     """The verdicts on an optimiser, one for each of its trajectories."""
     definition = reference(steps.bases)
-    return tuple(_compared(steps.optimizer, definition, each) for each in steps.trajectories)
+    return tuple(
+        _compared(steps.optimizer, definition, trajectory) for trajectory in steps.trajectories
+    )
 
 
-def _compared(optimizer: str, definition: str | None, found: Trajectory) -> OptimizerCheck:
-    options, objective = found.options, found.objective
+def _compared(optimizer: str, definition: str | None, run: Trajectory) -> OptimizerCheck:
+    options, objective = run.options, run.objective
     reason = None
     if definition is None:
         reason = f"no definition of {optimizer} is known here"
@@ -201,8 +203,8 @@ def _compared(optimizer: str, definition: str | None, found: Trajectory) -> Opti
         reason = f"the definition of {definition} has no option {unknown!r}"
     if definition is None or reason is not None:
         return OptimizerCheck(optimizer, definition, objective, options, (), UNKNOWN, reason)
-    points = np.array(found.points)
-    expected = trajectory(definition, options, objective, found.scale, len(points))
+    points = np.array(run.points)
+    expected = trajectory(definition, options, objective, run.scale, len(points))
     off = np.linalg.norm(points - expected, axis=1) / np.linalg.norm(expected, axis=1)
     agrees = bool(np.all(off <= OPTIMIZER_TOLERANCE))  # never true of NaN
     return OptimizerCheck(
@@ -307,7 +309,7 @@ def _errors(
     sampling: SamplingCheck,
 ) -> tuple[str, ...]:
     errors = []
-    wrong = [each for each in gradients if each.verdict == DEVIATES]
+    wrong = [check for check in gradients if check.verdict == DEVIATES]
     if wrong:
         named = ", ".join(f"{g.parameter} ({100 * (g.deviation or 0):.2g} %)" for g in wrong[:10])
         more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
@@ -315,12 +317,12 @@ def _errors(
             f"{workload}: the gradient deviates from finite differences for {named}{more}: check"
             " the backward functions that they pass through"
         )
-    for each in optimizer:
-        if each.verdict == DEVIATES:
-            step = next(n for n, d in enumerate(each.differences, 1) if d > OPTIMIZER_TOLERANCE)
+    for check in optimizer:
+        if check.verdict == DEVIATES:
+            step = next(n for n, d in enumerate(check.differences, 1) if d > OPTIMIZER_TOLERANCE)
             errors.append(
-                f"{workload}: {each.optimizer} deviates from {each.definition} on the"
-                f" {each.objective} from step {step} on, by {each.differences[-1]:.2g} in the end"
+                f"{workload}: {check.optimizer} deviates from {check.definition} on the"
+                f" {check.objective} from step {step} on, by {check.differences[-1]:.2g} in the end"
             )
     if sampling.verdict == DEVIATES:
         errors.append(f"{workload}: the data are biased: {_bias(sampling)}: check the sampler")
