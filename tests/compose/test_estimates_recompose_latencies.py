@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import networkx as nx
 import pytest
-from plans import measurement, plan, results
+from plans import CHAIN, DIAMOND, estimate_of, measurement, plan, results
 
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
@@ -17,14 +17,9 @@ from bricks.compose.wide_interval import Remedy, wide_interval
 from bricks.decompose.occurrence import Occurrence
 from bricks.predict.prediction import Prediction, Predictions
 
-CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
-DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3], [4])])
-
 
 def estimate(*args: object, in_walk_call_factor: float = 1.0) -> Estimate:
-    result = recompose(Basis(*args, in_walk_call_factor=in_walk_call_factor))
-    assert isinstance(result, Estimate)
-    return result
+    return estimate_of(Basis(*args, in_walk_call_factor=in_walk_call_factor))
 
 
 def test_latencies_add_up_by_occurrence() -> None:

@@ -7,19 +7,16 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plans import measurement, plan, results
+from plans import CHAIN, estimate_of, measurement, plan, results
 
 from bricks.compose.basis import Basis
 from bricks.compose.composer import compose
 from bricks.compose.estimate import Estimate
 from bricks.compose.occurrences import DEVICE, HOST, launching_tasks, occurrence_tasks
 from bricks.compose.parts import Results
-from bricks.compose.recompose import recompose
 from bricks.compose.timeline import timeline
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.sample import Kernel, Sample
-
-CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
 
 seconds = st.one_of(st.just(0.0), st.floats(1e-6, 1e-2))
 kernels = st.lists(st.builds(Kernel, st.sampled_from("pqr"), seconds), max_size=3)
@@ -73,9 +70,7 @@ def on_device(key: str, host_s: float, *device_s: float) -> Measurement:
 
 
 def estimated(known: Results) -> Estimate:
-    found = recompose(Basis(CHAIN, known))
-    assert isinstance(found, Estimate)
-    return found
+    return estimate_of(Basis(CHAIN, known))
 
 
 def test_an_estimate_ends_with_the_later_of_host_and_device() -> None:

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plans import plan, results
+from plans import CHAIN, DIAMOND, estimate_of, plan, results
 from refusals import refused
 
 from bricks import UsageError
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
 from bricks.compose.lanes import LaneSpan, Timeline
-from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
 from bricks.compose.schedule import (
     TICK_S,
@@ -27,8 +26,6 @@ from bricks.compose.sourced_interval import critical_path
 from bricks.decompose.plan import Brick, Plan
 from bricks.decompose.streams import streams_of, whole_key
 
-CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
-DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3], [4])])
 LATENCIES = {"a": 1.0, "b": 5.0, "c": 2.0, "d": 1.0}
 
 # Much more than handing over to another worker costs.
@@ -159,9 +156,7 @@ def test_occurrences_that_overlap_share_the_threads_that_help_them() -> None:
 
 def parallel(of: Plan, workers: int, **changes: int | None) -> Estimate:
     found = construction(of, workers, LATENCIES, **changes)
-    estimate = recompose(Basis(of, results(LATENCIES), in_walk_call_factor=1.0, construction=found))
-    assert isinstance(estimate, Estimate)
-    return estimate
+    return estimate_of(Basis(of, results(LATENCIES), in_walk_call_factor=1.0, construction=found))
 
 
 def test_an_estimate_for_several_workers_is_as_long_as_their_schedule() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plans import decomposed, plan, results
+from plans import CHAIN, DIAMOND, decomposed, plan, results
 
 from bricks.compose.basis import IN_WALK_CALL_FACTOR, Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
@@ -23,8 +23,6 @@ from bricks.decompose.plan import Plan
 from bricks.decompose.streams import streams_of
 from bricks.predict.prediction import Prediction, Predictions
 
-CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
-DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3], [4])])
 TIMES = {"a": 1e-3, "b": 5e-3, "c": 2e-3, "d": 1e-3}
 
 

@@ -10,7 +10,7 @@ import pytest
 from factories import mlp, save
 from hypothesis import given
 from hypothesis import strategies as st
-from plans import measurement, plan, results
+from plans import CHAIN, estimate_of, measurement, results
 from systems import know_on, on
 
 from bricks import Bench
@@ -24,7 +24,6 @@ from bricks.compose.prior import (
     prior_of_measurement,
     prior_of_prediction,
 )
-from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import OTHER_HOST_SHARE
 from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Measurement
@@ -33,7 +32,6 @@ from bricks.store import Store
 from bricks.system import fingerprint
 from bricks.units.interval import Interval
 
-CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
 NOTHING_KNOWN = Predictions()
 UNREST = [1e-3, 4e-3, 2e-3, 6e-3, 1.5e-3, 5e-3, 3e-3]
 
@@ -43,9 +41,7 @@ def published(key: str, latency_s: float) -> Measurement:
 
 
 def estimate(known: Results, predictions: Predictions = NOTHING_KNOWN) -> Estimate:
-    found = recompose(Basis(CHAIN, known, predictions=predictions))
-    assert isinstance(found, Estimate)
-    return found
+    return estimate_of(Basis(CHAIN, known, predictions=predictions))
 
 
 def half_s(found: Estimate) -> float:

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from plans import decomposed, measurement, plan, results
+from plans import CHAIN, decomposed, estimate_of, measurement, plan, results
 
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
@@ -18,7 +18,6 @@ from bricks.compose.wide_interval import Remedy, wide_interval
 from bricks.predict.prediction import Prediction, Predictions
 from bricks.samples.measurement import Measurement, Round
 
-CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
 NOTHING_KNOWN = Predictions()
 NEAR, FAR = 1e-4, 2e-4
 
@@ -28,9 +27,7 @@ def in_state(key: str, state_s: float, latency_s: float) -> Measurement:
 
 
 def estimate(known: Results, of: Predictions = NOTHING_KNOWN, **more: object) -> Estimate:
-    found = recompose(Basis(CHAIN, known, predictions=of, **more))  # type: ignore[arg-type]
-    assert isinstance(found, Estimate)
-    return found
+    return estimate_of(Basis(CHAIN, known, predictions=of, **more))  # type: ignore[arg-type]
 
 
 def half_width_s(found: Estimate) -> float:

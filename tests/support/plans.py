@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bricks.compose.basis import Basis
+from bricks.compose.estimate import Estimate
+from bricks.compose.recompose import recompose
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.graph.tensor import TensorType
@@ -39,6 +42,17 @@ def plan(
         types=tuple(kinds.get(v, TensorType("FLOAT", (16,))) for v in range(max(values) + 1)),
         occurrences=occurrences,
     )
+
+
+CHAIN = plan([("a", [0], [1]), ("b", [1], [2]), ("a", [2], [3])])
+DIAMOND = plan([("a", [0], [1]), ("b", [1], [2]), ("c", [1], [3]), ("d", [2, 3], [4])])
+
+
+def estimate_of(basis: Basis) -> Estimate:
+    """The estimate from ``basis``, which must be complete."""
+    estimate = recompose(basis)
+    assert isinstance(estimate, Estimate)
+    return estimate
 
 
 def measurement(key: str, *rounds: float | tuple[float, ...], wall_s: float = 1.0) -> Measurement:
