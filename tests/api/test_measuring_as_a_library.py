@@ -52,13 +52,15 @@ def test_an_exception_of_the_caller_ends_the_worker(tmp_path: Path) -> None:
 
 
 def test_progress_is_told_what_is_done_and_how_far(tmp_path: Path) -> None:
-    told: list[tuple[str, float]] = []
+    announced: list[tuple[str, float]] = []
     path = save(mlp(), tmp_path, "mlp.onnx")
     with bricks.Bench(
-        tmp_path / "cache", runtime="fake", progress=lambda what, share: told.append((what, share))
+        tmp_path / "cache",
+        runtime="fake",
+        progress=lambda what, share: announced.append((what, share)),
     ) as bench:
         bench.measure([bench.read(path)])
-    shares = [share for what, share in told if what == "mlp"]
+    shares = [share for what, share in announced if what == "mlp"]
     assert shares == sorted(shares)
     assert 0 < shares[0] < shares[-1] == 1
 

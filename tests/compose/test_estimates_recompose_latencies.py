@@ -48,7 +48,7 @@ def test_a_brick_faster_than_the_overhead_counts_as_free_never_as_negative() -> 
     assert found.estimate_s == pytest.approx(15e-6)
 
 
-def test_the_critical_path_leaves_out_what_can_run_beside_it() -> None:
+def test_the_critical_path_excludes_parallel_branches() -> None:
     found = estimate(DIAMOND, results({"a": 1e-3, "b": 5e-3, "c": 2e-3, "d": 1e-3}))
     assert found.estimate_s == pytest.approx(9e-3)
     assert found.critical_path_s == pytest.approx(7e-3)

@@ -41,9 +41,9 @@ def test_a_kernel_begins_when_launched_and_the_one_before_has_ended(
             begin_s = max(at_s, device_s)
             device_s = begin_s + kernel.device_s
             expected.append((kernel.name, begin_s, device_s))
-    told = [(span.kind, span.begin_s, span.end_s) for span in run.of(DEVICE)]
-    assert [name for name, *_ in told] == [name for name, *_ in expected]
-    for (_, *times), (_, *known) in zip(told, expected, strict=True):
+    kernels_run = [(span.kind, span.begin_s, span.end_s) for span in run.of(DEVICE)]
+    assert [name for name, *_ in kernels_run] == [name for name, *_ in expected]
+    for (_, *times), (_, *known) in zip(kernels_run, expected, strict=True):
         assert times == pytest.approx(known)
     assert run.end_s == pytest.approx(max(at_s, device_s))
     assert run.busy_s(HOST) == pytest.approx(sum(host_s[key] for key in keys))

@@ -88,8 +88,8 @@ def test_without_the_probes_there_is_no_estimate() -> None:
 
 
 def test_a_plan_that_does_not_tell_what_is_displaced_has_a_gap() -> None:
-    told = step()
-    data = told.to_json()
+    complete = step()
+    data = complete.to_json()
     data["program"]["phases"] = [phase[:3] for phase in data["program"]["phases"]]
     old = Plan.from_json(data)
     found = recompose(Basis(old, probed(AROUND)))

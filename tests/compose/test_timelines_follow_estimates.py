@@ -47,7 +47,7 @@ def test_occurrences_follow_one_another_from_the_end_of_the_call() -> None:
     assert took == pytest.approx([TIMES[key] - IN_WALK_CALL_FACTOR * 1e-4 for key in "aba"])
 
 
-def test_all_of_it_is_as_long_as_the_estimate() -> None:
+def test_the_timeline_is_as_long_as_the_estimate() -> None:
     """With the call; without it, the steps are as long as all shares together."""
     estimate, found = complete(Basis(CHAIN, results(TIMES, overhead_s=1e-4)))
     assert found.run.end_s == pytest.approx(estimate.estimate_s, rel=1e-12)
@@ -63,7 +63,7 @@ def test_a_step_has_the_interval_of_its_brick() -> None:
         assert step.latency_s.low <= step.span.length_s <= step.latency_s.high * (1 + 1e-9)
 
 
-def test_what_was_predicted_is_marked() -> None:
+def test_predicted_occurrences_are_marked() -> None:
     known = results({"a": 1e-3})
     predictions = Predictions({"b": Prediction(5e-3, 0.1)})
     estimate, found = complete(Basis(CHAIN, known, predictions=predictions))
@@ -82,7 +82,7 @@ def test_what_has_no_measurement_has_a_place_and_a_reason_and_no_duration() -> N
     assert found.missing == {"b": "it crashed the process"}
 
 
-def test_without_probes_nothing_is_taken_out_and_their_lack_is_told() -> None:
+def test_without_probes_no_call_is_subtracted_and_they_are_gaps() -> None:
     known = {key: of for key, of in results(TIMES).items() if key in TIMES}
     found = timeline(Basis(CHAIN, known))
     assert found.call_s == 0
@@ -108,7 +108,7 @@ def test_of_overlapping_bricks_only_what_is_new_takes_time() -> None:
     assert found.run.end_s == pytest.approx(estimate.estimate_s)
 
 
-def test_what_cannot_be_taken_away_is_told() -> None:
+def test_overlaps_that_cannot_be_subtracted_are_reported() -> None:
     """No step ends before it begins, so the timeline is longer than the estimate; it says so."""
     basis = Basis(overlapping(), results({"a": 3e-3, "b": 2e-3, "c": 1.5e-3}))
     estimate, found = complete(basis)

@@ -69,7 +69,7 @@ def test_a_narrow_interval_needs_no_reason() -> None:
 
 
 def test_independent_sources_contribute_as_their_squares_do() -> None:
-    """What samples leave open hardly counts beside a prediction that leaves more open."""
+    """The spread of samples hardly counts next to the wider error of a prediction."""
     noisy = {"a": measurement("a", *[1e-3, 2e-3, 3e-3] * 5)}
     predictions = Predictions({"b": Prediction(5e-3, 0.4)})
     alone_s = estimate(results({"b": 5e-3}) | noisy).uncertainty.samples_s

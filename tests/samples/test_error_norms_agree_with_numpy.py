@@ -68,7 +68,7 @@ def test_infinities_at_the_same_places_differ_by_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "actual", "told"),
+    ("expected", "actual", "reason"),
     [
         (np.zeros(3), np.zeros((3, 1)), "its shape is (3, 1), and the reference's (3,)"),
         (np.array([1.0, np.inf]), np.array([1.0, 2.0]), "1 of 2 elements are not finite"),
@@ -77,11 +77,11 @@ def test_infinities_at_the_same_places_differ_by_nothing() -> None:
     ],
 )
 def test_what_cannot_be_compared_says_why(
-    expected: np.ndarray, actual: np.ndarray, told: str
+    expected: np.ndarray, actual: np.ndarray, reason: str
 ) -> None:
     found = error_norms(expected, actual)
     assert isinstance(found, Missing)
-    assert told in found.reason
+    assert reason in found.reason
     assert heat_map(expected, actual) == []
 
 

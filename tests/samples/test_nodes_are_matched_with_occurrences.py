@@ -43,7 +43,7 @@ def test_another_order_of_the_same_plan_is_found() -> None:
     assert counterparts(OTHER, ONE) == ([0, 4, 5, 6, 1, 2, 3, 7], set())
 
 
-def test_what_nothing_tells_apart_is_told() -> None:
+def test_ambiguous_nodes_are_counted() -> None:
     """But it is kept together: what follows a twin follows the same one."""
     twins = [("a", [1], [2]), ("b", [2], [3]), ("a", [1], [4]), ("b", [4], [5])]
     same = plan([BEGIN, *twins], outputs=[])

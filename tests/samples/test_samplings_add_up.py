@@ -20,6 +20,6 @@ def test_samplings_add_up() -> None:
     assert Sampling(**both.sampling_fields) == both
 
 
-def test_the_highest_load_of_others_is_told() -> None:
+def test_the_highest_load_of_other_processes_is_kept() -> None:
     loads = (0.25, 0.75, None, 0.5)
     assert combined(Sampling(foreign_cores=load) for load in loads).foreign_cores == 0.75

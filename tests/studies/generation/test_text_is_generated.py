@@ -236,7 +236,7 @@ def test_a_rate_above_saturation_has_no_percentiles(small: Path, cache: Path) ->
 
 
 @pytest.mark.slow
-def test_text_is_really_generated_beside_what_is_predicted(small: Path, tmp_path: Path) -> None:
+def test_generated_text_is_compared_with_its_prediction(small: Path, tmp_path: Path) -> None:
     with Bench(tmp_path, threads=1, published=False, conditions=ONCE) as bench:
         result = predict_generation(bench.workspace, texts(small, 8, 6, check=True))
         steps = bench.read(

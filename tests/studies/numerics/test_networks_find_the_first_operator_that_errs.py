@@ -130,7 +130,7 @@ def test_the_worst_output_is_that_with_the_greatest_relative_error() -> None:
     assert found.worst is outputs[1]
 
 
-def test_a_right_runtime_parts_nowhere(bench: Bench, tmp_path: Path) -> None:
+def test_a_right_runtime_diverges_nowhere(bench: Bench, tmp_path: Path) -> None:
     proto = conv_net(blocks=1)
     found = compared([bench], save(proto, tmp_path))
     assert found.own_weights
@@ -229,7 +229,7 @@ def test_a_program_is_no_onnx_model(bench: Bench, torch_bench: Bench) -> None:
     assert l2(found.runs[1]) < 1e-5
 
 
-def test_a_training_step_has_its_loss_and_gradients_beside_double(torch_bench: Bench) -> None:
+def test_a_training_step_has_loss_and_gradients_compared_with_double(torch_bench: Bench) -> None:
     run = of_program(torch_bench, "bags")
     names = {output.output for output in accuracy(run).evaluation.outputs}
     assert names == {
@@ -263,16 +263,16 @@ def test_digits_that_a_program_loses_show_against_double(torch_bench: Bench) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reason"),
     [
         ("dropped", "draws random numbers in its step"),
         ("narrowed", "computes output 0 as float32, though all that it gets is in double"),
     ],
 )
-def test_a_program_without_a_reference_says_why(torch_bench: Bench, name: str, told: str) -> None:
+def test_a_program_without_a_reference_says_why(torch_bench: Bench, name: str, reason: str) -> None:
     found = accuracy(of_program(torch_bench, name))
     assert isinstance(found.reference, Missing)
-    assert told in found.reference.reason
+    assert reason in found.reference.reason
 
 
 def test_a_program_whose_results_vary_is_reported_as_such(torch_bench: Bench) -> None:

@@ -282,7 +282,7 @@ def test_a_message_is_moved_once_every_rank_has_it(slow: int) -> None:
 
 
 def test_work_and_a_transfer_slow_each_other_down() -> None:
-    """One second of work beside a transfer of a second, by hand."""
+    """One second of work during a transfer of one second, computed by hand."""
     transfer = NetworkTransfer("all-reduce", 1, alone_s=1.0, computing_s=2.0)
     ranks = [(HandOver(0), Compute("backward", 1.0), Await(0))]
     # Work takes 1.5 s, in which the transfer does three quarters; the rest goes at full speed.
@@ -295,7 +295,7 @@ def test_copies_grow_with_their_size() -> None:
     assert math.isfinite(of.at(1 << 40).value)
 
 
-def test_what_ddp_adds_is_told_by_steps_with_and_without_it() -> None:
+def test_the_cost_of_ddp_follows_from_steps_with_and_without_it() -> None:
     """300 µs once, 20 µs for each gradient, and 1 ns for each of its bytes."""
     added = [3e-4 + count * (2e-5 + 1e-9 * size) for count, size in PROGRAMS]
     once, gradients = ddp_times([Interval.exact(s) for s in added])

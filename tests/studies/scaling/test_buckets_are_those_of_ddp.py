@@ -1,4 +1,4 @@
-"""Buckets beside those of PyTorch's own DistributedDataParallel, after it has rebuilt them."""
+"""Buckets compared with those of PyTorch's DistributedDataParallel after it has rebuilt them."""
 
 from __future__ import annotations
 

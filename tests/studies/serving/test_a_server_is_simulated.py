@@ -30,7 +30,7 @@ some = settings(max_examples=60, deadline=None)
 
 
 class SimPyServer:
-    """The same server, told as processes: arrivals, and instances that take batches."""
+    """The server as SimPy processes: arrivals, and instances that run batches."""
 
     def __init__(self, arrivals: list[float], serving: Serving, seconds: list[float]) -> None:
         self.env = simpy.Environment()
@@ -100,10 +100,10 @@ def test_simpy_answers_each_sample_at_the_same_time(
 ) -> None:
     arrivals, serving, seconds = case
     found = serve(arrivals, serving, lambda size, n, _: seconds[n % len(seconds)] * size)
-    told = SimPyServer(arrivals, serving, seconds)
-    assert found.dropped == told.dropped
-    assert len(found.batches) == told.batches
-    expected = [told.done[number] for number in sorted(told.done)]
+    reference = SimPyServer(arrivals, serving, seconds)
+    assert found.dropped == reference.dropped
+    assert len(found.batches) == reference.batches
+    expected = [reference.done[number] for number in sorted(reference.done)]
     assert found.latencies_s.tolist() == pytest.approx(expected)
 
 

@@ -91,7 +91,7 @@ def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     return trained
 
 
-def test_predicted_and_measured_times_stand_beside_each_other(training: Train) -> None:
+def test_predicted_times_are_compared_with_measured_ones(training: Train) -> None:
     result = training(until=0.8, seeds=[0, 1])
     parts = result.prediction
     assert parts.step is not None

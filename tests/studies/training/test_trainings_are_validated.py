@@ -100,16 +100,16 @@ def test_an_optimiser_without_a_learning_rate_is_named(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "text"),
     [
         ("biased_sampler", "some items appear more often than others (p = "),
         ("some_items_twice", "8 items appear more often in each epoch than in the data set"),
     ],
 )
-def test_a_biased_sampler_is_caught(name: str, told: str, bench: Bench) -> None:
+def test_a_biased_sampler_is_caught(name: str, text: str, bench: Bench) -> None:
     found = validated(bench, name)
     (error,) = found.errors
-    assert told in error
+    assert text in error
 
 
 def test_data_that_are_not_shuffled_are_named(bench: Bench) -> None:
@@ -122,7 +122,7 @@ def test_data_that_change_are_not_judged(bench: Bench) -> None:
     assert sampling.verdict == UNKNOWN
 
 
-def test_a_loss_that_is_too_coarse_is_told(bench: Bench) -> None:
+def test_a_loss_that_is_too_coarse_is_reported(bench: Bench) -> None:
     found = validated(bench, "coarse")
     assert found.gradients == ()
     assert found.gradients_reason is not None

@@ -159,7 +159,7 @@ def test_a_checkpoint_of_another_program_is_refused(worker: Supervisor, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "text"),
     [
         ("without_data", "cannot be trained: it gives no data and no accuracy"),
         ("without_accuracy", "cannot be trained: it gives no accuracy"),
@@ -178,12 +178,12 @@ def test_a_checkpoint_of_another_program_is_refused(worker: Supervisor, tmp_path
     ],
 )
 def test_a_program_that_cannot_be_trained_is_told_in_one_line(
-    name: str, told: str, worker: Supervisor, tmp_path: Path
+    name: str, text: str, worker: Supervisor, tmp_path: Path
 ) -> None:
     with pytest.raises(BricksError) as caught:
         begun(worker, name)
         trained(worker, tmp_path / "checkpoint.pt")
-    assert told in str(caught.value)
+    assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

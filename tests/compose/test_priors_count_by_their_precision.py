@@ -1,4 +1,4 @@
-"""A measurement on a disturbed host is weighed against what other hosts of its kind told."""
+"""An imprecise measurement is combined with priors of other hosts of its kind."""
 
 from __future__ import annotations
 
