@@ -65,7 +65,7 @@ def test_it_needs_no_installation(here: Here, site: Path) -> None:
     assert done.out == "mine 3 is installed: use it with --runtime mine\n"
 
 
-def test_who_asks_for_a_runtime_that_nobody_has_is_told_of_all(site: Path) -> None:
+def test_an_unknown_runtime_is_refused_with_all_names(site: Path) -> None:
     installed(site, "good_three", GOOD)
     with refused(UsageError, "tvm", *backends.built_in(), "mine"):
         backends.describe("tvm")
@@ -96,7 +96,7 @@ def test_a_module_that_cannot_be_imported_is_one_line(here: Here, site: Path) ->
         ("faulty", "1 / 0", ("ZeroDivisionError",)),
     ],
 )
-def test_a_description_that_cannot_be_meant_is_refused(
+def test_an_invalid_description_is_refused(
     site: Path, module: str, said: str, named: tuple[str, ...]
 ) -> None:
     source = GOOD.replace('BackendInfo("mine", "3", "none", timed=False)', said)
@@ -112,7 +112,7 @@ def test_a_backend_that_cannot_be_made_is_one_line(here: Here, site: Path) -> No
     assert "create() of the runtime 'mine' failed: OSError: no device" in done.complaint
 
 
-def test_what_is_no_backend_is_named(here: Here, site: Path) -> None:
+def test_a_result_that_is_no_backend_is_refused_by_type(here: Here, site: Path) -> None:
     installed(site, "plain", GOOD.replace("return FakeBackend()", "return 'ready'"))
     done = measured(here, site)
     assert done.status == 1
@@ -120,7 +120,7 @@ def test_what_is_no_backend_is_named(here: Here, site: Path) -> None:
 
 
 @pytest.mark.parametrize("offered", ["'mine'", "Mine(name='other')"])
-def test_what_is_no_offer_of_that_name_is_refused(site: Path, offered: str) -> None:
+def test_an_entry_point_to_another_offer_is_refused(site: Path, offered: str) -> None:
     installed(site, "unlike", GOOD.replace('Mine(name="mine", summary="my own")', offered))
     with refused(BackendError, "mine", "unlike 1.0", "bricks.backends.Offer"):
         backends.describe("mine")

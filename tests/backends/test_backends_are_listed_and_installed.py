@@ -68,13 +68,13 @@ def test_bfloat16_is_refused_where_the_processor_lacks_it(
         describe("openvino-bf16")
 
 
-def test_runtimes_that_nobody_knows_are_wrong_usage(here: Here) -> None:
+def test_unknown_runtimes_are_wrong_usage(here: Here) -> None:
     done = here.plain("backends", "install", "mxnett")
     assert done.status == 2
     assert done.complaint.startswith("no runtime is called 'mxnett': did you mean mxnet?")
 
 
-def test_what_needs_no_environment_is_installed_already(here: Here) -> None:
+def test_a_runtime_without_an_environment_is_installed(here: Here) -> None:
     done = here.plain("backends", "install", "onnxruntime", "--json")
     assert (done.status, done.json["installed"], done.json["new"]) == (0, True, False)
 

@@ -39,7 +39,7 @@ def counters_of(runtime: Runtime, parts: Sequence[Sequence[str]]) -> KernelCount
     return KernelCounters(parts, sorted(others), OVERHEAD, runtime.counters)
 
 
-def test_a_part_takes_what_its_kernels_take_and_a_call() -> None:
+def test_the_latency_of_a_part_is_that_of_its_kernels_and_a_call() -> None:
     runtime = Runtime({"a": 40.5, "b": 100.5, "c": 300.5, "added": 20.5})
     counters = counters_of(runtime, [["a", "b"], ["c"]])
     for _ in range(20):
@@ -71,7 +71,7 @@ def test_noisy_runs_do_not_change_shares() -> None:
     assert found[1] - OVERHEAD.call_s == pytest.approx(100.5e-6, rel=0.1)
 
 
-def test_what_is_outside_of_kernels_is_no_parts() -> None:
+def test_time_outside_of_kernels_belongs_to_no_part() -> None:
     found = []
     for outside_us in (10.0, 2000.0):
         runtime = Runtime({"a": 40.5, "b": 100.5})

@@ -20,7 +20,7 @@ def results() -> Sequence[Result]:
     return examine_all(KINDS)
 
 
-def test_what_the_runtime_runs_decomposes_and_chains_exactly(results: Sequence[Result]) -> None:
+def test_cases_that_the_runtime_runs_decompose_and_chain_exactly(results: Sequence[Result]) -> None:
     run = [result for result in results if result.runs]
     assert sum(result.kind == OPERATORS for result in run) >= 1350
     wrong = {
@@ -42,7 +42,9 @@ def test_every_brick_is_measured_or_fails_by_name(results: Sequence[Result]) -> 
     assert all(reason.startswith("onnxruntime ") for reason in failures)
 
 
-def test_what_the_runtime_does_not_run_is_refused_in_one_line(results: Sequence[Result]) -> None:
+def test_cases_that_the_runtime_does_not_run_are_refused_in_one_line(
+    results: Sequence[Result],
+) -> None:
     others = [result for result in results if not result.runs]
     assert len(others) > 300
     for result in others:
@@ -55,7 +57,7 @@ def test_what_the_runtime_does_not_run_is_refused_in_one_line(results: Sequence[
             assert "no clear line" not in text
 
 
-def test_the_page_tells_what_was_found(results: Sequence[Result]) -> None:
+def test_the_page_has_the_results(results: Sequence[Result]) -> None:
     page = PAGE.read_text()
     versions = f"onnx {onnx.__version__} with ONNX Runtime {onnxruntime.__version__}"
     assert versions in page, "make conformance"
@@ -81,7 +83,7 @@ def _counts(results: Sequence[Result], kind: str, cut: str) -> tuple[int, int, i
     return len(of), len(words), words.count("different"), words.count("refused")
 
 
-def test_the_page_tells_of_damaged_files_too() -> None:
+def test_the_page_has_the_results_of_damaged_files() -> None:
     assert FINDINGS.exists()
     cases = re.search(r"^\| cases \| (\d+) \|$", PAGE.read_text(), re.M)
     assert cases

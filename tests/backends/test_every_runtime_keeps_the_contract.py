@@ -1,4 +1,4 @@
-"""What holds for every runtime, on one small model each; what is particular has its own files."""
+"""Laws of every runtime, on one small model each; other tests of a runtime have their own files."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_an_estimate_is_an_interval_around_a_positive_latency(opened: Opened) ->
     assert estimate.estimate_s > 0
 
 
-def test_what_it_lacks_is_refused_by_name(opened: Opened, tmp_path: Path) -> None:
+def test_a_missing_operator_is_refused_by_name(opened: Opened, tmp_path: Path) -> None:
     x, y = value("x", [2, 3]), value("y", [2, 3])
     proto = one_node("Frobnicate", [x], [y], domain="nowhere")
     name = opened.bench.target.runtime.backend

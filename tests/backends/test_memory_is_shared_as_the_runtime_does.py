@@ -1,4 +1,4 @@
-"""The rules of which outputs take an input's memory, against the memory that the runtime takes."""
+"""The rules of outputs in place, against the memory that the runtime allocates."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tiers import one_in
 
 from bricks.backends.onnxruntime.inplace import OVERWRITES, VIEWS
 
-# A megabyte is enough to be told from all else that a run takes, sixteen are far from any doubt:
-# other tests of the process leave memory that comes and goes.
+# A megabyte can be distinguished from other memory of a run, sixteen are far from any doubt: other
+# tests leave memory in the process that comes and goes.
 MIB = 16
 SHAPE = (1, 16, MIB * 1024 * 1024 // 4 // 16 // 512, 512)
 
-# What an operator has beside its first input, and its attributes.
+# The other inputs of an operator, and its attributes.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "Reshape": ("shape",), "Add": ("one",), "Sub": ("one",), "Mul": ("one",), "Div": ("one",),
     "Pow": ("one",), "Max": ("one",), "Min": ("one",), "Sum": ("one",), "PRelu": ("one",),
@@ -107,7 +107,7 @@ SHARING = sorted({op for domain, op in {*VIEWS, *OVERWRITES} if not domain} - {"
 
 
 @pytest.mark.parametrize("operator", one_in(8, SHARING))
-def test_what_shares_memory_needs_it_once(operator: str) -> None:
+def test_operators_in_place_need_one_buffer(operator: str) -> None:
     assert buffers(operator) == 1
 
 
@@ -116,6 +116,6 @@ def test_a_fused_sum_is_added_in_place() -> None:
 
 
 @pytest.mark.parametrize("operator", one_in(9, ARITHMETIC))
-def test_what_does_not_needs_it_twice(operator: str) -> None:
+def test_other_operators_need_two_buffers(operator: str) -> None:
     assert ("", operator) not in {*VIEWS, *OVERWRITES}
     assert buffers(operator) == 2

@@ -140,7 +140,7 @@ def doubling(operator: str) -> onnx.ModelProto:
     return model(nodes, [value("x0", [8, 64])], outputs)
 
 
-def test_a_function_of_the_models_input_has_the_size_of_that(fused: Bench, tmp_path: Path) -> None:
+def test_a_function_of_the_models_input_has_its_size(fused: Bench, tmp_path: Path) -> None:
     proto = model([node("Erf", ["x"], ["y"])], [value("x", [8, 64])], [value("y", [8, 64])])
     made = fused.decompose(fused.read(save(proto, tmp_path, "input.onnx")))
     (brick,) = made.bricks.values()
@@ -148,7 +148,7 @@ def test_a_function_of_the_models_input_has_the_size_of_that(fused: Bench, tmp_p
     assert pattern.log_size is not None
 
 
-def test_what_mxnet_lacks_is_refused_by_name(fused: Bench, tmp_path: Path) -> None:
+def test_an_operator_without_counterpart_is_refused_by_name(fused: Bench, tmp_path: Path) -> None:
     x, y = value("x", [8, 64]), value("y", [8, 8])
     proto = model([node("Einsum", ["x", "x"], ["y"], equation="ij,kj->ik")], [x], [y])
     lacking = fused.read(save(proto, tmp_path, "lacking.onnx"))

@@ -110,14 +110,14 @@ def gelu() -> onnx.ModelProto:
 def attention() -> onnx.ModelProto:
     """The scores of attention, scaled behind the products, with a mask of zeros from a shape."""
     nodes = [node("ConstantOfShape", ["mask_shape"], ["mask"])]
-    for each in "qk":
-        last = (1, 3) if each == "q" else (3, 1)
+    for part in "qk":
+        last = (1, 3) if part == "q" else (3, 1)
         nodes += [
-            node("MatMul", ["x", f"w{each}"], [f"{each}0"]),
-            node("Add", [f"{each}0", f"b{each}"], [f"{each}1"]),
-            node("Reshape", [f"{each}1", "heads"], [f"{each}2"]),
-            node("Transpose", [f"{each}2"], [f"{each}3"], perm=[0, 2, *last]),
-            node("Mul", [f"{each}3", "scale"], [f"{each}4"]),
+            node("MatMul", ["x", f"w{part}"], [f"{part}0"]),
+            node("Add", [f"{part}0", f"b{part}"], [f"{part}1"]),
+            node("Reshape", [f"{part}1", "heads"], [f"{part}2"]),
+            node("Transpose", [f"{part}2"], [f"{part}3"], perm=[0, 2, *last]),
+            node("Mul", [f"{part}3", "scale"], [f"{part}4"]),
         ]
     nodes += [
         node("MatMul", ["q4", "k4"], ["s"]),
@@ -130,8 +130,8 @@ def attention() -> onnx.ModelProto:
         [value("x", [1, 64, 128])],
         [value("y", [1, 2, 64, 64])],
         [
-            *(weight(f"w{each}", 128, 128) for each in "qk"),
-            *(weight(f"b{each}", 128) for each in "qk"),
+            *(weight(f"w{part}", 128, 128) for part in "qk"),
+            *(weight(f"b{part}", 128) for part in "qk"),
             constant("heads", [1, 64, 2, 64]),
             constant("mask_shape", [1, 1, 64, 64]),
             constant("scale", 0.35, "FLOAT"),
@@ -181,7 +181,7 @@ def normalised(scale: onnx.TensorProto, shift: onnx.TensorProto) -> onnx.ModelPr
 
 
 def recurrent() -> onnx.ModelProto:
-    """Two recurrent layers; nobody reads what the second makes at each step."""
+    """Two recurrent layers; the second one's outputs of each step have no reader."""
     layer = {"hidden_size": 32, "linear_before_reset": 1}
     return model(
         [
@@ -250,28 +250,28 @@ def test_a_value_has_the_layout_of_its_model(bench: Bench, tmp_path: Path) -> No
     made = decomposed(bench, residual(), tmp_path)
     noted = [noted_layouts(parse_model(brick.model)) for brick in made.bricks.values()]
     assert any(layouts.get("i0") == "acdb" for layouts in noted)
-    # What enters and leaves the model is as ONNX has it.
+    # Inputs and outputs of the model are as ONNX has them.
     first = made.bricks[made.plan.occurrences[0].brick]
     assert "i0" not in noted_layouts(parse_model(first.model))
-    # What makes an output is a brick like others.
+    # The producer of an output is a brick like others.
     assert [set(names) for names in operators(made)[-2:]] == [{"MaxPool"}, {"Conv"}]
 
 
-def test_what_would_run_otherwise_alone_takes_in_its_neighbour(
+def test_a_group_that_runs_other_kernels_in_isolation_is_merged(
     bench: Bench, tmp_path: Path
 ) -> None:
-    # Alone, the Add and its Relu would be compiled anew, which OpenVINO does not do behind a Conv.
-    found = operators(decomposed(bench, residual(), tmp_path))
-    assert ("Add", "Relu") not in found
-    assert any(names[-3:] == ("Conv", "Add", "Relu") for names in found)
+    # In isolation, OpenVINO generates code for Add and Relu, but not behind a Conv.
+    bricks = operators(decomposed(bench, residual(), tmp_path))
+    assert ("Add", "Relu") not in bricks
+    assert any(names[-3:] == ("Conv", "Add", "Relu") for names in bricks)
 
 
 def test_patterns_of_certain_numbers_are_one_brick(bench: Bench, tmp_path: Path) -> None:
-    found = operators(decomposed(bench, gelu(), tmp_path))
-    assert any("Erf" in names for names in found)
-    together = next(names for names in found if "Erf" in names)
+    bricks = operators(decomposed(bench, gelu(), tmp_path))
+    assert any("Erf" in names for names in bricks)
+    together = next(names for names in bricks if "Erf" in names)
     assert {"Div", "Erf", "Add", "Mul"} <= set(together)
-    assert not any("Shape" in names for names in found), "constants are no bricks"
+    assert not any("Shape" in names for names in bricks), "constants are no bricks"
 
 
 def test_another_number_is_another_brick(bench: Bench, tmp_path: Path) -> None:
@@ -286,18 +286,18 @@ def test_another_number_is_another_brick(bench: Bench, tmp_path: Path) -> None:
 def test_scales_belong_to_products_and_masks_of_zeros_are_dropped(
     bench: Bench, tmp_path: Path
 ) -> None:
-    found = operators(decomposed(bench, attention(), tmp_path))
-    assert len(found) == 5
-    assert all("Mul" in names for names in found if "Reshape" in names)
-    softmax = next(names for names in found if "Softmax" in names)
+    bricks = operators(decomposed(bench, attention(), tmp_path))
+    assert len(bricks) == 5
+    assert all("Mul" in names for names in bricks if "Reshape" in names)
+    softmax = next(names for names in bricks if "Softmax" in names)
     assert "MatMul" not in softmax
 
 
 def test_a_mask_that_several_read_is_computed_once(bench: Bench, tmp_path: Path) -> None:
-    found = operators(decomposed(bench, masked(), tmp_path))
-    assert {"And", "Where", "Add"} <= set(found[0])
-    assert sum("Where" in names for names in found) == 1
-    assert len(found) > 2
+    bricks = operators(decomposed(bench, masked(), tmp_path))
+    assert {"And", "Where", "Add"} <= set(bricks[0])
+    assert sum("Where" in names for names in bricks) == 1
+    assert len(bricks) > 2
 
 
 def test_scales_of_ones_are_part_of_a_brick(bench: Bench, tmp_path: Path) -> None:
@@ -305,11 +305,11 @@ def test_scales_of_ones_are_part_of_a_brick(bench: Bench, tmp_path: Path) -> Non
     ones, zeros = (
         constant(n, of(64), "FLOAT") for n, of in (("scale", np.ones), ("shift", np.zeros))
     )
-    found = operators(decomposed(bench, normalised(ones, zeros), tmp_path))
+    bricks = operators(decomposed(bench, normalised(ones, zeros), tmp_path))
     numbers = {"ConstantOfShape", "LayerNormalization"}
     # A brick of its own, though the kernel has no name of the node.
-    assert sum(set(names) == numbers for names in found) == 2
-    assert len(found) == 8
+    assert sum(set(names) == numbers for names in bricks) == 2
+    assert len(bricks) == 8
 
 
 def test_other_scales_are_weights(bench: Bench, tmp_path: Path) -> None:
@@ -317,18 +317,18 @@ def test_other_scales_are_weights(bench: Bench, tmp_path: Path) -> None:
     made.graph.node[-1].output[0] = made.graph.output[0].name = (
         "other"  # values tell no models apart
     )
-    found = operators(decomposed(bench, made, tmp_path))
-    assert ("LayerNormalization",) in found
-    assert not any("ConstantOfShape" in names for names in found)
+    bricks = operators(decomposed(bench, made, tmp_path))
+    assert ("LayerNormalization",) in bricks
+    assert not any("ConstantOfShape" in names for names in bricks)
 
 
-def test_an_output_that_nobody_reads_is_none(bench: Bench, tmp_path: Path) -> None:
+def test_an_output_without_readers_is_omitted(bench: Bench, tmp_path: Path) -> None:
     made = decomposed(bench, recurrent(), tmp_path)
     assert made.plan.assumed == ()
     assert {name for names in operators(made) for name in names} >= {"GRU", "Gemm"}
 
 
-def test_what_no_neighbours_help_is_a_named_gap(bench: Bench, tmp_path: Path) -> None:
+def test_a_group_that_no_merging_helps_is_a_named_gap(bench: Bench, tmp_path: Path) -> None:
     read = bench.read(save(shared_product(), tmp_path, "shared.onnx"))
     (said,) = bench.decompose(read).plan.assumed
     assert "not measured" in said and "MatMul_c" in said
@@ -342,7 +342,7 @@ def test_what_no_neighbours_help_is_a_named_gap(bench: Bench, tmp_path: Path) ->
     assert gap.brick not in {share.brick for share in found.shares}
 
 
-def test_a_gap_is_another_brick_than_the_same_nodes_where_they_can_be_measured(
+def test_a_gap_is_another_brick_than_the_same_nodes_in_a_measurable_brick(
     bench: Bench, tmp_path: Path
 ) -> None:
     other = shared_product(width=32)  # values alone do not tell models apart
@@ -360,9 +360,9 @@ def test_a_gap_is_another_brick_than_the_same_nodes_where_they_can_be_measured(
 def test_a_stride_that_moves_to_another_convolution_takes_its_readers_along(bench: Bench) -> None:
     # Each stage begins with two convolutions of one pixel that leave out every other.
     made = bench.decompose(bench.read("gluon_resnet50_v1"))
-    found = operators(made)
-    assert len(found) > 30
-    assert max(names.count("Conv") for names in found) < 10
+    bricks = operators(made)
+    assert len(bricks) > 30
+    assert max(names.count("Conv") for names in bricks) < 10
 
 
 def test_quantised_bricks_pass_integers_on(bench: Bench, tmp_path: Path) -> None:
@@ -446,7 +446,9 @@ def test_bricks_chained_equal_the_model(
     assert result.difference.finite and result.difference.within_tolerance
 
 
-def test_what_openvino_refuses_is_told_in_one_line(bench: Bench, tmp_path: Path) -> None:
+def test_an_operator_that_openvino_refuses_is_named_in_one_line(
+    bench: Bench, tmp_path: Path
+) -> None:
     proto = model(
         [
             node("SequenceConstruct", ["x", "x"], ["s"]),

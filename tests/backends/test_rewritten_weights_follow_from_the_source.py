@@ -51,12 +51,12 @@ def executed(bench: Bench, proto: onnx.ModelProto) -> tuple[int, int | None]:
 
 
 @pytest.mark.parametrize("name", FOLDED)
-def test_what_is_folded_into_a_convolution_rewrites_its_weight(name: str, bench: Bench) -> None:
+def test_a_node_folded_into_a_convolution_rewrites_its_weight(name: str, bench: Bench) -> None:
     assert executed(bench, FOLDED[name]) == (1, WEIGHT_BYTES)
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_what_stays_a_node_rewrites_nothing(name: str, bench: Bench) -> None:
+def test_a_node_that_is_not_folded_rewrites_nothing(name: str, bench: Bench) -> None:
     """It may become another convolution, channel by channel."""
     assert executed(bench, LEFT[name]) == (2, 0)
 

@@ -61,7 +61,7 @@ def path(tmp_path: Path) -> Path:
     return save(squeezed_if_single(), tmp_path)
 
 
-def test_the_runtime_refuses_these_sizes_when_told(path: Path) -> None:
+def test_the_runtime_refuses_these_sizes_if_stated(path: Path) -> None:
     proto = onnx.load(path)
     onnxruntime.InferenceSession(proto.SerializeToString())
     del proto.graph.input[0].type.tensor_type.shape.dim[:]
@@ -72,7 +72,7 @@ def test_the_runtime_refuses_these_sizes_when_told(path: Path) -> None:
     assert "Squeeze" in str(caught.value)
 
 
-def test_it_is_told_less_and_the_plan_says_so(bench: Bench, path: Path) -> None:
+def test_fewer_sizes_are_stated_and_the_plan_says_so(bench: Bench, path: Path) -> None:
     read = bench.read(path, shapes={"x": (2, 16)}, values={"rate": np.array(16000)})
     made = bench.decompose(read)
     assert [o.nodes for o in made.plan.occurrences] == [1] * len(made.plan.occurrences)
@@ -82,21 +82,19 @@ def test_it_is_told_less_and_the_plan_says_so(bench: Bench, path: Path) -> None:
     assert bench.compare([read]).rows[0].ratio > 0
 
 
-def test_sizes_that_it_accepts_are_told(bench: Bench, path: Path) -> None:
+def test_accepted_sizes_are_stated(bench: Bench, path: Path) -> None:
     read = bench.read(path, shapes={"x": (1, 16)}, values={"rate": np.array(16000)})
     assert not any("refuses" in line for line in bench.decompose(read).plan.assumed)
     assert bench.verify(read).exact
 
 
-def test_what_cannot_run_at_all_is_still_refused(bench: Bench, path: Path) -> None:
+def test_a_model_that_cannot_run_is_still_refused(bench: Bench, path: Path) -> None:
     read = bench.read(path, shapes={"x": (2, 7)}, values={"rate": np.array(16000)})
     with refused(WorkerError, "model", "onnxruntime", "MatMul"):
         bench.decompose(read)
 
 
-def test_what_fails_on_a_value_that_was_made_up_says_which(
-    bench: Bench, path: Path, tmp_path: Path
-) -> None:
+def test_a_failure_on_a_synthetic_value_names_it(bench: Bench, path: Path, tmp_path: Path) -> None:
     proto = onnx.load(path)
     proto.graph.initializer[1].CopyFrom(constant("slow", 1))  # what the made up rate may be
     read = bench.read(save(proto, tmp_path, "slow.onnx"), shapes={"x": (2, 16)})

@@ -211,7 +211,7 @@ def test_memory_is_what_the_container_leaves(monkeypatch: pytest.MonkeyPatch) ->
     assert available_memory_bytes() == 0
 
 
-def test_where_there_is_no_proc_py_cpuinfo_is_asked(
+def test_without_proc_facts_come_from_py_cpuinfo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import cpuinfo

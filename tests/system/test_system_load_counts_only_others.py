@@ -36,7 +36,7 @@ def test_work_of_own_processes_that_have_ended_does_not_count(
     assert ForeignLoad().cores() == pytest.approx((30 - (1 + 2) - (4 + 8)) / 20)
 
 
-def test_it_reads_the_real_clocks() -> None:
+def test_the_real_clocks_are_read() -> None:
     assert 0 <= ForeignLoad().cores()
 
 
@@ -44,7 +44,7 @@ def test_it_reads_the_real_clocks() -> None:
     ("cores", "disturbed", "again", "lines"),
     [(None, 0, 0, 0), (0.02, 0, 0, 0), (0.7, 0, 0, 1), (0.7, 3, 0, 2), (0.7, 3, 5, 3)],
 )
-def test_people_are_told_when_it_matters(
+def test_load_is_reported_if_it_matters(
     cores: float | None, disturbed: int, again: int, lines: int
 ) -> None:
     remeasured = frozenset(str(number) for number in range(again))
@@ -77,7 +77,7 @@ def test_waiting_of_all_threads_and_stolen_time_count(
     assert waiting.share() == pytest.approx((0.1 + 0.2 + 0.5) / 2.0)
 
 
-def test_a_system_that_does_not_tell_is_not_taken_for_a_quiet_one(
+def test_a_system_without_these_counters_is_not_quiet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TASKS", tmp_path / "none")

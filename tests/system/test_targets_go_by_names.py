@@ -19,7 +19,7 @@ NEWER = Target(LAB.system, replace(LAB.runtime, version="1.1"))
 ALL = [LAB, FARM, TWO, BASIC, NEWER]
 
 
-def test_names_say_what_tells_targets_apart() -> None:
+def test_names_distinguish_targets() -> None:
     names = names_of(ALL)
     assert [names[t.key] for t in ALL] == [
         "lab/fake-1.0/1-thread",
@@ -53,7 +53,7 @@ def test_a_whole_name_names_its_target_also_where_others_have_more_words() -> No
         (f"{FARM.system.key}", FARM),
     ],
 )
-def test_words_that_one_alone_has_name_it(text: str, target: Target) -> None:
+def test_words_that_a_single_target_has_name_it(text: str, target: Target) -> None:
     assert target_named(text, ALL) == target
 
 
@@ -68,7 +68,7 @@ def test_words_that_one_alone_has_name_it(text: str, target: Target) -> None:
         ("farm/", "no target of the cache is called 'farm/'"),
     ],
 )
-def test_what_names_none_or_several_is_answered_with_names(text: str, said: str) -> None:
+def test_words_of_no_or_several_targets_are_answered_with_names(text: str, said: str) -> None:
     with pytest.raises(UsageError) as refused:
         target_named(text, ALL)
     assert said in str(refused.value)
@@ -79,7 +79,7 @@ def test_an_empty_cache_says_so() -> None:
         target_named("lab", [])
 
 
-def test_hosts_of_one_name_are_told_apart_by_their_keys() -> None:
+def test_hosts_of_one_name_are_distinguished_by_their_keys() -> None:
     twin = Target(replace(LAB.system, identity={"cpu": "other", "cores": 8}), LAB.runtime)
     names = names_of([LAB, twin])
     assert names[twin.key] == f"{twin.system.key}/fake-1.0/1-thread"
