@@ -60,7 +60,7 @@ class Campaign:
         """Measure the keys of ``jobs`` without stored results, many models at once."""
         keys = [*probes_for(jobs), *(key for job in jobs for key in job.keys)]
         missing = self._loop.missing(keys)
-        _logger.info("measurements needed: %d, missing: %d", len(set(keys)), len(missing))
+        _logger.info("measurements wanted: %d, lacking: %d", len(set(keys)), len(missing))
         again = self._known(keys) if self._conditions.again else set[str]()
         foreign_cores = None
         if jobs and (missing or again):

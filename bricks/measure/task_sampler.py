@@ -76,7 +76,7 @@ class TaskSampler:
             on_turn=lambda share: self._show(task, _LOADING + (1 - _LOADING) * share),
         )
         done = self.loop.sample(sampling, task.claims, deadline=task.deadline)
-        _logger.info("%s: rounds: %d", task.what, self.tally.rounds - before)
+        _logger.info("%s: rounds taken: %d", task.what, self.tally.rounds - before)
         self._note_failed(task, sampler)
         for key in sorted(task.claimed & sampler.failed_keys.out_of_memory.keys()):
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
