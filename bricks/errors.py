@@ -111,6 +111,14 @@ def suggestion(name: str, known: Iterable[str], otherwise: str = "choose one of"
     return f"{otherwise} {', '.join(names[:_MAX_NAMED])}{more}"
 
 
+def later_format(path: object, version: int, known: int) -> str:
+    """The message about a file whose format has a later version than the ``known`` one."""
+    return (
+        f"{path} has version {version} of its format, and this package reads up to {known}: update"
+        " bricks"
+    )
+
+
 def first_line(error: BaseException, limit: int = 300) -> str:
     """The message of ``error`` as one line of at most ``limit`` characters."""
     text = printable(" ".join(str(error).split())) or type(error).__name__

@@ -37,7 +37,7 @@ _MEASUREMENT = re.compile(
 
 
 def content_of(path: Path, sha256: str) -> bytes:
-    """The bytes of a file; StoreError unless it is as the index says."""
+    """The bytes of a file; StoreError unless it has the digest ``sha256``."""
     try:
         content = path.read_bytes()
     except OSError as exc:
@@ -59,7 +59,7 @@ class PublishedFile:
 
     @classmethod
     def read(cls, path: Path, sha256: str) -> PublishedFile:
-        """Read a file; StoreError unless it is as the index says."""
+        """Read a file; StoreError unless it has the digest ``sha256``, of its index entry."""
         content, published = content_of(path, sha256), cls(path)
         with _decoding(path), results_file.uncompressed(io.BytesIO(content)) as file:
             every = results_file.lines(path, file)
@@ -96,7 +96,7 @@ class PublishedFile:
             return Plan.from_json(renamed), stored[1]
 
     def plans(self, target_key: str, granularity: str) -> list[TimedPlan]:
-        """All plans of a target, and the wall seconds that decomposing took."""
+        """All plans of a target, with the wall time in seconds of decomposing."""
         with _decoding(self.path):
             return [
                 (Plan.from_json(json.loads(line)["plan"]["plan"]), wall_s)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bricks.errors import StoreError, first_line
+from bricks.errors import StoreError, first_line, later_format
 from bricks.store import records
 from bricks.system.target import Target
 
@@ -111,10 +111,7 @@ def read_index(place: Path) -> list[IndexEntry]:
         if name != FORMAT:
             raise ValueError("it is no index of published results")
         if version > VERSION:
-            raise StoreError(
-                f"{path} has version {version} of its format, and this package reads up to"
-                f" {VERSION}: update bricks"
-            )
+            raise StoreError(later_format(path, version, VERSION))
         return [IndexEntry.of(entry) for entry in data["files"]]
     except (FileNotFoundError, NotADirectoryError):
         return []

@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from bricks.errors import ModelError, StoreError, first_line
+from bricks.errors import ModelError, StoreError, first_line, later_format
 
 FORMAT, VERSION = "bricks-results", 1
 
@@ -190,10 +190,7 @@ def check_format(path: Path, line: bytes) -> None:
     if name != FORMAT:
         raise StoreError(f"{path} holds no results: give a file that 'bricks cache export' wrote")
     if version > VERSION:
-        raise StoreError(
-            f"{path} has version {version} of its format, and this package reads up to"
-            f" {VERSION}: update bricks"
-        )
+        raise StoreError(later_format(path, version, VERSION))
 
 
 def _end(line: bytes) -> tuple[int, str] | None:

@@ -19,7 +19,7 @@ from onnx.helper import find_min_ir_version_for
 
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
-from bricks.errors import ModelError, SuiteError, first_line
+from bricks.errors import ModelError, SuiteError, first_line, later_format
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import given_values
 from bricks.graph.payload import all_tensors, is_referenced
@@ -185,10 +185,7 @@ def read_suite(path: Path) -> Suite:
         if name != FORMAT:
             raise SuiteError(f"{path} is no suite of bricks: give one that 'bricks generate' wrote")
         if version > VERSION:
-            raise SuiteError(
-                f"{path} has version {version} of its format, and this package reads up to"
-                f" {VERSION}: update bricks"
-            )
+            raise SuiteError(later_format(path, version, VERSION))
         models = [
             unpack_model(str(path), name, digest, archive.read(f"models/{digest}.onnx"))
             for name, digest in listed
