@@ -35,10 +35,10 @@ _TIMEOUT_S = 60.0
 
 
 @contextmanager
-def local_places(
+def local_rank_locations(
     ranks: int, bandwidth_bps: float | None, *, shaped: bool
 ) -> Iterator[Sequence[RankLocation]]:
-    """Places for ranks on this host: on loopback, or ``shaped``, in network namespaces.
+    """Locations of ranks on this host: on loopback, or ``shaped``, in network namespaces.
 
     There, each sends at ``bandwidth_bps`` bits a second; None: as fast as the host can.
     """
@@ -46,13 +46,13 @@ def local_places(
         yield loopback(ranks)
         return
     rate = None if bandwidth_bps is None else round(bandwidth_bps)
-    with namespaces(ranks, rate) as places:
-        yield places
+    with namespaces(ranks, rate) as locations:
+        yield locations
 
 
 @contextmanager
-def places_of(network: MeasuredNetwork, ranks: int) -> Iterator[Sequence[RankLocation]]:
-    """Places for ranks on this host that are joined as by ``network``, while it lasts.
+def rank_locations_of(network: MeasuredNetwork, ranks: int) -> Iterator[Sequence[RankLocation]]:
+    """Locations of ranks on this host that are joined as by ``network``, while it lasts.
 
     Raises :class:`UsageError` for a network between hosts, which cannot be set up on one.
     """
@@ -63,8 +63,8 @@ def places_of(network: MeasuredNetwork, ranks: int) -> Iterator[Sequence[RankLoc
             f"network {network.name} is between hosts and cannot be set up on this one: choose one"
             " of 'bricks network measure --loopback' or '--bandwidth'"
         )
-    with local_places(ranks, identity["rate_bps"], shaped=kind == "veth") as places:
-        yield places
+    with local_rank_locations(ranks, identity["rate_bps"], shaped=kind == "veth") as locations:
+        yield locations
 
 
 def measure_locally(
@@ -77,15 +77,15 @@ def measure_locally(
 ) -> NetworkMeasured:
     """Measure collectives between ranks on this host.
 
-    See :func:`local_places`, and :func:`measure_on` for the errors.
+    See :func:`local_rank_locations`, and :func:`measure_on` for the errors.
     """
     request.refuse()
     settings, version = collectives_settings(request.backend)
     with (
-        local_places(request.ranks, bandwidth_bps, shaped=shaped) as places,
-        LocalRanks(settings, places) as workers,
+        local_rank_locations(request.ranks, bandwidth_bps, shaped=shaped) as locations,
+        LocalRanks(settings, locations) as workers,
     ):
-        requests = [ReadInterface(place.interface) for place in places]
+        requests = [ReadInterface(location.interface) for location in locations]
         facts = workers.ask_each(requests, timeout_s=_TIMEOUT_S)
         system = store.systems.named(fingerprint())
         network = _on_this_host(request.name, facts, system)
@@ -115,7 +115,7 @@ def loopback_network(
     request.refuse()
     version = collectives_settings(request.backend)[1]
     system = store.systems.named(fingerprint())
-    facts = [interface_facts(place.interface) for place in loopback(request.ranks)]
+    facts = [interface_facts(location.interface) for location in loopback(request.ranks)]
     network = _called_as_known(store, _on_this_host(request.name, facts, system), request.ranks)
     target = collectives_target(network, system, request.backend, version)
     keys = [key for collective in request.collectives for key in _aspects(collective)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bricks.measure.distributed_steps import measure_steps
 from bricks.measure.rounds import StopRule
 from bricks.network.times import MeasuredNetwork
-from bricks.session.local_networks import places_of
+from bricks.session.local_networks import rank_locations_of
 from bricks.session.workspace import Workspace
 from bricks.sources import function_of
 from bricks.studies.scaling.options import ScalingOptions
@@ -34,10 +34,10 @@ def real_step(
     assert options.check is not None
     step, ranks = options.step, options.check
     program = function_of(options.workload).request(batch)
-    with places_of(network, ranks) as places:
+    with rank_locations_of(network, ranks) as locations:
         times = measure_steps(
             program,
-            places,
+            locations,
             bucket_cap_mb=options.strategies.bucket_cap_mb,
             accumulation=step.accumulate,
             delays_s=[(step.straggler - 1) * computing_s],
