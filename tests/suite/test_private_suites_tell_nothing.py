@@ -201,7 +201,8 @@ def constant_text() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(
-    "net, problem", [(labelled(["tumour", "none"]), "the text 'tumour'"), (constant_text(), "texts")]
+    "net, problem",
+    [(labelled(["tumour", "none"]), "the text 'tumour'"), (constant_text(), "texts")],
 )
 def test_a_brick_that_holds_words_of_its_own_is_refused(
     net: onnx.ModelProto, problem: str, here: Here, tmp_path: Path
