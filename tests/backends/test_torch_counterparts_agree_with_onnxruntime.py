@@ -22,12 +22,12 @@ Outcomes = dict[str, dict[str, str]]
 
 @dataclass(frozen=True)
 class Case:
-    """One node on float inputs of these shapes; ``held`` are further inputs that are constant."""
+    """One node on float inputs of these shapes; ``constants`` are its further inputs."""
 
     op: str
     shapes: Sequence[Sequence[int]]
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    held: Sequence[tuple[Any, str]] = ()
+    constants: Sequence[tuple[Any, str]] = ()
     outputs: int = 1
     opset: int = 17
     positive: bool = False
@@ -35,9 +35,11 @@ class Case:
     def proto(self) -> onnx.ModelProto:
         names = [f"x{k}" for k in range(len(self.shapes))]
         constants = [
-            constant(f"c{k}", each, dtype) for k, (each, dtype) in enumerate(self.held) if dtype
+            constant(f"c{k}", number, dtype)
+            for k, (number, dtype) in enumerate(self.constants)
+            if dtype
         ]
-        more = [f"c{k}" if dtype else "" for k, (_, dtype) in enumerate(self.held)]
+        more = [f"c{k}" if dtype else "" for k, (_, dtype) in enumerate(self.constants)]
         made = [f"y{k}" for k in range(self.outputs)]
         own = node(self.op, [*names, *more], made, **self.attributes)
         inputs = [value(name, list(s)) for name, s in zip(names, self.shapes, strict=True)]
@@ -120,8 +122,8 @@ RIGHT = {
     "softmax": Case("Softmax", [(2, 3, 4)], {"axis": 1}),
     "softmax_of_old": Case("Softmax", [(2, 3, 4)], opset=11),
     "log_softmax": Case("LogSoftmax", [(2, 3, 4)]),
-    "clip": Case("Clip", IMAGE, held=[(-0.25, "FLOAT"), (0.5, "FLOAT")]),
-    "clip_above": Case("Clip", IMAGE, held=[NONE, (0.5, "FLOAT")]),
+    "clip": Case("Clip", IMAGE, constants=[(-0.25, "FLOAT"), (0.5, "FLOAT")]),
+    "clip_above": Case("Clip", IMAGE, constants=[NONE, (0.5, "FLOAT")]),
     "clip_of_old": Case("Clip", IMAGE, {"max": 0.5}, opset=6),
     "prelu": Case("PRelu", [*IMAGE, (4, 1, 1)]),
     "hard_sigmoid": Case("HardSigmoid", IMAGE),
@@ -131,27 +133,27 @@ RIGHT = {
     "mean_of": Case("Mean", [(3, 4), (4,), (3, 1)]),
     "reduce": Case("ReduceMean", IMAGE, {"axes": [2, 3], "keepdims": 0}),
     "reduce_all": Case("ReduceSum", IMAGE),
-    "reduce_input": Case("ReduceL2", IMAGE, held=[([-1], "INT64")], opset=18),
+    "reduce_input": Case("ReduceL2", IMAGE, constants=[([-1], "INT64")], opset=18),
     "log_sum_exp": Case("ReduceLogSumExp", IMAGE, {"axes": [1]}),
     "arg_max": Case("ArgMax", IMAGE, {"axis": 1, "keepdims": 0}),
-    "top_k": Case("TopK", [(4, 9)], {"largest": 0}, held=[([3], "INT64")], outputs=2),
+    "top_k": Case("TopK", [(4, 9)], {"largest": 0}, constants=[([3], "INT64")], outputs=2),
     "transpose": Case("Transpose", [(2, 3, 4)], {"perm": [1, 2, 0]}),
-    "reshape": Case("Reshape", [(2, 3, 4)], held=[([0, -1], "INT64")]),
+    "reshape": Case("Reshape", [(2, 3, 4)], constants=[([0, -1], "INT64")]),
     "flatten": Case("Flatten", [(2, 3, 4)], {"axis": 2}),
     "flatten_all": Case("Flatten", [(2, 3, 4)], {"axis": 0}),
     "concat": Case("Concat", [(2, 3), (2, 1)], {"axis": 1}),
     "split": Case("Split", [(2, 7)], {"axis": 1, "num_outputs": 3}, outputs=3, opset=18),
-    "split_sizes": Case("Split", [(2, 7)], {"axis": 1}, held=[([2, 5], "INT64")], outputs=2),
+    "split_sizes": Case("Split", [(2, 7)], {"axis": 1}, constants=[([2, 5], "INT64")], outputs=2),
     "slice": Case(
         "Slice", [(8, 9)],
-        held=[([1, -8], "INT64"), ([100, -1], "INT64"), ([0, 1], "INT64"), ([3, 2], "INT64")],
+        constants=[([1, -8], "INT64"), ([100, -1], "INT64"), ([0, 1], "INT64"), ([3, 2], "INT64")],
     ),
-    "gather": Case("Gather", [(5, 6)], {"axis": 1}, held=[([[0, -1], [2, 3]], "INT64")]),
-    "gather_one": Case("Gather", [(5, 6)], held=[(-2, "INT64")]),
-    "pad": Case("Pad", [(2, 3)], held=[([1, 0, 0, 2], "INT64"), (1.5, "FLOAT")]),
+    "gather": Case("Gather", [(5, 6)], {"axis": 1}, constants=[([[0, -1], [2, 3]], "INT64")]),
+    "gather_one": Case("Gather", [(5, 6)], constants=[(-2, "INT64")]),
+    "pad": Case("Pad", [(2, 3)], constants=[([1, 0, 0, 2], "INT64"), (1.5, "FLOAT")]),
     "pad_reflect": Case("Pad", IMAGE, {"mode": "reflect"}, [([0, 0, 1, 2, 0, 0, 2, 1], "INT64")]),
-    "expand": Case("Expand", [(3, 1)], held=[([2, 1, 4], "INT64")]),
-    "tile": Case("Tile", [(2, 3)], held=[([2, 2], "INT64")]),
+    "expand": Case("Expand", [(3, 1)], constants=[([2, 1, 4], "INT64")]),
+    "tile": Case("Tile", [(2, 3)], constants=[([2, 2], "INT64")]),
     "depth_to_space": Case("DepthToSpace", [(1, 8, 2, 3)], {"blocksize": 2}),
     "depth_to_space_crd": Case("DepthToSpace", [(1, 8, 2, 3)], {"blocksize": 2, "mode": "CRD"}),
     "nearest": Case(
@@ -194,7 +196,7 @@ REFUSED = {
     "reverse": (Case("LSTM", LSTM, {"hidden_size": 4, "direction": "reverse"}), "LSTM",
                 "reverse"),
     "backwards": (
-        Case("Slice", [(4,)], held=[([-1], "INT64"), ([-9], "INT64"), ([0], "INT64"),
+        Case("Slice", [(4,)], constants=[([-1], "INT64"), ([-9], "INT64"), ([0], "INT64"),
                                     ([-1], "INT64")]),
         "Slice", "backwards",
     ),
@@ -208,7 +210,7 @@ REFUSED = {
 
 
 def computed(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """What ONNX Runtime computes."""
+    """Outputs of ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
@@ -219,7 +221,7 @@ def computed(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np
 
 
 def save(name: str, proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray], folder: Path) -> None:
-    """The model with its data, and what ONNX Runtime computes of it."""
+    """Write a model with its inputs, and the outputs of ONNX Runtime."""
     names = [info.name for info in proto.graph.output]
     values = dict(zip(names, computed(proto, feeds), strict=True))
     (folder / f"{name}.onnx").write_bytes(proto.SerializeToString())
@@ -237,12 +239,12 @@ def drawn(proto: onnx.ModelProto, *, positive: bool = False) -> dict[str, np.nda
 
 
 def in_torch(folder: Path) -> Outcomes:
-    """What PyTorch makes of the models in ``folder``."""
+    """Outcomes of PyTorch for the models in ``folder``: right, refused, wrong, unknown."""
     python = torch_environment.python()
-    found: Outcomes = json.loads(
+    outcomes: Outcomes = json.loads(
         runtime_environments.run(python, "torch_counterparts.py", folder).splitlines()[-1]
     )
-    return found
+    return outcomes
 
 
 @pytest.fixture(scope="module")
@@ -321,28 +323,28 @@ def cases_of_onnx() -> Iterable[tuple[str, onnx.ModelProto, dict[str, np.ndarray
         cases = list(collect_testcases(None))
     for case in cases:
         nodes = case.model.graph.node
-        given, expected = case.data_sets[0]
+        inputs, expected = case.data_sets[0]
         plain = all(
             isinstance(each, np.ndarray) and each.dtype.kind in "biuf" and each.dtype.isbuiltin
-            for each in (*given, *expected)
+            for each in (*inputs, *expected)
         )
         if len(nodes) == 1 and not nodes[0].domain and plain:
-            yield case.name, *with_constants(case.model, given)
+            yield case.name, *with_constants(case.model, inputs)
 
 
 def with_constants(
-    proto: onnx.ModelProto, given: Sequence[np.ndarray]
+    proto: onnx.ModelProto, inputs: Sequence[np.ndarray]
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """``proto``, whose inputs of an operator's settings are constants, as models have them."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     data = _DATA.get(proto.graph.node[0].op_type, 1)
-    feeds = dict(zip((info.name for info in proto.graph.input), given, strict=True))
+    feeds = dict(zip((info.name for info in proto.graph.input), inputs, strict=True))
     for number, (name, array) in enumerate(list(feeds.items())):
         if number >= data and array.size <= 16 and array.ndim <= 1:
             copy.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
             del feeds[name]
-    kept = [info for info in copy.graph.input if info.name in feeds]
+    remaining = [info for info in copy.graph.input if info.name in feeds]
     del copy.graph.input[:]
-    copy.graph.input.extend(kept)
+    copy.graph.input.extend(remaining)
     return copy, feeds

@@ -64,10 +64,10 @@ def test_a_training_step_is_recorded_from_its_forward_pass_to_its_optimizer(benc
     nodes = parse_model(model.skeleton).graph.node
     phases = [{p.key: p.value for p in node.metadata_props}[PHASE] for node in nodes]
     assert list(dict.fromkeys(phases)) == [FORWARD, BACKWARD, OPTIMIZER]
-    made = {(node.op_type, phase) for node, phase in zip(nodes, phases, strict=True)}
-    assert ("convolution", FORWARD) in made
-    assert ("convolution_backward", BACKWARD) in made
-    assert any(phase == OPTIMIZER and "mul_" in name for name, phase in made)
+    calls = {(node.op_type, phase) for node, phase in zip(nodes, phases, strict=True)}
+    assert ("convolution", FORWARD) in calls
+    assert ("convolution_backward", BACKWARD) in calls
+    assert any(phase == OPTIMIZER and "mul_" in name for name, phase in calls)
 
 
 def test_every_call_with_its_arguments_is_a_node(bench: Bench) -> None:
@@ -94,8 +94,8 @@ def test_recording_again_gives_the_same_digest(bench: Bench) -> None:
 
 
 def test_equal_calls_are_one_brick(bench: Bench) -> None:
-    found = decomposed(bench, "momentum")
-    assert len(found.plan.keys) < len(found.plan.occurrences)
+    plan = decomposed(bench, "momentum").plan
+    assert len(plan.keys) < len(plan.occurrences)
 
 
 def test_numbers_that_do_not_change_the_work_do_not_count(bench: Bench) -> None:
@@ -104,15 +104,15 @@ def test_numbers_that_do_not_change_the_work_do_not_count(bench: Bench) -> None:
 
 
 def sketches(bench: Bench, name: str, operator: str) -> dict[str, Sketch]:
-    """Of all bricks of this operator."""
+    """Sketches in all bricks of an operator, by the names of their values."""
     bricks = decomposed(bench, name).bricks.values()
-    wanted = f"org.pytorch.aten.{operator}"
-    protos = [parse_model(b.model) for b in bricks if wanted in b.operators]
+    name = f"org.pytorch.aten.{operator}"
+    protos = [parse_model(b.model) for b in bricks if name in b.operators]
     return {key: sketch for proto in protos for key, sketch in noted_sketches(proto).items()}
 
 
 @pytest.mark.parametrize(
-    ("operator", "told"),
+    ("operator", "features"),
     [
         ("sort", {"rises": 1.0}),
         ("_unique2", {"distinct": 5}),
@@ -123,12 +123,12 @@ def sketches(bench: Bench, name: str, operator: str) -> dict[str, Sketch]:
     ],
 )
 def test_calls_are_measured_on_the_distribution_that_they_read(
-    bench: Bench, operator: str, told: dict[str, float]
+    bench: Bench, operator: str, features: dict[str, float]
 ) -> None:
-    found = sketches(bench, "deciding", operator)
-    assert found
-    for sketch in found.values():
-        assert told.items() <= sketch.to_json().items(), sketch
+    by_name = sketches(bench, "deciding", operator)
+    assert by_name
+    for sketch in by_name.values():
+        assert features.items() <= sketch.to_json().items(), sketch
 
 
 def test_what_is_like_random_values_is_no_part_of_a_brick(bench: Bench) -> None:
@@ -190,10 +190,10 @@ def test_what_checkpointing_does_around_its_layers_is_part_of_the_step(
     bench: Bench, name: str
 ) -> None:
     nodes = parse_model(bench.read(program(name)).skeleton).graph.node
-    around = [node for node in nodes if node.domain == "org.pytorch.recomputation"]
-    phases = [{p.key: p.value for p in node.metadata_props}[PHASE] for node in around]
-    found = [(node.op_type, phase) for node, phase in zip(around, phases, strict=True)]
-    assert found == [*[("hide", FORWARD)] * 2, *[("recompute", BACKWARD)] * 2]
+    overhead = [node for node in nodes if node.domain == "org.pytorch.recomputation"]
+    phases = [{p.key: p.value for p in node.metadata_props}[PHASE] for node in overhead]
+    calls = [(node.op_type, phase) for node, phase in zip(overhead, phases, strict=True)]
+    assert calls == [*[("hide", FORWARD)] * 2, *[("recompute", BACKWARD)] * 2]
     restored = [node.op_type for node in nodes if node.domain == "org.pytorch.generator"]
     assert bool(restored) == ("other_masks" not in name)
 
@@ -226,7 +226,7 @@ def test_all_bricks_are_measured_beside_the_real_step(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("raises", "raised ValueError: no luck today (programs.py, line "),
         ("compiled_already", "torch-compiled"),
@@ -246,11 +246,11 @@ def test_all_bricks_are_measured_beside_the_real_step(bench: Bench) -> None:
     ],
 )
 def test_a_program_that_cannot_be_recorded_is_told_in_one_line(
-    bench: Bench, name: str, told: str
+    bench: Bench, name: str, message: str
 ) -> None:
     with pytest.raises(BricksError) as caught:
         bench.read(program(name))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -304,10 +304,10 @@ def test_the_runtimes_own_profile_tells_when_each_call_ran(bench: Bench) -> None
 
 
 def received(bench: Bench, model: Model, folder: Path) -> Model:
-    """What a suite brings of a model to another host."""
+    """Write a model to a suite, and read it as another host does."""
     suite = folder / "suite.zip"
-    found = [(model, bench.decompose(model))]
-    write_suite(suite, found, runtime=bench.workspace.runtime, granularity="executed", package="0")
+    models = [(model, bench.decompose(model))]
+    write_suite(suite, models, runtime=bench.workspace.runtime, granularity="executed", package="0")
     (brought,) = read_suite(suite).models
     return brought
 
@@ -316,8 +316,8 @@ def test_a_suite_brings_calls_to_other_hosts_and_no_code(bench: Bench, tmp_path:
     model = bench.read(program("momentum"))
     brought = received(bench, model, tmp_path)
     assert brought.digest == model.digest
-    for told in (b"programs.py", str(Path.cwd()).encode()):
-        assert told not in brought.skeleton
+    for secret in (b"programs.py", str(Path.cwd()).encode()):
+        assert secret not in brought.skeleton
 
 
 @pytest.mark.slow
@@ -340,7 +340,7 @@ def test_the_zoos_programs_are_measured_as_they_were_recorded(bench: Bench) -> N
 
 
 def test_a_program_from_elsewhere_may_only_compute(bench: Bench, tmp_path: Path) -> None:
-    path, told = tmp_path / "hostile.onnx", []
+    path, models = tmp_path / "hostile.onnx", []
     calls = {
         "aten::save cannot be replayed": Call("aten", "save", ([{"t": 0}], {})),
         "aten::from_file cannot be replayed": Call("aten", "from_file", ([{"t": 0}], {})),
@@ -354,8 +354,8 @@ def test_a_program_from_elsewhere_may_only_compute(bench: Bench, tmp_path: Path)
         proto.graph.node[1].CopyFrom(call.node(["y"], ["z"]))
         proto.opset_import.add(domain=f"org.pytorch.{call.namespace}", version=1)
         path.write_bytes(proto.SerializeToString())
-        told.append(read_model(path))
-    failures = bench.measure(told).failures
+        models.append(read_model(path))
+    failures = bench.measure(models).failures
     assert len(failures) == len(calls)
     for reason in calls:
         assert any(reason in failure.reason for failure in failures), (reason, failures)

@@ -31,12 +31,12 @@ def measured(
     sizes: list[int] = SIZES,
 ) -> dict[str, Measurement]:
     """All-reduces whose rounds differ by a percent."""
-    found = {}
+    samples = {}
     for num_bytes in sizes:
         key = Collective("all_reduce", num_bytes, ranks, aspect).key
         rounds = tuple(Round((time_s(num_bytes) * (1 + n / 100),)) for n in (-1, 0, 1))
-        found[key] = Measurement(key, rounds, 1.0)
-    return found
+        samples[key] = Measurement(key, rounds, 1.0)
+    return samples
 
 
 def network(*series: dict[str, Measurement]) -> MeasuredNetwork:
@@ -157,10 +157,10 @@ def test_ranks_that_nobody_measured_follow_the_formula_and_are_less_certain(rank
 
 
 def test_computing_ranks_are_told_as_measured_or_with_half_a_core() -> None:
-    alone = measured(line(1e-4, 1e9))
+    isolated = measured(line(1e-4, 1e9))
     size = SIZES[4]
-    guessed = network(alone).time("all_reduce", size, 2, computing=True)
-    once = network(alone).time("all_reduce", size, 2, computing=False)
+    guessed = network(isolated).time("all_reduce", size, 2, computing=True)
+    once = network(isolated).time("all_reduce", size, 2, computing=False)
     assert guessed.origin == "extrapolated"
     assert (
         guessed.interval.low
@@ -169,16 +169,16 @@ def test_computing_ranks_are_told_as_measured_or_with_half_a_core() -> None:
         < 2 * once.interval.value
         <= guessed.interval.high
     )
-    both = network(alone, measured(line(3e-4, 5e8), aspect=Aspect.COMPUTING))
+    both = network(isolated, measured(line(3e-4, 5e8), aspect=Aspect.COMPUTING))
     assert both.time("all_reduce", size, 2, computing=True).origin == "measured"
     assert both.slowdown(2).interval.value == 1.0 and both.slowdown(2).interval.high == 2.0
     units = [
         measured(lambda size: 1e-3, aspect=Aspect.UNIT_BEFORE),
         measured(lambda size: 1.5e-3, aspect=Aspect.UNIT_DURING),
     ]
-    told = network(alone, *units).slowdown(2)
-    assert (told.interval.value, told.origin) == (pytest.approx(1.5), "measured")
-    assert network(alone, *units).slowdown(8).origin == "extrapolated"
+    slowdown = network(isolated, *units).slowdown(2)
+    assert (slowdown.interval.value, slowdown.origin) == (pytest.approx(1.5), "measured")
+    assert network(isolated, *units).slowdown(8).origin == "extrapolated"
 
 
 def test_a_stated_network_is_its_formula() -> None:

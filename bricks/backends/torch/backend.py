@@ -33,10 +33,10 @@ from bricks.backends.torch.instruments import ProbeModel, TorchInstruments, is_p
 from bricks.backends.torch.item_orders import item_orders
 from bricks.backends.torch.probe import PhaseProbe, PhaseProbes, probed
 from bricks.backends.torch.profile import ProfiledSteps
+from bricks.backends.torch.real_step import RealStep
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, TensorHandles
 from bricks.backends.torch.replicated import ReplicatedSteps, replicated_steps
-from bricks.backends.torch.stepping import RealStep
 from bricks.backends.torch.synthetic_tensors import deciding_values, own_tensors
 from bricks.backends.torch.training import ProgramTraining
 from bricks.backends.torch.trajectories import trajectories

@@ -18,7 +18,7 @@ import torch
 
 from bricks.backends.torch.differences import slope, to_float64
 from bricks.backends.torch.entry import Program, users_errors
-from bricks.backends.torch.stepping import array, tensor_leaves
+from bricks.backends.torch.real_step import array, tensor_leaves
 from bricks.errors import BackendError
 
 # The step of a central difference, relative to the magnitude of a tensor's elements. The cube root
