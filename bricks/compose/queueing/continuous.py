@@ -29,7 +29,7 @@ class TextLengths:
 
 
 @dataclass(slots=True)
-class _Sequence:
+class _RunningSequence:
     """A running sequence: the number of its request, tokens in its cache, tokens made."""
 
     request: int
@@ -45,8 +45,8 @@ class ContinuousPolicy:
     ) -> None:
         self._lengths, self._most = lengths, most
         self._prompt_s, self._step_s = prompt_s, step_s
-        self._running: list[_Sequence] = []
-        self._prompt: _Sequence | None = None
+        self._running: list[_RunningSequence] = []
+        self._prompt: _RunningSequence | None = None
 
     @property
     def unfinished(self) -> bool:
@@ -59,7 +59,7 @@ class ContinuousPolicy:
         room = len(self._running) < self._most
         if room and queue and queue.first_s() <= begin_s:
             (request,) = queue.take(1)
-            self._prompt = _Sequence(request, self._lengths.prompt_tokens, 1)
+            self._prompt = _RunningSequence(request, self._lengths.prompt_tokens, 1)
         return begin_s
 
     def seconds(self, number: int, idle_depth: float) -> float:

@@ -16,7 +16,7 @@ from bricks.session import predicting
 from bricks.session.machine_peaks import Peaks, measured_peaks
 from bricks.session.workspace import Workspace
 from bricks.studies.numerics.forms import accepted_form, name_of, outputs_of
-from bricks.studies.numerics.operator import UNKNOWN, Operator, work_of
+from bricks.studies.numerics.operator import UNKNOWN, OperatorCase, work_of
 from bricks.studies.numerics.operator_forms import OperatorForms
 from bricks.studies.numerics.references import ReferenceFile
 from bricks.studies.numerics.results import (
@@ -34,7 +34,7 @@ from bricks.units.facts import Missing
 
 
 def compare_operators(
-    operators: Iterable[Operator],
+    operators: Iterable[OperatorCase],
     workspaces: Sequence[Workspace],
     *,
     repeats: int = 5,
@@ -69,7 +69,7 @@ class _Comparison:
     """One operator over runtimes, in the forms that these run."""
 
     def __init__(
-        self, runtimes: Runtimes, peaks: Mapping[str, Callable[[], Peaks]], operator: Operator
+        self, runtimes: Runtimes, peaks: Mapping[str, Callable[[], Peaks]], operator: OperatorCase
     ) -> None:
         self._runtimes, self._peaks, self._operator = runtimes, peaks, operator
         self._forms = OperatorForms(runtimes, operator)

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from bricks.backends import default, offer
 from bricks.graph.form import ModelForm
 from bricks.sources import Function
-from bricks.studies.numerics.operator import Operator
+from bricks.studies.numerics.operator import OperatorCase
 
 SOURCE = "https://github.com/baidu-research/DeepBench"
 
@@ -189,15 +189,17 @@ RECURRENT = (
 KERNELS: Sequence[Kernel] = (*CONVOLUTIONS, *PRODUCTS, *RECURRENT)
 
 
-def operator_of(kernel: Kernel) -> Operator:
+def operator_of(kernel: Kernel) -> OperatorCase:
     """A size as an operator, in ONNX and as a PyTorch program."""
     counterparts = offer(default(ModelForm.PROGRAMS)).counterparts
     assert counterparts is not None, "the runtime of programs has them"
     entry = f"{counterparts.operators}:{kernel.function}"
-    return Operator(kernel.name, SOURCE, kernel.model(), Function(entry, arguments=asdict(kernel)))
+    return OperatorCase(
+        kernel.name, SOURCE, kernel.model(), Function(entry, arguments=asdict(kernel))
+    )
 
 
-def deepbench() -> list[Operator]:
+def deepbench() -> list[OperatorCase]:
     """All of the selection."""
     return [operator_of(kernel) for kernel in KERNELS]
 

@@ -21,7 +21,7 @@ from bricks.reading.read import read_model
 from bricks.session.workspace import Workspace
 from bricks.sources import Function
 from bricks.sources.recorder import ProgramRecorder
-from bricks.studies.numerics.operator import Operator
+from bricks.studies.numerics.operator import OperatorCase
 from bricks.studies.numerics.temporary_files import TemporaryFiles
 
 
@@ -55,7 +55,7 @@ class Forms(Closing):
         """End the processes."""
         self._opened.close()
 
-    def onnx_form(self, operator: Operator) -> Model:
+    def onnx_form(self, operator: OperatorCase) -> Model:
         """The operator's ONNX form, read; :class:`ModelError` if it cannot be."""
         assert operator.onnx is not None, "it has an ONNX form"
         form = operator.onnx
@@ -72,7 +72,7 @@ class Forms(Closing):
         path.write_bytes(proto.SerializeToString())
         return path
 
-    def program_form(self, operator: Operator, workspace: Workspace) -> Model:
+    def program_form(self, operator: OperatorCase, workspace: Workspace) -> Model:
         """The operator's program, recorded with the runtime of ``workspace``."""
         form = operator.program
         assert form is not None, "it has a program"

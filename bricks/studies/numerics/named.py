@@ -21,7 +21,7 @@ from bricks.samples.measurement import Measurement
 from bricks.sources import Function, find_files
 from bricks.store import Reading
 from bricks.studies.numerics.deepbench import KERNELS, deepbench, operator_of
-from bricks.studies.numerics.operator import Operator, bytes_of
+from bricks.studies.numerics.operator import OperatorCase, bytes_of
 from bricks.studies.numerics.results import Work
 from bricks.system import Target
 from bricks.zoo import entries, is_entry
@@ -46,7 +46,7 @@ class ZooSource:
     top: int = TOP
 
 
-def operators_named(word: str, zoo: ZooSource | None) -> list[Operator]:
+def operators_named(word: str, zoo: ZooSource | None) -> list[OperatorCase]:
     """The operators that ``word`` names: a list, one of a list, an ONNX file or a program.
 
     ``zoo`` is the source of the list of that name; None if no known system has measured it. Raises
@@ -65,15 +65,15 @@ def operators_named(word: str, zoo: ZooSource | None) -> list[Operator]:
     if word in kernels:
         return [operator_of(kernels[word])]
     if is_entry(word):
-        return [Operator(word, word, program=Function(word))]
+        return [OperatorCase(word, word, program=Function(word))]
     if Path(word).suffix.lower() == ".onnx" or Path(word).exists():
-        return [Operator(f.title, str(f.path), onnx=f.path) for f in find_files(word)]
+        return [OperatorCase(f.title, str(f.path), onnx=f.path) for f in find_files(word)]
     raise UsageError(
         f"no list, operator or file is called {word!r}: {suggestion(word, [*LISTS, *kernels])}"
     )
 
 
-def costliest(zoo: ZooSource) -> list[Operator]:
+def costliest(zoo: ZooSource) -> list[OperatorCase]:
     """The bricks that take longest when each model of the zoo runs once, the costliest first.
 
     Raises :class:`ModelError` if the target has measured none of them.
@@ -97,10 +97,10 @@ def costliest(zoo: ZooSource) -> list[Operator]:
     return [_of_brick(bricks[key], zoo.target) for key in chosen]
 
 
-def _of_brick(brick: Brick, target: Target) -> Operator:
+def _of_brick(brick: Brick, target: Target) -> OperatorCase:
     operators = "+".join(name.rpartition(".")[2] for name in brick.operators)
     types = [*brick.inputs.values(), *brick.weights.values(), *brick.outputs.values()]
-    return Operator(
+    return OperatorCase(
         f"{operators}_{brick.key.removeprefix('b1-')[:8]}",
         f"brick {brick.key} of the zoo, by its latency on {target.system.name}: {shapes(brick)}",
         onnx=parse_model(brick.model),

@@ -51,7 +51,7 @@ def _bytes(graph: Graph) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class OperatorCase:
     """A model of one or few nodes from ``source``.
 
     ``onnx`` is an ONNX model or its file, ``program`` a program to record; at most one is None.

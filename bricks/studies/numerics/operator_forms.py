@@ -14,7 +14,7 @@ from bricks.graph.view import parse_model
 from bricks.session.workspace import Workspace
 from bricks.studies.numerics.blocked_layout import BlockedLayout
 from bricks.studies.numerics.forms import accepted_form, name_of
-from bricks.studies.numerics.operator import UNKNOWN, Operator, work_of
+from bricks.studies.numerics.operator import UNKNOWN, OperatorCase, work_of
 from bricks.studies.numerics.references import ReferenceFile
 from bricks.studies.numerics.results import Form
 from bricks.studies.numerics.runtimes import FAILURES, Runtimes, reason_of
@@ -29,7 +29,7 @@ class OperatorForms:
     work.
     """
 
-    def __init__(self, runtimes: Runtimes, operator: Operator) -> None:
+    def __init__(self, runtimes: Runtimes, operator: OperatorCase) -> None:
         self._runtimes, self._operator = runtimes, operator
         self._given: Model | Missing | None = None
         self._standard: Model | None = None  # in standard operators

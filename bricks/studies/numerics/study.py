@@ -19,7 +19,7 @@ from bricks.sources import Unread
 from bricks.studies.numerics.comparison import compare_operators
 from bricks.studies.numerics.named import ZOO, ZooSource, operators_named
 from bricks.studies.numerics.networks import compare_networks
-from bricks.studies.numerics.operator import Operator
+from bricks.studies.numerics.operator import OperatorCase
 from bricks.studies.numerics.options import NetworkComparisonOptions, OperatorComparisonOptions
 from bricks.studies.numerics.results import (
     MissingRuntime,
@@ -102,10 +102,10 @@ class OperatorStudy(RuntimesStudy[OperatorComparisonOptions, OperatorComparison]
         comparison = compare_operators(operators, workspaces, repeats=self.options.repeats)
         return replace(comparison, unread=tuple(unread))
 
-    def _chosen(self) -> tuple[list[Operator], list[str]]:
+    def _chosen(self) -> tuple[list[OperatorCase], list[str]]:
         """The named operators, each once, and errors of unreadable files."""
         zoo = self._zoo() if ZOO in self.options.what else None
-        operators: dict[str, Operator] = {}
+        operators: dict[str, OperatorCase] = {}
         errors = []
         for word in self.options.what:
             try:

@@ -33,7 +33,7 @@ from bricks.studies.numerics.deepbench import (
     Product,
     deepbench,
 )
-from bricks.studies.numerics.operator import Operator, work_of
+from bricks.studies.numerics.operator import OperatorCase, work_of
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,
@@ -83,7 +83,7 @@ def torch_bench(benches: list[Bench], tmp_path_factory: pytest.TempPathFactory) 
 
 
 def compared(
-    operators: Sequence[Operator], benches: Sequence[Bench], *, repeats: int
+    operators: Sequence[OperatorCase], benches: Sequence[Bench], *, repeats: int
 ) -> OperatorComparison:
     workspaces = [bench.workspace for bench in benches]
     return compare_operators(operators, workspaces, repeats=repeats)
@@ -181,7 +181,7 @@ def test_an_onnx_operator_is_measured_and_evaluated_as_its_counterpart(
 
 def test_operators_without_a_counterpart_are_one_line(torch_bench: Bench) -> None:
     lacking = [
-        Operator(
+        OperatorCase(
             f"shrink{size}", "a test",
             onnx=one_node("Shrink", [value("x", [size])], [value("y", [size])]),
         )
@@ -194,7 +194,7 @@ def test_operators_without_a_counterpart_are_one_line(torch_bench: Bench) -> Non
     assert line.endswith("(shrink5, shrink6)")
 
 
-def blocked_convolution() -> Operator:
+def blocked_convolution() -> OperatorCase:
     """Of 64 channels, which every block divides."""
     shapes = {"x": [1, 64, 8, 8], "w": [64, 64, 3, 3], "z": [1, 64, 6, 6], "y": [1, 64, 6, 6]}
     infos = {name: value(name, shape) for name, shape in shapes.items()}
@@ -203,7 +203,7 @@ def blocked_convolution() -> Operator:
     weight.external_data.add(key="location", value="weights")
     own = node("Conv", ["x", "w", "", "z"], ["y"], domain=NCHWC, activation="Relu")
     proto = model([own], [infos["x"], infos["z"]], [infos["y"]], [weight], domains=[NCHWC])
-    return Operator("blocked", "a test", onnx=proto)
+    return OperatorCase("blocked", "a test", onnx=proto)
 
 
 def test_a_blocked_convolution_has_a_reference_in_its_layout(onnxruntime: Bench) -> None:
@@ -238,7 +238,7 @@ def test_an_operator_that_a_runtime_lacks_is_named_and_the_others_run(
     runtime: str, tmp_path: Path
 ) -> None:
     strange = one_node("Strange", [value("x", [4])], [value("y", [4])], domain="org.x")
-    lacking, names = Operator("strange", "a test", onnx=strange), ("org.x", "Strange")
+    lacking, names = OperatorCase("strange", "a test", onnx=strange), ("org.x", "Strange")
     if runtime == "mxnet":
         mxnet_environment.python()
         (lacking,) = (each for each in OPERATORS if each.name.startswith("vanilla"))
@@ -257,7 +257,7 @@ def test_a_file_that_cannot_be_read_is_missing_everywhere(
     onnxruntime: Bench, tmp_path: Path
 ) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"nothing")
-    chosen = [Operator("bad", "a test", onnx=tmp_path / "bad.onnx")]
+    chosen = [OperatorCase("bad", "a test", onnx=tmp_path / "bad.onnx")]
     (result,) = compared(chosen, [onnxruntime], repeats=1).operators
     (run,) = result.runs
     assert not run.ran
@@ -267,7 +267,7 @@ def test_operators_without_a_reference_are_measured_and_named(
     onnxruntime: Bench, tmp_path: Path
 ) -> None:
     fast = one_node("FastGelu", [value("x", [4, 5])], [value("y", [4, 5])], domain="com.microsoft")
-    chosen = [Operator("gelu", "a test", onnx=save(fast, tmp_path))]
+    chosen = [OperatorCase("gelu", "a test", onnx=save(fast, tmp_path))]
     (result,) = compared(chosen, [onnxruntime], repeats=2).operators
     (run,) = result.runs
     assert isinstance(run.latency, OperatorLatency)
