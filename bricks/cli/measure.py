@@ -141,5 +141,5 @@ def _totals(done: Measured) -> dict[str, Any]:
         "disturbed_rounds": done.disturbed_rounds,
         "remeasured_bricks": done.remeasured_bricks,
         "ballast_short": done.eviction_short,
-        "bricks_apart": len(done.apart),
+        "bricks_apart": len(done.separate),
     }

@@ -7,7 +7,7 @@ Must not know how samples came about.
 from __future__ import annotations
 
 # Round numbers that held at least 95 % of half of the zoo's families, and of the others too, on two
-# Xeon cores (1 % and 0.3 calls held them on two EPYC cores: the wider of the two counts).
+# Xeon cores (1 % and 0.3 calls held them on two EPYC cores: the wider numbers count).
 # benchmarks/accuracy.py reports the share that they hold, and the scale that they would need for
 # families that are left out. The first is a share of the latency of all bricks, because of their
 # cache state. The second is in calls for each occurrence: the subtracted overhead may be too large
@@ -31,9 +31,9 @@ CACHED_NODES = 1 << 10
 # models (docs/measuring.md).
 OTHER_HOST_SHARE = 0.08
 
-# The last is for recorded programs: what Python and the engine do around a call is not the same
-# in all programs. A share of its cost that was assumed and never fitted; it is a small part of the
-# intervals in benchmarks/torch_steps.py.
+# The last is for recorded programs, whose call overhead in Python and in the autograd engine
+# differs from program to program. A share of its cost that was assumed and never fitted; it is a
+# small part of the intervals in benchmarks/torch_steps.py.
 CALL_OVERHEAD_SHARE = 0.5
 
 

@@ -55,5 +55,5 @@ class Tally:
             disturbed_rounds=self.disturbed_rounds,
             remeasured=frozenset(self.remeasured),
             eviction_short=self.eviction_short,
-            apart=frozenset(self.separate),
+            separate=frozenset(self.separate),
         )

@@ -72,10 +72,10 @@ def disturbance(of: Sampling) -> list[str]:
             "There was too little memory to make weights as cold as they are in large models: their"
             " bricks may be too fast. Free some, or raise the limit."
         )
-    if of.apart:
+    if of.separate:
         lines.append(
-            f"{len(of.apart)} bricks ran in calls of their own, because the runtime could not run"
-            " them in one call with their neighbours: small ones may be too slow."
+            f"{len(of.separate)} bricks ran in calls of their own, because the runtime could not"
+            " run them in one call with their neighbours: small ones may be too slow."
         )
     if of.foreign_cores is not None and of.foreign_cores >= NOTABLE_CORES:
         lines.append(

@@ -51,7 +51,7 @@ class TypicalRun:
 class Profile(TypicalRun):
     """A typical run whose ``nodes`` are matched to the occurrences of a plan.
 
-    They are in order of start time, and inner nodes directly follow the node around them.
+    They are in order of start time; inner nodes directly follow the node that contains them.
     ``unmatched`` says why the nodes could not be matched; None if they were. ``unsure`` counts
     nodes whose position may belong to another occurrence of the same operator.
     """
@@ -132,7 +132,7 @@ def _as_begun(ended: Sequence[NodeRun]) -> list[NodeRun]:
 
     Clocks are coarse: of nodes with equal start times, the one that ended first comes first.
     """
-    inner: dict[int, list[NodeRun]] = {}  # by lane, while the node around them has not ended
+    inner: dict[int, list[NodeRun]] = {}  # by lane, until the node that contains them ends
     groups = []
     for node in ended:
         if node.inner:

@@ -20,7 +20,7 @@ class Sampling:
     ``rounds`` in which other processes delayed the worker, or the machine state changed.
     ``remeasured`` are the keys of bricks that had been measured before, but in another machine
     state. ``eviction_short`` is whether memory was too small to evict weights from the caches as
-    far as in their models. ``apart`` are the keys of bricks that ran in calls of their own,
+    far as in their models. ``separate`` are the keys of bricks that ran in calls of their own,
     because the runtime could not run them in one call with their neighbours.
     """
 
@@ -29,7 +29,7 @@ class Sampling:
     disturbed_rounds: int = 0
     remeasured: frozenset[str] = frozenset()
     eviction_short: bool = False
-    apart: frozenset[str] = frozenset()
+    separate: frozenset[str] = frozenset()
 
     @property
     def remeasured_bricks(self) -> int:
@@ -52,5 +52,5 @@ def combined(parts: Iterable[Sampling]) -> Sampling:
         disturbed_rounds=sum(part.disturbed_rounds for part in every),
         remeasured=frozenset[str]().union(*(part.remeasured for part in every)),
         eviction_short=any(part.eviction_short for part in every),
-        apart=frozenset[str]().union(*(part.apart for part in every)),
+        separate=frozenset[str]().union(*(part.separate for part in every)),
     )

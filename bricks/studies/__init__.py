@@ -1,1 +1,1 @@
-"""Questions about models: each study says what it needs measured, predicts, and checks itself."""
+"""Studies of models: each names needed measurements, predicts, and compares with real runs."""

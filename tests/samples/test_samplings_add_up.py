@@ -3,9 +3,9 @@ from bricks.samples.sampling import Sampling, combined
 
 def test_samplings_add_up() -> None:
     first = Sampling(foreign_cores=0.5, rounds=3, disturbed_rounds=1, remeasured=frozenset("ab"),
-                     apart=frozenset("a"))  # fmt: skip
+                     separate=frozenset("a"))  # fmt: skip
     second = Sampling(rounds=4, remeasured=frozenset("bc"), eviction_short=True,
-                      apart=frozenset("b"))  # fmt: skip
+                      separate=frozenset("b"))  # fmt: skip
     both = combined([first, second])
     assert both == Sampling(
         foreign_cores=0.5,
@@ -13,7 +13,7 @@ def test_samplings_add_up() -> None:
         disturbed_rounds=1,
         remeasured=frozenset("abc"),
         eviction_short=True,
-        apart=frozenset("ab"),
+        separate=frozenset("ab"),
     )
     assert both.remeasured_bricks == 3
     assert combined([]) == Sampling()

@@ -54,7 +54,7 @@ def test_load_is_reported_if_it_matters(
     assert len(disturbance(found)) == lines
     (said,) = disturbance(Sampling(rounds=100, eviction_short=True))
     assert said.startswith("There was too little memory")
-    (said,) = disturbance(Sampling(rounds=100, apart=frozenset("ab")))
+    (said,) = disturbance(Sampling(rounds=100, separate=frozenset("ab")))
     assert said.startswith("2 bricks ran in calls of their own")
 
 

@@ -24,7 +24,7 @@ def real_step(
     computing_s: float,
     rule: StopRule,
 ) -> CheckedStep:
-    """Run real steps on ``options.check`` ranks that ``network`` joins, until ``rule`` is met.
+    """Run real steps on ``options.check`` ranks of ``network`` until ``rule`` is met.
 
     Each rank has one thread and ``batch`` samples (None: the program's own number). The ranks share
     this host, so unlike predicted ones they also share its memory and its last level of cache. A
