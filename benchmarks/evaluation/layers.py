@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
 
 # Layers that pass on their input under another shape. Exporters add them where another
 # format has an attribute (a dense layer that flattens), and drop them where it has a layer.
@@ -53,18 +52,6 @@ class Layers:
                     repeated[self.types[layer]] += 1
                 seen.add(layer)
         return repeated
-
-    def to_json(self) -> dict[str, Any]:
-        """A small JSON object; the inverse is :meth:`from_json`."""
-        return {
-            "types": list(self.types),
-            "models": {name: list(of) for name, of in self.models.items()},
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Layers:
-        """The inverse of :meth:`to_json`."""
-        return cls(tuple(data["types"]), {n: tuple(of) for n, of in data["models"].items()})
 
 
 def jaccard(one: Set[int], other: Set[int]) -> float:

@@ -30,11 +30,11 @@ from benchmarks.evaluation.results import (
     Row,
     Totals,
 )
+from benchmarks.ratios import digits
 from bricks import (
     BackendError,
     Bench,
     Conditions,
-    Estimate,
     Measurement,
     Model,
     ModelComparison,
@@ -214,7 +214,7 @@ class Evaluation:
             trained=self._sums({name: len(of) for name, of in published.TRAINED.items()}),
             rounds=self._rounds,
             disturbed=self._disturbed,
-            wall_s=self._wall_s,
+            wall_s=round(self._wall_s, 1),
         )
 
     def _sums(self, times: Mapping[str, int]) -> dict[tuple[str, str], Totals]:
@@ -225,9 +225,9 @@ class Evaluation:
             keys = frozenset().union(*(wholes[name][1] for name in counted))
             sums[cut] = Totals(
                 sum(counted.values()),
-                sum(count * wholes[name][0] for name, count in counted.items()),
+                digits(sum(count * wholes[name][0] for name, count in counted.items()), 5),
                 len(keys),
-                sum(self._bricks[cut][key] for key in keys),
+                digits(sum(self._bricks[cut][key] for key in keys), 5),
             )
         return sums
 
@@ -289,9 +289,10 @@ class Evaluation:
         if not isinstance(row, ModelComparison):
             return Failed(row.error)
         self._count(bench, name, row, (runtime, granularity))
+        measured, estimate = row.measured_s, row.estimate
         return Row(
-            (row.measured_s.value, row.measured_s.low, row.measured_s.high),
-            _interval(row.estimate),
+            _interval(measured.value, measured.low, measured.high),
+            _interval(estimate.estimate_s, estimate.low_s, estimate.high_s),
             len(row.plan.occurrences),
             len(row.plan.keys),
         )
@@ -322,7 +323,7 @@ def dated(results: Results, before: Results | None, *, measured: bool) -> Result
     They are of one run where they tell of the same rows; what a row comes to may differ a little,
     because models that were measured after it can have added rounds to bricks that they share.
     """
-    if measured or before is None or _identity(before) != _identity(read_back(results)):
+    if measured or before is None or _identity(before) != _identity(results):
         return results
     return replace(results, date=before.date)
 
@@ -334,11 +335,6 @@ def _identity(results: Results) -> Results:
         results, date="", rows=dict.fromkeys(results.rows, nothing), totals={}, trained={},
         rounds=0, disturbed=0, wall_s=0.0,
     )  # fmt: skip
-
-
-def read_back(results: Results) -> Results:
-    """The results as read from a file, where latencies have five digits."""
-    return Results.from_json(results.to_json())
 
 
 def tell(line: str) -> None:
@@ -354,5 +350,5 @@ def _inputs(inputs: Sequence[tuple[str, str, tuple[int | str, ...]]]) -> str:
     return ", ".join("×".join(map(str, shape)) for _, _, shape in inputs)
 
 
-def _interval(estimate: Estimate) -> Interval:
-    return estimate.estimate_s, estimate.low_s, estimate.high_s
+def _interval(value_s: float, low_s: float, high_s: float) -> Interval:
+    return digits(value_s, 5), digits(low_s, 5), digits(high_s, 5)

@@ -1,24 +1,24 @@
 """Results of the evaluation, as frozen data and as a file, and figures derived from them.
 
 Raw results are latencies by model, runtime and granularity, the layers of every model, and sums
-over unique bricks. Everything on the page is computed from them. Seconds here; in the file,
-microseconds to five digits. Must not know how anything was measured or is shown.
+over unique bricks. Everything on the page is computed from them. Must not know how anything was
+measured or is shown.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.evaluation.layers import Layers
+from bricks.measure.protocol.codec import message_codec
 
-FORMAT = 1
+FORMAT = 2
 EXECUTED = "executed"
 
 # Median, low and high end of an interval, in seconds.
@@ -82,20 +82,22 @@ class Totals:
         return self.models_s / self.bricks_s if self.bricks_s else None
 
 
-# By model, runtime and granularity; by runtime and granularity.
-Rows = Mapping[tuple[str, str, str], Row | Failed]
+# Model, runtime and granularity.
+Key = tuple[str, str, str]
+Rows = Mapping[Key, Row | Failed]
+# By runtime and granularity.
 Sums = Mapping[tuple[str, str], Totals]
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
-    """A run, finished or not.
+class RunFacts:
+    """A run, finished or not, without its rows.
 
-    ``models`` are those that were asked for, ``rows`` those that were reached. ``totals`` count
-    every network once, ``trained`` as often as the paper's authors run trained models of it.
-    ``system``, ``runtimes`` and ``protocol`` say where and how it ran. ``quick`` runs show that
-    everything works; their figures mean nothing. Of all ``rounds``, ``disturbed`` were taken while
-    other processes kept the worker from running; ``wall_s`` is the wall time of measuring.
+    ``models`` are those that were asked for. ``totals`` count every network once, ``trained`` as
+    often as the paper's authors run trained models of it. ``system``, ``runtimes`` and ``protocol``
+    say where and how it ran. ``quick`` runs show that everything works; their figures mean nothing.
+    Of all ``rounds``, ``disturbed`` were taken while other processes kept the worker from running;
+    ``wall_s`` is the wall time of measuring.
     """
 
     date: str
@@ -106,12 +108,26 @@ class Results:
     granularities: tuple[str, ...]
     models: tuple[ModelFacts, ...]
     layers: Layers = field(default_factory=Layers)
-    rows: Rows = field(default_factory=dict)
     totals: Sums = field(default_factory=dict)
     trained: Sums = field(default_factory=dict)
     rounds: int = 0
     disturbed: int = 0
     wall_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResults(RunFacts):
+    """Results as their file has them: comparisons and failures by model, runtime, granularity."""
+
+    compared: Mapping[Key, Row] = field(default_factory=dict)
+    failed: Mapping[Key, Failed] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Results(RunFacts):
+    """A run with the ``rows`` that were reached."""
+
+    rows: Rows = field(default_factory=dict)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -189,60 +205,29 @@ class Results:
 
     def to_json(self) -> dict[str, Any]:
         """The content of a file of results."""
-        rows: dict[str, Any] = {}
-        for (name, runtime, granularity), row in self.rows.items():
-            of_runtime = rows.setdefault(name, {}).setdefault(runtime, {})
-            of_runtime[granularity] = _row_json(row)
-        return {
-            "format": FORMAT,
-            "date": self.date,
-            "quick": self.quick,
-            "system": dict(self.system),
-            "runtimes": {name: dict(facts) for name, facts in self.runtimes.items()},
-            "protocol": dict(self.protocol),
-            "granularities": list(self.granularities),
-            "models": [asdict(model) for model in self.models],
-            "layers": self.layers.to_json(),
-            "rows": rows,
-            "totals": _sums_json(self.totals),
-            "trained": _sums_json(self.trained),
-            "rounds": self.rounds,
-            "disturbed": self.disturbed,
-            "wall_s": round(self.wall_s, 1),
-        }
+        facts = {each.name: getattr(self, each.name) for each in fields(RunFacts)}
+        compared = {key: row for key, row in self.rows.items() if isinstance(row, Row)}
+        failed = {key: row for key, row in self.rows.items() if isinstance(row, Failed)}
+        stored = StoredResults(**facts, compared=compared, failed=failed)
+        return {"format": FORMAT, **_STORED.to_json(stored)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Results:
-        """The inverse of :meth:`to_json`."""
-        return cls(
-            date=data["date"],
-            quick=data["quick"],
-            system=data["system"],
-            runtimes=data["runtimes"],
-            protocol=data["protocol"],
-            granularities=tuple(data["granularities"]),
-            models=tuple(ModelFacts(**facts) for facts in data["models"]),
-            layers=Layers.from_json(data["layers"]),
-            rows={
-                (name, runtime, granularity): _row(row)
-                for name, of_model in data["rows"].items()
-                for runtime, of_runtime in of_model.items()
-                for granularity, row in of_runtime.items()
-            },
-            totals=_sums(data["totals"]),
-            trained=_sums(data["trained"]),
-            rounds=data["rounds"],
-            disturbed=data["disturbed"],
-            wall_s=data["wall_s"],
-        )
+        """The inverse of :meth:`to_json`; comparisons come before failures."""
+        stored = _STORED.from_json({key: of for key, of in data.items() if key != "format"})
+        facts = {each.name: getattr(stored, each.name) for each in fields(RunFacts)}
+        return cls(**facts, rows={**stored.compared, **stored.failed})
+
+
+_STORED = message_codec(StoredResults)
 
 
 def write(results: Results, path: Path) -> None:
     """Replace the file atomically, so that an interruption leaves the old one or the new."""
-    parts = [f"{_compact(key)}:{_lines(value)}" for key, value in results.to_json().items()]
-    beside = path.with_name(path.name + ".new")
-    beside.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
-    os.replace(beside, path)
+    parts = (f"{_compact(key)}:{_compact(value)}" for key, value in results.to_json().items())
+    new = path.with_name(path.name + ".new")
+    new.write_text("{" + ",\n".join(parts).replace("]],[[", "]],\n[[") + "}\n", encoding="utf-8")
+    new.replace(path)
 
 
 def read(path: Path) -> Results:
@@ -260,13 +245,6 @@ def read(path: Path) -> Results:
         raise ResultsError(f"{path} holds no results of this program: measure again") from exc
 
 
-def _lines(value: Any) -> str:
-    """Compact JSON with a line for each entry of an object: a difference can be read."""
-    if not isinstance(value, dict):
-        return _compact(value)
-    return "{" + ",\n".join(f"{_compact(k)}:{_compact(v)}" for k, v in value.items()) + "}"
-
-
 def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
@@ -274,59 +252,6 @@ def _compact(value: Any) -> str:
 def geomean(values: Sequence[float]) -> float | None:
     """The geometric mean; None of no values."""
     return geometric_mean(values) if values else None
-
-
-def _row_json(row: Row | Failed) -> dict[str, Any]:
-    if isinstance(row, Failed):
-        return {"error": row.error}
-    return {
-        "measured_us": [_micro(s) for s in row.measured_s],
-        "estimate_us": [_micro(s) for s in row.estimate_s],
-        "occurrences": row.occurrences,
-        "bricks": row.bricks,
-    }
-
-
-def _row(data: Mapping[str, Any]) -> Row | Failed:
-    if "error" in data:
-        return Failed(data["error"])
-    return Row(
-        _interval(data["measured_us"]),
-        _interval(data["estimate_us"]),
-        data["occurrences"],
-        data["bricks"],
-    )
-
-
-def _sums_json(sums: Sums) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for (runtime, granularity), of in sums.items():
-        found.setdefault(runtime, {})[granularity] = {
-            "models": of.models,
-            "models_us": _micro(of.models_s),
-            "bricks": of.bricks,
-            "bricks_us": _micro(of.bricks_s),
-        }
-    return found
-
-
-def _sums(data: Mapping[str, Any]) -> dict[tuple[str, str], Totals]:
-    return {
-        (runtime, granularity): Totals(
-            of["models"], of["models_us"] / 1e6, of["bricks"], of["bricks_us"] / 1e6
-        )
-        for runtime, of_runtime in data.items()
-        for granularity, of in of_runtime.items()
-    }
-
-
-def _interval(values_us: Sequence[float]) -> Interval:
-    median, low, high = (value / 1e6 for value in values_us)
-    return median, low, high
-
-
-def _micro(latency_s: float) -> float:
-    return float(f"{latency_s * 1e6:.5g}")
 
 
 def _natural(name: str) -> list[tuple[float, str]]:

@@ -85,7 +85,7 @@ def names(rows: Sequence[Row]) -> list[str]:
     return [row.case.model for row in rows]
 
 
-def test_what_was_measured_before_an_interruption_is_not_measured_again(
+def test_models_and_bricks_that_were_measured_are_not_measured_again(
     benchmark: Accuracy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compare, calls = bricks.Bench.compare, 0
@@ -105,15 +105,9 @@ def test_what_was_measured_before_an_interruption_is_not_measured_again(
     first, second = benchmark.hosts[0].rows
     assert first.rounds > second.rounds == 0  # all of the second was in the cache
     benchmark()
-    rows = benchmark.hosts[0].rows
-    assert names(rows) == list(MODELS)
-    assert rows[-1].rounds > 0
-
-
-def test_bricks_count_once_in_what_they_cost(benchmark: Accuracy) -> None:
-    benchmark()
-    (host,) = benchmark.hosts
-    first, *others = host.rows
+    first, *others = benchmark.hosts[0].rows
+    assert names([first, *others]) == list(MODELS)
+    assert others[-1].rounds > 0
     assert first.new_bricks_us == pytest.approx(first.measured_us, rel=0.2)
     for row in others:  # their Relu, and the Tanh of the last, are bricks of earlier models
         assert 0 < row.new_bricks_us < 0.6 * row.measured_us

@@ -12,6 +12,7 @@ from bricks.backends import built_in
 
 PACKAGE = Path(__file__).parents[2] / "bricks"
 NAMES = set(built_in())
+WITHIN = re.compile(rf"(bricks\.backends\.)?({'|'.join(map(re.escape, NAMES))})[.:]\w")
 
 # What is no name of a runtime, though it is spelt like one.
 OTHER = {
@@ -37,11 +38,8 @@ def named(tree: ast.AST) -> Iterator[str]:
     """The texts of a module that are the name of a runtime, or begin with its package."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            text = node.value
-            if text in NAMES or any(
-                re.match(rf"(bricks\.backends\.)?{re.escape(name)}[.:]\w", text) for name in NAMES
-            ):
-                yield text
+            if node.value in NAMES or WITHIN.match(node.value):
+                yield node.value
 
 
 def probed(tree: ast.AST) -> Iterator[str]:
