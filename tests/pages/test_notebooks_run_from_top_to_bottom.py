@@ -1,4 +1,8 @@
-"""What is committed of each notebook is a whole run of its sources; and it runs here, too."""
+"""What is committed of each notebook is a whole run of its sources; and it runs here, too.
+
+A notebook that was changed has to be run before it is committed: only ``make test-all`` runs it
+again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,6 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 from pages import NOTEBOOKS as FOLDER
-from pages import slow_unless_changed
 
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 MAX_BYTES = 500_000
@@ -79,7 +82,7 @@ def test_what_is_committed_shows_pictures_and_tells_nothing_of_a_machine(name: s
     assert all(cell.metadata == {} for cell in notebook.cells)
 
 
-@slow_unless_changed(FOLDER / "generate_a_suite.ipynb")
+@pytest.mark.slow
 def test_a_suite_is_generated_travels_and_comes_back() -> None:
     bricks, occurrences, met, models, alike, written, sizes, known, merged, estimates, weighty = (
         found(
@@ -110,7 +113,7 @@ def test_a_suite_is_generated_travels_and_comes_back() -> None:
     assert 0 < weighty < bricks
 
 
-@slow_unless_changed(FOLDER / "predict_a_latency.ipynb")
+@pytest.mark.slow
 def test_a_latency_is_predicted_ever_better_and_for_another_target() -> None:
     bricks, new, shares, run, operators, threads, merged, there, answers, risks = found(
         "predict_a_latency.ipynb",
@@ -143,7 +146,7 @@ def test_a_latency_is_predicted_ever_better_and_for_another_target() -> None:
     assert all(0 <= risk <= 1 for risk in risks)
 
 
-@slow_unless_changed(FOLDER / "compare_with_runs.ipynb")
+@pytest.mark.slow
 def test_estimates_are_compared_with_full_runs() -> None:
     names, ratios, summary, errors, rounds, layers, new_s, whole_s, electra = found(
         "compare_with_runs.ipynb",
@@ -227,7 +230,7 @@ def test_a_source_that_changed_after_its_run_is_noticed(name: str) -> None:
     assert changed.metadata.bricks.sources_sha256 != execute.sources_digest(changed)
 
 
-@slow_unless_changed(FOLDER / "architecture_search.ipynb")
+@pytest.mark.slow
 def test_architectures_are_searched_within_a_budget() -> None:
     counts, asked, progress, sizes, ratios, budget, highs = found(
         "architecture_search.ipynb",

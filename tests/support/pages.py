@@ -25,7 +25,6 @@ RECORD = Path(__file__).parent / "recorded" / "pages.json"
 RUN = (
     *(ROOT / "README.md", DOCS / "using.md", DOCS / "looking.md", DOCS / "tutorial.md"),
     *(DOCS / "construction.md", DOCS / "diff.md", DOCS / "backends.md", DOCS / "api.md"),
-    *sorted(NOTEBOOKS.glob("*.ipynb")),
 )
 
 _FILE = re.compile(r"`([\w.-]+\.(?:py|toml))`.*:$")
@@ -83,13 +82,9 @@ def commands(page: Path) -> list[str]:
 
 
 def digest(page: Path) -> str:
-    """SHA-256 of all that a page runs and shows, or of a notebook's code; other text is no part."""
-    if page.suffix == ".ipynb":
-        cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
-        parts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    else:
-        shown = (block for block in blocks(page) if not block.language.startswith("{"))
-        parts = [f"{block.language} {block.file}\n{block.text}" for block in shown]
+    """SHA-256 of all that a page runs and shows; other text is no part."""
+    shown = (block for block in blocks(page) if not block.language.startswith("{"))
+    parts = [f"{block.language} {block.file}\n{block.text}" for block in shown]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
