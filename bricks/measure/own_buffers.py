@@ -22,10 +22,10 @@ def own_ports(brick: Brick) -> frozenset[int]:
 
     Values that decide which branch runs, or how long an operator takes, must be its own.
     """
-    return brick.steered_ports | _decided(brick)
+    return brick.steered_ports | _value_dependent_ports(brick)
 
 
-def _decided(brick: Brick) -> set[int]:
+def _value_dependent_ports(brick: Brick) -> set[int]:
     """Positions of inputs that may not have arbitrary values.
 
     These are bytes with a limited range (indices, say), and values whose distribution decides how

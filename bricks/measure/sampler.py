@@ -49,7 +49,7 @@ class Sampler:
         self.separate: set[str] = set()
 
     def prepare(self) -> None:
-        """Load and bind everything."""
+        """Load and bind all walks; the time that this takes is recorded."""
         self._loaded.times.begin()
         self._loaded.set_up()
 

@@ -79,7 +79,7 @@ def walks_of(
 ) -> dict[str, Walk]:
     """Walks over the ``whole`` model, and over the bricks ``assigned`` to jobs, by name.
 
-    Bricks that ``failed`` are left out.
+    Bricks that ``failed`` are left out. At most ``max_eviction_bytes`` are read before a pass.
     """
     # The model first: loading it takes the most memory, and most is free at first. Where bricks
     # are measured again, so is the model, in turn with them.

@@ -20,13 +20,13 @@ class GenerationRequests:
         self._generating: LoadedDecoder | None = None
 
     def load(self, request: LoadDecoder) -> None:
-        """Load a decoder."""
+        """Load a decoder; the one before is dropped."""
         generator = self._runtime.capable(TextGenerator)
         self._generating = None
         self._generating = generator.load_decoder(parse_model(request.model), request.decoder)
 
     def generate(self, request: GenerateText) -> TextTimes:
-        """Generate texts once."""
+        """Generate a batch of texts; seconds of each step, and between steps."""
         if self._generating is None:
             raise WorkerError("no decoder is loaded")
         steps_s, between_s = self._generating.generate(

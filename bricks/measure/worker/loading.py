@@ -50,5 +50,5 @@ class LoadingRequests:
         self.state.pieces.bind(request)
 
     def unload(self, request: UnloadAll) -> None:
-        """Unload everything."""
+        """Unload all pieces and instruments."""
         self.state.unload()

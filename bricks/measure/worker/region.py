@@ -19,7 +19,7 @@ class ActivationRegion:
 
     @property
     def memory(self) -> np.ndarray:
-        """Its bytes, from an aligned address."""
+        """Bytes of the region (uint8), from an aligned address."""
         return aligned(self._memory)
 
     def resize(self, size_bytes: int) -> None:

@@ -29,7 +29,7 @@ class WalkState:
     announce: Announce
 
     def unload(self) -> None:
-        """Unload everything, and give its memory back."""
+        """Unload all pieces and instruments, and return freed memory to the system."""
         self.pieces.unload()
         self.fused.clear()
         self.warm_up.reset()
