@@ -47,16 +47,16 @@ def advise(
                 f"--runtimes compares latencies alone: leave out {' and '.join(needless)}"
             )
         advise_runtimes(options, names, choice.runtimes)
-    elif latency.slo is None:
+    elif latency.slo_s is None:
         raise UsageError("a latency is to be kept: add --slo 20ms")
     elif server.scenario is not None:
         if latency.batches is not None or options.models.batch is not None:
             raise UsageError("a server makes batches itself: give --batching N in place of --batch")
-        advise_server(options, names, latency.slo, server)
+        advise_server(options, names, latency.slo_s, server)
     else:
         for flag in _flags(server):
             raise UsageError(f"{flag} is for a server: add --scenario server")
-        advise_latencies(options, names, latency)
+        advise_latencies(options, names, latency.slo_s, latency.batches)
 
 
 def _flags(options: LatencyAdviceOptions | ServerAdviceOptions) -> Collection[str]:

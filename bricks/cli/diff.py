@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from bricks.analysis.difference import CommonChange, ModelDifference
     from bricks.analysis.target_diff import TargetDiff
 
+
 _SHARE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)")
+
+
+def _share(flag: str, text: str) -> float:
+    """Parse a share: ``3%`` or ``0.03``; a plain number of 1 or more is ambiguous."""
+    match = _SHARE.fullmatch(text.strip())
+    value = float(match[1]) if match else 0.0
+    if match is None or (not match[2] and value >= 1):
+        raise UsageError(f"{flag} {text!r} is no share: write it like 3% or 0.03")
+    return value / 100 if match[2] else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +41,10 @@ class DiffOptions:
         "Models, by name, file or folder.",
         default=None, metavar="[MODEL]…", values="models", shown="all that both know",
     )  # fmt: skip
-    fail_on: str | None = option(
+    fail_on: float | None = option(
         "Exit with status 1 if a model is slower by more than this, and beyond noise, or"
         " cannot be compared.",
-        default=None, metavar="3%",
+        default=None, metavar="3%", read=_share,
     )  # fmt: skip
     granularity: str = granularity_option()
 
@@ -49,11 +59,10 @@ def diff(asked: DiffOptions, output: CacheOptions) -> None:
     from bricks.analysis.target_diff import diff_targets
     from bricks.units.facts import facts
 
-    share = None if asked.fail_on is None else _share(asked.fail_on)
     with known_measurements(output.cache) as source:
         result = diff_targets(
             source, asked.old, asked.new, asked.models or [],
-            granularity=asked.granularity, fail_on=share,
+            granularity=asked.granularity, fail_on=asked.fail_on,
         )  # fmt: skip
     if output.json:
         print_json(facts(result))
@@ -62,15 +71,6 @@ def diff(asked: DiffOptions, output: CacheOptions) -> None:
 
         show(*difference_parts(result))
     finish(_errors(result))
-
-
-def _share(text: str) -> float:
-    """Parse a share: ``3%`` or ``0.03``; a plain number of 1 or more is ambiguous."""
-    match = _SHARE.fullmatch(text.strip())
-    value = float(match[1]) if match else 0.0
-    if match is None or (not match[2] and value >= 1):
-        raise UsageError(f"--fail-on {text!r} is no share: write it like 3% or 0.03")
-    return value / 100 if match[2] else value
 
 
 def _errors(result: TargetDiff) -> list[str]:

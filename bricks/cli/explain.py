@@ -13,7 +13,7 @@ from bricks.cli.output import finish, print_json, show, show_notes
 from bricks.cli.predict import asked_target, shown_with, with_advice
 from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
-from bricks.cli.workspaces import open_workspace
+from bricks.cli.workspaces import open_workspace, target_facts
 from bricks.errors import BricksError, UsageError
 from bricks.sources import Unread
 from bricks.studies.options import option
@@ -75,9 +75,7 @@ def explain(options: EstimateOptions, asked: TargetOptions, output: ExplainOptio
     if options.general.json:
         print_json(
             {
-                "system": target.system.to_json(),
-                "runtime": target.runtime.to_json(),
-                "granularity": options.runtime.granularity,
+                **target_facts(target, options),
                 "workers": options.parallel.workers,
                 "models": json_of(list(map(with_advice, explained, shown))),
                 "trace": traced,

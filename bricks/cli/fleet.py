@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bricks.cli.options import MeasureOptions
 from bricks.cli.output import finish, note, print_json, show
@@ -14,7 +14,7 @@ from bricks.errors import UsageError
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
-    from bricks.fleet.report import FleetMeasured, HostReport, TargetReport
+    from bricks.fleet.report import FleetMeasured
     from bricks.graph.model import Model
 
 
@@ -23,6 +23,7 @@ def measure_on(scheduler: str, options: MeasureOptions) -> None:
     from bricks.fleet.cluster import checked_address, connected
     from bricks.fleet.coordinator import Coordinator
     from bricks.store import Store
+    from bricks.units.facts import facts
 
     checked_address(scheduler)
     found = read_all(options, private=True)
@@ -47,45 +48,17 @@ def measure_on(scheduler: str, options: MeasureOptions) -> None:
             cluster, store, models, workspace_options(options), progress=progress, note=note
         )
         done = coordinator.run()
-    targets, hosts = list(map(_target, done.targets)), list(map(_host, done.hosts))
+    targets, hosts = list(map(facts, done.targets)), list(map(facts, done.hosts))
     if options.general.json:
         rows = [{"model": m.name, "error": getattr(m, "error", None)} for m in found.models]
-        facts = {"scheduler": scheduler, "models": rows, "targets": targets, "hosts": hosts}
-        print_json({**facts, "wall_s": done.wall_s})
+        done_facts = {"targets": targets, "hosts": hosts, "wall_s": done.wall_s}
+        print_json({"scheduler": scheduler, "models": rows, **done_facts})
     else:
         from bricks.report.fleet import fleet_tables
 
         first, second = fleet_tables(targets, hosts)
         show(first, "", second)
     finish([*(model.error for model in unread), *_errors(done)])
-
-
-def _target(report: TargetReport) -> dict[str, Any]:
-    return {
-        "system": report.target.system.to_json(),
-        "runtime": report.target.runtime.to_json(),
-        "bricks": report.bricks,
-        "new_bricks": report.new_bricks,
-        "predicted_bricks": report.predicted_bricks,
-        "unfinished": report.unfinished,
-        "failures": [{"brick": f.key, "reason": f.reason} for f in report.failures],
-        "errors": dict(report.errors),
-        "given_up": list(report.given_up),
-    }
-
-
-def _host(report: HostReport) -> dict[str, Any]:
-    return {
-        "name": report.name,
-        "address": report.address,
-        "system": report.system,
-        "left": report.left,
-        "new_bricks": report.new_bricks,
-        "foreign_cores": report.foreign_cores,
-        "rounds": report.rounds,
-        "disturbed_rounds": report.disturbed_rounds,
-        "changed": list(report.changed),
-    }
 
 
 def _errors(done: FleetMeasured) -> list[str]:

@@ -26,26 +26,34 @@ if TYPE_CHECKING:
     Advised = tuple[LatencyAdvice | NoLatencyAdvice, ShownEstimate | None]
 
 
+def _batch_sizes(flag: str, text: str) -> Sequence[int]:
+    return whole_numbers_of(flag, text, LARGEST_DIM, "batch sizes")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyAdviceOptions:
     """The bound of the latency, and the batch sizes that are tried; None: the model's own."""
 
-    slo: str | None = option(
-        "The latency to keep: in us, ms or s.", default=None, metavar="20ms", shown=False
-    )
-    batches: str | None = option(
-        "Batch sizes to look at, instead of the model's.", default=None, metavar="1,4,8"
-    )
+    slo_s: float | None = option(
+        "The latency to keep: in us, ms or s.",
+        default=None, flag="--slo", metavar="20ms", shown=False, read=seconds_of,
+    )  # fmt: skip
+    batches: Sequence[int] | None = option(
+        "Batch sizes to look at, instead of the model's.",
+        default=None, metavar="1,4,8", read=_batch_sizes,
+    )  # fmt: skip
 
 
 def advise_latencies(
-    options: SurveyOptions, systems: Sequence[str], latency: LatencyAdviceOptions
+    options: SurveyOptions, systems: Sequence[str], slo_s: float, batches: Sequence[int] | None
 ) -> None:
     """Print which known targets meet the latency bound with the models of ``options``."""
     from bricks.analysis.latency_advice import LatencyAnswer, best_first
     from bricks.units.facts import facts
 
-    slo_s, sizes = seconds_of("--slo", latency.slo or ""), _sizes(latency.batches, options)
+    if batches is not None and options.models.batch is not None:
+        raise UsageError("--batch and --batches are both given: leave one out")
+    sizes = [options.models.batch] if batches is None else batches
     refuse_missing_cache(options.general.cache)
     with open_workspace(options) as workspace:
         advised = list(_advised(workspace, options, systems, slo_s, sizes))
@@ -60,15 +68,6 @@ def advise_latencies(
         show(advice_table(answer.advised))
         show(*wide_lines([shown for _, shown in advised if shown is not None]))
     finish(answer.errors)
-
-
-def _sizes(text: str | None, options: SurveyOptions) -> list[int | None]:
-    if text is None:
-        return [options.models.batch]
-    if options.models.batch is not None:
-        raise UsageError("--batch and --batches are both given: leave one out")
-    sizes = whole_numbers_of("--batches", text, LARGEST_DIM, "batch sizes")
-    return [*sizes]
 
 
 def _advised(

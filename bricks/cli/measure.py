@@ -11,7 +11,7 @@ from bricks.cli.options import MeasureOptions
 from bricks.cli.output import finish, print_json, show, show_notes
 from bricks.cli.reading import decompositions, read_all
 from bricks.cli.warnings import refuse_crowding, warn_of_denormals
-from bricks.cli.workspaces import open_workspace
+from bricks.cli.workspaces import open_workspace, target_facts
 from bricks.sources import Unread
 from bricks.studies.options import option
 
@@ -59,9 +59,9 @@ def measure(options: MeasureOptions, fleet: FleetOptions) -> None:
         needed |= {key for _, of in good for key in of.plan.keys}
         missing = _missing(workspace, needed) - done.predicted_bricks
         failures = _failed(workspace, done)
-        system, runtime = workspace.target.system.to_json(), workspace.runtime.to_json()
+        target = workspace.target
     if options.general.json:
-        about = {"system": system, "runtime": runtime, "granularity": options.runtime.granularity}
+        about = target_facts(target, options)
         print_json({**about, "models": list(map(_row, models)), **_totals(done)})
     elif done.bricks or done.models:
         _show(done, missing)
@@ -128,13 +128,15 @@ def _failed(workspace: Workspace, done: Measured) -> list[str]:
 
 
 def _totals(done: Measured) -> dict[str, Any]:
+    from bricks.units.facts import json_of
+
     return {
         "occurrences": done.occurrences,
         "bricks": done.bricks,
         "new_bricks": done.new_bricks,
         "predicted_bricks": done.predicted_bricks,
         "unfinished": done.unfinished,
-        "failures": [{"brick": f.key, "reason": f.reason} for f in done.failures],
+        "failures": json_of(done.failures),
         "wall_s": done.wall_s,
         "foreign_cores": done.foreign_cores,
         "rounds": done.rounds,

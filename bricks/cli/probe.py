@@ -10,7 +10,7 @@ from bricks.cli.command import command
 from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.reading import decompositions, read_all
-from bricks.cli.workspaces import open_workspace
+from bricks.cli.workspaces import open_workspace, target_facts
 from bricks.session.defaults import MAX_PROBE_BRICKS, MIN_PROBE_BRICKS, PROBE_BRICKS, PROBING_S
 from bricks.sources import Unread
 from bricks.studies.options import option
@@ -51,17 +51,14 @@ def probe(options: SurveyOptions, effort: ProbeOptions) -> None:
         done = probing.probe(workspace, models, bricks=effort.bricks, budget_s=effort.budget_s)
         target = workspace.target
     if options.general.json:
-        print_json(_facts(done, target, options.runtime.granularity))
+        print_json(target_facts(target, options) | _facts(done))
     elif done.deviation is not None:
         show(*_lines(done, target.system.name, done.deviation))
     finish([*errors, *_failures(done, refused=bool(errors))])
 
 
-def _facts(done: Probed, target: Target, granularity: str) -> dict[str, Any]:
+def _facts(done: Probed) -> dict[str, Any]:
     return {
-        "system": target.system.to_json(),
-        "runtime": target.runtime.to_json(),
-        "granularity": granularity,
         "models": done.models,
         "bricks": done.bricks,
         "probes": done.probes,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import command
 from bricks.cli.options import OutputOptions
@@ -13,6 +14,14 @@ from bricks.cli.progress import terminal_progress
 from bricks.errors import BricksError, UsageError
 from bricks.session.defaults import MAX_THREADS, RUNTIME
 from bricks.studies.options import argument, option
+from bricks.units.quantities import whole_numbers_of
+
+if TYPE_CHECKING:
+    from bricks.system import Runtime
+
+
+def _numbers_of_threads(flag: str, text: str) -> Sequence[int]:
+    return whole_numbers_of(flag, text, MAX_THREADS, "numbers of threads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +36,10 @@ class PublishOptions:
         "The folder of published files and their index.",
         default=Path("cache/published"), metavar="FOLDER",
     )  # fmt: skip
-    threads: str = option("Numbers of threads, each a target.", default="1,2", metavar="1,2")
+    threads: Sequence[int] = option(
+        "Numbers of threads, each a target.",
+        default=(1, 2), metavar="1,2", shown="1,2", read=_numbers_of_threads,
+    )  # fmt: skip
     runtime: str = option(
         "What executes models.", default=RUNTIME, metavar="NAME", values="runtimes"
     )
@@ -50,13 +62,13 @@ def publish(asked: PublishOptions, output: OutputOptions) -> None:
     from bricks.session.workspace import Workspace
     from bricks.sources import zoo_of
 
-    numbers, into = _numbers(asked.threads), asked.into
+    into = asked.into
     if not into.is_dir():
         raise UsageError(f"{into}: there is no such folder: make it first")
     names = asked.models or [entry.name for entry in zoo_of(asked.runtime)]
     validations, refused = [], dict[str, str]()
     with terminal_progress() as progress:
-        for number in numbers:
+        for number in asked.threads:
             options = Options(runtime=asked.runtime, threads=number, published=False)
             with Workspace.open(asked.cache, options, progress=progress) as workspace:
                 chosen, why_not = runnable(workspace, [workspace.read(name) for name in names])
@@ -69,28 +81,17 @@ def publish(asked: PublishOptions, output: OutputOptions) -> None:
     if output.json:
         print_json({"folder": str(into), "bytes": size, **entry.to_json(), "left_out": refused})
         return
-    for reason in refused.values():
-        show(f"left out: {reason}")
+    show(*(f"left out: {reason}" for reason in refused.values()))
     show(f"{into / entry.file}: {size / 1e6:.1f} MB, SHA-256 {entry.sha256}")
-    for target in entry.targets:
-        show(
-            _line(
-                target.runtime.threads, target.runtime.backend, entry.about["targets"][target.key]
-            )
-        )
+    show(*(_line(target.runtime, entry.about["targets"][target.key]) for target in entry.targets))
 
 
-def _line(threads: int, backend: str, facts: dict[str, Any]) -> str:
+def _line(runtime: Runtime, facts: dict[str, Any]) -> str:
+    from bricks.report.figures import count_text
+
     return (
-        f"  {backend}, {threads} {'thread' if threads == 1 else 'threads'}: {facts['models']}"
+        f"  {runtime.backend}, {count_text(runtime.threads, 'thread')}: {facts['models']}"
         f" models, {facts['bricks']} bricks; estimates beside runs: median error"
         f" {facts['median_abs_error']:.1%}, largest {facts['max_abs_error']:.1%},"
         f" geometric mean of ratios {facts['geomean_ratio']:.3f}"
     )
-
-
-def _numbers(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 1 <= int(part) <= MAX_THREADS for part in parts):
-        raise UsageError(f"--threads {text!r} are no numbers of threads: write them like 1,2")
-    return [int(part) for part in dict.fromkeys(parts)]

@@ -46,48 +46,61 @@ def report(options: SurveyOptions, asked: ReportOptions) -> None:
     Of the models that are named, or of all that were measured. Nothing is measured but the
     peaks of this machine, if they lack. Example: bricks report --out report.html
     """
-    from bricks._version import __version__
     from bricks.analysis.cache_summary import summarise_cache
-    from bricks.report.page import render
 
-    out = asked.out
-    check_page(out)
+    check_page(asked.out)
     refuse_missing_cache(options.general.cache)
-    errors: list[str] = []
     with open_workspace(options) as workspace:
-        digests: set[str] | None = None
-        words: Mapping[str, str] = {}
-        if options.models.words:
-            read = read_all(options)
-            words = read.words
-            errors = [model.error for model in read.models if isinstance(model, Unread)]
-            digests = {model.digest for model in read.models if not isinstance(model, Unread)}
-        targets = _targets(workspace, asked.system, named=digests is not None)
+        read = read_all(options) if options.models.words else None
+        digests = None if read is None else set(read.words)
+        targets = _targets(workspace, asked.system, named=read is not None)
         summary = summarise_cache(
             workspace, targets=targets, digests=digests, peaks=not asked.no_measure
         )
-        workspace.progress(f"drawing {out}", 1.0)
+        workspace.progress(f"drawing {asked.out}", 1.0)
+        words = {} if read is None else read.words
         shown = {
             view.target.key: _shown(view, workspace.target, options, words)
             for view in summary.targets
         }
-        page = render(summary, version=__version__, made=today(), shown=shown)
+        size_bytes = _write(asked.out, summary, shown)
+    _note_unmeasured(summary)
+    if options.general.json:
+        print_json(_facts(summary, shown, asked.out))
+    else:
+        _show(summary, asked.out, size_bytes)
+    models = () if read is None else read.models
+    finish(model.error for model in models if isinstance(model, Unread))
+
+
+def _write(
+    out: Path, summary: CacheSummary, shown: Mapping[str, Mapping[str, ShownEstimate]]
+) -> int:
+    """Write the page; its size in bytes."""
+    from bricks._version import __version__
+    from bricks.report.page import render
+
+    page = render(summary, version=__version__, made=today(), shown=shown)
     write_page(out, page)
+    return len(page.encode())
+
+
+def _note_unmeasured(summary: CacheSummary) -> None:
     for target in summary.unmeasured:
         note(
             f"nothing is measured on {target.system.name} with {target.runtime.backend}"
             f" {target.runtime.version}, threads: {target.runtime.threads}; it is left out"
         )
-    if options.general.json:
-        print_json(_facts(summary, shown, out))
-    else:
-        models = {model.plan.digest for view in summary.targets for model in view.models}
-        show(
-            f"{out}: {len(models)} models on {len(summary.targets)}"
-            f" {'target' if len(summary.targets) == 1 else 'targets'},"
-            f" {len(page.encode()) / 1e6:.1f} MB; open it in any browser."
-        )
-    finish(errors)
+
+
+def _show(summary: CacheSummary, out: Path, size_bytes: int) -> None:
+    from bricks.report.figures import count_text
+
+    models = {model.plan.digest for view in summary.targets for model in view.models}
+    show(
+        f"{out}: {len(models)} models on {count_text(len(summary.targets), 'target')},"
+        f" {size_bytes / 1e6:.1f} MB; open it in any browser."
+    )
 
 
 def _targets(workspace: Workspace, system: str | None, *, named: bool) -> Sequence[Target]:

@@ -25,28 +25,45 @@ if TYPE_CHECKING:
     from bricks.system import Target
 
 
+def _names(flag: str, text: str) -> Sequence[str]:
+    """Names of at least two runtimes, separated by commas."""
+    from bricks import backends
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in backends.names():
+            meant = suggestion(name, backends.names())
+            raise UsageError(f"no runtime is called {name!r}: {meant}")
+    if len(set(names)) < 2:
+        raise UsageError(
+            f"{flag} {text!r} leaves nothing to choose: give two, such as onnxruntime,openvino"
+        )
+    return list(dict.fromkeys(names))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeAdviceOptions:
     """The runtimes of which the fastest is named, separated by commas."""
 
-    runtimes: str | None = option(
+    runtimes: Sequence[str] | None = option(
         "Tell which of these runtimes is the fastest, and how sure that is.",
-        default=None, metavar="onnxruntime,openvino", shown=False,
+        default=None, metavar="onnxruntime,openvino", shown=False, read=_names,
     )  # fmt: skip
 
 
-def advise_runtimes(options: SurveyOptions, systems: Sequence[str], runtimes: str) -> None:
+def advise_runtimes(
+    options: SurveyOptions, systems: Sequence[str], runtimes: Sequence[str]
+) -> None:
     """Print the runtimes of each named model, the fastest first.
 
     On each of ``systems``, names or keys; without any, on this host.
     """
     from bricks.units.facts import facts
 
-    names = _names(runtimes)
     if not options.models.words:
         raise UsageError("advice on runtimes is for models that are named: name one")
     refuse_missing_cache(options.general.cache)
-    advice = _advice(options, names, systems)
+    advice = _advice(options, runtimes, systems)
     if options.general.json:
         print_json(facts(advice))
     elif advice.answered:
@@ -174,18 +191,3 @@ def _hint(there: Sequence[Target], known: Sequence[Target]) -> str:
         return f", or add --threads {there[0].runtime.threads}, with which it was measured"
     names = sorted({target.system.name for target in known})
     return f", or add --system {names[0]}, where it was measured" if names else ""
-
-
-def _names(text: str) -> list[str]:
-    from bricks import backends
-
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in backends.names():
-            meant = suggestion(name, backends.names())
-            raise UsageError(f"no runtime is called {name!r}: {meant}")
-    if len(set(names)) < 2:
-        raise UsageError(
-            f"--runtimes {text!r} leaves nothing to choose: give two, such as onnxruntime,openvino"
-        )
-    return list(dict.fromkeys(names))

@@ -14,7 +14,6 @@ from bricks.cli.systems import known_targets
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import UsageError
 from bricks.studies.options import option
-from bricks.units.quantities import seconds_of
 
 if TYPE_CHECKING:
     from bricks.studies.serving.advise import ServingAnswer
@@ -47,14 +46,14 @@ class ServerAdviceOptions:
 
 
 def advise_server(
-    options: SurveyOptions, systems: Sequence[str], slo: str, server: ServerAdviceOptions
+    options: SurveyOptions, systems: Sequence[str], slo_s: float, server: ServerAdviceOptions
 ) -> None:
-    """Print how each known target serves the models of ``options`` within the bound ``slo``."""
+    """Print how each known target serves the models of ``options`` within ``slo_s`` seconds."""
     from bricks.studies.serving.advise import NoServingAdvice, ServingAdvice
     from bricks.units.facts import facts
 
     _refuse(options, server)
-    answer = _answer(options, systems, _load(slo, server), server.batching or _LARGEST_BATCH)
+    answer = _answer(options, systems, _load(slo_s, server), server.batching or _LARGEST_BATCH)
     if options.general.json:
         print_json(facts(answer))
     elif any(isinstance(advice, ServingAdvice) for advice in answer.answers):
@@ -74,10 +73,9 @@ def _refuse(options: SurveyOptions, server: ServerAdviceOptions) -> None:
         raise UsageError("advice for a server is for models that are named: name one")
 
 
-def _load(slo: str, server: ServerAdviceOptions) -> ScenarioLoad:
+def _load(slo_s: float, server: ServerAdviceOptions) -> ScenarioLoad:
     from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad
 
-    slo_s = seconds_of("--slo", slo)
     return ScenarioLoad(ScenarioKind.SERVER, server.qps, slo_s=slo_s, percentile=server.percentile)
 
 

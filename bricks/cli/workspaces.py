@@ -16,6 +16,7 @@ from bricks.session.defaults import PROGRAMS_RUNTIME, RUNTIME
 if TYPE_CHECKING:
     from bricks.session.options import Options
     from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 
 @contextmanager
@@ -86,3 +87,12 @@ def runtime_of(options: CommonOptions) -> str:
     words, name = options.models.words, options.runtime.name
     only_programs = bool(words) and all(map(is_program, words))
     return PROGRAMS_RUNTIME if only_programs and name == RUNTIME else name
+
+
+def target_facts(target: Target, options: CommonOptions) -> dict[str, Any]:
+    """The keys that begin the JSON of answers about ``target``."""
+    return {
+        "system": target.system.to_json(),
+        "runtime": target.runtime.to_json(),
+        "granularity": options.runtime.granularity,
+    }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from bricks.samples.measurement import Failure
 from bricks.samples.sampling import Sampling
@@ -21,6 +22,11 @@ class HostReport(Sampling):
     fingerprint that changed during measurements, and about lack of memory: both make its latencies
     less certain.
     """
+
+    FACTS: ClassVar = (
+        "name", "address", "system", "left", "new_bricks", "foreign_cores", "rounds",
+        "disturbed_rounds", "changed",
+    )  # fmt: skip
 
     name: str
     address: str
@@ -38,6 +44,11 @@ class TargetReport:
     ``errors`` are lines by the names of models that cannot be decomposed there; ``given_up`` are
     lines about batches that failed too often.
     """
+
+    FACTS: ClassVar = (
+        ("target.system", "system"), ("target.runtime", "runtime"), "bricks", "new_bricks",
+        "predicted_bricks", "unfinished", "failures", "errors", "given_up",
+    )  # fmt: skip
 
     target: Target
     bricks: int

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
 from bricks.samples.statistics import Term, median, pooled_variance, spread
@@ -293,6 +294,8 @@ def common_state(
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A brick, model or probe that could not be measured on a target, and why, in one line."""
+
+    FACTS: ClassVar = (("key", "brick"), "reason")
 
     key: str
     reason: str

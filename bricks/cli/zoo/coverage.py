@@ -8,8 +8,8 @@ from bricks.cli.command import command
 from bricks.cli.options import SurveyOptions, SystemOptions
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.reading import read_all
-from bricks.cli.workspaces import open_workspace
-from bricks.cli.zoo.plans import plans_of
+from bricks.cli.workspaces import open_workspace, target_facts
+from bricks.cli.zoo.plans import plans_of, rows_of
 from bricks.session.targets import target_called
 from bricks.sources import Unread
 
@@ -36,25 +36,12 @@ def coverage(options: SurveyOptions, asked: SystemOptions) -> None:
         result = coverage_of(
             workspace, [p for p in plans if not isinstance(p, Unread)], target=target
         )
-    covered = iter(result.models)
-    rows = [
-        {**_nothing(plan.name), "error": plan.error}
-        if isinstance(plan, Unread)
-        else _row(next(covered))
-        for plan in plans
-    ]
+    rows = rows_of(plans, map(_row, result.models), _nothing)
     union = {"models": len(result.models), **_facts(result.together)}
     cost_model = _cost_model(result.cost_model)
-    facts = {
-        "system": target.system.to_json(),
-        "runtime": target.runtime.to_json(),
-        "granularity": options.runtime.granularity,
-        "models": rows,
-        "union": union,
-        "cost_model": cost_model,
-    }
     if options.general.json:
-        print_json(facts)
+        totals = {"models": rows, "union": union, "cost_model": cost_model}
+        print_json(target_facts(target, options) | totals)
     elif result.models:
         from bricks.report.models import coverage_table
 

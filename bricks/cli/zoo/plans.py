@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from bricks.cli.reading import decomposed
 from bricks.errors import BricksError
@@ -35,3 +35,19 @@ def plans_of(
         except BricksError as error:
             plans.append(Unread(model.name, error))
     return plans
+
+
+def rows_of(
+    plans: Sequence[Plan | Unread],
+    rows: Iterable[dict[str, Any]],
+    nothing: Callable[[str], dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """JSON objects in the order of ``plans``: the next of ``rows`` for each plan.
+
+    For a model without a plan, ``nothing`` of its name, with the error.
+    """
+    position = iter(rows)
+    return [
+        {**nothing(plan.name), "error": plan.error} if isinstance(plan, Unread) else next(position)
+        for plan in plans
+    ]

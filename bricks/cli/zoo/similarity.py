@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.reading import read_all
 from bricks.cli.workspaces import open_workspace
-from bricks.cli.zoo.plans import plans_of
+from bricks.cli.zoo.plans import plans_of, rows_of
 from bricks.sources import Unread
 from bricks.studies.options import option
 from bricks.zoo import entries
@@ -42,51 +42,50 @@ def similarity(options: SurveyOptions, picture: PictureOptions) -> None:
     """
     from bricks.analysis.similarity import similarity as similarity_of
 
-    out = picture.out
-    if out is not None:
-        from bricks.report.heatmap import check_picture
-
-        check_picture(out)
+    _check_picture(picture.out)
     with open_workspace(options) as workspace:
         models = read_all(options).models
         plans = plans_of(workspace, models)
         runtime = workspace.runtime
     result = similarity_of([plan for plan in plans if not isinstance(plan, Unread)])
-    if out is not None and result.models:
-        from bricks.report.heatmap import draw_similarity
-
-        title = (
-            f"Bricks that {len(result.models)} models share"
-            f" ({runtime.backend} {runtime.version}, granularity {options.runtime.granularity})"
-        )
-        draw_similarity(result, out, title=title, kinds=_tasks(models))
-    rows = _rows(result)
-    errors = [plan for plan in plans if isinstance(plan, Unread)]
+    if picture.out is not None and result.models:
+        about = f"{runtime.backend} {runtime.version}, granularity {options.runtime.granularity}"
+        _draw(result, picture.out, about, _tasks(models))
+    rows = rows_of(plans, _rows(result), _nothing)
     if options.general.json:
-        position = iter(rows)
-        facts = [
-            {**_nothing(plan.name), "error": plan.error}
-            if isinstance(plan, Unread)
-            else next(position)
-            for plan in plans
-        ]
         print_json(
             {
                 "runtime": runtime.to_json(),
                 "granularity": options.runtime.granularity,
-                "models": facts,
-                "grid": {
-                    "models": list(result.models),
-                    "similarity": [list(r) for r in result.grid],
-                },
+                "models": rows,
+                "grid": {"models": list(result.models), "similarity": list(map(list, result.grid))},
             }
         )
-    elif rows:
-        from bricks.report.models import nearest_table, similarity_table
+    elif result.models:
+        _show(result)
+    finish(row["error"] for row in rows if row["error"] is not None)
 
-        few = len(rows) <= _WIDEST_GRID
-        show(similarity_table(rows, result.grid) if few else nearest_table(rows))
-    finish(error.error for error in errors)
+
+def _check_picture(out: Path | None) -> None:
+    if out is not None:
+        from bricks.report.heatmap import check_picture
+
+        check_picture(out)
+
+
+def _draw(result: Similarity, out: Path, about: str, tasks: Mapping[str, str]) -> None:
+    from bricks.report.heatmap import draw_similarity
+
+    title = f"Bricks that {len(result.models)} models share ({about})"
+    draw_similarity(result, out, title=title, kinds=tasks)
+
+
+def _show(result: Similarity) -> None:
+    from bricks.report.models import nearest_table, similarity_table
+
+    rows = _rows(result)
+    few = len(rows) <= _WIDEST_GRID
+    show(similarity_table(rows, result.grid) if few else nearest_table(rows))
 
 
 def _rows(result: Similarity) -> list[dict[str, Any]]:
