@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from commands import CommandResult, Here
 
+from bricks.system.network import NetworkFingerprint
+
 Measure = Callable[..., CommandResult]
 
 
@@ -88,8 +90,11 @@ def test_a_name_stands_for_one_network(here: Here, measure: Measure) -> None:
     assert done.status == 2 and "'lab'" in done.complaint
     assert "'bricks network measure lab'" in done.complaint and "--again" in done.complaint
     with closing(sqlite3.connect(here.cache / "bricks.sqlite")) as connection, connection:
-        connection.execute("UPDATE networks SET name = 'there', key = 'n1-0', identity = '{}'")
-        connection.execute("UPDATE targets SET runtime = json_set(runtime, '$.network', 'n1-0')")
+        key = NetworkFingerprint("there", {}).key
+        change = "UPDATE networks SET name = 'there', key = ?, identity = '{}'"
+        connection.execute(change, (key,))
+        change = "UPDATE targets SET runtime = json_set(runtime, '$.network', ?)"
+        connection.execute(change, (key,))
     done = measure("there", "--operation", "broadcast")
     assert done.status == 2 and "another network is called 'there'" in done.complaint
 
