@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import onnx
@@ -18,8 +17,6 @@ import openvino as ov
 from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.payload import Reference, is_referenced, refer
 
-DEVICE = "CPU"
-
 # The location of external data in memory; their offset is an address.
 _IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
 
@@ -27,29 +24,24 @@ _IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
 _SOURCE_POSITION = re.compile(r"(?:Exception from |Check '.*?' failed at )?src/\S+:\d+:?\s*")
 
 
-def settings(threads: int, precision: str) -> dict[str, Any]:
-    """The settings of every compiled model: one stream, threads that are not pinned.
+class Compiler:
+    """Compiles models for the processor, all with one stream and threads that are not pinned.
 
     Without ``precision``, OpenVINO would choose bfloat16 where the processor has it. Threads may
     share a core, so that there are as many as requested.
     """
-    return {
-        "INFERENCE_PRECISION_HINT": precision,
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": 1,
-        "PERFORMANCE_HINT": "LATENCY",
-        "ENABLE_CPU_PINNING": False,
-        "ENABLE_HYPER_THREADING": True,
-    }
-
-
-class Compiler:
-    """Compiles models for the processor, all with the same settings."""
 
     def __init__(self, threads: int, precision: str) -> None:
         self._core = ov.Core()
         self.precision = precision
-        self._settings = settings(threads, precision)
+        self._settings = {
+            "INFERENCE_PRECISION_HINT": precision,
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": 1,
+            "PERFORMANCE_HINT": "LATENCY",
+            "ENABLE_CPU_PINNING": False,
+            "ENABLE_HYPER_THREADING": True,
+        }
 
     def read(self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> ov.Model:
         """``proto`` as OpenVINO's own graph; the arrays of ``weights`` must stay where they are."""
@@ -64,9 +56,7 @@ class Compiler:
     def compile(self, model: ov.Model, *, counted: bool = False) -> ov.CompiledModel:
         """``model``, ready to run; with counters of its kernels if ``counted``."""
         with translated("compiling the model"):
-            return self._core.compile_model(
-                model, DEVICE, {**self._settings, "PERF_COUNT": counted}
-            )
+            return self._core.compile_model(model, "CPU", self._settings | {"PERF_COUNT": counted})
 
 
 def _refer_to_memory(tensor: onnx.TensorProto, values: np.ndarray) -> None:
