@@ -227,9 +227,9 @@ def _refuse(operation: str, num_bytes: int, ranks: int) -> None:
         raise UsageError(f"{num_bytes} bytes on {ranks} ranks cannot be")
 
 
-def _nearest(known: Mapping[int, Any], ranks: int) -> int:
-    """Return the largest key of ``known`` up to ``ranks``, or the smallest."""
-    return max((count for count in known if count <= ranks), default=min(known))
+def _nearest(by_ranks: Mapping[int, Any], ranks: int) -> int:
+    """Return the largest measured number of ranks up to ``ranks``, or the smallest."""
+    return max((count for count in by_ranks if count <= ranks), default=min(by_ranks))
 
 
 def _by_formula(

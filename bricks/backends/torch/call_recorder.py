@@ -219,6 +219,7 @@ class CallRecorder(TorchDispatchMode):
             )
 
     def _name(self, tensor: torch.Tensor) -> str:
+        """Return the value in a tensor; record a view if the tensor has none."""
         return self._values.name_of(tensor) or self._reinterpreted(tensor)
 
     def _reinterpreted(self, tensor: torch.Tensor) -> str:

@@ -30,7 +30,7 @@ def item_orders(program: Program, epochs: int) -> ItemOrders:
     assert data is not None
     numbers: dict[bytes, int] = {}
     with users_errors(program.entry):
-        digests = _data_set(data)
+        digests = _item_digests(data)
     data_set = [numbers.setdefault(digest, len(numbers)) for digest in digests]
     orders: list[list[int]] = []
     for done in range(epochs):
@@ -39,7 +39,7 @@ def item_orders(program: Program, epochs: int) -> ItemOrders:
         order: list[int] = []
         with users_errors(program.entry):
             for batch in data:
-                rows = _digests(program.entry, batch)
+                rows = _row_digests(program.entry, batch)
                 if rows is None:
                     return ItemOrders(reason="the tensors of a batch differ in their length")
                 order += [numbers.setdefault(digest, len(numbers)) for digest in rows]
@@ -51,7 +51,7 @@ def item_orders(program: Program, epochs: int) -> ItemOrders:
     return ItemOrders(tuple(map(tuple, orders)), tuple(data_set) if known else None)
 
 
-def _data_set(data: Any) -> list[bytes]:
+def _item_digests(data: Any) -> list[bytes]:
     """Return a digest of each item of a loader's data set; none unless items are tensors."""
     data_set: Any = getattr(data, "dataset", None)
     if not hasattr(data_set, "__getitem__") or not hasattr(data_set, "__len__"):
@@ -68,7 +68,7 @@ def _data_set(data: Any) -> list[bytes]:
     return digests
 
 
-def _digests(entry: str, batch: Any) -> list[bytes] | None:
+def _row_digests(entry: str, batch: Any) -> list[bytes] | None:
     """Return a digest of each row over all tensors of a batch; None unless lengths are equal."""
     tensors = list(batch) if isinstance(batch, tuple | list) else [batch]
     if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):

@@ -61,7 +61,7 @@ class OnnxModule(torch.nn.Module):
             self.register_buffer(self._weights[name], _tensor(array))
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return the outputs; a value is dropped after its last use."""
+        """Compute the outputs of the model; a value is dropped after its last use."""
         values: dict[str, Value] = dict(zip(self._inputs, inputs, strict=True))
         values |= {name: getattr(self, buffer) for name, buffer in self._weights.items()}
         values |= self._fixed
@@ -151,6 +151,7 @@ def _steps(proto: onnx.ModelProto) -> list[_NodeStep]:
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:
+    """Return the value of an attribute: strings as ``str``, tensors as arrays, lists as lists."""
     value = helper.get_attribute_value(attribute)
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)

@@ -46,7 +46,7 @@ def convolution(
     batch: int, channels: int, height: int, width: int, filters: int, rows: int, columns: int,
     pad_rows: int, pad_columns: int, stride_rows: int, stride_columns: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a two-dimensional convolution without bias, of images in the order NCHW."""
+    """Return a program of one two-dimensional convolution without bias, of NCHW images."""
     layer = nn.Conv2d(
         channels, filters, (rows, columns), (stride_rows, stride_columns),
         (pad_rows, pad_columns), bias=False,
@@ -55,12 +55,12 @@ def convolution(
 
 
 def product(rows: int, columns: int, terms: int) -> dict[str, Any]:
-    """Return a product of two matrices, ``rows`` by ``terms`` and ``terms`` by ``columns``."""
+    """Return a program of one matrix product, ``rows`` x ``terms`` by ``terms`` x ``columns``."""
     return _program(_Product(), _drawn(rows, terms), _drawn(terms, columns))
 
 
 def recurrent(cell: str, hidden: int, batch: int, steps: int) -> dict[str, Any]:
-    """Return a recurrent layer of one direction without bias, with input and state of one width."""
+    """Return a program of one recurrent layer: one direction, no bias, ``hidden`` wide."""
     options = {"nonlinearity": "relu"} if cell == "vanilla" else {}
     layer = _RECURRENT[cell](hidden, hidden, bias=False, **options)
     return _program(_Sequence(layer), _drawn(steps, batch, hidden))

@@ -39,7 +39,7 @@ class StandaloneProgram:
         self._program: Program | None = None
 
     def load(self) -> None:
-        """Make the module, its inputs and the optimiser."""
+        """Make the program: its module, inputs and optimiser."""
         self._program = self._make()
 
     def run(self) -> None:
