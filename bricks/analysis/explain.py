@@ -27,7 +27,7 @@ _NOTABLE = 0.05
 def explain(
     workspace: Workspace, model: Model, *, measure: bool = True, target: Target | None = None
 ) -> Explanation:
-    """Where the time of ``model`` goes on ``target``, by default the workspace's own.
+    """The breakdown of the latency of ``model`` on ``target``, by default the workspace's own.
 
     With ``measure``, missing bricks and peaks are measured first; on another target nothing ever
     is. Raises :class:`~bricks.errors.UsageError` as :func:`predicting.predict` does.
@@ -50,14 +50,14 @@ class Explainer:
     def explain(
         self, model: Model, estimate: Estimate | IncompleteEstimate | None = None
     ) -> Explanation:
-        """Where the time of ``model`` goes; ``estimate`` is the model's, if it is known already."""
+        """The breakdown of the latency of ``model``; ``estimate`` is passed if known already."""
         workspace, target = self.workspace, self._target
         if estimate is None:
             estimate = predicting.predict(workspace, model, measure=self.measure, target=target)
         return self.of(workspace.plans.plan(model, target=target), estimate)
 
     def of(self, plan: Plan, estimate: Estimate | IncompleteEstimate) -> Explanation:
-        """Where the time of ``estimate`` goes, which was made from ``plan``."""
+        """The breakdown of ``estimate``, which was made from ``plan``."""
         workspace, target = self.workspace, self._target
         bricks = workspace.plans.bricks(plan)
         features = workspace.estimators.latencies(target).target.features(plan.keys)

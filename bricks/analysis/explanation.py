@@ -154,7 +154,7 @@ class OperatorPart:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a model's time goes; ``parts`` are its bricks, the one that takes longest first.
+    """The breakdown of a model's latency; ``parts`` are its bricks, the slowest first.
 
     An incomplete estimate names its missing bricks: parts are then the known ones, and shares refer
     to their sum.
@@ -206,7 +206,7 @@ def explain(
     fastest: Mapping[str, BestImplementation],
     memory: PeakMemory | UnknownMemory,
 ) -> Explanation:
-    """Where the time of ``estimate`` goes; all mappings go by the key of a brick.
+    """The breakdown of ``estimate``; all mappings have keys of bricks.
 
     Bricks that cost nothing (views of other values) are parts too. ``fastest`` holds only bricks
     with a faster implementation.

@@ -133,7 +133,7 @@ class RuntimeChoice:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeAdvice:
-    """Which runtime to take for each of several models, on each of several systems."""
+    """The fastest runtime for each of several models, on each of several systems."""
 
     models: tuple[RuntimeChoice, ...]
 

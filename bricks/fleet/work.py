@@ -70,7 +70,7 @@ class FleetWork:
         self.of(target).finish(result.new_bricks)
 
     def reports(self) -> tuple[TargetReport, ...]:
-        """How much is measured on each target."""
+        """The progress on each target."""
         return tuple(queue.report(self._store) for queue in self._queues.values())
 
     def _merge(self, results: bytes) -> None:

@@ -23,7 +23,7 @@ COLUMNS: Sequence[Column[ModelComparison]] = (
 
 
 def comparison_parts(of: Comparison) -> list[RenderableType]:
-    """Where models were run, a row for each, and what all of them say."""
+    """The target, a row for each model, and a summary of all."""
     workers = f", {of.workers} workers" if of.workers > 1 else ""
     return [
         f"{target_text(of.target)}{workers}, granularity {of.granularity}",

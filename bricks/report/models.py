@@ -78,7 +78,7 @@ def decomposition_table(rows: Sequence[Row], union: Row) -> Table:
 
 
 def coverage_table(models: Sequence[Row], together: Row) -> Table:
-    """How much of each model is measured, and the cost of measuring the rest."""
+    """The measured share of each model, and the cost of measuring the rest."""
     known = [row for row in models if row["error"] is None]
     whole = {**together, "model": "all", "marginal_s": together["cost_s"]}
     return table_of([*known, whole], _COVERAGES)

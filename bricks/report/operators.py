@@ -192,7 +192,7 @@ _NETWORK: Sequence[Column[_NetworkRow]] = (
 
 
 def network_lines(results: Sequence[NetworkResult]) -> list[str]:
-    """Where models part from their reference, how runtimes differ, and what is missing."""
+    """Lines about divergence from references, differences of runtimes, and missing results."""
     lines: list[str] = []
     for result in results:
         for run in result.runs:

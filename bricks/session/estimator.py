@@ -161,7 +161,7 @@ class Estimator:
         }
 
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:
-        """How the workers run ``plan`` on ``target``."""
+        """The streams and rules by which parallel workers run ``plan`` on ``target``."""
         options, timed = self._resources.options, self._resources.setup.info.timed
         # The fake runtime has no threads that could compete.
         return Construction(

@@ -34,7 +34,7 @@ _MIN_WEIGHT_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a bench measures. ``threads`` None means one per physical core.
+    """The options of a bench. ``threads`` None means one per physical core.
 
     ``seed`` decides synthetic weights and inputs, and is not part of any key. ``retry`` measures
     again bricks that failed before; ``memory_bytes`` limits the worker (default: while measuring,

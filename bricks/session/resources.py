@@ -79,12 +79,12 @@ class Resources(Closing):
 
     @property
     def granularity(self) -> Granularity:
-        """How models are cut."""
+        """The granularity at which models are cut."""
         return self.setup.granularity
 
     @property
     def conditions(self) -> Conditions:
-        """How bricks are measured."""
+        """The measuring conditions of bricks."""
         return self.setup.conditions
 
     def worker(self) -> Supervisor:

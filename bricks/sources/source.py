@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How models are to be read.
+    """The options of reading models.
 
     ``batch``, ``shapes`` and ``values`` are parameters of :func:`bricks.reading.read.read_model`;
     ``name`` replaces a model's own name. ``granularity`` is how models will be cut, and must be the

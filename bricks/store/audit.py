@@ -67,7 +67,7 @@ def problems(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
 
 
 def _known_bricks(connection: Connection) -> set[str] | None:
-    """Keys of all bricks; None where they cannot be read."""
+    """Keys of all bricks; None if unreadable."""
     try:
         return set(connection.execute(select(bricks.c.key)).scalars())
     except UNREADABLE:
@@ -75,7 +75,7 @@ def _known_bricks(connection: Connection) -> set[str] | None:
 
 
 def _counts(connection: Connection) -> dict[int, int] | None:
-    """How many rounds each measurement has; None where they cannot be read."""
+    """The number of rounds of each measurement, by row number; None if unreadable."""
     query = select(rounds.c.measurement_id, func.count()).group_by(rounds.c.measurement_id)
     try:
         return {number: count for number, count in connection.execute(query)}

@@ -110,7 +110,7 @@ def _lines(connection: Connection, check: str) -> Iterator[str]:
 
 
 def _readable(connection: Connection, table: str) -> str:
-    """How many rows of a damaged table can be read, in words."""
+    """The number of readable rows of a damaged table, in words."""
     count = 0
     try:
         result = connection.exec_driver_sql(f'SELECT * FROM "{table}" NOT INDEXED')

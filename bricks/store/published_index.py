@@ -36,7 +36,7 @@ DAMAGE = (
 
 
 def folder() -> Path:
-    """Where the published files are."""
+    """The folder of published files."""
     chosen = os.environ.get("BRICKS_PUBLISHED")
     if chosen:
         return Path(chosen).expanduser()

@@ -159,7 +159,7 @@ def put(folder: Path, items: Iterable[dict[str, Any]]) -> None:
 
 
 def zoo_folder() -> Path:
-    """Where the zoo is: files, manifest and, in a checkout, recipes."""
+    """The folder of the zoo: files, manifest and, in a checkout, recipes."""
     chosen = os.environ.get("BRICKS_ZOO")
     if chosen:
         return Path(chosen).expanduser()
