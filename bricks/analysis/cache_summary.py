@@ -23,6 +23,7 @@ from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.session import predicting
 from bricks.session.machine_peaks import Peaks
 from bricks.session.workspace import Workspace
+from bricks.store.reading import TimedPlan
 from bricks.studies.inference.result import ModelComparison, Summary, summarise
 from bricks.system import Target
 from bricks.units.interval import Interval
@@ -148,7 +149,7 @@ def summarise_cache(
 def view_of(
     workspace: Workspace,
     target: Target,
-    plans: Sequence[tuple[Plan, float]],
+    plans: Sequence[TimedPlan],
     *,
     peaks: bool = False,
 ) -> TargetView:
@@ -162,27 +163,16 @@ def view_of(
         target.key, [*keys, *(plan.digest for plan, _ in plans)]
     )
     called = titles([plan for plan, _ in plans])
-    task = {entry.name: entry.task for entry in (*entries(), *programs())}
-    models, compared = [], []
+    tasks = {entry.name: entry.task for entry in (*entries(), *programs())}
+    models = []
     for number, ((plan, _), title) in enumerate(zip(plans, called, strict=True)):
         workspace.progress(f"looking at {title} on {target.system.name}", number / len(plans))
-        estimate = predicting.recomposed(workspace, plan, target=target)
-        own = {key: bricks[key] for key in plan.keys}
-        executed = Decomposition(plan, own, 0.0)
-        measured = _measured(plan, results)
-        models.append(
-            ModelView(
-                title,
-                plan,
-                task.get(plan.model),
-                executed.flops,
-                executed.weight_bytes,
-                insight.of(plan, estimate),
-                measured,
-            )
-        )
-        if measured is not None and isinstance(estimate, Estimate):
-            compared.append(ModelComparison(title, plan, 0, measured, estimate))
+        models.append(_model_view(insight, plan, title, tasks.get(plan.model), results))
+    compared = [
+        ModelComparison(view.title, view.plan, 0, view.measured_s, view.estimate)
+        for view in models
+        if view.measured_s is not None and view.estimate is not None
+    ]
     walls_s = {plan.digest: wall_s for plan, wall_s in plans}
     settled = [results[key] for key in keys if key in results]
     return TargetView(
@@ -197,6 +187,24 @@ def view_of(
         peaks=insight.peaks,
         similarity=similarity([view.plan for view in models]),
         costly=_costly(models, bricks),
+    )
+
+
+def _model_view(
+    insight: Explainer, plan: Plan, title: str, task: str | None, results: Results
+) -> ModelView:
+    """The view of one model on the target of ``insight``."""
+    workspace = insight.workspace
+    estimate = predicting.recomposed(workspace, plan, target=insight.target)
+    executed = Decomposition(plan, workspace.plans.bricks(plan), 0.0)
+    return ModelView(
+        title,
+        plan,
+        task,
+        executed.flops,
+        executed.weight_bytes,
+        insight.of(plan, estimate),
+        _measured(plan, results),
     )
 
 
