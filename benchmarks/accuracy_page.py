@@ -194,7 +194,7 @@ def _by_case(host: Results[Row]) -> list[tuple[str, Sequence[Row], bool]]:
 
 
 def _cells(rows: Sequence[Row], *, whole: bool = False) -> list[str]:
-    """Errors, the noise floor and the share inside; of a ``whole`` host only if all rows tell."""
+    """Errors, the noise floor and the share inside; of a ``whole`` host if all rows have it."""
     ratios = Ratios(tuple(row.ratio for row in rows))
     noises = [row.noise for row in rows if row.noise is not None]
     known = len(noises) == len(rows) if whole else bool(noises)

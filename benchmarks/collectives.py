@@ -47,7 +47,8 @@ class Case:
 class Row:
     """All-reduces while nothing else runs, and while both ranks compute, by size in bytes.
 
-    ``identity`` and ``version`` tell networks apart, ``slowdown`` is that of computing meanwhile.
+    ``identity`` and ``version`` distinguish networks; ``slowdown`` is of a program that computes
+    while they run.
     """
 
     case: Case
@@ -67,12 +68,12 @@ def run(case: Case, run: Run) -> Row:
     """The rounds of each size on a network."""
     shaped = case.network != LOOPBACK
     rate_bps = 8 * bytes_per_s_of("--only", case.network) if shaped else None
-    wanted = NetworkRequest(
+    request = NetworkRequest(
         case.network, RANKS, operations=[ALL_REDUCE], sizes=SIZES, computing=True
     )
     run.folder.mkdir(parents=True, exist_ok=True)
     with Store.open(run.folder) as store:
-        measure_locally(store, wanted, shaped=shaped, bandwidth_bps=rate_bps)
+        measure_locally(store, request, shaped=shaped, bandwidth_bps=rate_bps)
         network = network_called(store, case.network)
     return Row(
         case,

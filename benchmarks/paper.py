@@ -29,7 +29,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from benchmarks.evaluation import figures, page, results
-from benchmarks.evaluation.measuring import Benches, Evaluation, Settings, dated, tell
+from benchmarks.evaluation.measuring import Benches, Evaluation, Settings, dated, note
 from benchmarks.evaluation.results import EXECUTED, Results, ResultsError
 from bricks import BricksError, StopRule
 
@@ -85,13 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = results.read(path) if options.write_only else measure(options, path)
         publish(found, docs)
     except (BricksError, OSError, ResultsError) as error:
-        tell(f"paper: {error}")
+        note(f"paper: {error}")
         return 1
     except KeyboardInterrupt:
         resumed = f"--cache {options.cache}" if options.cache else "--cache, which this run had not"
-        tell(f"paper: interrupted; {path} holds what was finished; to go on, give {resumed}")
+        note(f"paper: interrupted; {path} holds what was finished; to go on, give {resumed}")
         return 130
-    tell(f"paper: {docs / 'paper.md'}")
+    note(f"paper: {docs / 'paper.md'}")
     return 1 if found.failures() else 0
 
 
@@ -115,7 +115,7 @@ def measure(options: argparse.Namespace, path: Path) -> Results:
         cache = options.cache or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         benches = stack.enter_context(Benches(cache, settings))
         evaluation = Evaluation(settings, benches)
-        found = evaluation.run(tell, lambda so_far: results.write(so_far, path))
+        found = evaluation.run(note, lambda so_far: results.write(so_far, path))
         found = dated(found, before, measured=evaluation.measured_anything)
         results.write(found, path)
     return results.read(path)

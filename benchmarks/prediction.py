@@ -237,8 +237,8 @@ def all_measured(zoo: Zoo) -> Iterable[ModelRow]:
 def took_s(runs: Sequence[Measurement], state_s: float | None) -> float:
     """The latency of a model in a machine state, in seconds: the geometric mean of its ``runs``.
 
-    Runs count alike, however many rounds they have: the drift between runs is larger than the
-    differences between rounds of one. Runs in other states count only if none met this state.
+    Runs count equally, however many rounds they have: the drift between runs is larger than the
+    differences between rounds of one. Runs in other states count only if none was in this state.
     """
     known = [run for run in runs if run.known_in(state_s)]
     return geometric_mean(run.latency_s(state_s) for run in known or runs)
@@ -285,8 +285,8 @@ def chosen_by(bench: Bench, effort: str, results: Mapping[str, Measurement]) -> 
         def run(
             jobs: Sequence[ModelJob], _left_s: float | None, _progress: Progress
         ) -> CampaignResult:
-            wanted = {key for job in jobs for key in job.bricks} & results.keys()
-            new = sorted(wanted - store.measurements.results(target.key, sorted(wanted)).keys())
+            keys = {key for job in jobs for key in job.bricks} & results.keys()
+            new = sorted(keys - store.measurements.results(target.key, sorted(keys)).keys())
             _copy({key: results[key] for key in new}, store, target, owner)
             return CampaignResult({}, (), frozenset())
 

@@ -1,4 +1,4 @@
-"""The zoo in several runtimes: which is fastest, and whether estimates tell.
+"""The zoo in several runtimes: which is fastest, and whether estimates name it.
 
     .venv/bin/python -m benchmarks runtimes
 

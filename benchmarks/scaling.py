@@ -165,8 +165,8 @@ def _network(link: str, ranks: int, run: Run) -> MeasuredNetwork:
     (run.folder / "cache").mkdir(parents=True, exist_ok=True)
     with Store.open(run.folder / "cache") as store:
         operations = [ALL_REDUCE, BROADCAST]
-        wanted = NetworkRequest(name, ranks, operations=operations, sizes=SIZES, computing=True)
-        measure_locally(store, wanted, shaped=link != LOOPBACK, bandwidth_bps=rate_bps)
+        request = NetworkRequest(name, ranks, operations=operations, sizes=SIZES, computing=True)
+        measure_locally(store, request, shaped=link != LOOPBACK, bandwidth_bps=rate_bps)
         return network_called(store, name)
 
 

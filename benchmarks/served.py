@@ -41,7 +41,7 @@ LOADED_MODELS = (
     "wav2vec2", "t5_encoder", "electra_small", "gluon_mobilenet10",
 )  # fmt: skip
 LOADED_SHARE = 0.6
-# Samples that tell the throughput: offline, all are there at once.
+# Samples from which the throughput follows: offline, all are there at once.
 THROUGHPUT_SAMPLES = 100
 
 # Queries of a series; there are two, before and after bricks are measured.

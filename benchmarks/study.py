@@ -218,7 +218,8 @@ class Benchmark(Generic[CaseT, RowT]):
         """Measure the cases that have no row, and keep each; the number of cases that are left."""
         system = fingerprint()
         path = self.file(options.results, system)
-        folder = options.cache or ROOT / "cache" / (self.module or self.name)
+        caches = (options.results if options.quick else ROOT) / "cache"
+        folder = options.cache or caches / (self.module or self.name)
         chosen = [case for case in self.cases() if self._chosen(case, options)]
         results = self.read(path)
         if options.again:
@@ -244,8 +245,8 @@ class Benchmark(Generic[CaseT, RowT]):
         except BricksError as error:
             failure = Failed(case, str(error))
             results = replace(results, failed=(*results.failed, failure))
-        told = [f"failed: {each.error}" for each in results.failed if each.case == case]
-        print(*_words(case), *told, flush=True)
+        reasons = [f"failed: {each.error}" for each in results.failed if each.case == case]
+        print(*_words(case), *reasons, flush=True)
         today = datetime.now(UTC).date().isoformat()
         return replace(results, about=replace(run.about, date=today))
 

@@ -1,6 +1,6 @@
-"""Workloads in PyTorch that nothing was tuned to, to tell how well estimates hold for new programs.
+"""Workloads in PyTorch that nothing was tuned to: how well estimates hold for new programs.
 
-Five architectures, each for inference and for training, written apart from the zoo in
+Five architectures, each for inference and for training, written separately from the zoo in
 ``models/torch``. Each public function returns the module, its inputs, and for a training step the
 loss and the optimiser. Must not import the zoo, nor be looked at when estimates are improved.
 """

@@ -6,8 +6,8 @@ Names of facts:
   ``disturbed``, ``runtimes``, ``models``, ``tasks``, ``frameworks``;
 - of layers: ``layers``, ``unique_layers``, ``unique_share``, ``repeats``, ``shape_only``,
   ``most_repeated`` (operators), ``least_unique`` and ``most_unique`` (a model, its layers, its
-  share), ``same_state`` (the pairs of models most alike), ``kin`` (mean similarity within families)
-  and ``strangers`` (between them);
+  share), ``most_similar`` (pairs of models), ``within_families`` (mean similarity)
+  and ``between_families``;
 - of the paper: ``paper_layers``, ``paper_unique_layers``, ``paper_unique_share``, …;
 - of a runtime, behind its name (``mxnet-unfused_``, ``onnxruntime_``): ``version``, ``best`` (the
   number of layers whose geometric mean is nearest to 1), ``best_geomean``, ``best_error``,
@@ -93,7 +93,7 @@ def of_layers(results: Results) -> dict[str, str]:
     names = [model.name for model in results.models if model.name in layers.models]
     names_of = (
         "layers", "unique_layers", "unique_share", "repeats", "shape_only", "most_repeated",
-        "least_unique", "most_unique", "alike", "kin", "strangers",
+        "least_unique", "most_unique", "most_similar", "within_families", "between_families",
     )  # fmt: skip
     if not names:
         return dict.fromkeys(names_of, NOT_MEASURED)
@@ -102,9 +102,9 @@ def of_layers(results: Results) -> dict[str, str]:
     pairs = [
         (values[i][j], names[i], names[j]) for i in range(len(names)) for j in range(i)
     ]  # fmt: skip
-    kin = [value for value, one, other in pairs if family[one] == family[other]]
-    strangers = [value for value, one, other in pairs if family[one] != family[other]]
-    same_state = sorted(pairs, key=lambda pair: (-pair[0], pair[1:]))[:3]
+    within = [value for value, one, other in pairs if family[one] == family[other]]
+    between = [value for value, one, other in pairs if family[one] != family[other]]
+    most_similar = sorted(pairs, key=lambda pair: (-pair[0], pair[1:]))[:3]
     repeated = layers.repeated_types(names)
     ranked = sorted(repeated, key=lambda kind: (-repeated[kind], kind))[:4]
     ordered = sorted(names, key=layers.unique_share)
@@ -124,10 +124,12 @@ def of_layers(results: Results) -> dict[str, str]:
         ),
         "least_unique": share_of(ordered[0]),
         "most_unique": share_of(ordered[-1]),
-        "alike": ", ".join(f"{other} and {one} ({value:.2f})" for value, one, other in same_state)
+        "most_similar": ", ".join(
+            f"{other} and {one} ({value:.2f})" for value, one, other in most_similar
+        )
         or "none",
-        "kin": _mean(kin),
-        "strangers": _mean(strangers),
+        "within_families": _mean(within),
+        "between_families": _mean(between),
     }
 
 
@@ -181,11 +183,11 @@ def of_the_paper() -> dict[str, str]:
         "paper_unique_share": percent(published.UNIQUE_LAYERS / published.LAYERS),
         "paper_least_unique_share": percent(published.LEAST_UNIQUE_SHARE),
         "paper_least_unique_layers": f"{published.LEAST_UNIQUE_LAYERS:,}",
-        "paper_system": published.TOLD_SYSTEM,
-        "paper_geomean_1": f"{published.TOLD_GEOMEAN:.3f}",
-        "paper_drawn_geomean_1": f"{published.GEOMEANS[published.TOLD_SYSTEM][0]:.3f}",
-        "paper_low_1": f"{published.TOLD_LOW:.3f}",
-        "paper_high_1": f"{published.TOLD_HIGH:.3f}",
+        "paper_system": published.STATED_SYSTEM,
+        "paper_geomean_1": f"{published.STATED_GEOMEAN:.3f}",
+        "paper_drawn_geomean_1": f"{published.GEOMEANS[published.STATED_SYSTEM][0]:.3f}",
+        "paper_low_1": f"{published.STATED_LOW:.3f}",
+        "paper_high_1": f"{published.STATED_HIGH:.3f}",
         "paper_span_1": span(1),
         "paper_error_1": percent(published.MEAN_ERRORS[0]),
         "paper_best": f"{published.BEST_GRANULARITY}",

@@ -86,7 +86,7 @@ def models(results: Results) -> Figure | None:
         return None
     names = [model.name for _, of in groups for model in of]
     short = short_names([model.name for model in results.models])
-    labels = [*map(short, names), f"paper, {published.TOLD_SYSTEM}"]
+    labels = [*map(short, names), f"paper, {published.STATED_SYSTEM}"]
     panels = [max(1.4, len(results.cuts_of(runtime)) * 0.245) for runtime in runtimes]
     body, head = len(names) * ROW, 2.3 * ROW
     left, right, above, below, gap = room(labels), 0.95, 0.85, 0.7, 0.2
@@ -144,7 +144,7 @@ def geomean(results: Results) -> Figure | None:
         for system, means in published.GEOMEANS.items():
             axes.plot(range(1, 11), means, color=PAPER, linewidth=1, zorder=1)
             axes.text(10.15, means[-1], system, fontsize=6, color="#777777", va="center")
-        axes.vlines(0.7, published.TOLD_LOW, published.TOLD_HIGH, color=PAPER, linewidth=1)
+        axes.vlines(0.7, published.STATED_LOW, published.STATED_HIGH, color=PAPER, linewidth=1)
         for cut, x in _places(results).items():
             ratios = sorted(results.ratios(runtime, cut).values())
             if ratios:
@@ -162,7 +162,7 @@ def geomean(results: Results) -> Figure | None:
     figure.suptitle(
         "Normalised latency: geometric mean (mark), middle 80 % (thick line) and range (thin line)"
         " of the models.\nGrey: the paper's geometric means on four systems, and its range on"
-        f" {published.TOLD_SYSTEM} at one layer per brick{beyond}.",
+        f" {published.STATED_SYSTEM} at one layer per brick{beyond}.",
         x=0.008, ha="left", fontsize=7.5, color=SOFT,
     )  # fmt: skip
     return figure
@@ -171,7 +171,7 @@ def geomean(results: Results) -> Figure | None:
 def errors(results: Results) -> Figure | None:
     """Mean absolute error over the models, by granularity."""
     title = "Mean of |estimate / measured - 1| over the models, %"
-    figure = _lines(results, title, results.mean_error, published.TOLD_SYSTEM,
+    figure = _lines(results, title, results.mean_error, published.STATED_SYSTEM,
                     published.MEAN_ERRORS)  # fmt: skip
     if figure is not None:
         figure.axes[0].yaxis.set_major_formatter(PERCENT)
@@ -185,7 +185,7 @@ def speedup(results: Results) -> Figure | None:
         "solid: trained models of the paper's list; dotted: every network here once"
     )
     figure = _lines(results, title, results.trained_speedup, published.SPEEDUP_SYSTEM,
-                    published.SPEEDUPS, beside=results.speedup)  # fmt: skip
+                    published.SPEEDUPS, dotted=results.speedup)  # fmt: skip
     if figure is not None:
         figure.axes[0].axhline(1, color=SOFT, linewidth=0.7)
     return figure
@@ -220,7 +220,7 @@ def _signed(deviation: float) -> str:
 
 
 def _theirs(cuts: Sequence[str]) -> list[float]:
-    means = published.GEOMEANS[published.TOLD_SYSTEM]
+    means = published.GEOMEANS[published.STATED_SYSTEM]
     return [
         means[int(cut) - 1] - 1 if cut != EXECUTED and int(cut) <= len(means) else np.nan
         for cut in cuts
@@ -248,7 +248,7 @@ def _curve(
     marker: str,
     label: str | None,
 ) -> None:
-    """Values at numbers of layers, joined; that of executed nodes stands apart."""
+    """Values at numbers of layers, joined; that of executed nodes is separate."""
     points = [(cut, x, v) for cut, x in _places(results).items() if (v := value(cut)) is not None]
     joined = [(x, v) for cut, x, v in points if cut != EXECUTED]
     look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5, "zorder": 3}
@@ -256,14 +256,14 @@ def _curve(
         axes.plot(*zip(*joined, strict=True), linewidth=1.6, label=label, **look)
     for cut, x, v in points:
         if cut == EXECUTED:
-            alone = None if joined else label
-            axes.plot([x], [v], linestyle="", markeredgecolor=INK, label=alone, **look)
+            own_label = None if joined else label
+            axes.plot([x], [v], linestyle="", markeredgecolor=INK, label=own_label, **look)
 
 
 def _dots(axes: Axes, results: Results, value: Callable[[str], float | None], colour: str) -> None:
     points = [(cut, x, v) for cut, x in _places(results).items() if (v := value(cut)) is not None]
-    for apart in (False, True):
-        part = [(x, v) for cut, x, v in points if (cut == EXECUTED) == apart]
+    for executed in (False, True):
+        part = [(x, v) for cut, x, v in points if (cut == EXECUTED) == executed]
         if part:
             axes.plot(*zip(*part, strict=True), linestyle=":", linewidth=1.1, marker=".",
                       markersize=4, color=colour, zorder=2)  # fmt: skip
@@ -285,11 +285,11 @@ def _lines(
     system: str,
     theirs: Sequence[float],
     *,
-    beside: Callable[[str, str], float | None] | None = None,
+    dotted: Callable[[str, str], float | None] | None = None,
 ) -> Figure | None:
     """A line for each runtime, and a grey one for a system of the paper's; from 0 up.
 
-    Values of ``beside`` are drawn as dots of the same colour.
+    Values of ``dotted`` are drawn as dots of the same colour.
     """
     runtimes = _compared(results)
     if not runtimes:
@@ -301,8 +301,8 @@ def _lines(
     for (colour, marker), runtime in zip(RUNTIMES, runtimes, strict=False):
         _curve(axes, results, partial(value, runtime), colour, marker,
                title_of(runtime))  # fmt: skip
-        if beside is not None:
-            _dots(axes, results, partial(beside, runtime), colour)
+        if dotted is not None:
+            _dots(axes, results, partial(dotted, runtime), colour)
     _granularity_axis(axes, results)
     axes.set_ylim(bottom=0)
     axes.set_title(title)

@@ -112,10 +112,10 @@ class Benches(Closing):
 
     def get(self, runtime: str, granularity: str) -> Bench:
         """The bench, opened if it isn't."""
-        wanted = (runtime, granularity)
-        if wanted not in self._open:
+        cut = (runtime, granularity)
+        if cut not in self._open:
             settings = self._settings
-            self._open[wanted] = Bench(
+            self._open[cut] = Bench(
                 self._cache,
                 runtime=runtime,
                 granularity=granularity,
@@ -123,7 +123,7 @@ class Benches(Closing):
                 retry=settings.retry,
                 conditions=Conditions(rule=settings.rule),
             )
-        return self._open[wanted]
+        return self._open[cut]
 
     def relieve(self) -> None:
         """Close all if the next one might not have enough memory."""
@@ -320,7 +320,7 @@ class Evaluation:
 def dated(results: Results, before: Results | None, *, measured: bool) -> Results:
     """``results`` with the date of the results ``before``, if nothing was measured since.
 
-    They are of one run where they tell of the same rows; what a row comes to may differ a little,
+    They are of one run where they have the same rows, whose latencies may differ a little,
     because models that were measured after it can have added rounds to bricks that they share.
     """
     if measured or before is None or _identity(before) != _identity(results):
@@ -337,7 +337,7 @@ def _identity(results: Results) -> Results:
     )  # fmt: skip
 
 
-def tell(line: str) -> None:
+def note(line: str) -> None:
     """Progress goes to standard error."""
     print(line, file=sys.stderr, flush=True)
 

@@ -81,9 +81,9 @@ def notice(results: Results) -> str:
 
 
 def glance(results: Results) -> str:
-    """The paper's figures beside the results of this run."""
-    facts, told = facts_of(results), published.TOLD_SYSTEM
-    means, errors = published.GEOMEANS[told], published.MEAN_ERRORS
+    """The paper's figures next to the results of this run."""
+    facts, stated = facts_of(results), published.STATED_SYSTEM
+    means, errors = published.GEOMEANS[stated], published.MEAN_ERRORS
     nearest = min(range(10), key=lambda i: abs(means[i] - 1))
 
     def each(text: str) -> list[str]:
@@ -106,11 +106,11 @@ def glance(results: Results) -> str:
          each("{@_geomean_1}")),
         ("range over the models, G = 1", "{paper_low_1} … {paper_high_1} ({paper_system})",
          each("{@_low_1} … {@_high_1}")),
-        ("geometric mean at the best G", f"{means[nearest]:.3f} (G = {nearest + 1}, {told})",
+        ("geometric mean at the best G", f"{means[nearest]:.3f} (G = {nearest + 1}, {stated})",
          each("{@_best_geomean} (G = {@_best})")),
         ("mean absolute error there",
          f"{percent(errors[published.BEST_GRANULARITY - 1])} (its least, G ="
-         f" {published.BEST_GRANULARITY}, {told})", each("{@_best_error}")),
+         f" {published.BEST_GRANULARITY}, {stated})", each("{@_best_error}")),
         ("geometric mean, `executed`", "–", each("{@_geomean_executed}")),
         ("mean absolute error, `executed`", "–", each("{@_error_executed}")),
         ("speed-up, G = 1, trained models of the paper's list",
@@ -248,7 +248,7 @@ def _published_table(results: Results) -> str:
     cuts = results.numbers
     rows = [
         ("geometric mean, four systems", [span(g) for g in cuts]),
-        (f"mean absolute error, {published.TOLD_SYSTEM}",
+        (f"mean absolute error, {published.STATED_SYSTEM}",
          [_nth(published.MEAN_ERRORS, g, percent) for g in cuts]),
         (f"speed-up, {published.SPEEDUP_SYSTEM}",
          [_nth(published.SPEEDUPS, g, "{:.2f}".format) for g in cuts]),

@@ -16,8 +16,8 @@ LEAST_UNIQUE_LAYERS, LEAST_UNIQUE_SHARE = 1_029, 0.039
 
 # Estimate over measured latency at G = 1 on c5.2xlarge, as the text says it. Its figure shows a
 # geometric mean of .912, which is what GEOMEANS holds.
-TOLD_SYSTEM = "c5.2xlarge"
-TOLD_LOW, TOLD_HIGH, TOLD_GEOMEAN = 0.829, 0.981, 0.918
+STATED_SYSTEM = "c5.2xlarge"
+STATED_LOW, STATED_HIGH, STATED_GEOMEAN = 0.829, 0.981, 0.918
 
 # Geometric means of estimate over measured latency for G = 1 … 10, by system (read off).
 GEOMEANS = {

@@ -43,7 +43,7 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A model at one granularity on one runtime: estimate beside run."""
+    """A model at one granularity on one runtime: estimate and run."""
 
     measured_s: Interval
     estimate_s: Interval

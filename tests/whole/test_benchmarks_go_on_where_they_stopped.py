@@ -198,15 +198,16 @@ def test_results_are_read_as_they_were_written(made_up: MadeUp) -> None:
 def test_quick_runs_are_rough_and_leave_pages_and_results_alone(
     made_up: MadeUp, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rules = []
-    made_up.before = lambda case, run: rules.append(run.rule)
+    rough = []
+    made_up.before = lambda case, run: rough.append((run.rule, run.folder))
     monkeypatch.setattr(command, "benchmarks_in", lambda name: (made_up.benchmark,))
     monkeypatch.setattr(command, "QUICK", made_up.folder / "quick")
     page = made_up.folder / "page.md"
     page.write_text("<!-- rows -->as it was<!-- /rows -->\n", encoding="utf-8")
     places = ["--results", str(made_up.folder), "--docs", str(made_up.folder)]
     assert command.main(["times", "--quick", *places]) == 0
-    assert rules == [QUICK_RULE] * QUICK_CASES
+    cache = made_up.folder / "quick" / "cache" / "made_up"  # not that of other runs
+    assert rough == [(QUICK_RULE, cache)] * QUICK_CASES
     assert "a 1, b 2" in capsys.readouterr().out
     assert "as it was" in page.read_text(encoding="utf-8")
     assert made_up.kept == []

@@ -125,7 +125,7 @@ def test_an_interrupted_run_goes_on(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(paper, "tell", interrupted)
+        patched.setattr(paper, "note", interrupted)
         assert run("--granularities", "1") == 130
     assert "--cache" in told[-1]
     assert run.found().reached == ["conv"]
