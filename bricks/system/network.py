@@ -36,7 +36,7 @@ class NetworkFingerprint:
         return PREFIX + digest_of(self.identity)
 
     def differences(self, other: NetworkFingerprint) -> dict[str, tuple[Any, Any]]:
-        """The differing facts of ``identity``; see :func:`differing`."""
+        """The differing facts of ``identity``: by name, both values, None for a missing one."""
         return differing(self.identity, other.identity)
 
     def to_json(self) -> dict[str, Any]:

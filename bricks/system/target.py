@@ -70,7 +70,7 @@ class System:
         return str(self.identity.get("architecture")), widest or digest
 
     def differences(self, other: System) -> dict[str, dict[str, tuple[Any, Any]]]:
-        """The differing facts of ``identity`` and of ``recorded``; see :func:`differing`."""
+        """Differing facts of ``identity`` and ``recorded``: by name, both values, or None."""
         return {
             "identity": differing(self.identity, other.identity),
             "recorded": differing(self.recorded, other.recorded),
