@@ -38,7 +38,7 @@ from bricks.predict.context import in_context
 from bricks.predict.effort import EFFORTS
 from bricks.predict.features import BrickFeatures, extract_features
 from bricks.predict.observations import Observations
-from bricks.predict.prediction import Predictions
+from bricks.predict.prediction import BrickPredictions
 from bricks.predict.predictor import Predictor, learn
 from bricks.report.tables import number, percent
 from bricks.samples.call_overhead import PROBES
@@ -208,7 +208,7 @@ def _model_row(
     state_s = state_of(plan, results, whole)
     unmeasured = _part(zoo.features, plan.counts.keys() - results.keys())
     features = seen.states_seen.in_state(unmeasured, state_s)
-    predictions = Predictions(predictor.predict(features), predictor.bias, state_s)
+    predictions = BrickPredictions(predictor.predict(features), predictor.bias, state_s)
     estimate = recompose(Basis(plan, results, state_s, predictions=predictions, states=states))
     assert isinstance(estimate, Estimate), f"{model}: {estimate}"
     family = zoo.family[model]

@@ -18,7 +18,7 @@ from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
 from bricks.decompose.plan import Plan
-from bricks.predict.prediction import Predictions
+from bricks.predict.prediction import BrickPredictions
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement, common_state
 from bricks.samples.state_correction import StateCorrection
@@ -45,7 +45,7 @@ class TargetData:
     target: Target
     plans: Mapping[str, Plan]
     results: Results
-    predictions: Predictions
+    predictions: BrickPredictions
     states: StateModel | None = None
 
 

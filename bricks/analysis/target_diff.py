@@ -16,7 +16,7 @@ from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.plan import Plan
 from bricks.decompose.titles import titles
 from bricks.errors import BricksError, StoreError, UsageError
-from bricks.predict.prediction import Predictions
+from bricks.predict.prediction import BrickPredictions
 from bricks.samples.call_overhead import ALL_PROBES
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement
@@ -159,7 +159,7 @@ def target_data(
     known = [result for result in results.values() if isinstance(result, Measurement)]
     state_s = dominant_state(m.state_s for m in known)
     changed = not all(m.known_in(state_s) for m in known)
-    predictions, states = Predictions(), None
+    predictions, states = BrickPredictions(), None
     if missing or (meant and changed):  # learning takes a while
         latencies = Latencies(store, target.key, meant[0].granularity)
         for plan in meant:

@@ -79,12 +79,12 @@ def _row(
 
 def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
     # Imported here, so that the other commands need not import it.
-    from bricks.graph.model_metadata import held_values
+    from bricks.graph.model_metadata import known_values
     from bricks.graph.view import graph_of, parse_model
     from bricks.operators.integer_ranges import assumptions
 
     proto = parse_model(model.skeleton)
-    lines = assumptions(graph_of(proto), given=held_values(proto).keys())
+    lines = assumptions(graph_of(proto), given=known_values(proto).keys())
     return [*lines, *decomposition.plan.assumed]
 
 

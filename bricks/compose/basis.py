@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from bricks.compose.parts import Parts, Results, state_of
 from bricks.compose.schedule import Construction
 from bricks.decompose.plan import Plan
-from bricks.predict.prediction import Predictions
+from bricks.predict.prediction import BrickPredictions
 from bricks.samples.state_model import StateModel
 
 # The cost of a call in a walk, relative to the probes, which run repeatedly and so find the
@@ -34,7 +34,7 @@ class Basis:
     plan: Plan
     results: Results
     state_s: float | None = None
-    predictions: Predictions = field(default_factory=Predictions)
+    predictions: BrickPredictions = field(default_factory=BrickPredictions)
     states: StateModel | None = None
     construction: Construction | None = None
     in_walk_call_factor: float = IN_WALK_CALL_FACTOR

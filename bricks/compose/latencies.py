@@ -108,7 +108,7 @@ def _own(
     latencies, predictions = _sampled(parts.measured, correction, factors), basis.predictions
     published = {key: 1.0 for key, m in parts.measured.items() if m.published}
     for key in parts.measured.keys() & predictions.prior.keys():
-        latencies[key], published[key] = predictions.prior[key].beside(latencies[key])
+        latencies[key], published[key] = predictions.prior[key].combined_with(latencies[key])
     for key in parts.predicted:
         own = replace(factors[key], shared_sd=0.0)
         latencies[key] = _translated(predictions.of[key].spread(), own)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bricks.compose.estimate import Gap
 from bricks.decompose.plan import Plan
-from bricks.predict.prediction import Predictions
+from bricks.predict.prediction import BrickPredictions
 from bricks.samples.call_overhead import probes_of
 from bricks.samples.measurement import Failure, Measurement, common_state
 
@@ -26,7 +26,7 @@ class Parts:
     predicted: Mapping[str, Measurement]
 
     @classmethod
-    def of(cls, plan: Plan, results: Results, predictions: Predictions) -> Parts:
+    def of(cls, plan: Plan, results: Results, predictions: BrickPredictions) -> Parts:
         """The parts of ``plan``; a brick that failed is predicted only if it is unmeasurable."""
         measured = {k: m for k in plan.counts if isinstance(m := results.get(k), Measurement)}
         tried = results.keys() - predictions.unmeasurable
@@ -44,19 +44,19 @@ def state_of(
     plan: Plan,
     results: Results,
     whole: Measurement | None = None,
-    predictions: Predictions | None = None,
+    predictions: BrickPredictions | None = None,
 ) -> float | None:
     """The machine state in which most of ``plan``'s latency is measured or predicted.
 
     With ``whole``, the choice is among the states of that measurement.
     """
-    parts = Parts.of(plan, results, predictions or Predictions()).all
+    parts = Parts.of(plan, results, predictions or BrickPredictions()).all
     anchors = parts.values() if whole is None else [whole]
     return common_state(anchors, parts, plan.counts)
 
 
 def all_known_in(
-    plan: Plan, results: Results, predictions: Predictions, state_s: float | None
+    plan: Plan, results: Results, predictions: BrickPredictions, state_s: float | None
 ) -> bool:
     """Whether all bricks of ``plan`` are known in ``state_s``, without a correction."""
     parts = Parts.of(plan, results, predictions).all

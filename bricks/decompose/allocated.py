@@ -18,10 +18,10 @@ from bricks.decompose.memory import (
     TEMPORARY,
     Allocation,
     Flow,
-    Layout,
     LiveMemory,
+    LiveRange,
+    MemoryLayout,
     Phase,
-    Span,
 )
 from bricks.graph.program_phases import (
     BUFFERS,
@@ -110,7 +110,7 @@ class Allocated:
         return False
 
     @property
-    def by_processor(self) -> bool:
+    def processor_specific(self) -> bool:
         """The calls are those of the program, whatever runs it."""
         return False
 
@@ -132,9 +132,9 @@ class Allocated:
         """The first value in the same memory; -1 for memory that was there before the step."""
         return self.storages[value]
 
-    def layout(self, flow: Flow) -> Layout:
+    def layout(self, flow: Flow) -> MemoryLayout:
         """A slot for each value: tensors are handed on, and lie where they were allocated."""
-        return Layout(tuple(range(len(flow.types))), 0)
+        return MemoryLayout(tuple(range(len(flow.types))), 0)
 
     def allocations(self, flow: Flow) -> tuple[Allocation, ...]:
         """The values that calls make, in order; slots are the values' numbers."""
@@ -151,7 +151,7 @@ class Allocated:
         # A view may outlive its last reader, but is not freed before it is made.
         return Allocation(value, made, None if freed is None else max(made, freed), size_bytes)
 
-    def spans(self, flow: Flow) -> Iterator[Span]:
+    def spans(self, flow: Flow) -> Iterator[LiveRange]:
         """Each storage that a step allocates, until the last value in it is freed."""
         ends = self._ends(len(flow.occurrences) - 1)
         role = self._roles()
@@ -160,7 +160,9 @@ class Allocated:
                 # Others share the memory of an earlier value, or of what was there before.
                 if self.storages[value] == value:
                     end = max(position, ends[value])
-                    yield Span(_size_bytes(flow, value), position, end, role(value, position, end))
+                    yield LiveRange(
+                        _size_bytes(flow, value), position, end, role(value, position, end)
+                    )
 
     def _ends(self, last: int) -> dict[int, int]:
         """The position after which each storage is free."""
@@ -196,15 +198,15 @@ class Allocated:
             phase=names[at] if names else FORWARD,
         )
 
-    def idle(
-        self, flow: Flow, tiny: Callable[[str], bool], workless: Callable[[str], bool]
+    def negligible(
+        self, flow: Flow, tiny: Callable[[str], bool], computes_nothing: Callable[[str], bool]
     ) -> frozenset[int]:
         """Views and tiny calls: there are many between those that decide what is in the caches."""
         return frozenset(
             position
             for position, each in enumerate(flow.occurrences)
             if tiny(each.brick)
-            or (workless(each.brick) and all(self.storages[v] != v for v in each.made))
+            or (computes_nothing(each.brick) and all(self.storages[v] != v for v in each.made))
         )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bricks.decompose.plan import AROUND_BYTES, Brick
+from bricks.decompose.plan import SURROUNDING_BYTES, Brick
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import LOG_WEIGHT_BYTES, noted_weight_bytes
@@ -48,7 +48,11 @@ def context_of(graph: Graph) -> dict[str, int]:
     return {LOG_WEIGHT_BYTES: min(_MAX_LOG, max(_MIN_LOG, int(size_bytes).bit_length() - 1))}
 
 
-def around_bytes(brick: Brick) -> int:
+def surrounding_bytes(brick: Brick) -> int:
     """The bytes of weights around a brick that is measured without its model."""
     noted = noted_weight_bytes(parse_model(brick.model))
-    return AROUND_BYTES if noted is None else max(AROUND_BYTES, int(noted) - brick.weight_bytes)
+    return (
+        SURROUNDING_BYTES
+        if noted is None
+        else max(SURROUNDING_BYTES, int(noted) - brick.weight_bytes)
+    )

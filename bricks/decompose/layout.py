@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import insort
 
 from bricks.decompose.buffers import Buffer, buffers
-from bricks.decompose.memory import Flow, Layout
+from bricks.decompose.memory import Flow, MemoryLayout
 from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
 
@@ -57,7 +57,7 @@ class _Memory:
         self._free = merged
 
 
-def arrange(flow: Flow) -> Layout:
+def arrange(flow: Flow) -> MemoryLayout:
     """Lay out the activations of ``flow`` as a runtime would while executing it in order.
 
     Buffers live from their first value to their last, and are allocated best fit.
@@ -76,7 +76,7 @@ def arrange(flow: Flow) -> Layout:
             if buffer.last == number:
                 memory.give(offsets[buffer], _bytes(buffer))
     found = [offsets[placed[v]] if v in placed else None for v in range(len(flow.types))]
-    return Layout(tuple(found), memory.end)
+    return MemoryLayout(tuple(found), memory.end)
 
 
 def _is_placed(type_: ValueType) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import accumulate
 
-from bricks.decompose.memory import Span
+from bricks.decompose.memory import LiveRange
 
 
-def live_at_peak(spans: Iterable[Span], occurrences: int) -> tuple[int, dict[str, int]]:
+def live_at_peak(spans: Iterable[LiveRange], occurrences: int) -> tuple[int, dict[str, int]]:
     """The first position at which most bytes are live, and these bytes by role."""
     pieces = list(spans)
     at = _peak_position(pieces, occurrences)
@@ -22,7 +22,7 @@ def live_at_peak(spans: Iterable[Span], occurrences: int) -> tuple[int, dict[str
     return at, held
 
 
-def _peak_position(spans: Iterable[Span], occurrences: int) -> int:
+def _peak_position(spans: Iterable[LiveRange], occurrences: int) -> int:
     changes = [0] * (occurrences + 1)
     for span in spans:
         changes[span.begin] += span.size_bytes

@@ -69,7 +69,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MemoryLayout:
     """Where a walk finds each value: ``offsets`` by value number, in a region of ``size_bytes``.
 
     An offset is in bytes; None stands for a buffer of the value's own. In a region of no bytes,
@@ -95,7 +95,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LiveRange:
     """A piece of memory, once for all values in it, live from occurrence ``begin`` to ``end``.
 
     Both are positions, and included. ``role`` is :data:`ACTIVATION`, :data:`GRADIENT` or
@@ -152,7 +152,7 @@ class Memory(Protocol):
         """Whether an occurrence may run again at once, and finds the memory as before."""
 
     @property
-    def by_processor(self) -> bool:
+    def processor_specific(self) -> bool:
         """Whether it depends on the processor for which a runtime has optimised the graph."""
 
     @property
@@ -166,24 +166,24 @@ class Memory(Protocol):
     def storage(self, value: int) -> int:
         """The first value in the same memory; -1 for memory that is there before the run."""
 
-    def layout(self, flow: Flow) -> Layout:
+    def layout(self, flow: Flow) -> MemoryLayout:
         """Where a walk over occurrences of ``flow`` finds each value."""
 
     def allocations(self, flow: Flow) -> tuple[Allocation, ...]:
         """What a run allocates and frees, in order; nothing where memory is planned ahead."""
 
-    def spans(self, flow: Flow) -> Iterator[Span]:
+    def spans(self, flow: Flow) -> Iterator[LiveRange]:
         """The pieces of memory that a run takes beyond what is there before it."""
 
     def peak(self, flow: Flow) -> LiveMemory | None:
         """What is live at the peak of a run; None where that is the runtime's planner to say."""
 
-    def idle(
-        self, flow: Flow, tiny: Callable[[str], bool], workless: Callable[[str], bool]
+    def negligible(
+        self, flow: Flow, tiny: Callable[[str], bool], computes_nothing: Callable[[str], bool]
     ) -> frozenset[int]:
         """The occurrences that do next to nothing, by position: views, and tiny calls.
 
-        ``tiny`` and ``workless`` say of a brick, by its key, whether it moves next to no bytes, and
+        ``tiny`` and ``computes_nothing`` say of a brick, by its key, whether it moves next to no bytes, and
         whether it computes nothing.
         """
 

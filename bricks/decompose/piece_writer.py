@@ -19,7 +19,7 @@ from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import ITEMS, STEERING, note, note_between
-from bricks.graph.topology import default_domain, placed_subgraphs
+from bricks.graph.topology import default_domain, located_subgraphs
 from bricks.operators.steering import value_counts
 
 # The location that weights refer to. No such file exists: values are passed when a brick is loaded.
@@ -182,7 +182,7 @@ class PieceWriter:
     ) -> list[onnx.AttributeProto]:
         types = {a.name: a.type for a in node.attribute}
         forms: dict[str, onnx.AttributeProto] = {}
-        for attribute, position, graph in placed_subgraphs(node):
+        for attribute, position, graph in located_subgraphs(node):
             form = forms.setdefault(
                 attribute, onnx.AttributeProto(name=attribute, type=types[attribute])
             )

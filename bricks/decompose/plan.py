@@ -20,7 +20,7 @@ from bricks.graph.containers import ValueType, type_from_json
 # Consecutive runs of a brick that is measured without a model, and bytes of weights read before
 # them: more than a core's own caches hold. Without that read, small bricks appear a third too
 # fast; with four times as many bytes, up to a tenth too slow.
-_AGAIN, AROUND_BYTES = 3, 4 << 20
+_AGAIN, SURROUNDING_BYTES = 3, 4 << 20
 
 _PLANNED = Planned()
 
@@ -86,7 +86,7 @@ class Brick:
         return _bytes_but_texts(self.weights.values())
 
     @property
-    def steered_ports(self) -> frozenset[int]:
+    def steering_ports(self) -> frozenset[int]:
         """Positions of the inputs that must have the values in ``examples``."""
         return frozenset(i for i, name in enumerate(self.inputs) if name in self.examples)
 
@@ -322,11 +322,15 @@ class Decomposition:
 
 
 def by_itself(
-    brick: Brick, granularity: str, *, in_place: bool = False, around_bytes: int = AROUND_BYTES
+    brick: Brick,
+    granularity: str,
+    *,
+    in_place: bool = False,
+    surrounding_bytes: int = SURROUNDING_BYTES,
 ) -> Decomposition:
     """A brick of which no model is known, as if it were one that runs it again and again.
 
-    Each time with weights of its own, and after ``around_bytes`` of others were read, so that it
+    Each time with weights of its own, and after ``surrounding_bytes`` of others were read, so that it
     finds the caches about as it mostly does in a model. With ``in_place`` its first output is
     written over its first input.
     """
@@ -344,4 +348,4 @@ def by_itself(
             for each in made
         ),
     )
-    return Decomposition(plan, {brick.key: brick}, 0.0, around_bytes)
+    return Decomposition(plan, {brick.key: brick}, 0.0, surrounding_bytes)

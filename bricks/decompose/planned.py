@@ -12,7 +12,15 @@ from typing import Any
 
 from bricks.decompose.buffers import Buffer, buffers
 from bricks.decompose.layout import arrange
-from bricks.decompose.memory import ACTIVATION, Allocation, Flow, Layout, LiveMemory, Phase, Span
+from bricks.decompose.memory import (
+    ACTIVATION,
+    Allocation,
+    Flow,
+    LiveMemory,
+    LiveRange,
+    MemoryLayout,
+    Phase,
+)
 from bricks.graph.program_phases import INFERENCE
 from bricks.graph.tensor import TensorType
 
@@ -50,7 +58,7 @@ class Planned:
         return True
 
     @property
-    def by_processor(self) -> bool:
+    def processor_specific(self) -> bool:
         """The graph is optimised for a processor: blocked layouts, fused kernels."""
         return True
 
@@ -68,7 +76,7 @@ class Planned:
         """The value itself: whose buffer it reuses is the layout's to say."""
         return value
 
-    def layout(self, flow: Flow) -> Layout:
+    def layout(self, flow: Flow) -> MemoryLayout:
         """Offsets in bytes, as the runtime would lay values out."""
         return arrange(flow)
 
@@ -76,7 +84,7 @@ class Planned:
         """None."""
         return ()
 
-    def spans(self, flow: Flow) -> Iterator[Span]:
+    def spans(self, flow: Flow) -> Iterator[LiveRange]:
         """Each buffer, from the first of its values to the last reader of the last one."""
         last = len(flow.occurrences) - 1
         begins: dict[Buffer, int] = {}
@@ -88,14 +96,14 @@ class Planned:
                 begins.setdefault(found[value], position)
         for buffer, begin in begins.items():
             end = last if buffer.last < 0 else buffer.last
-            yield Span(_size_bytes(buffer), begin, end, ACTIVATION)
+            yield LiveRange(_size_bytes(buffer), begin, end, ACTIVATION)
 
     def peak(self, flow: Flow) -> LiveMemory | None:
         """None: arenas, workspaces and forms of weights are the runtime's (``compose/memory``)."""
         return None
 
-    def idle(
-        self, flow: Flow, tiny: Callable[[str], bool], workless: Callable[[str], bool]
+    def negligible(
+        self, flow: Flow, tiny: Callable[[str], bool], computes_nothing: Callable[[str], bool]
     ) -> frozenset[int]:
         """None: the runtime has fused nodes that do next to nothing, or left them out."""
         return frozenset()

@@ -18,7 +18,7 @@ from bricks.decompose.planned import Planned
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.program import FREED, PHASE, call_of, is_call, origin_of, state_of
-from bricks.graph.program_traffic import displacement, touched_bytes
+from bricks.graph.program_traffic import evicted_share, touched_bytes
 from bricks.graph.view import parse_model
 
 
@@ -62,7 +62,7 @@ def _phases(
 
 def _displacement_in(graph: Graph) -> Callable[[int], float]:
     """The share of a core's caches that the call at a position displaces."""
-    return lambda node: displacement(touched_bytes(graph.nodes[node], graph.types))
+    return lambda node: evicted_share(touched_bytes(graph.nodes[node], graph.types))
 
 
 def _freed(

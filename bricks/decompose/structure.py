@@ -16,7 +16,7 @@ import onnx
 from bricks.decompose.canonical import Edge, SearchBudget, canonical_order
 from bricks.decompose.content import normal_type, plain_attributes
 from bricks.errors import ModelError
-from bricks.graph.topology import default_domain, placed_subgraphs, used_values
+from bricks.graph.topology import default_domain, located_subgraphs, used_values
 
 # Where a node stands: its position among the piece's nodes; for nodes in a subgraph it follows the
 # path of the node that holds them, the attribute, the position in it, and the position in the graph
@@ -105,7 +105,7 @@ class _Structure:
         for port, name in enumerate(node.output):
             if name:
                 self.edges.append((vertex, self._value(name, scope), f"output {port}"))
-        for attribute, position, graph in placed_subgraphs(node):
+        for attribute, position, graph in located_subgraphs(node):
             held = self._add_graph(graph, (*path, attribute, position), scope)
             self.edges.append((vertex, held, f"graph {position} {attribute}"))
         return vertex

@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 
 from bricks.graph.graph import Graph
-from bricks.graph.model_metadata import held_values, natural, noted_sketches
+from bricks.graph.model_metadata import known_values, natural, noted_sketches
 from bricks.graph.sketch import Sketch
 from bricks.graph.synthesis import Pool, Range
 
@@ -29,7 +29,7 @@ def feeds(
 
     Synthetic integers lie within ``ranges``; ``prefix`` and the input's name determine them.
     """
-    held, sketches = held_values(proto), noted_sketches(proto)
+    held, sketches = known_values(proto), noted_sketches(proto)
 
     def maker(name: str) -> Callable[[], Any]:
         if name in held:

@@ -165,12 +165,12 @@ def noted_weight_bytes(proto: onnx.ModelProto) -> float | None:
     return 1.5 * 2.0 ** noted[LOG_WEIGHT_BYTES] if noted else None
 
 
-def steered_inputs(proto: onnx.ModelProto) -> dict[str, Any]:
+def steering_values_of(proto: onnx.ModelProto) -> dict[str, Any]:
     """The steering values among the inputs of a brick, by name, in the form of ``plain``."""
     return _noted(proto, STEERING)
 
 
-def held_values(proto: onnx.ModelProto) -> dict[str, Any]:
+def known_values(proto: onnx.ModelProto) -> dict[str, Any]:
     """The known values of inputs of ``proto``, by name, in the form of ``plain``."""
     return {**_noted(proto, GIVEN), **_noted(proto, STEERING)}
 

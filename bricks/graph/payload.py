@@ -63,7 +63,7 @@ class PayloadError(ModelError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class WeightReference:
     """A range of a file; ``location`` is relative to the model's folder, ``length`` may be None."""
 
     location: str
@@ -153,7 +153,7 @@ def is_referenced(tensor: onnx.TensorProto) -> bool:
     return tensor.data_location == onnx.TensorProto.EXTERNAL
 
 
-def reference(tensor: onnx.TensorProto) -> Reference:
+def reference(tensor: onnx.TensorProto) -> WeightReference:
     """The location of the values of ``tensor``; raises :class:`PayloadError` if it is invalid.
 
     Locations outside the model's folder are invalid.
@@ -177,7 +177,7 @@ def reference(tensor: onnx.TensorProto) -> Reference:
         raise PayloadError(f"tensor '{tensor.name}' has no valid data offset: {entries}") from exc
     if offset < 0 or (length is not None and length < 0):
         raise PayloadError(f"tensor '{tensor.name}' has a negative data offset: {entries}")
-    return Reference(location, offset, length)
+    return WeightReference(location, offset, length)
 
 
 @lru_cache(maxsize=64)
@@ -190,7 +190,7 @@ def _leads_out(location: str) -> bool:
     )
 
 
-def refer(tensor: onnx.TensorProto, to: Reference) -> None:
+def refer(tensor: onnx.TensorProto, to: WeightReference) -> None:
     """Let ``tensor``, whose values are referenced, take them from another place."""
     del tensor.external_data[:]
     for key, entry in asdict(to).items():

@@ -32,7 +32,7 @@ def touched_bytes(node: onnx.NodeProto, types: Mapping[str, ValueType]) -> int:
     return sum(each.size_bytes for each in tensors if isinstance(each, TensorType))
 
 
-def displacement(touched: int) -> float:
+def evicted_share(touched: int) -> float:
     """The share of the caches that a call displaces which touches so many bytes: 0 to 1."""
     if touched <= _LEAST_BYTES:
         return 0.0

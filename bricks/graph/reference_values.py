@@ -15,7 +15,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ReferenceValues:
     """Inputs and weights of a model as runtimes get them, and values in double, all by name.
 
     ``values`` is empty where there is no reference.
@@ -36,7 +36,7 @@ class Reference:
         np.savez(file, names=np.frombuffer(json.dumps(names).encode(), np.uint8), **arrays)
 
     @classmethod
-    def load(cls, file: Path) -> Reference:
+    def load(cls, file: Path) -> ReferenceValues:
         """The inverse of :meth:`save`."""
         with np.load(file, allow_pickle=False) as held:
             names = json.loads(held["names"].tobytes())

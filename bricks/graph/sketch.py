@@ -145,7 +145,7 @@ class Sketch:
             getattr(self, name) is None for name in _BEYOND_SIGNS
         )
 
-    def of_traits(self, traits: Collection[str]) -> Sketch | None:
+    def with_facts(self, traits: Collection[str]) -> Sketch | None:
         """What of it tells of these traits; None: nothing."""
         fields = {field for trait in traits for field in _FIELDS[trait]}
         kept = {name: value for name, value in asdict(self).items() if name in fields}
@@ -154,7 +154,7 @@ class Sketch:
         found = Sketch(**kept)
         return None if found == Sketch() else found
 
-    def unlike(self, random: np.ndarray) -> Sketch | None:
+    def differing_from(self, random: np.ndarray) -> Sketch | None:
         """What of it differs from ``random`` values, which a brick reads anyway; None: nothing.
 
         Signs and sizes are always kept: those of what a brick reads depend on what ran before it.

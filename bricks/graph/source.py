@@ -23,7 +23,7 @@ from bricks.graph.declared import declared
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
-from bricks.graph.model_metadata import held_values, natural
+from bricks.graph.model_metadata import known_values, natural
 from bricks.graph.payload import PayloadError, type_of
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import default_domain, label, used_values
@@ -88,7 +88,7 @@ def typed_graph(proto: onnx.ModelProto, known: Mapping[str, ValueType] | None = 
     """
     stated = graph_of(proto)
     inputs = tuple((name, stated.types[name]) for name in stated.inputs)
-    held = held_values(proto)
+    held = known_values(proto)
     fixed = onnx.ModelProto()
     fixed.CopyFrom(proto)
     for name, type_ in inputs:

@@ -42,12 +42,12 @@ def suppression(node: onnx.NodeProto, values: Mapping[str, np.ndarray]) -> Sketc
     count, overlap = min(int(candidates[image, label]), _ENOUGH), _scalar(node, values, 3, 0.0)
     best_first = np.argsort(-scores[image, label], kind="stable")[:count]
     # Without the greatest number that is wanted, which says nothing of how boxes lie.
-    wanted = picked_of(_as_centres(boxes[image], centred)[best_first], overlap, count)
+    wanted = selected_count(_as_centres(boxes[image], centred)[best_first], overlap, count)
 
     def found(places: int) -> int:
         rng = np.random.default_rng(places)
         drawn = boxes_at(columns, ties, places, boxes.shape[1], rng)
-        return picked_of(drawn[rng.permutation(boxes.shape[1])[:count]], overlap, wanted + 1)
+        return selected_count(drawn[rng.permutation(boxes.shape[1])[:count]], overlap, wanted + 1)
 
     low, high = 1, _ALL_APART * max(boxes.shape[1], 1)
     if found(high) > wanted:  # else all are apart, and no more can be picked
@@ -57,7 +57,7 @@ def suppression(node: onnx.NodeProto, values: Mapping[str, np.ndarray]) -> Sketc
     return Sketch(columns=columns, ties=ties, places=high, centred=centred)
 
 
-def picked_of(boxes: np.ndarray, overlap: float, most: int) -> int:
+def selected_count(boxes: np.ndarray, overlap: float, most: int) -> int:
     """How many of ``boxes``, centres and sizes in order of falling scores, are picked; at most so.
 
     A box is picked unless it overlaps one that was, by more than ``overlap`` of their union.

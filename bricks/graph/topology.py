@@ -71,7 +71,7 @@ def check_attributes(proto: onnx.ModelProto, file: str) -> None:
             waiting.extend(inner for graph in _graphs_of(attribute) for inner in graph.node)
 
 
-def placed_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, int, onnx.GraphProto]]:
+def located_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, int, onnx.GraphProto]]:
     """The node's graphs as (attribute, position in it, graph), attributes sorted by name."""
     for attribute in sorted(node.attribute, key=lambda a: a.name):
         for position, graph in enumerate(_graphs_of(attribute)):
@@ -132,7 +132,7 @@ def renamed(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
     return copy
 
 
-def tell_apart(graph: onnx.GraphProto) -> None:
+def make_names_unique(graph: onnx.GraphProto) -> None:
     """Make node names unique: some runtimes reject duplicates, and names have no meaning.
 
     The second ``x`` becomes ``x:1``, or the first of ``x:2``, … that is free.
@@ -148,7 +148,7 @@ def tell_apart(graph: onnx.GraphProto) -> None:
             taken[node.name] += 1
         seen.add(node.name)
         for subgraph in subgraphs(node):
-            tell_apart(subgraph)
+            make_names_unique(subgraph)
 
 
 def check_names(graph: onnx.GraphProto, file: str) -> None:

@@ -45,7 +45,7 @@ def without_values(proto: onnx.ModelProto) -> dict[str, TensorType]:
     return {t.name: type_of(t) for t in proto.graph.initializer if is_referenced(t)}
 
 
-def unsure(proto: onnx.ModelProto) -> onnx.ModelProto:
+def without_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
     """A copy without the shapes that a runtime should infer itself.
 
     The shapes of a brick's outputs may come from one run of a model. A runtime infers the static

@@ -8,7 +8,7 @@ not know any command.
 from __future__ import annotations
 
 from bricks.graph.model import Model
-from bricks.graph.model_metadata import held_values
+from bricks.graph.model_metadata import known_values
 from bricks.graph.view import graph_of, parse_model
 from bricks.operators.integer_ranges import synthetic_inputs
 
@@ -23,7 +23,7 @@ def is_out_of_memory(reason: str) -> bool:
 
 def given_inputs(model: Model) -> frozenset[str]:
     """Names of the inputs whose values the user gave."""
-    return frozenset(held_values(parse_model(model.skeleton)))
+    return frozenset(known_values(parse_model(model.skeleton)))
 
 
 def explain_failure(model: Model, reason: str) -> str:

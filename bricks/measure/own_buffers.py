@@ -22,7 +22,7 @@ def own_ports(brick: Brick) -> frozenset[int]:
 
     Values that decide which branch runs, or how long an operator takes, must be its own.
     """
-    return brick.steered_ports | _value_dependent_ports(brick)
+    return brick.steering_ports | _value_dependent_ports(brick)
 
 
 def _value_dependent_ports(brick: Brick) -> set[int]:

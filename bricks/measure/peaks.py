@@ -83,10 +83,10 @@ def peak_bricks() -> tuple[Brick, ...]:
 
 def at_best(granularity: str) -> list[Decomposition]:
     """All bricks of peaks as they run fastest: no other brick uses the caches in between."""
-    separate = [by_itself(brick, granularity, around_bytes=0) for brick in compute_peaks()]
+    separate = [by_itself(brick, granularity, surrounding_bytes=0) for brick in compute_peaks()]
     for stream in memory_peaks():
         separate.append(
-            by_itself(stream.brick, granularity, in_place=stream.in_place, around_bytes=0)
+            by_itself(stream.brick, granularity, in_place=stream.in_place, surrounding_bytes=0)
         )
     return separate
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from bricks.decompose.memory import Layout
+from bricks.decompose.memory import MemoryLayout
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.decompose.stretches import SHORTEST
@@ -97,7 +97,7 @@ class _Steps:
     ) -> None:
         self._plan, self._bricks = decomposition.plan, decomposition.bricks
         self._avoid = options.avoid
-        self.layout: Layout = self._plan.memory.layout(self._plan)
+        self.layout: MemoryLayout = self._plan.memory.layout(self._plan)
         self._timed = self._chosen(keys, options)
         self._overwritten = _overwritten(self._plan)
         prefixes = _prefixes(decomposition, self._timed, options.prefix_length)
@@ -178,10 +178,10 @@ def _prefixes(
 def _idle(decomposition: Decomposition) -> frozenset[int]:
     """Positions of occurrences that do next to nothing, which no prefix counts."""
     plan, bricks = decomposition.plan, decomposition.bricks
-    return plan.memory.idle(
+    return plan.memory.negligible(
         plan,
         tiny=lambda key: bricks[key].bytes_moved < HEAVY_BYTES,
-        workless=lambda key: bricks[key].flops == 0,
+        computes_nothing=lambda key: bricks[key].flops == 0,
     )
 
 

@@ -117,7 +117,7 @@ def _sketched_arguments(
     for node in nodes:
         for name, counting in dependent_arguments(node, types):
             facts.setdefault(name, set()).update(counting)
-    reduced = {n: sketches[n].of_traits(each) for n, each in facts.items() if n in sketches}
+    reduced = {n: sketches[n].with_facts(each) for n, each in facts.items() if n in sketches}
     return {name: sketch for name, sketch in reduced.items() if sketch is not None}
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from bricks.predict.covariance import COVARIANCE_PARAMS
 from bricks.predict.interpolation import Interpolation
-from bricks.predict.limits import Limits
+from bricks.predict.limits import RooflineLimits
 from bricks.predict.observations import StatesSeen
 from bricks.predict.predictor import Field, Predictor
 from bricks.predict.roofline import Roofline
@@ -107,7 +107,7 @@ def read(content: bytes, target_key: str, granularity: str) -> Learned | None:
             arrays[_name(data["place"], "latencies", name)] for name in ("keys", "seconds")
         )
     general = _roofline(data["general"])
-    limits = Limits(*(math.inf if rate is None else rate for rate in data["limits"]))
+    limits = RooflineLimits(*(math.inf if rate is None else rate for rate in data["limits"]))
     predictor = Predictor(data["learned_from"], data["bias"], fields, general, limits)
     seen = StatesSeen({state_s: count for state_s, count in data["seen"]})
     latency_s = dict(zip(_unpacked(keys), seconds.tolist(), strict=True))
@@ -141,7 +141,7 @@ def _field(kind: str, data: Mapping[str, Any], arrays: Mapping[str, Array], plac
     )
 
 
-def _limits_json(limits: Limits) -> list[float | None]:
+def _limits_json(limits: RooflineLimits) -> list[float | None]:
     """The rates, with null for an infinite one, which JSON lacks."""
     rates = limits.flops_per_s, limits.bytes_per_s
     return [rate if math.isfinite(rate) else None for rate in rates]

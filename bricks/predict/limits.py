@@ -28,7 +28,7 @@ _READ_ALL = frozenset({CONVOLUTION, PRODUCT})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RooflineLimits:
     """Rates of one target: operations a second, and bytes a second of weights out of memory.
 
     Infinite where too little was measured to tell.
@@ -38,7 +38,7 @@ class Limits:
     bytes_per_s: float = math.inf
 
     @classmethod
-    def seen(cls, features: Sequence[BrickFeatures], latency_s: Array) -> Limits:
+    def seen(cls, features: Sequence[BrickFeatures], latency_s: Array) -> RooflineLimits:
         """The highest rates among measured bricks, with their latencies in seconds."""
         if len(features) < ENOUGH:
             return NO_LIMITS
@@ -54,7 +54,7 @@ class Limits:
         return least
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = RooflineLimits()
 
 
 def _works(features: Sequence[BrickFeatures]) -> tuple[Array, Array]:

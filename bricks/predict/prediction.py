@@ -50,7 +50,7 @@ class Prediction:
         low_s = max(self.least_s, self.latency_s / factor)
         return Interval(self.latency_s, low_s, self.latency_s * factor)
 
-    def beside(self, measured: Interval) -> tuple[Interval, float]:
+    def combined_with(self, measured: Interval) -> tuple[Interval, float]:
         """Both together, with the weight of the prediction: logarithms, weighed by certainty."""
         low_s = max(measured.low, measured.value * _LEAST_SHARE)
         log_sd = max(_LEAST_SD, math.log(measured.high / low_s) / 2 / NORMAL_95)
@@ -65,7 +65,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
-class Predictions:
+class BrickPredictions:
     """Predictions by key, and ``bias``: the standard deviation of the error common to one model.
 
     ``bias`` is relative to the predicted part of the model. Predictions are for the machine state

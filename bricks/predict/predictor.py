@@ -28,7 +28,7 @@ from bricks.predict.covariance import (
 from bricks.predict.defaults import MIN
 from bricks.predict.features import BrickFeatures
 from bricks.predict.interpolation import Interpolation
-from bricks.predict.limits import NO_LIMITS, Limits
+from bricks.predict.limits import NO_LIMITS, RooflineLimits
 from bricks.predict.prediction import Prediction
 from bricks.predict.roofline import Roofline
 
@@ -132,7 +132,7 @@ class Predictor:
     bias: float
     fields: Mapping[str, Field]
     general: Roofline
-    limits: Limits = NO_LIMITS
+    limits: RooflineLimits = NO_LIMITS
 
     def predict(self, features: Mapping[str, BrickFeatures]) -> dict[str, Prediction]:
         """The latency of each brick, by the keys of ``features``."""
@@ -187,7 +187,7 @@ def learn(
         scales = scales_of(found)
         fields[kind] = replace(field, scales=scales)
         outcomes += [replace(o, log_sd=o.log_sd * scales[o.name]) for o in found]
-    limits = Limits.seen([features[key] for key in known], general.latency_s)
+    limits = RooflineLimits.seen([features[key] for key in known], general.latency_s)
     return Predictor(len(known), bias_of(outcomes), fields, general, limits)
 
 

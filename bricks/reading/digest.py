@@ -14,7 +14,7 @@ from bricks.graph.model_metadata import (
     GIVEN,
     ITEMS,
     container_types,
-    held_values,
+    known_values,
     note,
     note_sketches,
     note_weights,
@@ -54,7 +54,7 @@ def digest(proto: onnx.ModelProto) -> str:
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
-    containers, given = container_types(proto), held_values(proto)
+    containers, given = container_types(proto), known_values(proto)
     weights = noted_weights(proto)
     for field in ("producer_name", "producer_version", "doc_string", "model_version"):
         copy.ClearField(field)

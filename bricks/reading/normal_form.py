@@ -21,9 +21,9 @@ from bricks.graph.topology import (
     default_domain,
     initializer_names,
     label,
+    make_names_unique,
     sort_nodes,
     subgraphs,
-    tell_apart,
     used_values,
 )
 from bricks.reading.sparse import make_dense
@@ -41,7 +41,7 @@ def normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
     for node in all_nodes(graph):
         if not default_domain(node.domain):
             node.ClearField("domain")
-    tell_apart(graph)
+    make_names_unique(graph)
     _check_operators(proto, file)
     make_dense(graph, folder, file)
     _constants_to_initializers(graph, file)

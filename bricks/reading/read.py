@@ -42,7 +42,7 @@ from bricks.reading.bulk import check_bulk
 from bricks.reading.data_folder import beside_link, check_places
 from bricks.reading.digest import digest
 from bricks.reading.functions import inlined
-from bricks.reading.held_values import hold_steering_values
+from bricks.reading.loaded_values import load_steering_values
 from bricks.reading.normal_form import drop_shapes, normalise
 from bricks.reading.program_file import checked_program
 from bricks.reading.tiny_weights import tiny_weights
@@ -187,7 +187,7 @@ def _read_graph(wanted: _Wanted, proto: onnx.ModelProto) -> Model:
     noted = _noted_weights(proto)
     _note_inputs(proto, dict(inputs), {name: value for name, (value, _) in held.items()})
     drop_shapes(proto.graph, changed=rebatched)
-    hold_steering_values(proto.graph, folder, given.name)
+    load_steering_values(proto.graph, folder, given.name)
     note_weights(proto, tiny_weights(proto.graph, folder, noted))
     return wanted.model(proto, folder, inputs, rebatched=rebatched)
 

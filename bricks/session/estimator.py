@@ -15,7 +15,7 @@ from bricks.compose.prior import imprecise_bricks, prior_of_measurement, prior_o
 from bricks.compose.schedule import Construction
 from bricks.decompose.plan import Brick, Plan
 from bricks.decompose.streams import streams_of
-from bricks.predict.prediction import Prediction, Predictions
+from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.state_model import StateModel
 from bricks.session.latencies import Latencies
@@ -77,13 +77,13 @@ class Estimator:
 
     def predictions(
         self, keys: Sequence[str], results: Results, target: Target, plan: Plan | None = None
-    ) -> Predictions:
+    ) -> BrickPredictions:
         """Predictions for all ``keys`` without a measurement.
 
         ``plan`` is the plan that the keys belong to, if any.
         """
         if all(isinstance(results.get(key), Measurement) for key in keys):
-            return Predictions()  # return early: searching the whole cache takes a while
+            return BrickPredictions()  # return early: searching the whole cache takes a while
         latencies = self._informed(target)
         if plan is not None:
             latencies.add_plan(plan)
@@ -93,7 +93,7 @@ class Estimator:
         self,
         plan: Plan,
         results: Results,
-        predictions: Predictions,
+        predictions: BrickPredictions,
         state_s: float | None,
         target: Target,
     ) -> StateModel | None:
@@ -134,12 +134,12 @@ class Estimator:
 
     def _with_prior(
         self,
-        predictions: Predictions,
+        predictions: BrickPredictions,
         plan: Plan,
         results: Results,
         target: Target,
         state_s: float | None,
-    ) -> Predictions:
+    ) -> BrickPredictions:
         """``predictions`` with the priors of bricks whose measurements are uncertain."""
         keys = imprecise_bricks(plan, results, state_s) if self._prior is not None else set()
         if not keys or self._prior is None:

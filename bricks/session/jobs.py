@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bricks.decompose.context import around_bytes
+from bricks.decompose.context import surrounding_bytes
 from bricks.decompose.plan import Brick, Decomposition, by_itself
 from bricks.decompose.streams import streams_of
 from bricks.graph.model import Model
@@ -36,7 +36,9 @@ def isolated_job(workspace: Workspace, brick: Brick | Decomposition) -> ModelJob
     decomposition = brick
     if isinstance(decomposition, Brick):
         cut = str(workspace.granularity)
-        decomposition = by_itself(decomposition, cut, around_bytes=around_bytes(decomposition))
+        decomposition = by_itself(
+            decomposition, cut, surrounding_bytes=surrounding_bytes(decomposition)
+        )
     (key,) = decomposition.bricks
     nothing = Model(key, Path(), b"", (), decomposition.plan.digest)
     return ModelJob(nothing, decomposition, whole=False)

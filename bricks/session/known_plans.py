@@ -68,6 +68,6 @@ def _may_execute_same_graph(one: Target, other: Target) -> bool:
 
 def _executes_same_graph(plan: Plan, one: Target, other: Target) -> bool:
     """Whether ``plan`` of one target is that of another; recorded programs are equal on all."""
-    if plan.memory.by_processor:
+    if plan.memory.processor_specific:
         return one.executes_like(other)
     return _may_execute_same_graph(one, other)

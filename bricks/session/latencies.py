@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.graph.model_metadata import noted_other_kernels
 from bricks.graph.view import parse_model
-from bricks.predict.prediction import Predictions
+from bricks.predict.prediction import BrickPredictions
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.latency_model import LatencyModel
@@ -110,7 +110,7 @@ class Latencies:
             return model.borrowing(borrowed)
         return None if model.predictor is None else model
 
-    def predictions(self, keys: Collection[str], state_s: float | None = None) -> Predictions:
+    def predictions(self, keys: Collection[str], state_s: float | None = None) -> BrickPredictions:
         """Predictions for the unresolved ``keys``; empty if too few bricks are measured anywhere.
 
         Bricks for which the runtime runs other kernels outside the model cannot be measured, so
@@ -122,10 +122,10 @@ class Latencies:
         predictable = sorted(unresolved | unmeasurable)
         model = self._predicting() if predictable else None
         if model is None:
-            return Predictions()
+            return BrickPredictions()
         state_s = model.state_for(state_s)
         predicted = self._predict(model, predictable, state_s)
-        return Predictions(predicted, model.bias, state_s, unmeasurable=unmeasurable)
+        return BrickPredictions(predicted, model.bias, state_s, unmeasurable=unmeasurable)
 
     def _predict(
         self, model: LatencyModel, keys: Sequence[str], state_s: float | None
@@ -149,8 +149,8 @@ class Latencies:
         return frozenset(k for k, b in failed.items() if noted_other_kernels(parse_model(b.model)))
 
     def predictions_in(
-        self, state_s: float | None, keys: Collection[str], predictions: Predictions
-    ) -> Predictions:
+        self, state_s: float | None, keys: Collection[str], predictions: BrickPredictions
+    ) -> BrickPredictions:
         """The part of ``predictions`` for ``keys``, in the machine state ``state_s``.
 
         It is predicted again if ``predictions`` are for another state.

@@ -23,7 +23,7 @@ from bricks.analysis.significance import (
 )
 from bricks.analysis.target_data import TargetData
 from bricks.decompose.plan import Plan
-from bricks.predict.prediction import Prediction, Predictions
+from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.measurement import Failure, Measurement, Round
 from bricks.system.target import Target
 
@@ -72,10 +72,12 @@ def data(
     target: Target,
     parts: Mapping[str, Measurement | Failure],
     plans: Mapping[str, Plan] | None = None,
-    predictions: Predictions | None = None,
+    predictions: BrickPredictions | None = None,
 ) -> TargetData:
     known = plans or {"net": chain_plan("net", list(parts))}
-    return TargetData(name, target, known, {**parts, **results({})}, predictions or Predictions())
+    return TargetData(
+        name, target, known, {**parts, **results({})}, predictions or BrickPredictions()
+    )
 
 
 def compared(
@@ -259,7 +261,7 @@ def test_what_lacks_on_one_side_is_named() -> None:
 def test_what_is_predicted_is_marked_and_proves_nothing() -> None:
     parts = {key: steady(1e-3, key=key) for key in "ab"}
     plans = {"net": chain_plan("net", list("ab"))}
-    predictions = Predictions({"b": Prediction(5e-3, 0.5)}, bias=0.1)
+    predictions = BrickPredictions({"b": Prediction(5e-3, 0.5)}, bias=0.1)
     new = data("new", NEW, {"a": parts["a"]}, plans, predictions)
     diff = difference(data("old", OLD, parts), new, ["net"])
     (model,) = diff.models

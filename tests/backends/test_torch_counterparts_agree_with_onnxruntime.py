@@ -15,7 +15,7 @@ import runtime_environments
 import torch_environment
 from factories import constant, conv_net, mlp, model, node, value
 
-from bricks.graph.reference_values import Reference
+from bricks.graph.reference_values import ReferenceValues
 
 Outcomes = dict[str, dict[str, str]]
 
@@ -225,7 +225,7 @@ def save(name: str, proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray], fol
     names = [info.name for info in proto.graph.output]
     values = dict(zip(names, computed(proto, feeds), strict=True))
     (folder / f"{name}.onnx").write_bytes(proto.SerializeToString())
-    Reference(feeds, {}, values).save(folder / f"{name}.npz")
+    ReferenceValues(feeds, {}, values).save(folder / f"{name}.npz")
 
 
 def drawn(proto: onnx.ModelProto, *, positive: bool = False) -> dict[str, np.ndarray]:

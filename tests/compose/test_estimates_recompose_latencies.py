@@ -15,7 +15,7 @@ from bricks.compose.recomposition_error import composition_s
 from bricks.compose.sourced_interval import critical_path
 from bricks.compose.wide_interval import Remedy, wide_interval
 from bricks.decompose.occurrence import Occurrence
-from bricks.predict.prediction import Prediction, Predictions
+from bricks.predict.prediction import BrickPredictions, Prediction
 
 
 def estimate(*args: object, in_walk_call_factor: float = 1.0) -> Estimate:
@@ -153,7 +153,9 @@ def test_the_critical_path_is_the_longest_way_through_the_plan(seed: int) -> Non
 
 
 def test_what_was_never_measured_counts_as_it_is_predicted() -> None:
-    predictions = Predictions({"b": Prediction(5e-3, 0.1), "x": Prediction(1.0, 0.1)}, bias=0.05)
+    predictions = BrickPredictions(
+        {"b": Prediction(5e-3, 0.1), "x": Prediction(1.0, 0.1)}, bias=0.05
+    )
     found = recompose(
         Basis(CHAIN, results({"a": 2e-3}), predictions=predictions, in_walk_call_factor=1.0)
     )
@@ -167,7 +169,7 @@ def test_what_was_never_measured_counts_as_it_is_predicted() -> None:
 
 
 def test_a_measurement_or_a_failure_counts_more_than_a_prediction() -> None:
-    predictions = Predictions({"b": Prediction(1.0, 0.1)}, bias=0.1)
+    predictions = BrickPredictions({"b": Prediction(1.0, 0.1)}, bias=0.1)
     measured = recompose(Basis(CHAIN, results({"a": 2e-3, "b": 5e-3}), predictions=predictions))
     assert isinstance(measured, Estimate)
     assert (measured.predicted_share, measured.coverage) == (0.0, 1.0)
@@ -181,14 +183,16 @@ def test_a_measurement_or_a_failure_counts_more_than_a_prediction() -> None:
 
 def test_what_no_runtime_can_measure_counts_as_it_is_predicted() -> None:
     failing = results({"a": 2e-3, "b": "other kernels"})
-    predictions = Predictions({"b": Prediction(5e-3, 0.4)}, unmeasurable=frozenset("b"))
+    predictions = BrickPredictions({"b": Prediction(5e-3, 0.4)}, unmeasurable=frozenset("b"))
     found = recompose(Basis(CHAIN, failing, predictions=predictions))
     assert isinstance(found, Estimate)
     assert found.predicted_share == pytest.approx(5 / 9)
     assert found.high_s > 4e-3 + 5e-3 * math.exp(1.9 * 0.4)
     wide = wide_interval(found)
     assert wide is not None and wide.remedy is Remedy.NOTHING
-    alone = recompose(Basis(CHAIN, failing, predictions=Predictions(unmeasurable=frozenset("b"))))
+    alone = recompose(
+        Basis(CHAIN, failing, predictions=BrickPredictions(unmeasurable=frozenset("b")))
+    )
     assert isinstance(alone, IncompleteEstimate)
     assert [gap.reason for gap in alone.gaps] == ["other kernels"]
 
@@ -213,7 +217,7 @@ def test_few_rounds_are_as_uncertain_as_others_show() -> None:
 
 @pytest.mark.parametrize("deviation", [0.1, 1.0, 3.0])
 def test_an_interval_of_a_latency_is_positive_however_wide(deviation: float) -> None:
-    predictions = Predictions({"b": Prediction(5e-3, deviation)}, bias=deviation)
+    predictions = BrickPredictions({"b": Prediction(5e-3, deviation)}, bias=deviation)
     found = recompose(Basis(CHAIN, results({"a": 2e-3}), predictions=predictions))
     assert isinstance(found, Estimate)
     assert 0 < found.low_s < found.estimate_s < found.high_s

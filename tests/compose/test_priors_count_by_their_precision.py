@@ -25,14 +25,14 @@ from bricks.compose.prior import (
     prior_of_prediction,
 )
 from bricks.compose.recomposition_error import OTHER_HOST_SHARE
-from bricks.predict.prediction import Prediction, Predictions
+from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.measurement import Measurement
 from bricks.samples.statistics import NORMAL_95
 from bricks.store import Store
 from bricks.system import fingerprint
 from bricks.units.interval import Interval
 
-NOTHING_KNOWN = Predictions()
+NOTHING_KNOWN = BrickPredictions()
 UNREST = [1e-3, 4e-3, 2e-3, 6e-3, 1.5e-3, 5e-3, 3e-3]
 
 
@@ -40,7 +40,7 @@ def published(key: str, latency_s: float) -> Measurement:
     return replace(measurement(key, *[latency_s] * 8), published=True)
 
 
-def estimate(known: Results, predictions: Predictions = NOTHING_KNOWN) -> Estimate:
+def estimate(known: Results, predictions: BrickPredictions = NOTHING_KNOWN) -> Estimate:
     return estimate_of(Basis(CHAIN, known, predictions=predictions))
 
 
@@ -56,7 +56,7 @@ def test_both_together_lie_between_and_are_surer_than_either(
     mine_s: float, before_s: float, width: float, sd: float
 ) -> None:
     factor = math.exp(width)
-    both, weight = Prediction(before_s, sd).beside(
+    both, weight = Prediction(before_s, sd).combined_with(
         Interval(mine_s, mine_s / factor, mine_s * factor)
     )
     low_s, high_s = sorted((mine_s, before_s))
@@ -67,13 +67,13 @@ def test_both_together_lie_between_and_are_surer_than_either(
 
 
 def test_a_certain_measurement_is_hardly_moved() -> None:
-    both, weight = Prediction(2e-3, 0.1).beside(Interval(1e-3, 0.999e-3, 1.001e-3))
+    both, weight = Prediction(2e-3, 0.1).combined_with(Interval(1e-3, 0.999e-3, 1.001e-3))
     assert both.value == pytest.approx(1e-3, rel=1e-3)
     assert weight < 1e-3
 
 
 def test_an_interval_down_to_zero_says_little() -> None:
-    both, weight = Prediction(2e-3, 0.1).beside(Interval(1e-3, 0.0, 9e-3))
+    both, weight = Prediction(2e-3, 0.1).combined_with(Interval(1e-3, 0.0, 9e-3))
     assert both.value == pytest.approx(2e-3, rel=0.05)
     assert weight > 0.95
 
@@ -103,7 +103,7 @@ def test_an_estimate_from_other_hosts_has_their_spread_in_its_interval() -> None
 
 def test_an_unsure_brick_counts_with_what_was_known_before() -> None:
     known = results({"a": 1e-3}) | {"b": measurement("b", *UNREST)}
-    before = Predictions(prior={"b": Prediction(1e-3, 0.04)})
+    before = BrickPredictions(prior={"b": Prediction(1e-3, 0.04)})
     alone, both = estimate(known), estimate(known, before)
     assert alone.estimate_s == pytest.approx(5e-3)
     assert both.estimate_s == pytest.approx(3e-3, rel=0.03)

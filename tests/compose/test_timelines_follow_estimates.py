@@ -21,7 +21,7 @@ from bricks.compose.timeline import (
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Plan
 from bricks.decompose.streams import streams_of
-from bricks.predict.prediction import Prediction, Predictions
+from bricks.predict.prediction import BrickPredictions, Prediction
 
 TIMES = {"a": 1e-3, "b": 5e-3, "c": 2e-3, "d": 1e-3}
 
@@ -65,7 +65,7 @@ def test_a_step_has_the_interval_of_its_brick() -> None:
 
 def test_predicted_occurrences_are_marked() -> None:
     known = results({"a": 1e-3})
-    predictions = Predictions({"b": Prediction(5e-3, 0.1)})
+    predictions = BrickPredictions({"b": Prediction(5e-3, 0.1)})
     estimate, found = complete(Basis(CHAIN, known, predictions=predictions))
     assert [step.predicted for step in steps(found)] == [False, True, False]
     assert found.run.end_s == pytest.approx(estimate.estimate_s)

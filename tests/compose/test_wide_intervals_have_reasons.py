@@ -15,10 +15,10 @@ from bricks.compose.recompose import recompose
 from bricks.compose.schedule import Construction
 from bricks.compose.uncertainty import ErrorSource, Uncertainty
 from bricks.compose.wide_interval import Remedy, wide_interval
-from bricks.predict.prediction import Prediction, Predictions
+from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.measurement import Measurement, Round
 
-NOTHING_KNOWN = Predictions()
+NOTHING_KNOWN = BrickPredictions()
 NEAR, FAR = 1e-4, 2e-4
 
 
@@ -26,7 +26,7 @@ def in_state(key: str, state_s: float, latency_s: float) -> Measurement:
     return Measurement(key, tuple(Round((latency_s,), state_s) for _ in range(8)), 1.0)
 
 
-def estimate(known: Results, of: Predictions = NOTHING_KNOWN, **more: object) -> Estimate:
+def estimate(known: Results, of: BrickPredictions = NOTHING_KNOWN, **more: object) -> Estimate:
     return estimate_of(Basis(CHAIN, known, predictions=of, **more))  # type: ignore[arg-type]
 
 
@@ -55,7 +55,7 @@ def test_the_sources_add_up_to_half_the_width(seed: int, workers: int) -> None:
     if workers > 1:
         streams = tuple(i % workers for i in range(len(keys)))
         construction = Construction(workers, streams, decomposed(of).bricks, processors=2)
-    predictions = Predictions(predicted, bias=0.1)
+    predictions = BrickPredictions(predicted, bias=0.1)
     found = recompose(Basis(of, known, predictions=predictions, construction=construction))
     assert isinstance(found, Estimate)
     assert found.uncertainty.half_width_s == pytest.approx(half_width_s(found))
@@ -71,7 +71,7 @@ def test_a_narrow_interval_needs_no_reason() -> None:
 def test_independent_sources_contribute_as_their_squares_do() -> None:
     """The spread of samples hardly counts next to the wider error of a prediction."""
     noisy = {"a": measurement("a", *[1e-3, 2e-3, 3e-3] * 5)}
-    predictions = Predictions({"b": Prediction(5e-3, 0.4)})
+    predictions = BrickPredictions({"b": Prediction(5e-3, 0.4)})
     alone_s = estimate(results({"b": 5e-3}) | noisy).uncertainty.samples_s
     predicted_s = estimate(results({"a": 2e-3}), predictions).uncertainty.predicted_s
     both = estimate(results({}) | noisy, predictions).uncertainty
@@ -80,7 +80,7 @@ def test_independent_sources_contribute_as_their_squares_do() -> None:
 
 
 def test_predicted_bricks_are_the_reason_and_can_be_measured() -> None:
-    found = estimate(results({"a": 2e-4}), Predictions({"b": Prediction(5e-3, 0.3)}, bias=0.1))
+    found = estimate(results({"a": 2e-4}), BrickPredictions({"b": Prediction(5e-3, 0.3)}, bias=0.1))
     wide = wide_interval(found)
     assert wide is not None
     assert [reason.source for reason in wide.reasons] == [ErrorSource.PREDICTED]
@@ -91,7 +91,7 @@ def test_predicted_bricks_are_the_reason_and_can_be_measured() -> None:
 def test_the_error_that_predictions_share_counts_as_predicted() -> None:
     known = results({"a": 2e-4})
     exact, biased = (
-        estimate(known, Predictions({"b": Prediction(5e-3, 0.0)}, bias=bias)).uncertainty
+        estimate(known, BrickPredictions({"b": Prediction(5e-3, 0.0)}, bias=bias)).uncertainty
         for bias in (0.0, 0.2)
     )
     assert exact.predicted_s == 0
@@ -108,7 +108,7 @@ def test_another_state_is_the_reason_and_further_rounds_narrow_it() -> None:
 
 
 def test_a_brick_that_is_predicted_for_another_state_counts_mostly_as_predicted() -> None:
-    predictions = Predictions({"b": Prediction(5e-3, 0.1)}, state_s=FAR)
+    predictions = BrickPredictions({"b": Prediction(5e-3, 0.1)}, state_s=FAR)
     known = results({}) | {"a": in_state("a", NEAR, 4e-3)}
     found = estimate(known, predictions)
     assert found.other_state_share > 0.3

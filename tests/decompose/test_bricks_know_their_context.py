@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from bricks import Bench
 from bricks.decompose.build import build
-from bricks.decompose.context import around_bytes
+from bricks.decompose.context import surrounding_bytes
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import key_of
 from bricks.decompose.lowering import Contents
@@ -85,7 +85,7 @@ def test_a_plan_knows_which_of_its_bricks_mostly_read_weights(
 def test_a_brick_carries_its_context_along(tmp_path: Path) -> None:
     ((key, brick),) = bricks_of(products(64, 1), tmp_path).items()
     assert key_of(brick.model) == key
-    assert 64 * MIB <= around_bytes(brick) + MIB < 128 * MIB
+    assert 64 * MIB <= surrounding_bytes(brick) + MIB < 128 * MIB
     features = extract_features(brick)
     assert features.context.working_set_bytes == features.context_bytes == 96 * MIB
 

@@ -8,7 +8,7 @@ from factories import node, value
 from onnx import TensorProto, helper, numpy_helper
 
 from bricks.graph.sketch import QUANTILES, Sketch
-from bricks.graph.suppression import picked_of, suppression
+from bricks.graph.suppression import selected_count, suppression
 
 BOXES, CLASSES = 400, 3
 
@@ -72,7 +72,7 @@ def test_boxes_are_picked_as_the_operator_picks_them() -> None:
     boxes = boxes_of(1.0, centred=True)
     for overlap in (0.1, 0.5, 0.8):
         picked = run(suppressing(overlap, centred=True), boxes, scores)["picked"]
-        assert picked_of(boxes[0], overlap, BOXES) == len(picked) / CLASSES
+        assert selected_count(boxes[0], overlap, BOXES) == len(picked) / CLASSES
 
 
 def test_nothing_is_said_where_nothing_was_seen() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bricks.graph.program import Call
-from bricks.graph.program_traffic import ALL_BYTES, displacement, touched_bytes
+from bricks.graph.program_traffic import ALL_BYTES, evicted_share, touched_bytes
 from bricks.graph.tensor import TensorType
 
 MATRIX = TensorType("FLOAT", (512, 512))
@@ -38,9 +38,9 @@ def test_a_kernel_that_fills_what_it_is_given_is_no_view() -> None:
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40))
 def test_more_bytes_never_displace_less(one: int, other: int) -> None:
     less, more = sorted((one, other))
-    assert 0 <= displacement(less) <= displacement(more) <= 1
+    assert 0 <= evicted_share(less) <= evicted_share(more) <= 1
 
 
 def test_small_calls_displace_nothing_and_large_ones_all() -> None:
-    assert displacement(4096) == 0
-    assert displacement(ALL_BYTES) == pytest.approx(1)
+    assert evicted_share(4096) == 0
+    assert evicted_share(ALL_BYTES) == pytest.approx(1)

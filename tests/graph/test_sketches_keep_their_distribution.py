@@ -65,7 +65,7 @@ def test_of_rare_zeros_the_order_of_magnitude_counts() -> None:
     assert (sketch.zeros, sketch.changes) == (0.03, 0.06)
     drawn = sketch.drawn(np.ones(3200, np.float32), 0)
     assert np.mean(drawn[1:] != drawn[:-1]) == pytest.approx(0.06, abs=0.01)
-    assert Sketch.of(np.ones(1600), (DENSITY,)).unlike(np.ones(1600)) is None
+    assert Sketch.of(np.ones(1600), (DENSITY,)).differing_from(np.ones(1600)) is None
 
 
 def test_what_is_selected_counts_exactly() -> None:
@@ -179,12 +179,12 @@ def test_what_bricks_read_anyway_is_no_news() -> None:
     rng = np.random.default_rng(1)
     usual = rng.uniform(-1, 1, ELEMENTS)
     traits = (DISTINCT, ORDER, QUANTILES)
-    assert Sketch.of(usual, traits).unlike(random(usual)) is None
+    assert Sketch.of(usual, traits).differing_from(random(usual)) is None
     everything = np.ones(100, bool)
-    assert Sketch.of(everything, (ZEROS,)).unlike(random(everything)) is None
-    squeezed = Sketch.of(usual**3, traits).unlike(random(usual))
+    assert Sketch.of(everything, (ZEROS,)).differing_from(random(everything)) is None
+    squeezed = Sketch.of(usual**3, traits).differing_from(random(usual))
     assert squeezed is not None and squeezed.quantiles and squeezed.rises is None
-    sorted_ones = Sketch.of(np.sort(usual), traits).unlike(random(usual))
+    sorted_ones = Sketch.of(np.sort(usual), traits).differing_from(random(usual))
     assert sorted_ones == Sketch(rises=1.0)
 
 

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from refusals import refused
 
 from bricks.errors import BackendError
-from bricks.graph.reference_values import Reference
+from bricks.graph.reference_values import ReferenceValues
 from bricks.measure.worker.divergence import ValueDeviation, first_divergent, relative_error
 from bricks.measure.worker.double_model import in_double
 from bricks.measure.worker.model_data import ModelData, model_data
@@ -23,9 +23,9 @@ def data_of(proto: onnx.ModelProto, folder: Path) -> ModelData:
     return model_data(read_model(save(proto, folder)), 0)
 
 
-def reference(proto: onnx.ModelProto, folder: Path, *, every: bool = False) -> Reference:
+def reference(proto: onnx.ModelProto, folder: Path, *, every: bool = False) -> ReferenceValues:
     assert write_reference(data_of(proto, folder), folder / "file.npz", every=every) is None
-    return Reference.load(folder / "file.npz")
+    return ReferenceValues.load(folder / "file.npz")
 
 
 def test_a_product_in_double_is_numpys(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_what_the_evaluator_would_compute_otherwise_has_no_reference(
     reason = write_reference(data, tmp_path / "file.npz", every=False)
     assert reason is not None
     assert told in reason
-    found = Reference.load(tmp_path / "file.npz")
+    found = ReferenceValues.load(tmp_path / "file.npz")
     assert (dict(found.values), list(found.inputs)) == ({}, list(data.inputs))
 
 

@@ -17,7 +17,7 @@ import torch
 from bricks.backends.torch.counterparts import OPERATORS
 from bricks.backends.torch.onnx_program import OnnxModule
 from bricks.errors import BackendError
-from bricks.graph.reference_values import Reference
+from bricks.graph.reference_values import ReferenceValues
 from bricks.graph.view import parse_model
 
 
@@ -26,7 +26,7 @@ def outcome(path: Path) -> tuple[str, str]:
     proto = parse_model(path.read_bytes())
     if any(node.op_type not in OPERATORS for node in proto.graph.node):
         return "unknown", ""
-    data = Reference.load(path.with_suffix(".npz"))
+    data = ReferenceValues.load(path.with_suffix(".npz"))
     inputs = [torch.from_numpy(data.inputs[info.name]) for info in proto.graph.input]
     try:
         with torch.no_grad():

@@ -27,8 +27,8 @@ from bricks.backends.onnxruntime.sessions import ALL, create_session
 from bricks.backends.onnxruntime.standalone import StandaloneSession, write_standalone
 from bricks.errors import BackendError
 from bricks.graph.decoder import Decoder
-from bricks.graph.model_metadata import held_values, noted_sketches
-from bricks.graph.view import graph_of, unsure
+from bricks.graph.model_metadata import known_values, noted_sketches
+from bricks.graph.view import graph_of, without_shapes
 from bricks.operators.dependence import values_decide
 
 # The first version in which Python can set the size of the global thread pool.
@@ -105,11 +105,11 @@ class OnnxRuntimeBackend(OnnxRuntimeGraphs, Profiler, StandaloneLoader, TextGene
         share = not values_decide(proto.graph.node)
         weights, inputs = self.data.of(proto, key, share=share)
         if not streams:
-            session = create_session(unsure(proto), weights, options)
-            fixed, sketches = held_values(proto), noted_sketches(proto)
+            session = create_session(without_shapes(proto), weights, options)
+            fixed, sketches = known_values(proto), noted_sketches(proto)
             return LoadedSession(session, weights, inputs, fixed, sketches), ()
         executed, _ = save_optimized(proto, self.surrogates, self.level)
         weights = self.weights_of(executed, proto, weights, key)
-        session = create_parallel_session(unsure(executed), weights, streams, options)
+        session = create_parallel_session(without_shapes(executed), weights, streams, options)
         names = [node.name for node in executed.graph.node]
         return LoadedSession(session, weights, inputs), names

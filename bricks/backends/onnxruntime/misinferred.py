@@ -16,7 +16,7 @@ from onnx import numpy_helper
 
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
-from bricks.graph.model_metadata import held_values
+from bricks.graph.model_metadata import known_values
 from bricks.graph.payload import is_referenced
 from bricks.graph.tensor import TensorType
 from bricks.operators.integer_ranges import integer_ranges
@@ -44,7 +44,7 @@ def corrected_types(
 
 def _number(proto: onnx.ModelProto, graph: Graph, name: str) -> int | None:
     """The integer ``name`` in a run; None if it is not known before."""
-    fixed: dict[str, Any] = held_values(proto)
+    fixed: dict[str, Any] = known_values(proto)
     if name in fixed:
         return int(np.ravel(fixed[name])[0])
     tensor = graph.initializers.get(name)

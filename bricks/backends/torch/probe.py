@@ -25,7 +25,7 @@ from bricks.backends.torch.replay import ReplayedCall
 from bricks.errors import BackendError
 from bricks.graph.program import FREED, PHASE
 from bricks.graph.program_phases import DISPLACED, EACH, INFERENCE, ONCE
-from bricks.graph.program_traffic import displacement, touched_bytes
+from bricks.graph.program_traffic import evicted_share, touched_bytes
 from bricks.graph.view import graph_of
 from bricks.units.sample import Sample
 
@@ -121,7 +121,7 @@ class TinySteps:
         self.calls = Counter(phases)
         self.displaced = dict.fromkeys(phases, 0.0)
         for phase, node in zip(phases, nodes, strict=True):
-            self.displaced[phase] += displacement(touched_bytes(node, types))
+            self.displaced[phase] += evicted_share(touched_bytes(node, types))
         for _ in range(WARM_UP):
             self._program.step()
 

@@ -53,7 +53,7 @@ class SketchedValues:
             bounds |= bounds_of(node, types)
         unlike = {}
         for name, sketch in self._sketches.items():
-            kept = sketch.unlike(synthetic(types[name], bounds.get(name)))
+            kept = sketch.differing_from(synthetic(types[name], bounds.get(name)))
             if kept is not None:
                 unlike[name] = kept
         return unlike

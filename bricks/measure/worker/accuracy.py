@@ -17,7 +17,7 @@ import onnx
 from bricks.backends.base import Evaluator
 from bricks.backends.programs import DoublePrecision, DoubleStep
 from bricks.errors import BackendError, BricksError, WorkerError
-from bricks.graph.reference_values import Reference
+from bricks.graph.reference_values import ReferenceValues
 from bricks.measure.worker.divergence import divergence_of
 from bricks.measure.worker.repeated_runs import Arrays, Runs
 from bricks.samples.error_norms import block_maxima
@@ -33,7 +33,7 @@ from bricks.samples.evaluation import (
 def evaluate_model(
     backend: Evaluator,
     proto: onnx.ModelProto,
-    reference: Reference,
+    reference: ReferenceValues,
     *,
     repeats: int,
     tolerance: float | None = None,
@@ -68,7 +68,7 @@ def evaluate_model(
 def evaluate_counterpart(
     backend: DoublePrecision,
     proto: onnx.ModelProto,
-    reference: Reference,
+    reference: ReferenceValues,
     names: Sequence[str],
     *,
     repeats: int,
@@ -128,7 +128,7 @@ def _variances(runs: Runs, name: str) -> Cells:
 
 
 def _values(
-    backend: Evaluator, proto: onnx.ModelProto, reference: Reference, further: Sequence[str]
+    backend: Evaluator, proto: onnx.ModelProto, reference: ReferenceValues, further: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """The outputs and the values called ``further`` in a run; only tensors among them."""
     exposed = onnx.ModelProto()

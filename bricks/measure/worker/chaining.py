@@ -18,7 +18,7 @@ from bricks.decompose.granularity import EXECUTED
 from bricks.decompose.identity import Cutter, Piece
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Plan
-from bricks.graph.view import unsure, without_values
+from bricks.graph.view import without_shapes, without_values
 
 # Bricks without weights, by key.
 Bricks = Mapping[str, onnx.ModelProto]
@@ -42,7 +42,7 @@ def chain(
     readers.update(plan.outputs)
     values = dict(zip(plan.inputs, inputs.values(), strict=True))
     for occurrence, arrays in zip(plan.occurrences, weights, strict=True):
-        proto = unsure(_open(bricks[occurrence.brick], occurrence))
+        proto = without_shapes(_open(bricks[occurrence.brick], occurrence))
         inputs_of = [values[number] for number in occurrence.inputs]
         results = _run(backend, proto, arrays, inputs_of, optimize=plan.granularity != EXECUTED)
         values.update(zip(occurrence.made, results, strict=True))

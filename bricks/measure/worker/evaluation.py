@@ -16,7 +16,7 @@ from bricks.decompose.plan import Plan
 from bricks.errors import WorkerError
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
-from bricks.graph.reference_values import Reference
+from bricks.graph.reference_values import ReferenceValues
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.protocol.evaluation import (
     EvaluateModel,
@@ -80,7 +80,7 @@ class EvaluationRequests:
         return evaluate_model(
             self._runtime.capable(Evaluator),
             proto,
-            Reference.load(Path(request.file)),
+            ReferenceValues.load(Path(request.file)),
             repeats=request.repeats,
             tolerance=request.tolerance,
             outputs=_outputs(request),
@@ -96,7 +96,7 @@ class EvaluationRequests:
         return evaluate_counterpart(
             programs,
             proto,
-            Reference.load(Path(request.file)),
+            ReferenceValues.load(Path(request.file)),
             request.names,
             repeats=request.repeats,
             outputs=_outputs(request),

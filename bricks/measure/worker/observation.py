@@ -169,7 +169,7 @@ def _sketch(
         return sketch
     single = replace(graph, nodes=(observed.node,), inputs=(observed.name,))
     range_ = integer_ranges(single, [observed.name]).get(observed.name)
-    return sketch.unlike(_random(value, range_))
+    return sketch.differing_from(_random(value, range_))
 
 
 def _random(like: np.ndarray, range_: Range | None) -> np.ndarray:

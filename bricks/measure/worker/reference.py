@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from bricks.errors import BackendError, BricksError, first_line
-from bricks.graph.reference_values import Reference
+from bricks.graph.reference_values import ReferenceValues
 from bricks.graph.topology import label, used_values
 from bricks.measure.worker.double_model import in_double
 from bricks.measure.worker.model_data import ModelData
@@ -39,7 +39,7 @@ def write_reference(data: ModelData, file: Path, *, every: bool) -> str | None:
         values = _values(data, every=every)
     except BricksError as error:
         reason = str(error)
-    Reference(data.inputs, data.weights, values).save(file)
+    ReferenceValues(data.inputs, data.weights, values).save(file)
     return reason
 
 

@@ -18,7 +18,7 @@ from bricks.graph.model import Model
 from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.failure_explanation import explain_failure
 from bricks.measure.jobs import ModelJob
-from bricks.predict.prediction import Predictions
+from bricks.predict.prediction import BrickPredictions
 from bricks.samples.call_overhead import probes_of
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.session.jobs import whole_job
@@ -147,7 +147,7 @@ class _Known:
 
     workspace: Workspace
     results: Results
-    predictions: Predictions
+    predictions: BrickPredictions
 
     @classmethod
     def of(cls, workspace: Workspace, jobs: Sequence[ModelJob]) -> Self:

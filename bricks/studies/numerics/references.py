@@ -15,7 +15,7 @@ import numpy as np
 from bricks import backends
 from bricks.closing import Closing
 from bricks.graph.model import Model
-from bricks.graph.reference_values import Reference
+from bricks.graph.reference_values import ReferenceValues
 from bricks.measure.allowance import MAX_S
 from bricks.measure.graphs import Graphs
 from bricks.measure.protocol.evaluation import WriteReference
@@ -85,7 +85,7 @@ class References(Closing):
         Raises :class:`ModelError` if channels do not fill the runtime's blocks on this host.
         """
         block = self._block(workspace)
-        plain = Reference.load(reference.file)
+        plain = ReferenceValues.load(reference.file)
 
         def arranged(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             return {
@@ -94,7 +94,7 @@ class References(Closing):
             }
 
         file = self._files.new(".npz")
-        Reference(*map(arranged, (plain.inputs, plain.weights, plain.values))).save(file)
+        ReferenceValues(*map(arranged, (plain.inputs, plain.weights, plain.values))).save(file)
         return replace(reference, file=file)
 
     def _block(self, workspace: Workspace) -> int:
@@ -103,7 +103,7 @@ class References(Closing):
         if name not in self._blocks:
             proto, inputs = layout_probe()
             data, outputs = self._files.new(".npz"), self._files.new(".npz")
-            Reference(inputs, {}, {}).save(data)
+            ReferenceValues(inputs, {}, {}).save(data)
             model = self._forms.model_of(proto, "the blocked layout")
             whole_models.evaluate(workspace, model, repeats=1, file=str(data), outputs=str(outputs))
             self._blocks[name] = block_of(next(outputs_in(outputs)))

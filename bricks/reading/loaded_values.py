@@ -35,7 +35,7 @@ from bricks.operators.steering import (
 FEW_FLOATS = 8  # such as the bounds of a clip: held if available, because fusions inspect them
 
 
-def hold_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> None:
+def load_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> None:
     """Read steering values and small tensors from the files into the skeleton."""
     inputs = [each for node in graph.node for each in steering_inputs(node)]
     types = {tensor.name: type_of(tensor) for tensor in graph.initializer}
