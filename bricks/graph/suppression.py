@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from bricks.graph.sketch import Sketch, boxes_at, columns_of, ties_of
+from bricks.graph.boxes import boxes_at, columns_of, ties_of
+from bricks.graph.sketch import Sketch
 
 OPERATOR = "NonMaxSuppression"
 

@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 
 from bricks.errors import ModelError
+from bricks.graph.distributions import SHARES
 from bricks.graph.payload import (
     PayloadError,
     is_referenced,
@@ -26,7 +27,7 @@ from bricks.graph.payload import (
     read_referenced,
     reference,
 )
-from bricks.graph.sketch import QUANTILES, SHARES, Sketch
+from bricks.graph.sketch import QUANTILES, Sketch
 
 # What is smaller makes a denormal of an ordinary weight, or of one that is small itself.
 _TINY = 2.0**-96

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bricks.graph.distributions import sign_pattern
 from bricks.graph.sketch import (
     COLUMNS,
     DENSITY,
@@ -18,7 +19,6 @@ from bricks.graph.sketch import (
     SIZE,
     ZEROS,
     Sketch,
-    pattern,
 )
 
 ELEMENTS = 40_000
@@ -39,7 +39,7 @@ def test_signs_that_are_made_have_the_pattern_they_are_made_for(
     negative: float, share: float, seed: int
 ) -> None:
     changes = share * 2 * min(negative, 1 - negative)  # more changes cannot be had
-    made = pattern(ELEMENTS, negative, changes, seed)
+    made = sign_pattern(ELEMENTS, negative, changes, seed)
     assert set(np.unique(made)) <= {-1.0, 1.0}
     assert np.mean(made < 0) == pytest.approx(negative, abs=0.1)
     assert np.mean(made[1:] != made[:-1]) == pytest.approx(changes, abs=0.05)
@@ -48,8 +48,8 @@ def test_signs_that_are_made_have_the_pattern_they_are_made_for(
 def test_zeros_count_as_positive_and_constant_signs_stay_constant() -> None:
     assert Sketch.of(np.array([0.0, 1, 2, 3]), (SIGNS,)) == Sketch(0.0, 0.0)
     assert Sketch.of(np.full(9, -1.0), (SIGNS,)) == Sketch(1.0, 0.0)
-    assert (pattern(9, 1.0, 0.0, 0) == -1).all()
-    assert (pattern(9, 0.0, 0.0, 0) == 1).all()
+    assert (sign_pattern(9, 1.0, 0.0, 0) == -1).all()
+    assert (sign_pattern(9, 0.0, 0.0, 0) == 1).all()
 
 
 @given(zeros=st.integers(0, 1000), sixteenths=st.integers(0, 16), seed=seeds)
@@ -92,7 +92,7 @@ def test_sizes_beyond_those_that_matter_are_alike() -> None:
 @given(share=st.floats(0.001, 0.999), changes=st.floats(0.1, 1.0), seed=seeds)
 def test_as_many_are_selected_as_in_the_model(share: float, changes: float, seed: int) -> None:
     changes *= 2 * min(share, 1 - share)
-    mask = pattern(ELEMENTS, share, changes, seed) > 0
+    mask = sign_pattern(ELEMENTS, share, changes, seed) > 0
     drawn = Sketch.of(mask, (ZEROS,)).drawn(random(mask), seed + 1)
     assert drawn.dtype == bool
     rare = min(mask.sum(), ELEMENTS - mask.sum())

@@ -19,8 +19,9 @@ from onnx import helper, numpy_helper
 
 from bricks.backends.branch_prediction import sets_in_turn
 from bricks.backends.onnx_instruments.input_overwrites import float32_inputs, overwriting_model
+from bricks.graph.distributions import sign_pattern
 from bricks.graph.model_metadata import noted_sketches
-from bricks.graph.sketch import Sketch, pattern
+from bricks.graph.sketch import Sketch
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class InputSigns:
         sketch, nodes = self.sketch, [helper.make_node("Abs", ["in"], ["size"])]
         if sketch.log_size is None:
             negative, changes = sketch.negative or 0.0, sketch.changes or 0.0
-            constants = {"signs": pattern(self.elements, negative, changes, seed)}
+            constants = {"signs": sign_pattern(self.elements, negative, changes, seed)}
         else:
             ones = np.ones(self.elements, np.float32)
             constants = {"one": np.ones((), np.float32), "signs": sketch.drawn(ones, seed)}
