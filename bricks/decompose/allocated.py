@@ -1,8 +1,7 @@
-"""The memory of a recorded program: calls allocate their results, which are freed after use.
+"""Memory of a recorded program: calls allocate their results, which are freed after use.
 
-So the memory which is live at a call, and with it which memory is fresh, follows from the recording
-and not from a runtime's planner. A plan keeps it with the phases of the program. Frozen data; must
-not know how calls are recorded or run.
+Live memory at a call, and with it the cost of page faults, follows from the recording and not from
+a runtime's planner. Frozen data; must not know how calls are recorded or run.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from bricks.graph.program_phases import (
 )
 from bricks.graph.tensor import TensorType
 
-# The key of a plan's JSON object that it stands under.
+# The key of this memory in a plan's JSON object.
 PROGRAM = "program"
 
 
@@ -41,14 +40,13 @@ PROGRAM = "program"
 class Allocated:
     """Memory that calls allocate, by the numbers of a plan's values and occurrences.
 
-    See :class:`~bricks.decompose.memory.Memory` for what each method answers.
-
-    ``kind`` is ``inference`` or ``training step``. ``phases`` are in order. ``freed`` holds for
-    each value the position of the occurrence after which its memory is free, or None if it stays to
-    the end of the step. ``storages`` holds for each value the number of the first value with the
-    same memory, or -1 where that is memory which was there before the step. ``gradients`` are the
-    values that the parameters' gradients are. ``state_bytes`` is the size of what is there before
-    the step by its role: ``inputs``, ``parameters``, ``buffers`` and ``optimizer``.
+    :class:`~bricks.decompose.memory.Memory` documents the methods. ``kind`` is ``inference`` or
+    ``training step``; ``phases`` are in order. ``freed`` holds for each value the position of the
+    occurrence after which its memory is free, or None if it stays to the end of the step.
+    ``storages`` holds for each value the number of the first value with the same memory, or -1 for
+    memory that was allocated before the step. ``gradients`` are the values that are the parameters'
+    gradients. ``state_bytes`` are sizes of memory before the step, by role: ``inputs``,
+    ``parameters``, ``buffers`` and ``optimizer``.
     """
 
     kind: str
@@ -59,7 +57,7 @@ class Allocated:
     state_bytes: Mapping[str, int]
 
     def to_json(self) -> Mapping[str, Any]:
-        """An entry of the plan's JSON object; what it holds, :meth:`from_json` reads."""
+        """An entry of the plan's JSON object, whose value :meth:`from_json` reads."""
         facts = {
             "kind": self.kind,
             "phases": [phase.to_json() for phase in self.phases],
@@ -72,7 +70,7 @@ class Allocated:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Allocated:
-        """The memory whose facts ``data`` are; ValueError, KeyError or TypeError if invalid."""
+        """The inverse of :meth:`to_json`; ValueError, KeyError or TypeError for invalid data."""
         return cls(
             kind=str(data["kind"]),
             phases=tuple(map(Phase.from_json, data["phases"])),
@@ -101,7 +99,7 @@ class Allocated:
 
     @property
     def outdated(self) -> bool:
-        """Whether an earlier version made it, which did not note all that estimates need."""
+        """Whether an earlier version recorded it, without all facts that estimates need."""
         return any(phase.displaced is None for phase in self.phases)
 
     @property
@@ -129,15 +127,15 @@ class Allocated:
         return tuple(phase.name for phase in self.phases for _ in range(phase.occurrences))
 
     def storage(self, value: int) -> int:
-        """The first value in the same memory; -1 for memory that was there before the step."""
+        """The first value in the same memory; -1 for memory that was allocated before the step."""
         return self.storages[value]
 
     def layout(self, flow: Flow) -> MemoryLayout:
-        """A slot for each value: tensors are handed on, and lie where they were allocated."""
+        """A tensor handle for each value, by the value's number."""
         return MemoryLayout(tuple(range(len(flow.types))), 0)
 
     def allocations(self, flow: Flow) -> tuple[Allocation, ...]:
-        """The values that calls make, in order; slots are the values' numbers."""
+        """The results of calls, in order; handles are the values' numbers."""
         return tuple(
             self._allocation(value, position, flow)
             for position, occurrence in enumerate(flow.occurrences)
@@ -145,7 +143,7 @@ class Allocated:
         )
 
     def _allocation(self, value: int, made: int, flow: Flow) -> Allocation:
-        """What ``value``, which the occurrence at position ``made`` makes, takes and gives back."""
+        """The allocation of ``value`` by the occurrence at position ``made``."""
         size_bytes = _size_bytes(flow, value) if self.storages[value] == value else 0
         freed = self.freed[value]
         # A view may outlive its last reader, but is not freed before it is made.
@@ -157,7 +155,7 @@ class Allocated:
         role = self._roles()
         for position, occurrence in enumerate(flow.occurrences):
             for value in occurrence.made:
-                # Others share the memory of an earlier value, or of what was there before.
+                # Other values share earlier memory.
                 if self.storages[value] == value:
                     end = max(position, ends[value])
                     yield LiveRange(
@@ -173,7 +171,7 @@ class Allocated:
         return ends
 
     def _roles(self) -> Callable[[int, int, int], str]:
-        """What a storage is, by its first value and where its life begins and ends."""
+        """A function from a storage's first value, and its first and last position, to its role."""
         gradients = {self.storages[value] for value in self.gradients}
         names, inference = self.phase_names, self.kind == INFERENCE
 
@@ -186,22 +184,22 @@ class Allocated:
         return role
 
     def peak(self, flow: Flow) -> LiveMemory:
-        """What is live at the peak of a step, with what is there before it."""
-        at, held = live_at_peak(self.spans(flow), len(flow.occurrences))
+        """Live bytes at the peak of a step, those from before it included."""
+        at, live_bytes = live_at_peak(self.spans(flow), len(flow.occurrences))
         state, names = self.state_bytes, self.phase_names
         return LiveMemory(
             parameter_bytes=state.get(PARAMETERS, 0) + state.get(BUFFERS, 0),
-            activation_bytes=state.get(INPUTS, 0) + held.get(ACTIVATION, 0),
-            gradient_bytes=held.get(GRADIENT, 0),
+            activation_bytes=state.get(INPUTS, 0) + live_bytes.get(ACTIVATION, 0),
+            gradient_bytes=live_bytes.get(GRADIENT, 0),
             optimizer_bytes=state.get(OPTIMIZER, 0),
-            temporary_bytes=held.get(TEMPORARY, 0),
+            temporary_bytes=live_bytes.get(TEMPORARY, 0),
             phase=names[at] if names else FORWARD,
         )
 
     def negligible(
         self, flow: Flow, tiny: Callable[[str], bool], computes_nothing: Callable[[str], bool]
     ) -> frozenset[int]:
-        """Views and tiny calls: there are many between those that decide what is in the caches."""
+        """Views and tiny calls, which evict next to nothing from caches."""
         return frozenset(
             position
             for position, each in enumerate(flow.occurrences)

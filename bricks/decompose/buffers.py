@@ -1,8 +1,8 @@
-"""Which values of a plan share a buffer, as ONNX Runtime's planner decides before any run.
+"""Buffers that values of a plan share, as ONNX Runtime's planner decides before any run.
 
-An output reuses the memory of an input where its operator allows that; or else the last free buffer
-that was made for a value of the same shape and element size; or else new memory. Must not know
-where buffers lie, or how large they are.
+An output reuses the memory of an input where its operator allows it, else the buffer that became
+free last among buffers of the same shape and element size, else new memory. Must not know offsets
+or sizes of buffers.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 @dataclass(eq=False, slots=True)
 class Buffer:
-    """Memory that values take one after the other.
+    """Memory that values occupy one after the other; ``type_`` is the type of the first value.
 
-    ``type_`` is that of the first value. Nobody reads the buffer any more once the occurrence at
-    position ``last`` has run; in that of an input or an output of the model, -1.
+    ``last`` is the position of the last occurrence that reads the buffer; -1 in buffers of inputs
+    and outputs of the model.
     """
 
     type_: ValueType
-    users: int = 0  # values that hold it now
+    users: int = 0  # values that occupy it now
     last: int = -1
 
     def fits(self, type_: ValueType) -> bool:
-        """Whether a value of ``type_`` may take the buffer after others."""
+        """Whether a value of ``type_`` may reuse the buffer."""
         mine = self.type_
         return (
             isinstance(mine, TensorType)
@@ -44,45 +44,44 @@ def _any_value(type_: ValueType) -> bool:
     return True
 
 
-def buffers(flow: Flow, placed: Callable[[ValueType], bool] = _any_value) -> dict[int, Buffer]:
-    """The buffer of each value whose type is to be ``placed``, by the value's number.
+def buffers(flow: Flow, counts: Callable[[ValueType], bool] = _any_value) -> dict[int, Buffer]:
+    """Return the buffer of each value whose type ``counts``, by the value's number.
 
-    Inputs and outputs of the model share theirs with no other value, and scalars take none that
-    was used before.
+    Inputs and outputs of the model share their buffers with no other value; scalars get new ones.
     """
-    left = Counter(v for o in flow.occurrences for v in o.inputs)
+    readers_left = Counter(v for o in flow.occurrences for v in o.inputs)
     fixed = {*flow.inputs, *flow.outputs}
-    found: dict[int, Buffer] = {}
+    by_value: dict[int, Buffer] = {}
     free: list[Buffer] = []  # in the order in which they became free
 
-    def place(value: int, beside: int | None) -> None:
+    def assign(value: int, reused: int | None) -> None:
         type_ = flow.types[value]
-        if value in found or not placed(type_):
+        if value in by_value or not counts(type_):
             return
-        buffer = None if beside is None else found.get(beside)
+        buffer = None if reused is None else by_value.get(reused)
         if buffer is None and value not in fixed and type_.shape:
             buffer = next((b for b in reversed(free) if b.fits(type_)), None)
             if buffer is not None:
                 free.remove(buffer)
         if buffer is None:
             buffer = Buffer(type_)
-        found[value] = buffer
+        by_value[value] = buffer
         buffer.users += 1
 
     for value in (*flow.inputs, *flow.outputs):
-        place(value, None)
+        assign(value, None)
     for number, occurrence in enumerate(flow.occurrences):
         for position, value in enumerate(occurrence.made):
             in_place = occurrence.in_place if position == 0 else None
-            place(value, None if in_place is None else occurrence.inputs[in_place])
+            assign(value, None if in_place is None else occurrence.inputs[in_place])
         for value in occurrence.inputs:
-            left[value] -= 1
+            readers_left[value] -= 1
         for value in dict.fromkeys((*occurrence.inputs, *occurrence.made)):
-            buffer = found.get(value)
-            if buffer is None or value in fixed or left[value] > 0:
+            buffer = by_value.get(value)
+            if buffer is None or value in fixed or readers_left[value] > 0:
                 continue
             buffer.users -= 1
             if not buffer.users:
                 buffer.last = number
                 free.append(buffer)
-    return found
+    return by_value

@@ -31,7 +31,7 @@ class _Memory:
         self.end = 0
         self._free: list[tuple[int, int]] = []  # (offset, size), by offset
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         fitting = [(free_size, offset) for offset, free_size in self._free if free_size >= size]
         if fitting:
             free_size, offset = min(fitting)
@@ -39,14 +39,14 @@ class _Memory:
             if free_size > size:
                 insort(self._free, (offset + size, free_size - size))
             return offset
-        if self._free and sum(self._free[-1]) == self.end:  # grow the last gap
+        if self._free and sum(self._free[-1]) == self.end:  # extend the last gap
             offset, _ = self._free.pop()
         else:
             offset = self.end
         self.end = offset + size
         return offset
 
-    def give(self, offset: int, size: int) -> None:
+    def free(self, offset: int, size: int) -> None:
         insort(self._free, (offset, size))
         merged: list[tuple[int, int]] = []
         for start, length in self._free:
@@ -62,26 +62,26 @@ def arrange(flow: Flow) -> MemoryLayout:
 
     Buffers live from their first value to their last, and are allocated best fit.
     """
-    placed = buffers(flow, _is_placed)
+    shared = buffers(flow, _has_offset)
     memory = _Memory()
     offsets: dict[Buffer, int] = {}
     for value in (*flow.inputs, *flow.outputs):  # the caller's memory, all the time
-        if (buffer := placed.get(value)) is not None and buffer not in offsets:
-            offsets[buffer] = memory.take(_bytes(buffer))
+        if (buffer := shared.get(value)) is not None and buffer not in offsets:
+            offsets[buffer] = memory.allocate(_bytes(buffer))
     for number, occurrence in enumerate(flow.occurrences):
         for value in occurrence.made:
-            if (buffer := placed.get(value)) is not None and buffer not in offsets:
-                offsets[buffer] = memory.take(_bytes(buffer))
-        for buffer in {placed[v] for v in (*occurrence.inputs, *occurrence.made) if v in placed}:
+            if (buffer := shared.get(value)) is not None and buffer not in offsets:
+                offsets[buffer] = memory.allocate(_bytes(buffer))
+        for buffer in {shared[v] for v in (*occurrence.inputs, *occurrence.made) if v in shared}:
             if buffer.last == number:
-                memory.give(offsets[buffer], _bytes(buffer))
-    found = [offsets[placed[v]] if v in placed else None for v in range(len(flow.types))]
-    return MemoryLayout(tuple(found), memory.end)
+                memory.free(offsets[buffer], _bytes(buffer))
+    by_value = [offsets[shared[v]] if v in shared else None for v in range(len(flow.types))]
+    return MemoryLayout(tuple(by_value), memory.end)
 
 
-def _is_placed(type_: ValueType) -> bool:
-    placed = isinstance(type_, TensorType) and (type_.floating or type_.dtype in BYTES)
-    return placed and bool(type_.shape)
+def _has_offset(type_: ValueType) -> bool:
+    tensor = isinstance(type_, TensorType) and (type_.floating or type_.dtype in BYTES)
+    return tensor and bool(type_.shape)
 
 
 def _bytes(buffer: Buffer) -> int:

@@ -1,6 +1,6 @@
-"""What is live at the peak of a run, by role, from the lifetimes of its pieces of memory.
+"""The peak of live memory in a run, by role, without workspaces of kernels.
 
-Kernels' own workspaces are not in it. Must not know where lifetimes come from.
+Must not know how live ranges are found.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from bricks.decompose.memory import LiveRange
 
 
 def live_at_peak(spans: Iterable[LiveRange], occurrences: int) -> tuple[int, dict[str, int]]:
-    """The first position at which most bytes are live, and these bytes by role."""
+    """Return the first position with the most live bytes, and the live bytes there by role."""
     pieces = list(spans)
     at = _peak_position(pieces, occurrences)
-    held = dict[str, int]()
+    live_bytes = dict[str, int]()
     for span in pieces:
         if span.begin <= at <= span.end:
-            held[span.role] = held.get(span.role, 0) + span.size_bytes
-    return at, held
+            live_bytes[span.role] = live_bytes.get(span.role, 0) + span.size_bytes
+    return at, live_bytes
 
 
 def _peak_position(spans: Iterable[LiveRange], occurrences: int) -> int:

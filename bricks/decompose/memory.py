@@ -1,9 +1,9 @@
-"""Where the values of a plan lie while it runs: the questions that every kind of memory answers.
+"""The memory of a plan's values while it runs: the interface of both kinds of memory.
 
 A runtime that optimises a graph plans its memory ahead: values lie at offsets in a region
 (:mod:`bricks.decompose.planned`). A recorded program allocates each result when a call makes it
-(:mod:`bricks.decompose.allocated`). Whoever walks, recomposes or counts bytes asks the plan's
-memory, and does not ask which of the two it is. Frozen data; must not know runtimes.
+(:mod:`bricks.decompose.allocated`). Walking, recomposing and counting bytes use a plan's memory
+without knowing its kind. Frozen data; must not know runtimes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any, Protocol
 from bricks.decompose.occurrence import Occurrence
 from bricks.graph.containers import ValueType
 
-# Roles of memory: results that later phases read, parameters' gradients, and what a phase frees.
+# Roles of memory: results that later phases read, parameters' gradients, and results that are freed
+# by their own phase.
 ACTIVATION, GRADIENT, TEMPORARY = "activation", "gradient", "temporary"
 
 
 class Flow(Protocol):
-    """The values of a model, who makes them and who reads them: what a plan is to its memory.
+    """The data flow of a model: its values, their producers and their readers.
 
     ``types[v]`` is the type of value ``v``; ``inputs`` and ``outputs`` are those of the model.
     """
@@ -44,10 +45,10 @@ class Flow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of a step: its name, how many occurrences it has, and how many calls these make.
+    """A phase of a step, with the numbers of its occurrences and of their calls.
 
-    ``displaced`` is the sum over its calls of the share of a core's caches that each displaces (see
-    ``graph/program_traffic``); None in plans of earlier versions, which do not tell.
+    ``displaced`` is the sum, over its calls, of the share of a core's caches that a call evicts
+    (``graph/program_traffic``); None in plans of earlier versions, which do not record it.
     """
 
     name: str
@@ -64,16 +65,16 @@ class Phase:
         """The inverse of :meth:`to_json`; ValueError or TypeError for invalid data."""
         name, occurrences, calls, *more = data
         (displaced,) = more or (None,)
-        told = None if displaced is None else float(displaced)
-        return cls(str(name), int(occurrences), int(calls), told)
+        evicted = None if displaced is None else float(displaced)
+        return cls(str(name), int(occurrences), int(calls), evicted)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLayout:
-    """Where a walk finds each value: ``offsets`` by value number, in a region of ``size_bytes``.
+    """Offsets of values, by value number, in a region of ``size_bytes``.
 
-    An offset is in bytes; None stands for a buffer of the value's own. In a region of no bytes,
-    offsets are numbers of slots, in which tensors are handed on.
+    An offset is in bytes; None is a separate buffer. In a region of no bytes, offsets are numbers
+    of tensor handles, by which occurrences pass on their results.
     """
 
     offsets: tuple[int | None, ...]
@@ -82,10 +83,10 @@ class MemoryLayout:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The value in ``slot``, which the occurrence ``made`` makes and that ``freed`` frees.
+    """An allocation by the occurrence at position ``made``, freed after the one at ``freed``.
 
-    Positions in the plan; ``freed`` is None if the value stays. ``size_bytes`` is 0 for a value in
-    memory that is there already.
+    ``slot`` is the tensor handle of the value; ``freed`` is None if the value stays.
+    ``size_bytes`` is 0 for a value that shares the memory of another one.
     """
 
     slot: int
@@ -96,10 +97,10 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class LiveRange:
-    """A piece of memory, once for all values in it, live from occurrence ``begin`` to ``end``.
+    """A piece of memory, however many values share it, and the time while it is live.
 
-    Both are positions, and included. ``role`` is :data:`ACTIVATION`, :data:`GRADIENT` or
-    :data:`TEMPORARY`.
+    ``begin`` and ``end`` are positions of occurrences, both included. ``role`` is
+    :data:`ACTIVATION`, :data:`GRADIENT` or :data:`TEMPORARY`.
     """
 
     size_bytes: int
@@ -110,10 +111,10 @@ class LiveRange:
 
 @dataclass(frozen=True, slots=True)
 class LiveMemory:
-    """Bytes that are live at the peak of a step.
+    """Live bytes at the peak of a step, by role; ``phase`` is the phase of the peak.
 
     ``activation_bytes`` are results of the forward pass that later phases read, and the inputs;
-    ``temporary_bytes`` are results that their own phase frees. ``phase`` is that of the peak.
+    ``temporary_bytes`` are results that their own phase frees.
     """
 
     parameter_bytes: int
@@ -125,10 +126,9 @@ class LiveMemory:
 
 
 class Memory(Protocol):
-    """Where the values of a plan lie while it runs, and in which phases it runs.
+    """The memory of a plan's values while it runs, and the phases of a run.
 
-    Methods take the plan itself as ``flow``. ``gradients`` are the values that are the parameters'
-    gradients after a training step.
+    Methods take the plan itself as ``flow``.
     """
 
     @property
@@ -141,42 +141,42 @@ class Memory(Protocol):
 
     @property
     def gradients(self) -> tuple[int, ...]:
-        """The values that the parameters' gradients are."""
+        """The values that are the parameters' gradients after a training step."""
 
     @property
     def outdated(self) -> bool:
-        """Whether an earlier version made it, which did not note all that estimates need."""
+        """Whether an earlier version recorded it, without all facts that estimates need."""
 
     @property
     def repeatable(self) -> bool:
-        """Whether an occurrence may run again at once, and finds the memory as before."""
+        """Whether an occurrence may run twice in a row on the same memory."""
 
     @property
     def processor_specific(self) -> bool:
-        """Whether it depends on the processor for which a runtime has optimised the graph."""
+        """Whether the plan depends on the processor for which a runtime has optimised the graph."""
 
     @property
     def overheads(self) -> tuple[tuple[str, Phase], ...]:
-        """Each phase, after the name of the probes that tell its call overhead."""
+        """Pairs of the name of the probes that measure a phase's call overhead, and the phase."""
 
     @property
     def phase_names(self) -> tuple[str, ...]:
         """The phase of each occurrence, in order; empty where there are no phases."""
 
     def storage(self, value: int) -> int:
-        """The first value in the same memory; -1 for memory that is there before the run."""
+        """The first value in the same memory; -1 for memory that was allocated before the run."""
 
     def layout(self, flow: Flow) -> MemoryLayout:
-        """Where a walk over occurrences of ``flow`` finds each value."""
+        """The offsets of values in a walk over occurrences of ``flow``."""
 
     def allocations(self, flow: Flow) -> tuple[Allocation, ...]:
-        """What a run allocates and frees, in order; nothing where memory is planned ahead."""
+        """The allocations of a run, in order; none where memory is planned ahead."""
 
     def spans(self, flow: Flow) -> Iterator[LiveRange]:
-        """The pieces of memory that a run takes beyond what is there before it."""
+        """The live ranges of all memory that a run allocates."""
 
     def peak(self, flow: Flow) -> LiveMemory | None:
-        """What is live at the peak of a run; None where that is the runtime's planner to say."""
+        """Live bytes at the peak of a run; None where the runtime's planner decides on them."""
 
     def negligible(
         self, flow: Flow, tiny: Callable[[str], bool], computes_nothing: Callable[[str], bool]
@@ -191,4 +191,4 @@ class Memory(Protocol):
         """The first contradiction to a plan of this many occurrences and values; None if none."""
 
     def to_json(self) -> Mapping[str, Any]:
-        """What a plan's JSON object has of it, which :class:`Plan` reads."""
+        """Its entries in the JSON object of a :class:`Plan`."""

@@ -1,6 +1,6 @@
-"""Where bricks stand in a model, and how often each does.
+"""Occurrences of bricks in a model, and their numbers.
 
-Frozen data; must not know what a brick is made of.
+Frozen data; must not know the content of bricks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One place in a model at which a brick stands.
+    """One occurrence of a brick in a model.
 
     ``inputs`` and ``outputs`` number the model's values, in the brick's canonical order, and
     ``weights`` its weights, which several occurrences may share (empty if that isn't known).
@@ -38,7 +38,7 @@ class Occurrence:
 
     @property
     def times(self) -> int:
-        """How often it counts in the model's latency: 1, or -1 if it is subtracted."""
+        """The factor of its latency in the model's: 1, or -1 if it is subtracted."""
         return 1 if self.repeats is None else -1
 
     @property
@@ -80,8 +80,8 @@ class Usage:
 
 
 def usage_of(occurrences: Sequence[Occurrence]) -> dict[str, Usage]:
-    """How each brick is used."""
+    """The usage of each brick, by key."""
     counts = Counter(o.brick for o in occurrences)
-    places = {(o.brick, o.weights or i) for i, o in enumerate(occurrences)}
-    copies = Counter(key for key, _ in places)
+    weight_sets = {(o.brick, o.weights or i) for i, o in enumerate(occurrences)}
+    copies = Counter(key for key, _ in weight_sets)
     return {key: Usage(count, copies[key]) for key, count in counts.items()}

@@ -1,6 +1,6 @@
 """The result of decomposition: bricks, and the plan that lists their occurrences in a model.
 
-Frozen data that can be stored and sent; nothing here reads ONNX or knows of a runtime.
+Frozen data to be stored and sent; must not read ONNX or know runtimes.
 """
 
 from __future__ import annotations
@@ -126,12 +126,12 @@ class Plan:
     """A model as occurrences of bricks in execution order, sufficient for recomposing it.
 
     Values are numbers; ``inputs`` and ``outputs`` are those of the model. Value ``v`` is of type
-    ``types[v]``. ``assumed`` lists, one a line, observations from a run on synthetic data that may
-    not hold for real data. ``rewritten_bytes`` are those of the weights that the runtime rewrites
-    while it loads the model, before they get their final form; None if that isn't known, as in
-    plans of earlier versions. ``weight_bound`` are the keys of bricks that take about as long as
+    ``types[v]``. ``assumed`` lists, one a line, observations from a run on synthetic data, which
+    may differ for real data. ``rewritten_bytes`` is the size of the weights that the runtime
+    rewrites while it loads the model, before they get their final form; None if it isn't known, as
+    in plans of earlier versions. ``weight_bound`` are the keys of bricks that take about as long as
     reading their weights does (see ``context``); plans of earlier versions name none. ``memory``
-    says where values lie, and in which phases the model runs.
+    has the offsets or allocations of values, and the phases of a run.
     """
 
     model: str
@@ -202,7 +202,7 @@ class Plan:
                 yield o.repeats, i + 1
 
     def producers(self) -> list[list[int]]:
-        """By position, the positions of the occurrences whose results each one needs, sorted."""
+        """For each occurrence, the sorted positions of the occurrences whose results it reads."""
         needed: list[set[int]] = [set() for _ in self.occurrences]
         for producer, consumer in self.edges():
             needed[consumer].add(producer)
@@ -328,11 +328,11 @@ def by_itself(
     in_place: bool = False,
     surrounding_bytes: int = SURROUNDING_BYTES,
 ) -> Decomposition:
-    """A brick of which no model is known, as if it were one that runs it again and again.
+    """Return a model that runs ``brick`` a few times in a row, for a brick without a model.
 
-    Each time with weights of its own, and after ``surrounding_bytes`` of others were read, so that it
-    finds the caches about as it mostly does in a model. With ``in_place`` its first output is
-    written over its first input.
+    Each run has weights of its own, and comes after ``surrounding_bytes`` of other weights were
+    read, so that the caches are about as in a model. With ``in_place`` its first output overwrites
+    its first input.
     """
     inputs, outputs = len(brick.inputs), len(brick.outputs)
     made = [tuple(range(inputs + i * outputs, inputs + (i + 1) * outputs)) for i in range(_AGAIN)]

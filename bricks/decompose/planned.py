@@ -1,7 +1,7 @@
-"""The memory of a model whose runtime plans it ahead: values lie at offsets in one region.
+"""Memory that a runtime plans ahead: values lie at offsets in one region.
 
-The plan of a runtime's executed graph says which values share a buffer, so nothing more need be
-kept. Must not know how a walk uses the region.
+The plan of a runtime's executed graph says which values share a buffer, so nothing else is stored.
+Must not know how a walk uses the region.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bricks.graph.tensor import TensorType
 class Planned:
     """Memory that is planned before a run, which is a single call of the runtime.
 
-    See :class:`~bricks.decompose.memory.Memory` for what each method answers.
+    :class:`~bricks.decompose.memory.Memory` documents the methods.
     """
 
     @property
@@ -39,7 +39,7 @@ class Planned:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """None: the cost of the one call is that of the runtime's."""
+        """None: the only overhead is that of the one call."""
         return ()
 
     @property
@@ -73,7 +73,7 @@ class Planned:
         return ()
 
     def storage(self, value: int) -> int:
-        """The value itself: whose buffer it reuses is the layout's to say."""
+        """The value itself: the layout decides on shared buffers."""
         return value
 
     def layout(self, flow: Flow) -> MemoryLayout:
@@ -85,27 +85,27 @@ class Planned:
         return ()
 
     def spans(self, flow: Flow) -> Iterator[LiveRange]:
-        """Each buffer, from the first of its values to the last reader of the last one."""
+        """Each buffer, from its first value to the last reader of its last value."""
         last = len(flow.occurrences) - 1
         begins: dict[Buffer, int] = {}
-        found = buffers(flow)
+        shared = buffers(flow)
         for value in (*flow.inputs, *flow.outputs):
-            begins.setdefault(found[value], 0)
+            begins.setdefault(shared[value], 0)
         for position, occurrence in enumerate(flow.occurrences):
             for value in occurrence.made:
-                begins.setdefault(found[value], position)
+                begins.setdefault(shared[value], position)
         for buffer, begin in begins.items():
             end = last if buffer.last < 0 else buffer.last
             yield LiveRange(_size_bytes(buffer), begin, end, ACTIVATION)
 
     def peak(self, flow: Flow) -> LiveMemory | None:
-        """None: arenas, workspaces and forms of weights are the runtime's (``compose/memory``)."""
+        """None: it depends on arena, workspaces and forms of weights (``compose/memory``)."""
         return None
 
     def negligible(
         self, flow: Flow, tiny: Callable[[str], bool], computes_nothing: Callable[[str], bool]
     ) -> frozenset[int]:
-        """None: the runtime has fused nodes that do next to nothing, or left them out."""
+        """None: the runtime has fused or removed such nodes."""
         return frozenset()
 
     def problem(self, occurrences: int, values: int) -> str | None:

@@ -1,8 +1,8 @@
 """ONNX Runtime's arena: best fit with coalescing, over regions that grow by powers of two.
 
-A model of that allocator (``BFCArena``, after TensorFlow's) with its default settings, so that the
-memory of a run follows from the sizes that it asks for. Only touched bytes are resident: a region
-may be twice as large as its use. The arena never gives a region back. Must not know what asks.
+A model of the allocator ``BFCArena`` (after TensorFlow's) with its default settings, so that the
+memory of a run follows from the sizes of its allocations. Only touched bytes are resident: a region
+may be twice as large as its use. The arena never frees a region. Must not know who allocates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Key = tuple[int, int, int]
 
 
 class Chunk:
-    """A part of a region: taken, or free. ``before`` and ``after`` are its neighbours there."""
+    """A part of a region, allocated or free; ``before`` and ``after`` are its neighbours."""
 
     __slots__ = ("after", "before", "free", "offset", "region", "size")
 
@@ -32,15 +32,15 @@ class Chunk:
 
     @property
     def key(self) -> _Key:
-        """Its rank among free chunks: the smallest first, then that at the lowest address.
+        """Its rank among free chunks: by size, then by address.
 
-        The system places each new region below those before.
+        The operating system places each new region below the regions before.
         """
         return self.size, -self.region, self.offset
 
 
 class Arena:
-    """An arena from which nothing has been taken yet."""
+    """An arena, empty at first."""
 
     def __init__(self) -> None:
         self._growth = _FIRST_BYTES
@@ -51,12 +51,12 @@ class Arena:
 
     @property
     def resident_bytes(self) -> int:
-        """The bytes that were ever touched, and the tables of all regions."""
+        """Bytes that were touched at any time, and the tables of all regions."""
         tables = sum(self._regions) // UNIT_BYTES * _TABLE_BYTES
         return tables + sum(end - begin for each in self._touched for begin, end in each)
 
-    def take(self, size_bytes: int) -> Chunk:
-        """A chunk of at least ``size_bytes``, untouched."""
+    def allocate(self, size_bytes: int) -> Chunk:
+        """Return a chunk of at least ``size_bytes``, untouched."""
         size = max(UNIT_BYTES, -(-size_bytes // UNIT_BYTES) * UNIT_BYTES)
         at = bisect_left(self._keys, (size, -len(self._regions), 0))
         if at == len(self._keys):
@@ -76,17 +76,17 @@ class Arena:
         """Write to ``size_bytes`` of a chunk, from ``offset`` bytes after its beginning."""
         begin = chunk.offset + offset
         end = begin + size_bytes
-        apart = []
+        separate = []
         for other_begin, other_end in self._touched[chunk.region]:
             if other_end < begin or other_begin > end:
-                apart.append((other_begin, other_end))
+                separate.append((other_begin, other_end))
             else:
                 begin, end = min(begin, other_begin), max(end, other_end)
-        insort(apart, (begin, end))
-        self._touched[chunk.region] = apart
+        insort(separate, (begin, end))
+        self._touched[chunk.region] = separate
 
-    def give(self, chunk: Chunk) -> None:
-        """Give a chunk back; it grows together with free neighbours."""
+    def free(self, chunk: Chunk) -> None:
+        """Free a chunk and merge it with free neighbours."""
         if chunk.after is not None and chunk.after.free:
             self._merge(chunk, self._unlist(chunk.after.key))
         if chunk.before is not None and chunk.before.free:

@@ -15,14 +15,14 @@ TABLE = 8 / UNIT_BYTES
 
 
 def taken(arena: Arena, size_bytes: int) -> Chunk:
-    chunk = arena.take(size_bytes)
+    chunk = arena.allocate(size_bytes)
     arena.touch(chunk, size_bytes)
     return chunk
 
 
 def test_only_what_is_touched_is_resident() -> None:
     arena = Arena()
-    chunk = arena.take(3 * MIB)  # of a region of four
+    chunk = arena.allocate(3 * MIB)  # of a region of four
     assert arena.resident_bytes == 4 * MIB * TABLE
     arena.touch(chunk, MIB)
     arena.touch(chunk, MIB, MIB // 2)
@@ -33,7 +33,7 @@ def test_memory_that_is_given_back_stays_resident_and_is_taken_again() -> None:
     arena = Arena()
     first = taken(arena, MIB)
     before = arena.resident_bytes
-    arena.give(first)
+    arena.free(first)
     assert taken(arena, MIB).offset == first.offset
     assert arena.resident_bytes == before
 
@@ -42,35 +42,35 @@ def test_regions_double_and_suffice_for_what_is_asked() -> None:
     arena = Arena()
     for size, region in ((MIB, 1), (MIB, 2), (16 * MIB, 16), (16 * MIB, 16), (16 * MIB, 32)):
         before = arena.resident_bytes
-        arena.take(size)
+        arena.allocate(size)
         assert arena.resident_bytes - before == region * MIB * TABLE
 
 
 def test_a_chunk_is_split_only_if_half_of_it_or_more_is_left() -> None:
     arena = Arena()
-    whole = arena.take(4 * MIB)
-    arena.give(whole)
-    most = arena.take(3 * MIB)
+    whole = arena.allocate(4 * MIB)
+    arena.free(whole)
+    most = arena.allocate(3 * MIB)
     assert most.size == 4 * MIB
-    arena.give(most)
-    assert arena.take(2 * MIB).size == 2 * MIB
+    arena.free(most)
+    assert arena.allocate(2 * MIB).size == 2 * MIB
 
 
 def test_the_smallest_chunk_that_fits_is_taken() -> None:
     arena = Arena()
-    chunks = [arena.take(size * MIB) for size in (4, 1, 2, 1)]  # all in one region, but the first
-    arena.give(chunks[0])
-    arena.give(chunks[2])
-    assert arena.take(2 * MIB).offset == chunks[2].offset
+    chunks = [arena.allocate(size * MIB) for size in (4, 1, 2, 1)]  # the first in its own region
+    arena.free(chunks[0])
+    arena.free(chunks[2])
+    assert arena.allocate(2 * MIB).offset == chunks[2].offset
 
 
 def test_a_chunk_grows_together_with_free_neighbours_on_both_sides() -> None:
     arena = Arena()
-    chunks = [arena.take(MIB // 4) for _ in range(2)]
+    chunks = [arena.allocate(MIB // 4) for _ in range(2)]
     before = arena.resident_bytes
     for chunk in chunks:
-        arena.give(chunk)
-    assert arena.take(MIB).offset == 0
+        arena.free(chunk)
+    assert arena.allocate(MIB).offset == 0
     assert arena.resident_bytes == before  # no region was added
 
 
@@ -79,7 +79,7 @@ def test_chunks_that_are_taken_never_overlap(requests: list[tuple[int, bool]]) -
     arena = Arena()
     held: list[Chunk] = []
     for size, back in requests:
-        chunk = arena.take(size)
+        chunk = arena.allocate(size)
         assert chunk.size >= size
         for other in held:
             assert (
@@ -89,15 +89,15 @@ def test_chunks_that_are_taken_never_overlap(requests: list[tuple[int, bool]]) -
             )
         held.append(chunk)
         if back:
-            arena.give(held.pop(len(held) // 2))
+            arena.free(held.pop(len(held) // 2))
     before = arena.resident_bytes
     for chunk in held:
-        arena.give(chunk)
+        arena.free(chunk)
     assert arena.resident_bytes == before
     # Free neighbours have grown together: each region is one chunk again.
     regions = {chunk.region: chunk for chunk in held}
     for _ in regions:
-        assert arena.take(1).offset % UNIT_BYTES == 0
+        assert arena.allocate(1).offset % UNIT_BYTES == 0
 
 
 @given(st.lists(st.tuples(st.integers(1, 1000), st.booleans()), max_size=40))
@@ -107,22 +107,22 @@ def test_what_a_pattern_holds_at_the_same_time_never_overlaps(
     pattern = Pattern()
     held: list[tuple[int, int]] = []  # (what, size)
     for what, (size, back) in enumerate(requests):
-        pattern.take(what, size)
+        pattern.allocate(what, size)
         held.append((what, size))
         ranges = sorted((pattern.offsets[w], pattern.offsets[w] + s) for w, s in held)
         assert all(a[1] <= b[0] for a, b in pairwise(ranges))
         assert ranges[-1][1] <= pattern.size_bytes
         if back:
             given_back, _ = held.pop(0)
-            pattern.give(given_back)
+            pattern.free(given_back)
 
 
 def test_a_pattern_fills_the_smallest_gap() -> None:
     pattern = Pattern()
     for what, size in enumerate((256, 64, 128, 64)):
-        pattern.take(what, size)
-    pattern.give(0)
-    pattern.give(2)
-    pattern.take("new", 100)
+        pattern.allocate(what, size)
+    pattern.free(0)
+    pattern.free(2)
+    pattern.allocate("new", 100)
     assert pattern.offsets["new"] == pattern.offsets[2]
     assert pattern.size_bytes == 512
