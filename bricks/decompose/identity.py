@@ -118,7 +118,7 @@ def is_brick(proto: onnx.ModelProto) -> bool:
 
 
 def mismatch(brick: Brick) -> str | None:
-    """How the fields of an imported brick contradict its model; None if they agree.
+    """The contradiction between the fields of an imported brick and its model; None if they agree.
 
     ``flops`` are not checked. Raises :class:`ModelError` for bytes that are not a model.
     """
@@ -228,7 +228,7 @@ class Cutter:
     def _read_by(
         self, nodes: Sequence[onnx.NodeProto], inputs: Sequence[str]
     ) -> Iterator[tuple[str, Sketch]]:
-        """The sketches of those of ``inputs`` on whose values the time of ``nodes`` depends.
+        """The sketches of ``inputs`` on whose values the time of ``nodes`` depends.
 
         Any arithmetic may stumble on denormals.
         """
@@ -237,12 +237,12 @@ class Cutter:
         return ((name, read[name]) for name in inputs if name in read)
 
     def _denormal(self, names: Sequence[str]) -> Iterator[tuple[str, Sketch]]:
-        """The sketches of those of ``names`` of which a part is denormal."""
+        """The sketches of values among ``names`` that are partly denormal."""
         found = ((name, self._sketches[name]) for name in names if name in self._sketches)
         return ((name, sketch) for name, sketch in found if sketch.denormals)
 
     def _repeated(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[tuple[str, int]]:
-        """How often the loops among ``nodes`` run, by the first output."""
+        """Numbers of iterations of the loops among ``nodes``, by the first output."""
         firsts = (next(filter(None, node.output), "") for node in nodes)
         return ((name, self._iterations[name]) for name in firsts if name in self._iterations)
 

@@ -1,7 +1,7 @@
-"""What is known of a graph beyond its nodes and types, before it is cut.
+"""Facts about a graph beyond its nodes and types: its lowering, and the contents of its values.
 
-A runtime lowers a graph to its kernels, and one run on synthetic data shows what values hold. Both
-decide which bricks are the same. Frozen data; must not know how either is found out.
+A runtime lowers a graph to its kernels, and one run on synthetic data observes values. Both decide
+which bricks are the same. Frozen data; must not know how either is observed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bricks.graph.sketch import Sketch
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """How a runtime executes a graph.
+    """The lowering of a graph to a runtime's kernels.
 
     ``groups`` are the nodes, by position, that it executes as one; None: each by itself.
     ``layouts`` maps a value to the layout that it has there, if that is not ONNX's, and
@@ -33,7 +33,7 @@ class Lowering:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What values of a graph hold, by their names, as far as it decides what runs or how long.
+    """Observed contents of values, by name, that decide on kernels or on their latency.
 
     ``steering`` are the flattened contents of computed steering values, ``sketches`` those of
     values on which the time of an operator depends (see ``graph.sketch``), and ``iterations`` how
@@ -45,5 +45,5 @@ class Contents:
     iterations: Mapping[str, int] = field(default_factory=dict)
 
 
-# Of a graph that nothing more is known of.
+# For a graph that is executed as it is written, and whose values were not observed.
 AS_WRITTEN, UNKNOWN = Lowering(), Contents()

@@ -1,4 +1,4 @@
-"""Numbers for the values and weights of a graph, in the order in which its pieces meet them.
+"""Numbers for the values and weights of a graph, in the order of their first use.
 
 Must not know how pieces are identified.
 """
@@ -31,7 +31,7 @@ class Numbering:
         self._read_by_shared = _read_by_shared_layers(graph, cut)
 
     def values(self, names: Iterable[str]) -> tuple[int, ...]:
-        """The numbers of these values, in order."""
+        """The numbers of the values ``names``, in order."""
         return tuple(map(self._number, names))
 
     def occurrence(self, window: Window, piece: Piece) -> Occurrence:

@@ -70,7 +70,7 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How a model uses a brick: its occurrences, and the distinct sets of weights that they have.
+    """A model's use of a brick: the numbers of its occurrences and of their distinct weights.
 
     An occurrence of unknown weights has its own set.
     """

@@ -65,7 +65,7 @@ class PieceContent:
         return "c" if value_counts(self.type(name), steering=name in self._steered) else "w"
 
     def label(self, name: str) -> bytes:
-        """The identity of the value, apart from its place in the topology."""
+        """The identity of the value, without its position in the topology."""
         kind, of = self.kind(name), self.type(name)
         value: object = b""
         if kind == "c":

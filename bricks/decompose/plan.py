@@ -148,7 +148,7 @@ class Plan:
 
     @property
     def kind(self) -> str:
-        """Whether a run of it is inference or a training step."""
+        """Whether a run is inference or a training step."""
         return self.memory.kind
 
     @property
@@ -169,7 +169,7 @@ class Plan:
 
     @property
     def counts(self) -> Counter[str]:
-        """How often each brick counts in the model, net: the count may be 0 or less.
+        """The net number of occurrences of each brick, by key; it may be 0 or less.
 
         It equals the number of occurrences, except for layers that overlapping bricks share.
         """
@@ -185,7 +185,7 @@ class Plan:
 
     @property
     def usage(self) -> dict[str, Usage]:
-        """How the model uses each brick."""
+        """The usage of each brick, by key."""
         return usage_of(self.occurrences)
 
     def edges(self) -> Iterator[tuple[int, int]]:

@@ -25,7 +25,7 @@ from bricks.graph.view import parse_model
 def memory_of(
     model: Model, graph: Graph, cut: Sequence[Window], numbers: Mapping[str, int], values: int
 ) -> Memory:
-    """Where the values of ``graph``, the executed graph of ``model``, lie while it runs.
+    """Return the memory of ``graph``, the executed graph of ``model``.
 
     It was cut into windows, and has so many ``values``; ``numbers`` are those that have a name. A
     recorded program allocates as it was recorded; memory is planned ahead for all others.

@@ -1,4 +1,4 @@
-"""What makes a model a decoder: inputs for new tokens, and a cache of keys and values.
+"""Decoders: models with inputs for new tokens, and with a cache of keys and values.
 
 The names are those of transformers' exports: ``input_ids``, ``attention_mask``, ``position_ids``,
 ``past_key_values.0.key`` and ``present.0.key``. Must not know how steps are measured.
@@ -96,7 +96,7 @@ class Decoder:
         return {name: tuple(int(size) for size in shape) for name, shape in found.items()}
 
     def values(self, batch: int, tokens: int, past: int) -> dict[str, Any]:
-        """What a step's inputs hold that is no matter of chance: all tokens count, in order."""
+        """Values of a step's inputs that may not be random: all tokens count, in order."""
         found: dict[str, Any] = {}
         if MASK in self.dims:
             found[MASK] = np.ones((batch, past + tokens), np.int64)

@@ -1,4 +1,4 @@
-"""What a model is written in, which decides how it is read, who runs it, and its reference.
+"""The form in which a model is written: it decides on reading, runtimes and references.
 
 A runtime accepts one form. Whatever differs between forms stands in a table by form, beside what it
 is about; new forms are new rows. Light, since each command reads what runtimes accept: must not
@@ -19,7 +19,7 @@ DOMAIN = "org.pytorch."
 
 
 class ModelForm(Enum):
-    """What a model is written in, by the words for many of them."""
+    """The form in which models are written; values are the plural of their name."""
 
     MODELS = "ONNX models"  # whose activations share memory that is planned ahead
     PROGRAMS = "recorded programs"  # (bricks.graph.program) whose calls allocate their results
@@ -41,11 +41,11 @@ def node_form(node: onnx.NodeProto) -> ModelForm:
 
 
 def nodes_form(nodes: Iterable[onnx.NodeProto]) -> ModelForm:
-    """What a model of these ``nodes`` is written in: a program has calls among them."""
+    """The form of a model with these ``nodes``: a program has calls among them."""
     calls = any(node_form(node) is ModelForm.PROGRAMS for node in nodes)
     return ModelForm.PROGRAMS if calls else ModelForm.MODELS
 
 
 def form_of(proto: onnx.ModelProto) -> ModelForm:
-    """What a model is written in, or a brick of one."""
+    """The form of a model, or of a brick."""
     return nodes_form(proto.graph.node)

@@ -1,4 +1,4 @@
-"""Loops that end when a condition says so: how often they run, and loops that run that often.
+"""Conditional loops: their iterations are counted in a model, and repeated by its bricks.
 
 In a model the condition follows from its weights and inputs; a brick has others, and would end at
 once or never. So the iterations of a run of the model are counted, and a brick is made to run as
@@ -20,7 +20,7 @@ _TIMES, _COUNTED = "bricks.times", "bricks.counted"
 
 
 def conditional_loops(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """Those of ``nodes`` that are loops whose number of iterations their body decides."""
+    """The loops among ``nodes`` whose body decides on the number of iterations."""
     return [node for node in nodes if _is_loop(node) and not _passes_condition_on(body_of(node))]
 
 

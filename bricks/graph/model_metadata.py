@@ -129,7 +129,7 @@ def noted_weights(proto: onnx.ModelProto) -> dict[str, Sketch]:
 
 
 def noted_iterations(proto: onnx.ModelProto) -> dict[str, int]:
-    """How often loops run whose condition decides, by the name of their first output."""
+    """Numbers of iterations of conditional loops, by the name of their first output."""
     return _noted(proto, ITERATIONS)
 
 

@@ -1,4 +1,4 @@
-"""Locate the values of a tensor: in the message, or in a file beside the model.
+"""Locate the values of a tensor: in the message, or in a file next to the model.
 
 Holds all rules of ONNX external data, including the one that matters for security: a model may
 refer only to files in its own folder. Must not know what a graph means.

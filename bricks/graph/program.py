@@ -65,7 +65,7 @@ TORCH_DTYPES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """How a call sees an input: which storage, where in it, and with which strides.
+    """The view of a storage that an input of a call is: storage number, offset and strides.
 
     In elements; offsets are those among the tensors of the call with the same storage.
     """
@@ -161,7 +161,7 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a program comes from: ``entry`` is ``FILE.py:FUNCTION`` or ``module:FUNCTION``.
+    """The origin of a program: ``entry`` is ``FILE.py:FUNCTION`` or ``module:FUNCTION``.
 
     ``entry`` is empty where the code did not travel with the program. ``folder`` is what relative
     files start from, the zoo's if it is empty, ``options`` the function's arguments, ``kind``
@@ -195,14 +195,14 @@ def leave_out_code(proto: onnx.ModelProto) -> None:
 
 
 def origin_of(proto: onnx.ModelProto) -> Origin | None:
-    """Where a program comes from; None for bricks, and for models that are no programs."""
+    """The origin of a program; None for bricks, and for models that are no programs."""
     texts = [entry.value for entry in proto.metadata_props if entry.key == ORIGIN]
     return _told(Origin, texts[-1]) if texts else None
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a step begins with and leaves: ``sizes_bytes`` of what is there before it, by role.
+    """The state of a module: ``sizes_bytes`` of its memory before a step, by role.
 
     ``gradients`` are the names of the values that are the parameters' gradients after it.
     """
@@ -217,14 +217,14 @@ class State:
 
 
 def state_of(proto: onnx.ModelProto) -> State:
-    """What :meth:`State.note` wrote into a program's metadata."""
+    """Read the inverse of :meth:`State.note` from a program's metadata."""
     texts = [entry.value for entry in proto.metadata_props if entry.key == STATE]
     return _told(State, texts[-1]) if texts else State()
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleTensors:
-    """What of a module several ranks of a training keep equal.
+    """The tensors of a module that the ranks of a training keep equal.
 
     ``parameters`` are the names of the trainable ones in the order of their registration, each with
     whether a step gives it a gradient; those that have one are in the order of
@@ -250,7 +250,7 @@ class ModuleTensors:
 
 
 def module_of(proto: onnx.ModelProto) -> ModuleTensors | None:
-    """What :meth:`ModuleTensors.note` wrote into a program's metadata.
+    """Read the inverse of :meth:`ModuleTensors.note` from a program's metadata.
 
     None for programs that were recorded by an earlier version.
     """

@@ -1,4 +1,4 @@
-"""What a call of a recorded program moves through a core's caches.
+"""Bytes that a call of a recorded program moves through a core's caches.
 
 Code that runs between calls, Python's above all, takes longer where a call has just displaced it.
 Must not import PyTorch.

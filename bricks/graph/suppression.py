@@ -1,4 +1,4 @@
-"""How boxes lie of which a NonMaxSuppression picks some.
+"""Sketches of the boxes that a NonMaxSuppression reads.
 
 Its work is comparing boxes with those that are picked already, and a comparison is cheaper where
 two boxes do not overlap. So a brick gets boxes of the sizes and centres that they have in its
@@ -25,7 +25,7 @@ _ENOUGH = 600
 
 
 def suppression(node: onnx.NodeProto, values: Mapping[str, np.ndarray]) -> Sketch | None:
-    """How the boxes lie that ``node``, a NonMaxSuppression, reads.
+    """Return the sketch of the boxes that ``node``, a NonMaxSuppression, reads.
 
     ``values`` holds its inputs, by name; None where boxes or scores are not known.
     """
@@ -59,7 +59,7 @@ def suppression(node: onnx.NodeProto, values: Mapping[str, np.ndarray]) -> Sketc
 
 
 def selected_count(boxes: np.ndarray, overlap: float, most: int) -> int:
-    """How many of ``boxes``, centres and sizes in order of falling scores, are picked; at most so.
+    """Count the selected ``boxes``, centres and sizes in order of falling scores, up to ``most``.
 
     A box is picked unless it overlaps one that was, by more than ``overlap`` of their union.
     """

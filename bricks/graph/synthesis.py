@@ -36,7 +36,7 @@ _SCALED_BLOCKS = 4  # of 8 MB each; models have few distinct large shapes
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Integers from ``low`` up to, not including, ``high``; ``why`` names the use that needs it."""
+    """Integers from ``low`` up to, not including, ``high``; ``why`` names the restricting use."""
 
     low: int
     high: int

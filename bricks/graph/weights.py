@@ -74,7 +74,7 @@ def with_own_weights(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
 
 
 def holding(proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
-    """A copy of ``proto`` that holds the values of these weights, by name."""
+    """A copy of ``proto`` with the values of ``weights``, by name."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     for tensor in copy.graph.initializer:

@@ -1,4 +1,4 @@
-"""A row of facts about an operator, or about several that are alike in all of them.
+"""A row of facts about an operator, or about several operators that share all facts.
 
 Must not know which operators there are.
 """
@@ -50,7 +50,7 @@ class WeightForm(Enum):
 
 
 class Loops(Enum):
-    """The inner loops of an operator; latencies are learned separately for each of these."""
+    """The inner loops of an operator; latencies are learned separately for each kind."""
 
     CONVOLUTION = "convolution"
     PRODUCT = "product"
@@ -58,7 +58,7 @@ class Loops(Enum):
 
 
 class Access(Enum):
-    """How a stream steps through memory."""
+    """The access pattern of a stream."""
 
     PLAIN = "plain"
     PERMUTED = "permuted"

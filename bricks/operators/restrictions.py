@@ -103,7 +103,7 @@ def index(node: Node, low: int, high: int) -> Restriction:
 
 
 def length(node: Node, value: int) -> Restriction:
-    """The length of a sequence, which is all of it."""
+    """The length of a whole sequence."""
     return Restriction(EXACT, f"the sequence length of {node.operator}, {value}", value, value + 1)
 
 

@@ -35,7 +35,7 @@ def contexts(
 def in_context(
     features: Mapping[str, BrickFeatures], models: Iterable[Mapping[str, Usage]]
 ) -> dict[str, BrickFeatures]:
-    """``features`` with the contexts of these models; bricks of none of them are unchanged."""
+    """``features`` with the contexts of ``models``; other bricks keep their context."""
     found = contexts(models, features)
     return {key: replace(t, context=found.get(key, t.context)) for key, t in features.items()}
 

@@ -1,4 +1,4 @@
-"""Covariance between bricks: how much the latency of one tells about another's.
+"""Covariance between bricks: how closely their latencies are related.
 
 Bricks of a kind are points in a space of sizes and tags, and their residuals from the roofline are
 correlated where the points are close. Must not know what is learned from it.
@@ -27,8 +27,8 @@ class CovarianceParams:
     over a ``wide`` range and over one shorter by ``ratio`` (``near``). ``lengths`` are the ranges,
     in factors of two, of each size, of the bytes moved, of the roofline, and of the context's
     working set, repeats and slowness. ``apart`` and ``other`` are how much the covariance falls
-    between bricks whose tags, or whose operators, differ. ``noise`` is the standard deviation that
-    other bricks cannot explain.
+    between bricks of different tags, or of different operators. ``noise`` is the standard deviation
+    that other bricks cannot explain.
     """
 
     lengths: tuple[float, ...]

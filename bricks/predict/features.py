@@ -54,7 +54,7 @@ _NODE_CALLS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The model that a brick is from, and the machine's state, as far as latencies depend on them.
+    """Facts about a brick's model and the machine's state on which latencies depend.
 
     ``working_set_bytes`` are the weights that the model reads in each run, and its largest values.
     The brick occurs ``repeats`` times in it, and is this ``share`` of its work. By default, nothing
@@ -68,7 +68,7 @@ class Context:
     slowness: float = 0.0
 
     def prevailing(self, other: Context | None) -> Context:
-        """Of two models' contexts, that of the model of whose work the brick is a larger share."""
+        """Of two contexts, the one in which the brick is a larger share of the model's work."""
         if other is None:
             return self
         return max(self, other, key=lambda c: (c.share, -c.working_set_bytes, c.repeats))
@@ -99,17 +99,17 @@ class BrickFeatures:
 
     @property
     def calls(self) -> float:
-        """Calls of the runtime that it takes as long as beside its work: one, and its nodes."""
+        """The overhead of a run, in calls of the runtime: one, and a share for each node of many."""
         nodes = self.operator.count("+") + 1
         return 1.0 + _NODE_CALLS * nodes if nodes >= SHORTEST else 1.0
 
     def tag(self, name: str) -> str:
-        """The tag of that name, one of those of its kind."""
+        """Return the feature tag called ``name``; ``ValueError`` if its kind has none."""
         return self.tags[TAGS[self.kind].index(name)]
 
     @property
     def kernel(self) -> str:
-        """The operator and the variant of it for which runtimes have a separate kernel.
+        """The operator and its variant, for which runtimes have a separate kernel.
 
         All operators that are a single matrix product share the kernels of their data type.
         """

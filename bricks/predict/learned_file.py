@@ -1,4 +1,4 @@
-"""What was learned from the measurements of targets, as a file that can be kept beside them.
+"""Predictors learned from the measurements of targets, in a file next to the measurements.
 
 Learning takes seconds for each target, and its result depends on the measurements alone. A file is
 NumPy's archive of arrays (``.npz``): ``about`` is JSON in UTF-8, and each kind of brick of each
@@ -91,7 +91,7 @@ def written(learned: Mapping[str, Learned], granularity: str) -> bytes:
 
 
 def read(content: bytes, target_key: str, granularity: str) -> Learned | None:
-    """What the file tells of a target; None if nothing, or if it is of another version."""
+    """The predictor of a target; None if the file has none, or is of another version."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
         if about["format"] != {"name": FORMAT, "version": VERSION}:
@@ -153,6 +153,6 @@ def _roofline_json(roofline: Roofline) -> dict[str, Any]:
 
 
 def _roofline(data: Mapping[str, Any]) -> Roofline:
-    """A roofline without the bricks that it was fitted to: it tells seconds, and no more."""
+    """A roofline without the bricks that it was fitted to, which yields seconds only."""
     own = {name: np.array(factors) for name, factors in data["own"].items()}
     return Roofline.known(np.array(data["factors"]), own)

@@ -1,4 +1,4 @@
-"""The fastest that a target was seen to work: what no prediction exceeds.
+"""The highest rates that a target was measured to reach, which bound predictions.
 
 A kernel that was never measured is predicted from others, and could come out faster than the
 machine computes, or than its memory delivers weights. Its latency is bounded by both, as in the

@@ -50,7 +50,7 @@ class StatesSeen:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """What one of many runs takes, in seconds by key, and the machine state of each.
+    """Mean latencies of bricks in seconds, by key, and the machine state of each measurement.
 
     ``states`` are latencies of the reference workload in seconds.
     """
@@ -75,7 +75,7 @@ class Observations:
         return StatesSeen(Counter(self.states.values()))
 
     def features(self, features: Mapping[str, BrickFeatures]) -> dict[str, BrickFeatures]:
-        """``features`` of these bricks, in the states of their measurements."""
+        """``features`` of the measured bricks, in the states of their measurements."""
         fastest_s = self.states_seen.fastest_s
         return {
             key: _slowed(t, _slowness(self.states[key], fastest_s)) for key, t in features.items()

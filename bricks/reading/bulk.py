@@ -61,6 +61,6 @@ def _count(skeleton: bytes, file: str) -> None:
 
 @cache
 def _known(kind: Descriptor) -> dict[int, Descriptor]:
-    """The fields of a message type that hold messages, with the types of these."""
+    """The fields of a message type that hold messages, with the types of the messages."""
     held = ((each.number, each.message_type) for each in kind.fields)
     return {number: inner for number, inner in held if inner is not None}

@@ -1,4 +1,4 @@
-"""The folder in which the data of a model lie: beside its file, or beside a link to it.
+"""The folder of a model's data files: that of the model file, or that of a link to it.
 
 Must not know what the data are.
 """

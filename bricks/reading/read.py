@@ -249,7 +249,7 @@ def _note_inputs(
 
 
 def _noted_weights(proto: onnx.ModelProto) -> dict[str, Sketch]:
-    """What was noted of weights where their data were, as a suite keeps it."""
+    """Sketches of weights that were noted while their data were present, as suites store them."""
     try:
         return noted_weights(proto)
     except (ValueError, TypeError, AttributeError) as exc:

@@ -83,7 +83,7 @@ def peak_memory(
 
 
 def _planned(plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime) -> PeakMemory:
-    """What a session holds, whose runtime plans where values lie and keeps weights in its form."""
+    """The peak of a session, whose runtime plans offsets and keeps weights in its own form."""
     weights = weight_memory(plan, bricks)
     unknown = _unknown_sizes(plan, weights)
     workspaces: dict[str, tuple[int, ...]] = {}
@@ -111,7 +111,7 @@ def _planned(plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime) -> PeakM
 
 
 def _recorded(plan: Plan, live: LiveMemory) -> PeakMemory:
-    """What is live at the peak of a step; its calls allocate and free as they were recorded."""
+    """The peak of a step, whose calls allocate and free as they were recorded."""
     return PeakMemory(
         plan.model,
         weight_bytes=live.parameter_bytes,
@@ -147,7 +147,7 @@ def _refusal(plan: Plan, runtime: Runtime, workers: int) -> str | None:
 
 
 def _memory_use(runtime: str) -> MemoryUse:
-    """What is known of the memory of a runtime, which may be one that only other hosts have."""
+    """The known use of memory of ``runtime``, which may be installed on other hosts only."""
     return next((o.memory for o in offers() if o.name == runtime), MemoryUse.UNPREDICTED)
 
 
