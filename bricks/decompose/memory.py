@@ -181,10 +181,10 @@ class Memory(Protocol):
     def negligible(
         self, flow: Flow, tiny: Callable[[str], bool], computes_nothing: Callable[[str], bool]
     ) -> frozenset[int]:
-        """The occurrences that do next to nothing, by position: views, and tiny calls.
+        """Return the positions of occurrences that cost nothing but their call: views, tiny calls.
 
-        ``tiny`` and ``computes_nothing`` say of a brick, by its key, whether it moves next to no bytes, and
-        whether it computes nothing.
+        ``tiny`` and ``computes_nothing`` are asked with a brick's key: whether it moves few bytes,
+        and whether it has no operations.
         """
 
     def problem(self, occurrences: int, values: int) -> str | None:

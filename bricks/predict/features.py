@@ -99,7 +99,7 @@ class BrickFeatures:
 
     @property
     def calls(self) -> float:
-        """The overhead of a run, in calls of the runtime: one, and a share for each node of many."""
+        """The overhead in calls of the runtime: one, and a share for each of many nodes."""
         nodes = self.operator.count("+") + 1
         return 1.0 + _NODE_CALLS * nodes if nodes >= SHORTEST else 1.0
 

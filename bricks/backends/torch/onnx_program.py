@@ -29,8 +29,8 @@ from bricks.graph.view import parse_model
 def onnx_program(model: str, data: str) -> dict[str, Any]:
     """Return the program of an ONNX file ``model``, with inputs and weights of the file ``data``.
 
-    ``data`` is a :class:`~bricks.graph.reference_values.ReferenceValues`. Raises :class:`BackendError`
-    for the first operator without a counterpart.
+    ``data`` is a :class:`~bricks.graph.reference_values.ReferenceValues`. Raises
+    :class:`BackendError` for the first operator without a counterpart.
     """
     proto = parse_model(Path(model).read_bytes())
     reference = ReferenceValues.load(Path(data))
