@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -103,25 +102,23 @@ def test_rounds_until_a_rank_dies_are_kept_and_gone_on_with(
 
     with Store.open(tmp_path / "cache") as store:
         store.systems.save_target(target)
-        campaign = partial(
-            CollectiveCampaign, store, target_key=target.key, progress=lambda what, share: None,
-            exclusive=False,
-        )  # fmt: skip
+        campaign = partial(CollectiveCampaign, store, target_key=target.key, exclusive=False)
         with start(2, 0.05) as ranks:
             victim = children()[0]
 
-            def strike() -> None:
-                until(lambda: store.contents.stats().samples >= 6)
-                os.kill(victim.pid, signal.SIGKILL)
+            def strike(what: str, share: float) -> None:
+                if store.contents.stats().samples >= 6:
+                    victim.kill()
 
-            threading.Thread(target=strike, daemon=True).start()
-            with pytest.raises(WorkerError) as caught:  # it may be met dying, or dead
-                campaign(ranks=ranks).run(wanted, computing=False)
+            with pytest.raises(WorkerError) as caught:  # the campaign may find it dying, or dead
+                campaign(ranks=ranks, progress=strike).run(wanted, computing=False)
             assert "rank 0 of 2" in str(caught.value)
             kept = store.contents.stats()
             assert kept.samples >= 6 and kept.open_claims == 2
         with start(2, 0.0) as ranks:
-            done = campaign(ranks=ranks).run(wanted, computing=False)
+            done = campaign(ranks=ranks, progress=lambda what, share: None).run(
+                wanted, computing=False
+            )
         assert len(done.new) == 2
         found = known_collectives(store, target.key)
         assert sum(len(m.samples) for m in found.values()) > kept.samples
