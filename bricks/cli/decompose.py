@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.command import command
 from bricks.cli.options import CommonOptions
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.reading import decompositions, read_all
+from bricks.cli.reading import DecomposedModel, decompositions, read_all
 from bricks.cli.warnings import warn_of_denormals
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError
@@ -36,13 +36,13 @@ def decompose(options: CommonOptions, checks: VerifyOptions) -> None:
     Example: bricks decompose resnet50 densenet121 --verify
     """
     with open_workspace(options) as workspace:
-        models = list(decompositions(workspace, read_all(options).models))
-        rows = [_row(workspace, of, checks.verify) for of in models]
-    good = [of[1] for of in models if not isinstance(of, Unread)]
-    union = {**_counts(good), "models": len(good)}
+        results = list(decompositions(workspace, read_all(options).models))
+        rows = [_row(workspace, result, checks.verify) for result in results]
+    decomposed = [of.decomposition for of in results if isinstance(of, DecomposedModel)]
+    union = {**_counts(decomposed), "models": len(decomposed)}
     if options.general.json:
         print_json({"models": rows, "union": union})
-    elif good:
+    elif decomposed:
         _show(rows, union)
     finish(row["error"] for row in rows if row["error"] is not None)
 
@@ -57,15 +57,13 @@ def _show(rows: Sequence[dict[str, Any]], union: dict[str, Any]) -> None:
     )
 
 
-def _row(
-    workspace: Workspace, of: tuple[Model, Decomposition] | Unread, verify: bool
-) -> dict[str, Any]:
+def _row(workspace: Workspace, result: DecomposedModel | Unread, verify: bool) -> dict[str, Any]:
     """The JSON object of a model; with ``verify``, how far the chained bricks differ from it."""
     unknown = dict.fromkeys(("exact", "max_abs_difference")) if verify else {}
     rest: dict[str, Any] = {"assumed": [], "denormal_share": None}
-    if isinstance(of, Unread):
-        return {"model": of.name, **_nothing(), **unknown, **rest, "error": of.error}
-    model, decomposition = of
+    if isinstance(result, Unread):
+        return {"model": result.name, **_nothing(), **unknown, **rest, "error": result.error}
+    model, decomposition = result.model, result.decomposition
     facts = {"model": model.name, **_counts([decomposition]), **unknown, **rest, "error": None}
     facts["assumed"] = _assumed(model, decomposition)
     facts["denormal_share"] = warn_of_denormals(model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.command import command
 from bricks.cli.options import CommonOptions
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.reading import decompositions, read_all
+from bricks.cli.reading import DecomposedModel, decompositions, read_all
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError, UsageError
 from bricks.sources import Unread
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
-    from bricks.decompose.plan import Brick, Decomposition
-    from bricks.graph.model import Model
+    from bricks.decompose.plan import Brick
     from bricks.session.workspace import Workspace
 
 
@@ -54,11 +53,19 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
     if out.suffix.lower() != ".zip":
         raise UsageError(f"{out}: the name of a suite must end in .zip")
     with open_workspace(options) as workspace:
-        read = list(decompositions(workspace, read_all(options).models))
-        models = [of for of in read if not isinstance(of, Unread)]
-        bricks = {key: brick for _, of in models for key, brick in of.bricks.items()}
+        results = list(decompositions(workspace, read_all(options).models))
+        models = [
+            (result.model, result.decomposition)
+            for result in results
+            if isinstance(result, DecomposedModel)
+        ]
+        bricks = {key: brick for _, cut in models for key, brick in cut.bricks.items()}
         others = _decoys(workspace, bricks, decoys) if decoys and bricks else {}
-    facts: dict[str, Any] = {"suite": None, "private": suite.private, "models": _rows(read)}
+    facts: dict[str, Any] = {
+        "suite": None,
+        "private": suite.private,
+        "models": list(map(_row, results)),
+    }
     if models:
         origin: dict[str, Any] = {
             "runtime": workspace.runtime,
@@ -69,24 +76,22 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
             write_private_suite(out, {**bricks, **others}, **origin)
         else:
             write_suite(out, models, **origin)
-        occurrences = sum(len(of.plan.occurrences) for _, of in models)
+        occurrences = sum(len(cut.plan.occurrences) for _, cut in models)
         counts = {"bricks": len(bricks), "occurrences": occurrences, "decoys": len(others)}
         facts |= _file_facts(out) | counts
     if options.general.json:
         print_json(facts)
     elif models:
         _show(facts, len(models))
-    finish(of.error for of in read if isinstance(of, Unread))
+    finish(result.error for result in results if isinstance(result, Unread))
 
 
-def _rows(read: Sequence[tuple[Model, Decomposition] | Unread]) -> list[dict[str, Any]]:
-    """The JSON object of each model: the number of its bricks, or the error."""
-    return [
-        {"model": of.name, "bricks": None, "error": of.error}
-        if isinstance(of, Unread)
-        else {"model": of[0].name, "bricks": len(of[1].plan.keys), "error": None}
-        for of in read
-    ]
+def _row(result: DecomposedModel | Unread) -> dict[str, Any]:
+    """The JSON object of a model: the number of its bricks, or the error."""
+    if isinstance(result, Unread):
+        return {"model": result.name, "bricks": None, "error": result.error}
+    bricks = len(result.decomposition.plan.keys)
+    return {"model": result.model.name, "bricks": bricks, "error": None}
 
 
 def _file_facts(path: Path) -> dict[str, Any]:

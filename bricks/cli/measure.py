@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.command import command
 from bricks.cli.options import MeasureOptions
 from bricks.cli.output import finish, print_json, show, show_notes
-from bricks.cli.reading import decompositions, read_all
+from bricks.cli.reading import DecomposedModel, decompositions, read_all
 from bricks.cli.warnings import refuse_crowding, warn_of_denormals
 from bricks.cli.workspaces import open_workspace, target_facts
 from bricks.sources import Unread
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
-    from bricks.decompose.plan import Decomposition
-    from bricks.graph.model import Model
     from bricks.session.summaries import Measured
     from bricks.session.workspace import Workspace
 
@@ -48,24 +46,25 @@ def measure(options: MeasureOptions, fleet: FleetOptions) -> None:
     with open_workspace(options) as workspace:
         refuse_crowding(workspace.target)
         read = read_all(options, private=True)
-        models: list[tuple[Model, Decomposition] | Unread] = []
-        for of in decompositions(workspace, read.models):
-            models.append(of)
-            if not isinstance(of, Unread):
-                warn_of_denormals(of[0])
-        good = [of for of in models if not isinstance(of, Unread)]
-        done = measuring.measure(workspace, [model for model, _ in good], read.private_bricks)
+        results: list[DecomposedModel | Unread] = []
+        for result in decompositions(workspace, read.models):
+            results.append(result)
+            if isinstance(result, DecomposedModel):
+                warn_of_denormals(result.model)
+        decomposed = [result for result in results if isinstance(result, DecomposedModel)]
+        models = [result.model for result in decomposed]
+        done = measuring.measure(workspace, models, read.private_bricks)
         needed = {brick.key for brick in read.private_bricks}
-        needed |= {key for _, of in good for key in of.plan.keys}
+        needed |= {key for result in decomposed for key in result.decomposition.plan.keys}
         missing = _missing(workspace, needed) - done.predicted_bricks
         failures = _failed(workspace, done)
         target = workspace.target
     if options.general.json:
         about = target_facts(target, options)
-        print_json({**about, "models": list(map(_row, models)), **_totals(done)})
+        print_json({**about, "models": list(map(_row, results)), **_totals(done)})
     elif done.bricks or done.models:
         _show(done, missing)
-    errors = [of.error for of in models if isinstance(of, Unread)] + failures
+    errors = [result.error for result in results if isinstance(result, Unread)] + failures
     finish([*errors, *_unfinished(done, missing, options.measuring.budget_s)])
 
 
@@ -78,13 +77,13 @@ def _missing(workspace: Workspace, needed: Set[str]) -> int:
     return len(needed - settled)
 
 
-def _row(of: tuple[Model, Decomposition] | Unread) -> dict[str, Any]:
+def _row(result: DecomposedModel | Unread) -> dict[str, Any]:
     """The JSON object of a model."""
-    if isinstance(of, Unread):
-        return {"model": of.name, "bricks": None, "occurrences": None, "error": of.error}
-    model, plan = of[0], of[1].plan
+    if isinstance(result, Unread):
+        return {"model": result.name, "bricks": None, "occurrences": None, "error": result.error}
+    plan = result.decomposition.plan
     counts = {"bricks": len(plan.keys), "occurrences": len(plan.occurrences)}
-    return {"model": model.name, **counts, "error": None}
+    return {"model": result.model.name, **counts, "error": None}
 
 
 def _show(done: Measured, missing: int) -> None:
@@ -128,6 +127,7 @@ def _failed(workspace: Workspace, done: Measured) -> list[str]:
 
 
 def _totals(done: Measured) -> dict[str, Any]:
+    """The counts of all models together, as JSON; times in seconds."""
     from bricks.units.facts import json_of
 
     return {

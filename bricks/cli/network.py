@@ -175,6 +175,7 @@ def show_network(network: KnownNetwork, output: CacheOptions) -> None:
 
 
 def _operations(names: list[str] | None) -> tuple[str, ...]:
+    """The collectives called ``names``, as the network package names them; None: all."""
     from bricks.network.collective import OPERATIONS, operation_of
 
     return tuple(map(operation_of, names or OPERATIONS))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.command import command
 from bricks.cli.options import SurveyOptions
 from bricks.cli.output import finish, print_json, show
-from bricks.cli.reading import decompositions, read_all
+from bricks.cli.reading import DecomposedModel, decompositions, read_all
 from bricks.cli.workspaces import open_workspace, target_facts
 from bricks.session.defaults import MAX_PROBE_BRICKS, MIN_PROBE_BRICKS, PROBE_BRICKS, PROBING_S
 from bricks.sources import Unread
@@ -45,9 +45,9 @@ def probe(options: SurveyOptions, effort: ProbeOptions) -> None:
     from bricks.session import probing
 
     with open_workspace(options) as workspace:
-        read = list(decompositions(workspace, read_all(options).models))
-        errors = [model.error for model in read if isinstance(model, Unread)]
-        models = [of[0] for of in read if not isinstance(of, Unread)]
+        results = list(decompositions(workspace, read_all(options).models))
+        errors = [result.error for result in results if isinstance(result, Unread)]
+        models = [result.model for result in results if isinstance(result, DecomposedModel)]
         done = probing.probe(workspace, models, bricks=effort.bricks, budget_s=effort.budget_s)
         target = workspace.target
     if options.general.json:
@@ -58,6 +58,7 @@ def probe(options: SurveyOptions, effort: ProbeOptions) -> None:
 
 
 def _facts(done: Probed) -> dict[str, Any]:
+    """The JSON keys of the outcome; ``wall_s`` in seconds, ``deviation`` relative."""
     return {
         "models": done.models,
         "bricks": done.bricks,

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class DecomposedModel:
+    """A model with its plan and bricks."""
+
+    model: Model
+    decomposition: Decomposition
+
+
+@dataclass(frozen=True, slots=True)
 class ReadModels:
     """The models of a command line, in order, and the bricks of private suites among its words.
 
@@ -148,13 +156,13 @@ def decomposed(workspace: Workspace, models: Sequence[Model | Unread]) -> Sequen
 
 def decompositions(
     workspace: Workspace, models: Sequence[Model | Unread]
-) -> Iterator[tuple[Model, Decomposition] | Unread]:
+) -> Iterator[DecomposedModel | Unread]:
     """Yield each model with its decomposition, or the reason why it has none."""
     for model in decomposed(workspace, models):
         if isinstance(model, Unread):
             yield model
             continue
         try:
-            yield model, workspace.plans.decompose(model)
+            yield DecomposedModel(model, workspace.plans.decompose(model))
         except BricksError as error:
             yield Unread(model.name, error)

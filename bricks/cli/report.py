@@ -112,7 +112,8 @@ def _targets(workspace: Workspace, system: str | None, *, named: bool) -> Sequen
     own, all_targets = workspace.store.systems.targets(), workspace.known.systems.targets()
     if system is None:
         return all_targets if named or not own else own
-    keys = {summary.key for summary in systems_called((t.system for t in all_targets), system)}
+    known = (target.system for target in all_targets)
+    keys = {called.key for called in systems_called(known, system)}
     return [target for target in all_targets if target.system.key in keys]
 
 

@@ -157,6 +157,7 @@ class ScenarioCommandOptions:
 
     @property
     def _generation(self) -> GenerationOptions:
+        """Options of generated text; options of a served model are refused."""
         _refuse(GENERATION, self.load, keep=("scenario", "qps", "samples-per-query"))
         for options in (self.server, self.inputs):
             _refuse(GENERATION, options)
@@ -170,6 +171,7 @@ class ScenarioCommandOptions:
 
     @property
     def _served(self) -> ScenarioOptions:
+        """Options of a served model; options of generated text are refused."""
         from bricks.graph.input_values import parse_value
         from bricks.graph.sizes import parse_shape
         from bricks.studies.serving.options import ScenarioOptions
