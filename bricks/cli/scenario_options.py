@@ -69,16 +69,16 @@ class LoadOptions:
 
     scenario: str = option(
         "How queries arrive, in the terms of MLPerf.",
-        default="single-stream", flag="--scenario", metavar="|".join(SCENARIOS), values=SCENARIOS,
+        default="single-stream", metavar="|".join(SCENARIOS), values=SCENARIOS,
         group=_LOAD,
     )  # fmt: skip
     qps: float | None = option(
         "Samples a second, which arrive as a Poisson process.",
-        default=None, flag="--qps", metavar="N", shown=False, group=_LOAD,
+        default=None, metavar="N", shown=False, group=_LOAD,
     )  # fmt: skip
     arrivals: Sequence[float] | None = option(
         "Times at which samples arrive, in seconds, one a line.",
-        default=None, flag="--arrivals", metavar="FILE", read=arrivals_of, written=Path,
+        default=None, metavar="FILE", read=arrivals_of, written=Path,
         shown=False, group=_LOAD,
     )  # fmt: skip
     samples_per_query: int = option(
@@ -87,7 +87,7 @@ class LoadOptions:
     )  # fmt: skip
     slo: float | None = option(
         "Bound of the latency; finds the highest rate that keeps it.",
-        default=None, flag="--slo", metavar="50ms", read=partial(seconds_of, what="bound"),
+        default=None, metavar="50ms", read=partial(seconds_of, what="bound"),
         shown=False, group=_LOAD,
     )  # fmt: skip
     percentile: float | None = option(
@@ -123,7 +123,7 @@ class RealQueries:
 
     check: bool = option(
         "Also serve the model here, and let MLPerf LoadGen ask real queries; or generate texts.",
-        default=False, flag="--check",
+        default=False,
     )  # fmt: skip
     queries: int | None = option(
         "Real queries of --check.",

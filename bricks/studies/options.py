@@ -1,7 +1,6 @@
-"""Fields of the options of a study, described once for the library, its command and its help.
+"""Options as fields of dataclasses, described once for library, command line and help.
 
-Fields that are dataclasses themselves are groups of options. Must not know how a command reads
-them.
+A field whose type is a dataclass is a group of options. Must not know how a command parses them.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ _KEY = "option"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How an option is written.
+    """The description of an option on a command line; ``help`` is one or two sentences.
 
-    ``flag`` is its name on a command line, by default ``--`` and the name of its field;
-    ``argument`` says that it has none. ``least`` and ``most`` limit numbers. ``read`` makes its
-    value of the flag and of what was ``written``, a text or number, and raises
-    :class:`~bricks.errors.UsageError`; ``shown`` is how the default is written. ``values`` are
-    those that can be completed, with a description of each, or the name of the list that has them.
-    ``group`` is the title that it stands under, ``short`` a flag of one letter, and ``variable``
-    the environment variable that replaces its default. ``check`` is called with its value, which it
-    returns or refuses.
+    ``flag`` is its name, by default ``--`` and the name of its field; an ``argument`` has no flag.
+    ``short`` is a flag of one letter, ``variable`` an environment variable that replaces the
+    default. ``least`` and ``most`` limit a number. ``read`` parses the typed value, which has the
+    type ``written``: it gets the flag and the value, and raises
+    :class:`~bricks.errors.UsageError`. ``check`` gets the value too, and returns or refuses it.
+    ``shown`` is the default as text, False to show none. ``values`` are those that completion
+    offers, with a description of each, or the name of a function in ``cli/completion.py``.
+    ``group`` is the title of the options' section in the help.
     """
 
     help: str
@@ -44,17 +43,17 @@ class Option:
 
 
 def argument(help: str, *, default: Any = MISSING, **described: Any) -> Any:
-    """A field that a command takes without a flag; the rest as in :class:`Option`."""
+    """A field that is an argument of the command; ``described`` are fields of :class:`Option`."""
     return field(default=default, metadata={_KEY: Option(help, argument=True, **described)})
 
 
 def option(help: str, *, default: Any = MISSING, **described: Any) -> Any:
-    """A field that a command takes as an option; the rest as in :class:`Option`."""
+    """A field that is an option of the command; ``described`` are fields of :class:`Option`."""
     return field(default=default, metadata={_KEY: Option(help, **described)})
 
 
 def option_of(of: Field[Any]) -> Option | None:
-    """How a field is written; None for one that only the library takes."""
+    """The description of a field; None for a field that only the library takes."""
     described: Option | None = of.metadata.get(_KEY)
     return described
 

@@ -52,7 +52,7 @@ class NetworkOptions:
 
     network: str | None = option(
         "A network that was measured.",
-        default=None, flag="--network", metavar="NAME", shown=False, group=_NETWORK,
+        default=None, metavar="NAME", shown=False, group=_NETWORK,
     )  # fmt: skip
     bandwidth: float | None = option(
         "The bandwidth of a network that nobody has measured, of each rank's link.",
@@ -142,9 +142,7 @@ class StepOptions:
     accumulate: int = option(
         "Batches of a step of the optimiser.", default=1, metavar="K", least=1, most=10_000
     )
-    strong: bool = option(
-        "Ranks divide the batch, instead of having one each.", default=False, flag="--strong"
-    )
+    strong: bool = option("Ranks divide the batch, instead of having one each.", default=False)
     straggler: float = option(
         "How much slower one of the ranks is.", default=1.0, metavar="FACTOR", least=1.0, most=1e3
     )
@@ -179,7 +177,7 @@ class ScalingOptions:
     check: int | None = option(
         "Also run real steps of DDP on N ranks, each with one thread; without a network, over this"
         " host's loopback, which is measured first.",
-        default=None, flag="--check", metavar="N", least=2, most=MAX_RANKS, shown=False,
+        default=None, metavar="N", least=2, most=MAX_RANKS, shown=False,
     )  # fmt: skip
     system: str | None = system_option()
     batch: int | None = batch_option()

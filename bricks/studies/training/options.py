@@ -60,15 +60,13 @@ class TrainingOptions:
     validate: bool = option(
         "First check gradients, the optimiser and the sampler, against differences, definitions"
         " and chance.",
-        default=False, flag="--validate",
+        default=False,
     )  # fmt: skip
     folder: str | Path = option(
         "Where checkpoints and finished trainings are kept.",
         default=FOLDER, metavar="FOLDER", written=Path, shown=str(FOLDER),
     )  # fmt: skip
-    again: bool = option(
-        "Train anew what is kept, and time loading anew.", default=False, flag="--again"
-    )
+    again: bool = option("Train anew what is kept, and time loading anew.", default=False)
     batch: int | None = batch_option()
 
     def __post_init__(self) -> None:
