@@ -42,16 +42,16 @@ def main(words: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     if given.again and given.cache is not None:
         sys.exit("--again begins with an empty cache: give no --cache, or remove that folder")
-    if given.again:
+    measuring = not (given.rows or given.only_page)
+    if given.again and measuring and not given.quick:
         shutil.rmtree(ROOT / "cache" / given.name, ignore_errors=True)
     options = Options(
         tuple(given.only), time.monotonic() + 60 * given.minutes, given.cache, given.runtime,
         given.retry, given.again, given.quick, QUICK if given.quick else given.results,
     )  # fmt: skip
     for benchmark in benchmarks_in(given.name):
-        left = 0 if given.rows or given.only_page else benchmark.measure(options)
-        if left:
-            print(f"{benchmark.title}: {left} cases are left: run it again", file=sys.stderr)
+        if measuring:
+            benchmark.measure(options)
         _show(benchmark, benchmark.kept(options.results), given)
     return 0
 
@@ -59,13 +59,14 @@ def main(words: Sequence[str] | None = None) -> int:
 def _show(
     benchmark: Benchmark[Any, Any], kept: Sequence[Results[Any]], given: argparse.Namespace
 ) -> None:
-    """Print all rows, or the parts of the page of a quick run, or write the page."""
+    """Print all rows, or write the page where no case is missing or nothing is to be measured."""
     if not kept or not kept[0].rows:
         print(f"{benchmark.title}: nothing is measured yet", file=sys.stderr)
-    elif given.rows:
+    elif given.rows or given.quick:
         print("\n\n".join(map(benchmark.listed, kept)))
-    elif given.quick:
-        print(*benchmark.parts(kept[0]).values(), sep="\n\n")
+    elif not given.only_page and (missing := benchmark.missing(kept[0])):
+        text = f"{benchmark.title}: {missing} cases are missing; the page stays as it is"
+        print(f"{text}: run it again, or give --only-page", file=sys.stderr)
     else:
         benchmark.write_page(kept[0], given.docs / benchmark.page)
 

@@ -214,6 +214,11 @@ class Benchmark(Generic[CaseT, RowT]):
         path.with_suffix(".new").write_text(text, encoding="utf-8")
         path.with_suffix(".new").replace(path)
 
+    def missing(self, results: Results[RowT]) -> int:
+        """The number of cases that have neither a row nor a reason why there is none."""
+        done = [row.case for row in results.rows] + [each.case for each in results.failed]
+        return sum(case not in done for case in self.cases())
+
     def measure(self, options: Options) -> int:
         """Measure the cases that have no row, and keep each; the number of cases that are left."""
         system = fingerprint()

@@ -118,6 +118,7 @@ def test_two_hosts_give_two_blocks(benchmark: Accuracy) -> None:
     first, _ = benchmark.pages
     benchmark.on(OTHER)
     benchmark("--only", "alexnet", "zfnet512")
+    benchmark("--only-page")
     both = {host.about.system: host for host in benchmark.hosts}
     assert both.keys() == {"made-up-2c", "another 8c"}
     page, readme = benchmark.pages

@@ -208,9 +208,12 @@ def test_quick_runs_are_rough_and_leave_pages_and_results_alone(
     assert command.main(["times", "--quick", *places]) == 0
     cache = made_up.folder / "quick" / "cache" / "made_up"  # not that of other runs
     assert rough == [(QUICK_RULE, cache)] * QUICK_CASES
-    assert "a 1, b 2" in capsys.readouterr().out
+    assert "| a | 1 | 1 |" in capsys.readouterr().out
     assert "as it was" in page.read_text(encoding="utf-8")
     assert made_up.kept == []
+    assert command.main(["times", "--minutes", "0", *places]) == 0
+    assert "2 cases are missing" in capsys.readouterr().err
+    assert "as it was" in page.read_text(encoding="utf-8")
     assert command.main(["times", *places]) == 0
     assert "<!-- rows -->a 3, b 4, c 5<!-- /rows -->" in page.read_text(encoding="utf-8")
 
