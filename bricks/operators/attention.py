@@ -135,8 +135,6 @@ OPERATORS = (
     ),
     Operator(onnx=names("RotaryEmbedding"), restrict=_positions),
     Operator(
-        onnx=names("com.microsoft.RotaryEmbedding"),
-        restrict=_own_positions,
-        workspace=no_workspace,
+        onnx=names("com.microsoft.RotaryEmbedding"), restrict=_own_positions, workspace=no_workspace
     ),
 )

@@ -92,10 +92,7 @@ def _columns(node: Node, threads: int) -> Sequence[int]:
 
 OPERATORS = (
     Operator(
-        onnx=names("Conv"),
-        work=convolution(added=(2,)),
-        workspace=_unfolded,
-        features=_CONVOLUTION,
+        onnx=names("Conv"), work=convolution(added=(2,)), workspace=_unfolded, features=_CONVOLUTION
     ),
     Operator(
         onnx=names("com.microsoft.FusedConv"),
@@ -142,9 +139,7 @@ OPERATORS = (
         features=_QUANTISED,
     ),
     Operator(
-        onnx=names("com.microsoft.QLinearConv"),
-        restrict=quantised_around(5),
-        features=_QUANTISED,
+        onnx=names("com.microsoft.QLinearConv"), restrict=quantised_around(5), features=_QUANTISED
     ),
     Operator(
         onnx=names("com.microsoft.QLinearConvTranspose"),

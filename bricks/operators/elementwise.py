@@ -25,14 +25,7 @@ from bricks.operators.operator import (
     no_workspace,
     to_first,
 )
-from bricks.operators.restrictions import (
-    EXACT,
-    NOT_INTEGER,
-    Restriction,
-    first_of,
-    mask,
-    mask_at,
-)
+from bricks.operators.restrictions import EXACT, NOT_INTEGER, Restriction, first_of, mask, mask_at
 from bricks.operators.work_rules import no_work, per_input, per_output
 
 _BROADCASTING = Features(access=Access.BROADCASTING)
@@ -230,9 +223,7 @@ _FUNCTIONS = (
         workspace=no_workspace,
     ),
     Operator(
-        onnx=names("Acos Asin BitwiseNot Swish"),
-        aten=names("bitwise_not silu"),
-        work=per_output(1),
+        onnx=names("Acos Asin BitwiseNot Swish"), aten=names("bitwise_not silu"), work=per_output(1)
     ),
     Operator(
         onnx=names("Celu Elu Selu Softplus"),

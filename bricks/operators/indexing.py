@@ -138,11 +138,7 @@ OPERATORS = (
         restrict=first_of(_embedding_index, mask_at(7)),
         workspace=no_workspace,
     ),
-    Operator(
-        aten=names("_unsafe_index embedding index"),
-        work=no_work,
-        values=_called_at(1),
-    ),
+    Operator(aten=names("_unsafe_index embedding index"), work=no_work, values=_called_at(1)),
     Operator(aten=names("gather index_select"), work=no_work, values=_called_at(2)),
     Operator(
         aten=names("_index_put_impl embedding_dense_backward index_put"),
@@ -150,11 +146,7 @@ OPERATORS = (
         values=_called_at(1),
     ),
     Operator(aten=names("_unsafe_index_put embedding_bag"), values=_called_at(1)),
-    Operator(
-        aten=names("index_add scatter scatter_add"),
-        work=per_output(1),
-        values=_called_at(2),
-    ),
+    Operator(aten=names("index_add scatter scatter_add"), work=per_output(1), values=_called_at(2)),
     Operator(aten=names("index_copy index_fill scatter_reduce"), values=_called_at(2)),
     Operator(
         aten=names("_embedding_bag _embedding_bag_forward_only"),

@@ -47,10 +47,7 @@ def _transposed_copies(node: Node, threads: int) -> Sequence[int]:
 
 OPERATORS = (
     Operator(
-        onnx=names("BatchNormalization"),
-        work=per_input(2),
-        workspace=no_workspace,
-        absorbed=True,
+        onnx=names("BatchNormalization"), work=per_input(2), workspace=no_workspace, absorbed=True
     ),
     Operator(
         onnx=names("LayerNormalization LpNormalization"),

@@ -12,10 +12,7 @@ _SCALES = Steering(quantization=(1, 2))
 
 OPERATORS = (
     Operator(
-        onnx=names("QuantizeLinear"),
-        work=per_output(2),
-        steering=_SCALES,
-        workspace=no_workspace,
+        onnx=names("QuantizeLinear"), work=per_output(2), steering=_SCALES, workspace=no_workspace
     ),
     Operator(
         onnx=names("DequantizeLinear"),

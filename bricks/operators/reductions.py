@@ -39,10 +39,7 @@ OPERATORS = (
         features=_REDUCING,
     ),
     Operator(
-        onnx=names("ReduceSumSquare"),
-        work=per_input(1),
-        workspace=no_workspace,
-        features=_REDUCING,
+        onnx=names("ReduceSumSquare"), work=per_input(1), workspace=no_workspace, features=_REDUCING
     ),
     Operator(onnx=names("com.microsoft.ReduceSumInteger"), features=_REDUCING),
     Operator(
@@ -61,8 +58,7 @@ OPERATORS = (
     ),
     Operator(onnx=names("CumProd"), restrict=shape_at(1)),
     Operator(
-        aten=names("_cummax_helper _cummin_helper"),
-        values=decided_by(0, DISTINCT, ORDER, ZEROS),
+        aten=names("_cummax_helper _cummin_helper"), values=decided_by(0, DISTINCT, ORDER, ZEROS)
     ),
     Operator(aten=names("all any _foreach_norm"), work=per_input(1)),
     Operator(aten=names("count_nonzero"), work=per_input(1), values=decided_by(0, ZEROS)),

@@ -43,7 +43,7 @@ _UNKNOWN = Operator()
 
 
 def entries(rows: Iterable[Operator]) -> Iterator[tuple[Key, Operator]]:
-    """Each row under each of its names."""
+    """Pairs of a key and its row: for each row one for each of its names."""
     for row in rows:
         for name in row.onnx:
             domain, _, operator = name.rpartition(".")

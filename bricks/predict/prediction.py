@@ -51,7 +51,10 @@ class Prediction:
         return Interval(self.latency_s, low_s, self.latency_s * factor)
 
     def combined_with(self, measured: Interval) -> tuple[Interval, float]:
-        """Both together, with the weight of the prediction: logarithms, weighed by certainty."""
+        """Return the combination with ``measured``, and the weight of the prediction in it.
+
+        Logarithms are weighted by their certainty.
+        """
         low_s = max(measured.low, measured.value * _LEAST_SHARE)
         log_sd = max(_LEAST_SD, math.log(measured.high / low_s) / 2 / NORMAL_95)
         weight = 1.0 / (1.0 + (self.log_sd / log_sd) ** 2)
