@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bricks.errors import FleetError, UsageError, first_line
-from bricks.fleet.hosts import Call, HostStatus
+from bricks.fleet.hosts import HostStatus, RemoteCall
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -111,7 +111,7 @@ class DaskCluster:
             " and run the same command to go on"
         )
 
-    def call(self, address: str, function: Callable[..., Any], *arguments: Any) -> Call:
+    def call(self, address: str, function: Callable[..., Any], *arguments: Any) -> RemoteCall:
         """Call a function on a host."""
         return _DaskCall(self._client, self._submit(address, function, *arguments))
 

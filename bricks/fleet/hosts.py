@@ -28,7 +28,7 @@ class HostStatus:
     last_seen: float
 
 
-class Call(Protocol):
+class RemoteCall(Protocol):
     """A function call on a host."""
 
     def done(self) -> bool:
@@ -47,7 +47,7 @@ class Cluster(Protocol):
     def hosts(self) -> Mapping[str, HostStatus]:
         """All hosts that are there now, by address."""
 
-    def call(self, address: str, function: Callable[..., Any], *arguments: Any) -> Call:
+    def call(self, address: str, function: Callable[..., Any], *arguments: Any) -> RemoteCall:
         """Call a function on a host."""
 
     def notify(self, address: str, function: Callable[..., Any], *arguments: Any) -> None:
@@ -74,7 +74,7 @@ class FleetHost:
     last_seen: float
     seen_s: float
     phase: HostPhase = HostPhase.GREETING
-    call: Call | None = None
+    call: RemoteCall | None = None
     target: Target | None = None
     batch: KeyBatch = None
     left: str | None = None

@@ -14,7 +14,7 @@ from typing import Any
 from bricks._version import __version__
 from bricks.closing import Closing
 from bricks.errors import FleetError, WorkerError, first_line
-from bricks.fleet.hosts import Call, Cluster
+from bricks.fleet.hosts import Cluster, RemoteCall
 from bricks.measure.protocol.ranks import JoinGroup, OpenGroup
 from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.ranks import JOIN_TIMEOUT_S
@@ -169,7 +169,7 @@ class RankHosts(Closing):
         self, function: Any, arguments: Sequence[tuple[Any, ...]], timeout_s: float
     ) -> list[Any]:
         """Call a function on the first hosts, one for each of ``arguments``, all at once."""
-        calls: list[Call] = [
+        calls: list[RemoteCall] = [
             self._cluster.call(address, function, *own)
             for address, own in zip(self._addresses, arguments, strict=False)
         ]
@@ -198,7 +198,7 @@ class RankHosts(Closing):
     def _title(self, rank: int) -> str:
         return f"rank {rank} of {self.count} ({self._names[rank]})"
 
-    def _result(self, rank: int, call: Call) -> Any:
+    def _result(self, rank: int, call: RemoteCall) -> Any:
         try:
             return call.result()
         except Exception as exc:  # of any kind: it comes from another host
