@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import onnx
 
@@ -84,49 +85,29 @@ def _biased(node: Node, threads: int) -> Sequence[int]:
     return (node.output.size_bytes,) if node.has(1) else ()
 
 
+# Facts that several rows share.
+_BINARY = Operator(work=per_output(1), workspace=no_workspace, features=_BROADCASTING)
+_ABSORBED_BINARY = Operator(
+    work=per_output(1), workspace=no_workspace, features=_BROADCASTING, absorbed=True
+)
+_FUNCTION = Operator(work=per_output(1), workspace=no_workspace)
+_ABSORBED = Operator(work=per_output(1), workspace=no_workspace, absorbed=True)
+
 _ARITHMETIC = (
-    Operator(
-        onnx=names("Add PRelu"),
-        aten=names("add"),
-        work=per_output(1),
-        workspace=no_workspace,
-        features=_BROADCASTING,
-        absorbed=True,
-    ),
-    Operator(
+    replace(_ABSORBED_BINARY, onnx=names("Add PRelu"), aten=names("add")),
+    replace(
+        _ABSORBED_BINARY,
         onnx=names("Sub"),
         aten=names("sub rsub"),
-        work=per_output(1),
         restrict=first_of(mask_at(1), _mask_unless_constant),
-        workspace=no_workspace,
-        features=_BROADCASTING,
-        absorbed=True,
     ),
-    Operator(
-        onnx=names("Mul"),
-        aten=names("mul"),
-        work=per_output(1),
-        restrict=_mask_unless_constant,
-        workspace=no_workspace,
-        features=_BROADCASTING,
-        absorbed=True,
-    ),
-    Operator(
-        onnx=names("Div"),
-        aten=names("div"),
-        work=per_output(1),
-        restrict=_divisor,
-        workspace=no_workspace,
-        features=_BROADCASTING,
-        absorbed=True,
-    ),
-    Operator(
+    replace(_ABSORBED_BINARY, onnx=names("Mul"), aten=names("mul"), restrict=_mask_unless_constant),
+    replace(_ABSORBED_BINARY, onnx=names("Div"), aten=names("div"), restrict=_divisor),
+    replace(
+        _BINARY,
         onnx=names("Mod"),
-        work=per_output(1),
         values=(*decided_by(0, QUANTILES), *decided_by(1, QUANTILES)),
         restrict=_divisor,
-        workspace=no_workspace,
-        features=_BROADCASTING,
     ),
     Operator(aten=names("fmod remainder"), work=per_output(1), values=decided_by(0, QUANTILES)),
     Operator(
@@ -160,20 +141,14 @@ _ARITHMETIC = (
 )
 
 _LOGIC = (
-    Operator(
+    replace(
+        _BINARY,
         onnx=names("And Equal Greater GreaterOrEqual Less LessOrEqual Or Xor"),
         aten=names("logical_and eq gt ge lt le logical_or"),
-        work=per_output(1),
         restrict=mask,
-        workspace=no_workspace,
-        features=_BROADCASTING,
     ),
-    Operator(
-        onnx=names("IsNaN Not Sign"),
-        aten=names("isnan logical_not sign"),
-        work=per_output(1),
-        restrict=mask,
-        workspace=no_workspace,
+    replace(
+        _FUNCTION, onnx=names("IsNaN Not Sign"), aten=names("isnan logical_not sign"), restrict=mask
     ),
     Operator(
         onnx=names("BitShift BitwiseAnd BitwiseOr BitwiseXor"),
@@ -194,52 +169,31 @@ _LOGIC = (
 )
 
 _FUNCTIONS = (
-    Operator(
+    replace(
+        _ABSORBED,
         onnx=names("Abs Erf Gelu HardSigmoid LeakyRelu Neg Relu Sigmoid Softsign Tanh"),
         aten=names("abs erf gelu hardsigmoid leaky_relu neg relu sigmoid tanh"),
-        work=per_output(1),
-        workspace=no_workspace,
-        absorbed=True,
     ),
-    Operator(
-        onnx=names("Exp Sqrt com.microsoft.Gelu com.microsoft.QuickGelu"),
-        work=per_output(1),
-        workspace=no_workspace,
-        absorbed=True,
-    ),
+    replace(_ABSORBED, onnx=names("Exp Sqrt com.microsoft.Gelu com.microsoft.QuickGelu")),
     Operator(onnx=names("HardSwish"), aten=names("hardswish"), work=per_output(1), absorbed=True),
-    Operator(
+    replace(
+        _ABSORBED,
         onnx=names("Clip"),
         aten=names("clamp clamp_min clamp_max hardtanh"),
-        work=per_output(1),
         passes=to_first(0),
-        workspace=no_workspace,
-        absorbed=True,
     ),
-    Operator(
+    replace(
+        _FUNCTION,
         onnx=names("Atan Ceil Floor IsInf Log Reciprocal Round Shrink ThresholdedRelu"),
         aten=names("floor reciprocal round softshrink"),
-        work=per_output(1),
-        workspace=no_workspace,
     ),
     Operator(
         onnx=names("Acos Asin BitwiseNot Swish"), aten=names("bitwise_not silu"), work=per_output(1)
     ),
-    Operator(
-        onnx=names("Celu Elu Selu Softplus"),
-        work=per_output(1),
-        values=_GROWING,
-        workspace=no_workspace,
-        absorbed=True,
-    ),
+    replace(_ABSORBED, onnx=names("Celu Elu Selu Softplus"), values=_GROWING),
     Operator(onnx=names("Mish"), work=per_output(1), values=_GROWING, absorbed=True),
-    Operator(onnx=names("Cos Sin"), work=per_output(1), values=_GROWING, workspace=no_workspace),
-    Operator(
-        onnx=names("Cosh Sinh Tan"),
-        work=per_output(1),
-        values=decided_by(0, QUANTILES),
-        workspace=no_workspace,
-    ),
+    replace(_FUNCTION, onnx=names("Cos Sin"), values=_GROWING),
+    replace(_FUNCTION, onnx=names("Cosh Sinh Tan"), values=decided_by(0, QUANTILES)),
     Operator(onnx=names("Acosh Asinh Atanh"), work=per_output(1), values=decided_by(0, QUANTILES)),
     Operator(onnx=names("com.microsoft.FastGelu"), work=_fast_gelu, workspace=_biased),
     Operator(onnx=names("com.microsoft.BiasGelu"), work=per_output(2), workspace=_biased),

@@ -6,6 +6,8 @@ operations; an update takes one where a reduction combines it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.sketch import COLUMNS, DISTINCT, ORDER, QUANTILES, SELECTED
 from bricks.operators.node import Node
@@ -74,32 +76,29 @@ def _called_at(position: int) -> tuple[Dependence, ...]:
     return indexed_by(position, *_POSITIONS, decisive=True)
 
 
+# Facts of operators that read elements.
+_READ = Operator(work=no_work, passes=to_first(0), workspace=no_workspace)
+
 OPERATORS = (
-    Operator(
+    replace(
+        _READ,
         onnx=names("Gather"),
-        work=no_work,
         values=indexed_by(1, *_POSITIONS),
         restrict=axis_index(0),
-        passes=to_first(0),
-        workspace=no_workspace,
         features=Features(access=Access.ALONG_AXIS, selects=True),
     ),
-    Operator(
+    replace(
+        _READ,
         onnx=names("GatherElements"),
-        work=no_work,
         values=indexed_by(1, *_POSITIONS),
         restrict=axis_index(0),
-        passes=to_first(0),
-        workspace=no_workspace,
         features=_SELECTS,
     ),
-    Operator(
+    replace(
+        _READ,
         onnx=names("GatherND"),
-        work=no_work,
         values=indexed_by(1, *_TUPLES),
         restrict=_tuple_index,
-        passes=to_first(0),
-        workspace=no_workspace,
         features=_SELECTS,
     ),
     Operator(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import onnx
 
@@ -40,41 +41,21 @@ def _dropout(node: Node, threads: int) -> Sequence[int]:
     return (node.tensor_at(0).elements,) if len(node.outputs) == 1 else ()
 
 
+# Facts that several rows share.
+_VIEW = Operator(work=no_work, passes=to_first(0), workspace=no_workspace, absorbed=True, view=True)
+_MOVED = Operator(work=no_work, passes=to_first(0), workspace=no_workspace)
+_COPY = Operator(work=no_work, workspace=no_workspace)
+
 _VIEWS = (
-    Operator(
+    replace(
+        _VIEW,
         onnx=names("Reshape Squeeze Unsqueeze"),
         aten=names("reshape squeeze unsqueeze view _unsafe_view _reshape_alias"),
-        work=no_work,
         restrict=shape_at(1),
-        passes=to_first(0),
-        workspace=no_workspace,
-        absorbed=True,
-        view=True,
     ),
-    Operator(
-        onnx=names("Flatten"),
-        aten=names("unflatten"),
-        work=no_work,
-        passes=to_first(0),
-        workspace=no_workspace,
-        absorbed=True,
-        view=True,
-    ),
-    Operator(
-        onnx=names("Identity"),
-        aten=names("alias detach lift_fresh"),
-        work=no_work,
-        passes=to_first(0),
-        workspace=no_workspace,
-        absorbed=True,
-    ),
-    Operator(
-        onnx=names("Shape Size"),
-        work=no_work,
-        reads_shapes=True,
-        workspace=no_workspace,
-        features=Features(selects=True),
-    ),
+    replace(_VIEW, onnx=names("Flatten"), aten=names("unflatten")),
+    replace(_MOVED, onnx=names("Identity"), aten=names("alias detach lift_fresh"), absorbed=True),
+    replace(_COPY, onnx=names("Shape Size"), reads_shapes=True, features=Features(selects=True)),
     Operator(
         aten=names("as_strided diagonal is_same_size resize set view_as_complex view_as_real"),
         work=no_work,
@@ -82,84 +63,55 @@ _VIEWS = (
 )
 
 _COPIES = (
-    Operator(
+    replace(
+        _MOVED,
         onnx=names("Transpose"),
         aten=names("permute t transpose"),
-        work=no_work,
-        passes=to_first(0),
-        workspace=no_workspace,
         features=Features(access=Access.PERMUTED),
     ),
-    Operator(
+    replace(
+        _COPY,
         onnx=names("Concat"),
         aten=names("cat stack"),
-        work=no_work,
         passes=from_any,
-        workspace=no_workspace,
         features=Features(access=Access.JOINING),
     ),
-    Operator(
+    replace(
+        _COPY,
         onnx=names("Split"),
         aten=names("chunk split split_with_sizes unbind unsafe_split"),
-        work=no_work,
         restrict=shape_at(1),
         passes=_to_all_outputs,
-        workspace=no_workspace,
         features=Features(access=Access.ALONG_AXIS),
     ),
-    Operator(
+    replace(
+        _MOVED,
         onnx=names("Slice"),
         aten=names("select slice"),
-        work=no_work,
         restrict=shape_at(1, 2, 3, 4),
-        passes=to_first(0),
-        workspace=no_workspace,
         features=Features(selects=True),
     ),
-    Operator(
+    replace(
+        _MOVED,
         onnx=names("Expand"),
         aten=names("expand"),
-        work=no_work,
         restrict=shape_at(1),
-        passes=to_first(0),
-        workspace=no_workspace,
         features=Features(access=Access.EXPANDING),
     ),
-    Operator(
-        onnx=names("Tile Trilu"),
-        aten=names("repeat tril triu"),
-        work=no_work,
-        restrict=shape_at(1),
-        passes=to_first(0),
-        workspace=no_workspace,
-    ),
+    replace(_MOVED, onnx=names("Tile Trilu"), aten=names("repeat tril triu"), restrict=shape_at(1)),
     Operator(onnx=names("com.microsoft.Trilu"), restrict=shape_at(1), passes=to_first(0)),
-    Operator(
+    replace(
+        _COPY,
         onnx=names("Pad"),
         aten=names("constant_pad_nd"),
-        work=no_work,
         restrict=shape_at(1, 3),
         passes=to_first(0, 2),
-        workspace=no_workspace,
     ),
     Operator(onnx=names("com.microsoft.Pad"), restrict=shape_at(1, 3), passes=to_first(0, 2)),
-    Operator(
-        onnx=names("DepthToSpace SpaceToDepth"),
-        work=no_work,
-        passes=to_first(0),
-        workspace=no_workspace,
-    ),
-    Operator(
-        onnx=names("ReverseSequence"),
-        work=no_work,
-        restrict=_sequence_lengths,
-        passes=to_first(0),
-        workspace=no_workspace,
-    ),
-    Operator(
-        onnx=names("com.microsoft.nchwc.ReorderInput com.microsoft.nchwc.ReorderOutput"),
-        work=no_work,
-        workspace=no_workspace,
+    replace(_MOVED, onnx=names("DepthToSpace SpaceToDepth")),
+    replace(_MOVED, onnx=names("ReverseSequence"), restrict=_sequence_lengths),
+    replace(
+        _COPY, onnx=names("com.microsoft.nchwc.ReorderInput com.microsoft.nchwc.ReorderOutput")
     ),
     Operator(onnx=names("Dropout"), work=no_work, passes=to_first(0), workspace=_dropout),
     Operator(
@@ -175,15 +127,14 @@ _COPIES = (
 
 _CONSTANTS = (
     Operator(onnx=names("Constant"), work=no_work, absorbed=True),
-    Operator(
+    replace(
+        _COPY,
         onnx=names("ConstantOfShape"),
         aten=names("fill full full_like new_full new_ones new_zeros ones ones_like zeros"),
-        work=no_work,
         restrict=shape_at(0),
-        workspace=no_workspace,
         absorbed=True,
     ),
-    Operator(onnx=names("EyeLike"), work=no_work, workspace=no_workspace),
+    replace(_COPY, onnx=names("EyeLike")),
     Operator(
         onnx=names("Range"),
         work=per_output(2),

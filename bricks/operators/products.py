@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bricks.operators.node import Node
 from bricks.operators.operator import (
@@ -72,35 +73,29 @@ def _sums(node: Node, threads: int) -> Sequence[int]:
     return (4 * node.output.elements,)
 
 
+# Facts of products of floats.
+_FLOAT = Operator(workspace=_float_workspace, features=_PRODUCT)
+
 OPERATORS = (
-    Operator(
+    replace(
+        _FLOAT,
         onnx=names("MatMul"),
         aten=names("mm bmm"),
         work=product(),
-        workspace=_float_workspace,
         weights=WeightForm.PACKED,
-        features=_PRODUCT,
     ),
-    Operator(
+    replace(
+        _FLOAT,
         onnx=names("com.microsoft.FusedMatMul"),
         work=product(),
-        workspace=_float_workspace,
         weights=WeightForm.PACKED_BY_FUSION,
-        features=_PRODUCT,
     ),
-    Operator(
-        onnx=names("Gemm"),
-        work=product(bias=2),
-        workspace=_float_workspace,
-        weights=WeightForm.PACKED,
-        features=_PRODUCT,
-    ),
-    Operator(
+    replace(_FLOAT, onnx=names("Gemm"), work=product(bias=2), weights=WeightForm.PACKED),
+    replace(
+        _FLOAT,
         onnx=names("com.microsoft.FusedGemm"),
         work=product(bias=2),
-        workspace=_float_workspace,
         weights=WeightForm.PACKED_BY_FUSION,
-        features=_PRODUCT,
     ),
     Operator(
         onnx=names("com.microsoft.GemmFloat8 com.microsoft.TransposeMatMul"), features=_PRODUCT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bricks.graph.sketch import DISTINCT, ORDER, ZEROS
 from bricks.operators.operator import (
     Access,
@@ -18,43 +20,37 @@ from bricks.operators.work_rules import per_input
 _REDUCING = Features(access=Access.REDUCING)
 _mask_and_axes = first_of(shape_at(1), mask_at(0))
 
+# Facts that several rows share.
+_REDUCTION = Operator(work=per_input(1), workspace=no_workspace)
+
 OPERATORS = (
-    Operator(
+    replace(
+        _REDUCTION,
         onnx=names(
             "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean ReduceProd ReduceSum"
         ),
         aten=names("linalg_vector_norm mean prod sum"),
-        work=per_input(1),
         restrict=_mask_and_axes,
-        workspace=no_workspace,
         features=_REDUCING,
     ),
-    Operator(
+    replace(
+        _REDUCTION,
         onnx=names("ReduceMax ReduceMin"),
         aten=names("amax amin max min"),
-        work=per_input(1),
         restrict=_mask_and_axes,
         passes=to_first(0),
-        workspace=no_workspace,
         features=_REDUCING,
     ),
-    Operator(
-        onnx=names("ReduceSumSquare"), work=per_input(1), workspace=no_workspace, features=_REDUCING
-    ),
+    replace(_REDUCTION, onnx=names("ReduceSumSquare"), features=_REDUCING),
     Operator(onnx=names("com.microsoft.ReduceSumInteger"), features=_REDUCING),
-    Operator(
+    replace(
+        _REDUCTION,
         onnx=names("ArgMax ArgMin"),
         aten=names("argmax argmin"),
-        work=per_input(1),
-        workspace=no_workspace,
         features=Features(access=Access.ALONG_AXIS),
     ),
-    Operator(
-        onnx=names("CumSum"),
-        aten=names("cumsum"),
-        work=per_input(1),
-        restrict=first_of(shape_at(1), mask),
-        workspace=no_workspace,
+    replace(
+        _REDUCTION, onnx=names("CumSum"), aten=names("cumsum"), restrict=first_of(shape_at(1), mask)
     ),
     Operator(onnx=names("CumProd"), restrict=shape_at(1)),
     Operator(
