@@ -59,7 +59,7 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(?=[)#])")
 # Types of other packages: their documentation is on a network.
 FOREIGN = (
     r"(np|numpy|onnx|pathlib|collections|typing|types|sqlalchemy|contextlib|Path|Any|Callable"
-    r"|Graph)"
+    r"|Graph|bricks.backends.capability.C)"  # the last is a type variable
 )
 nitpick_ignore_regex = [("py:.*", rf"{FOREIGN}(\..*)?")]
 
@@ -94,6 +94,7 @@ def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
     """Find names of the package by the module that they come from.
 
     What is public is documented as ``bricks.Name``; annotations and docstrings know its module.
+    Types that only type checkers import have none in annotations.
     """
     if node.get("refdomain") != "py":
         return None
@@ -101,6 +102,10 @@ def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
     module, _, name = target.rpartition(".")
     if name in bricks.__all__ and (not module or module.startswith("bricks.")):
         node["reftarget"] = f"bricks.{name}"
+    elif not module:
+        names = [each for each in env.domains["py"].objects if each.endswith(f".{name}")]
+        node["reftarget"] = names[0] if len(names) == 1 else target
+    if node["reftarget"] != target:
         return env.domains["py"].resolve_xref(
             env, node["refdoc"], app.builder, "obj", node["reftarget"], node, content
         )

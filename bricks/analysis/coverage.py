@@ -135,7 +135,7 @@ def coverage(
 ) -> ZooCoverage:
     """The coverage of ``plans`` by measurements on ``target``, by default this workspace's.
 
-    Nothing is measured. The plans are those of the target (:meth:`Plans.plan`).
+    Nothing is measured. The plans are those of the cache for the target.
     """
     target = workspace.target if target is None else target
     keys = list(dict.fromkeys(key for plan in plans for key in plan.keys))

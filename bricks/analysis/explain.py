@@ -30,7 +30,7 @@ def explain(
     """The breakdown of the latency of ``model`` on ``target``, by default the workspace's own.
 
     With ``measure``, missing bricks and peaks are measured first; on another target nothing ever
-    is. Raises :class:`~bricks.errors.UsageError` as :func:`predicting.predict` does.
+    is. Raises :class:`~bricks.errors.UsageError` as :meth:`bricks.Bench.predict` does.
     """
     return Explainer(workspace, target, measure=measure).explain(model)
 

@@ -48,7 +48,7 @@ def traced(
 
     With ``run``, the model is run for a profile, which only the workspace's own target can do.
     Bricks are never measured here. Raises :class:`~bricks.errors.UsageError` as
-    :func:`predicting.predict` does.
+    :meth:`bricks.Bench.predict` does.
     """
     target = workspace.target if target is None else target
     basis = predicting.basis(workspace, model, measure=False, target=target)

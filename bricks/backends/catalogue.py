@@ -46,7 +46,7 @@ def offer(name: str, location: str = "") -> Offer:
     """Load the offer of the runtime ``name``, from ``location`` if it is not empty.
 
     Raises :class:`UsageError` if no package has one, and :class:`BackendError` if it cannot be
-    imported, is no :class:`Offer`, or two packages provide the name.
+    imported, is no :class:`~bricks.backends.offer.Offer`, or two packages provide the name.
     """
     point = EntryPoint(name, location, GROUP) if location else _point(name)
     try:

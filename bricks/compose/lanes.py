@@ -60,7 +60,7 @@ class Overlap(Protocol):
 class LaneSpan:
     """Work of a lane from ``begin_s`` to ``end_s``, in seconds since the run began.
 
-    ``members`` are the positions of its tasks: one, or several of a :class:`Group`.
+    ``members`` are the positions of its tasks: one, or several of a ``Group``.
     """
 
     work: Task

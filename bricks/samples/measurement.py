@@ -185,7 +185,7 @@ class Measurement:
         return self._used(state_s).runs
 
     def mean_s(self, state_s: float | None = None) -> float:
-        """The mean seconds of a run: its part in a sum of many; see :class:`RunVariation`."""
+        """The mean seconds of a run: its part in a sum of many; see ``RunVariation``."""
         return self.latency_s(state_s) * self.runs(state_s).mean
 
     @cached_property

@@ -20,7 +20,7 @@ from bricks.store.migrations import prepare
 
 
 class Database:
-    """A database that holds a cache of the current schema; make one with :meth:`open`.
+    """A database that holds a cache of the current schema; make one with ``open``.
 
     ``label`` is its name in messages.
     """

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import search
 from commands import Here
 from pages import DOCS, NOTEBOOKS, ROOT, script
 
@@ -72,15 +71,6 @@ def test_no_page_counts_the_zoo_in_other_words(page: Path) -> None:
     """Which :func:`counted` would not find."""
     other = re.compile(r"zoo(?:'s| of) \d+ models|\d+ models of the zoo|\d+ zoo models")
     assert other.findall(prose(page)) == []
-
-
-def test_the_readme_tells_what_searching_architectures_took() -> None:
-    (_, sentence), *_ = re.findall(r"(\*\*A thousand architectures.*?\*\*)(.*?\))", prose(README))
-    runs = [run for run in search.kept_runs() if run["effort"] == "balanced"]
-    assert len(runs) == 2
-    for run in runs:
-        assert f"{run['measured_bricks']:,} " in sentence
-    assert f"{runs[0]['bricks']:,} bricks" in sentence
 
 
 def test_the_list_of_the_zoo_counts_its_kinds(here: Here) -> None:

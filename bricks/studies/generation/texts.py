@@ -50,7 +50,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Generation(Texts):
-    """Texts as :class:`Texts`, all at once or as they are requested.
+    """Texts as in ``Texts``, all at once or as they are requested.
 
     With ``qps``, requests for a text each arrive as a Poisson process, and ``batch`` is the most
     that are worked on at once.

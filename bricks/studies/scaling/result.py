@@ -85,7 +85,7 @@ class ScalePoint:
 
     @property
     def sent_bytes(self) -> int:
-        """:attr:`bytes_sent` as a whole number."""
+        """``bytes_sent`` as a whole number."""
         return round(self.bytes_sent)
 
     @property
