@@ -207,7 +207,7 @@ def _model_row(
     whole = replace(runs[0], rounds=tuple(r for run in runs for r in run.rounds))
     state_s = state_of(plan, results, whole)
     unmeasured = _part(zoo.features, plan.counts.keys() - results.keys())
-    features = seen.states_seen.in_state(unmeasured, state_s)
+    features = seen.state_counts.in_state(unmeasured, state_s)
     predictions = BrickPredictions(predictor.predict(features), predictor.bias, state_s)
     estimate = recompose(Basis(plan, results, state_s, predictions=predictions, states=states))
     assert isinstance(estimate, Estimate), f"{model}: {estimate}"

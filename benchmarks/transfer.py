@@ -25,10 +25,10 @@ from benchmarks.ratios import Ratios, digits
 from benchmarks.study import Benchmark, Results, Run
 from bricks import BricksError, Store, Target
 from bricks.predict.features import BrickFeatures
-from bricks.predict.planner import Belief, Planner
+from bricks.predict.planner import Planner, Posterior
 from bricks.predict.prediction import Prediction
 from bricks.predict.predictor import learn
-from bricks.predict.transfer import SourceTarget, expected, learn_transfer
+from bricks.predict.transfer import SourceTarget, expected_s, learn_transfer
 from bricks.report.tables import number, percent
 from bricks.samples.statistics import NORMAL_95
 from bricks.session.measured_target import MeasuredTarget
@@ -156,9 +156,9 @@ def run(case: Case, run: Run) -> Row:
     others = [other.source for other in targets.values() if other is not known]
     counts = {name: of for name, of in known.counts.items() if half.get(name) == case.half}
     features = {key: known.features[key] for key in sorted(set().union(*counts.values()))}
-    beliefs = {key: Belief(s) for key, s in expected(features, others).items()}
+    posteriors = {key: Posterior(s) for key, s in expected_s(features, others).items()}
     kernels = frozenset[str]().union(*(other.kernels for other in others))
-    probes = Planner(counts, features, beliefs, kernels).choose(0.001, most=case.probes)
+    probes = Planner(counts, features, posteriors, kernels).choose(0.001, most=case.probes)
     measured = {key: known.latency_s[key] for key in probes}
     transfer = learn_transfer(features, measured, known.families, others)
     separate = learn(features, measured, known.families)

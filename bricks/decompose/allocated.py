@@ -91,7 +91,7 @@ class Allocated:
             return "its lifetimes are not those of its values"
         if any(at is not None and at not in range(occurrences) for at in self.freed):
             return "it frees values at no occurrence"
-        if any(each not in range(-1, values) for each in (*self.storages, *self.gradients)):
+        if any(value not in range(-1, values) for value in (*self.storages, *self.gradients)):
             return "its storages or gradients are no values"
         if any(size < 0 for size in self.state_bytes.values()):
             return "it holds less than no bytes"
@@ -119,7 +119,7 @@ class Allocated:
         Outside training, every phase is one of inference.
         """
         inference = self.kind == INFERENCE
-        return tuple((INFERENCE if inference else each.name, each) for each in self.phases)
+        return tuple((INFERENCE if inference else phase.name, phase) for phase in self.phases)
 
     @property
     def phase_names(self) -> tuple[str, ...]:
@@ -202,9 +202,12 @@ class Allocated:
         """Views and tiny calls, which evict next to nothing from caches."""
         return frozenset(
             position
-            for position, each in enumerate(flow.occurrences)
-            if tiny(each.brick)
-            or (computes_nothing(each.brick) and all(self.storages[v] != v for v in each.made))
+            for position, occurrence in enumerate(flow.occurrences)
+            if tiny(occurrence.brick)
+            or (
+                computes_nothing(occurrence.brick)
+                and all(self.storages[v] != v for v in occurrence.made)
+            )
         )
 
 

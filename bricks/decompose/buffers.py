@@ -30,13 +30,13 @@ class Buffer:
 
     def fits(self, type_: ValueType) -> bool:
         """Whether a value of ``type_`` may reuse the buffer."""
-        mine = self.type_
+        own = self.type_
         return (
-            isinstance(mine, TensorType)
+            isinstance(own, TensorType)
             and isinstance(type_, TensorType)
-            and mine.shape == type_.shape
-            and mine.dtype in ELEMENT_BITS
-            and ELEMENT_BITS[mine.dtype] == ELEMENT_BITS.get(type_.dtype)
+            and own.shape == type_.shape
+            and own.dtype in ELEMENT_BITS
+            and ELEMENT_BITS[own.dtype] == ELEMENT_BITS.get(type_.dtype)
         )
 
 
@@ -44,8 +44,8 @@ def _any_value(type_: ValueType) -> bool:
     return True
 
 
-def buffers(flow: Flow, counts: Callable[[ValueType], bool] = _any_value) -> dict[int, Buffer]:
-    """Return the buffer of each value whose type ``counts``, by the value's number.
+def buffers(flow: Flow, included: Callable[[ValueType], bool] = _any_value) -> dict[int, Buffer]:
+    """Return the buffer of each value whose type ``included``, by the value's number.
 
     Inputs and outputs of the model share their buffers with no other value; scalars get new ones.
     """
@@ -56,7 +56,7 @@ def buffers(flow: Flow, counts: Callable[[ValueType], bool] = _any_value) -> dic
 
     def assign(value: int, reused: int | None) -> None:
         type_ = flow.types[value]
-        if value in by_value or not counts(type_):
+        if value in by_value or not included(type_):
             return
         buffer = None if reused is None else by_value.get(reused)
         if buffer is None and value not in fixed and type_.shape:

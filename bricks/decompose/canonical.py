@@ -37,15 +37,15 @@ class SearchBudget:
 
 
 def canonical_order(
-    labels: Sequence[bytes], edges: Sequence[Edge], effort: SearchBudget | None = None
+    labels: Sequence[bytes], edges: Sequence[Edge], budget: SearchBudget | None = None
 ) -> list[int]:
     """The vertices in an order that depends on labels and edges only, not on their numbers.
 
     Isomorphic graphs yield the same graph when renumbered by it. When the search exceeds
-    ``effort``, vertices that are still tied keep the order of their numbers. Two isomorphic graphs
+    ``budget``, vertices that are still tied keep the order of their numbers. Two isomorphic graphs
     may then differ after renumbering; graphs that are not isomorphic always differ.
     """
-    search = _Search(len(labels), edges, effort or SearchBudget())
+    search = _Search(len(labels), edges, budget or SearchBudget())
     start: dict[bytes, int] = {}
     position = 0
     for label, size in sorted(Counter(labels).items()):
@@ -63,26 +63,26 @@ class _Search:
     the others are already distinguished, or lie in other parts.
     """
 
-    def __init__(self, vertices: int, edges: Sequence[Edge], effort: SearchBudget) -> None:
+    def __init__(self, vertices: int, edges: Sequence[Edge], budget: SearchBudget) -> None:
         rank = {label: r for r, label in enumerate(sorted({label for _, _, label in edges}))}
         # Even numbers are edges that leave the vertex, odd ones those that enter it.
         self._adjacent: list[list[tuple[int, int]]] = [[] for _ in range(vertices)]
         for source, target, label in edges:
             self._adjacent[source].append((2 * rank[label], target))
             self._adjacent[target].append((2 * rank[label] + 1, source))
-        self._effort = effort
+        self._budget = budget
 
     def refine(self, colours: Colours, dirty: Iterable[int]) -> Colours:
         """Split cells until members of a cell see the same colours; starts at ``dirty``."""
-        self._effort.left -= len(colours)
+        self._budget.left -= len(colours)
         colours = dict(colours)
         cells = _cells(colours)
         pending = list(dict.fromkeys(dirty))
         while pending:
             splits = []
-            for cell, some in _cells({v: colours[v] for v in pending}).items():
+            for cell, dirty_members in _cells({v: colours[v] for v in pending}).items():
                 if len(cells[cell]) > 1:
-                    groups = self._groups(cells[cell], some, colours)
+                    groups = self._groups(cells[cell], dirty_members, colours)
                     if len(groups) > 1:
                         splits.append((cell, groups))
             # All signatures of a round are read before a colour changes: cell order has no effect.
@@ -108,52 +108,56 @@ class _Search:
         ``greedy`` takes the first of tied vertices: the order is valid but not canonical.
         """
         sizes = Counter(colours.values())
-        alone = sorted((v for v, c in colours.items() if sizes[c] == 1), key=colours.__getitem__)
+        singletons = sorted(
+            (v for v, c in colours.items() if sizes[c] == 1), key=colours.__getitem__
+        )
         tied = {v: c for v, c in colours.items() if sizes[c] > 1}
         parts = self._parts(tied)
         if not parts:
-            return alone
+            return singletons
         if len(parts) == 1:
-            return alone + self._branch(parts[0], greedy=greedy, depth=depth)
+            return singletons + self._branch(parts[0], greedy=greedy, depth=depth)
         orders = [self.order(part, greedy=greedy, depth=depth + 1) for part in parts]
         # Parts with equal certificates are interchangeable.
         orders.sort(key=lambda part: self._certificate(part, colours))
-        return alone + [v for part in orders for v in part]
+        return singletons + [v for part in orders for v in part]
 
     def _branch(self, colours: Colours, *, greedy: bool, depth: int) -> list[int]:
         """The canonical order of one connected part in which every cell is tied."""
         cell = min(_cells(colours).items(), key=lambda item: (len(item[1]), item[0]))[1]
         if depth >= DEPTH:
             return sorted(colours, key=lambda v: (colours[v], v))
-        first = self._apart(cell[0], len(cell), colours)
+        first = self._individualised(cell[0], len(cell), colours)
         best = self.order(first, greedy=greedy, depth=depth + 1)
-        if greedy or self._effort.left <= 0:
+        if greedy or self._budget.left <= 0:
             return best
         smallest = self._certificate(best, colours)
         seen = {self._certificate(self.order(first, greedy=True, depth=depth + 1), colours)}
         for v in cell[1:]:
-            if self._effort.left <= 0:
+            if self._budget.left <= 0:
                 break
-            chosen = self._apart(v, len(cell), colours)
-            leaf = self._certificate(self.order(chosen, greedy=True, depth=depth + 1), colours)
+            individualised = self._individualised(v, len(cell), colours)
+            leaf = self._certificate(
+                self.order(individualised, greedy=True, depth=depth + 1), colours
+            )
             if leaf in seen:
                 continue
             seen.add(leaf)
-            order = self.order(chosen, greedy=False, depth=depth + 1)
+            order = self.order(individualised, greedy=False, depth=depth + 1)
             certificate = self._certificate(order, colours)
             if certificate < smallest:
                 best, smallest = order, certificate
         return best
 
-    def _apart(self, v: int, size: int, colours: Colours) -> Colours:
+    def _individualised(self, v: int, size: int, colours: Colours) -> Colours:
         """The refined colouring after ``v`` is split off from its cell of ``size`` vertices."""
-        chosen = colours | {v: colours[v] + size - 1}
-        return self.refine(chosen, [u for _, u in self._adjacent[v] if u in chosen])
+        individualised = colours | {v: colours[v] + size - 1}
+        return self.refine(individualised, [u for _, u in self._adjacent[v] if u in individualised])
 
     def _groups(self, members: Sequence[int], dirty: Sequence[int], colours: Colours) -> Groups:
         """The members of a cell by signature; those not in ``dirty`` share one signature."""
         same = set(members).difference(dirty) if len(dirty) < len(members) else set()
-        self._effort.left -= len(dirty)
+        self._budget.left -= len(dirty)
         groups: Groups = {}
         if same:
             groups[self._signature(next(iter(same)), colours)] = [v for v in members if v in same]
@@ -184,7 +188,7 @@ class _Search:
 
     def _certificate(self, order: Sequence[int], colours: Colours) -> Certificate:
         """The labels and edges of the part when its vertices are numbered by ``order``."""
-        self._effort.left -= len(order)
+        self._budget.left -= len(order)
         position = {v: p for p, v in enumerate(order)}
         edges = tuple(
             tuple(

@@ -33,43 +33,43 @@ def constant(tensor: onnx.TensorProto, name: str = "") -> onnx.TensorProto:
 
     Raises ``ModelError`` if the values aren't held.
     """
-    form = onnx.TensorProto(name=name, data_type=tensor.data_type, dims=tensor.dims)
+    canonical = onnx.TensorProto(name=name, data_type=tensor.data_type, dims=tensor.dims)
     if 0 in tensor.dims:
-        form.raw_data = b""
-        return form
+        canonical.raw_data = b""
+        return canonical
     external = is_referenced(tensor)
     if tensor.raw_data and not external:
-        form.raw_data = tensor.raw_data
-        return form
+        canonical.raw_data = tensor.raw_data
+        return canonical
     try:
         if external:
             raise ValueError("its data is external")
         if tensor.data_type == onnx.TensorProto.STRING:
-            form.string_data.extend(tensor.string_data)
+            canonical.string_data.extend(tensor.string_data)
         else:
-            form.raw_data = numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data
+            canonical.raw_data = numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data
     except (ValueError, TypeError) as exc:
         raise ModelError(
             f"initializer {tensor.name!r} holds no values, but they steer shapes or axes and so "
             "count for the identity of its brick: keep the values of small constants"
         ) from exc
-    return form
+    return canonical
 
 
 def plain_attributes(node: onnx.NodeProto) -> list[onnx.AttributeProto]:
     """The node's attributes in canonical form, sorted by name, without those that are graphs."""
     attributes = sorted(node.attribute, key=lambda a: a.name)
-    forms = []
+    canonical = []
     for attribute in attributes:
         if attribute.type in _GRAPHS:
             continue
         if attribute.type in _TENSORS or attribute.doc_string:
-            copy = onnx.AttributeProto()
-            copy.CopyFrom(attribute)
-            _normalise(copy)
-            attribute = copy
-        forms.append(attribute)
-    return forms
+            normalised = onnx.AttributeProto()
+            normalised.CopyFrom(attribute)
+            _normalise(normalised)
+            attribute = normalised
+        canonical.append(attribute)
+    return canonical
 
 
 def normal_type(kind: onnx.TypeProto) -> onnx.TypeProto:
@@ -88,10 +88,10 @@ def _normalise(attribute: onnx.AttributeProto) -> None:
     for tensor in attribute.tensors:
         tensor.CopyFrom(_embedded(tensor))
     sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
-    for each in (*sparse, *attribute.sparse_tensors):
-        each.values.CopyFrom(_embedded(each.values))
+    for sparse_tensor in (*sparse, *attribute.sparse_tensors):
+        sparse_tensor.values.CopyFrom(_embedded(sparse_tensor.values))
         # Positions are the structure of the work, and must stay valid: they count at any size.
-        each.indices.CopyFrom(constant(each.indices))
+        sparse_tensor.indices.CopyFrom(constant(sparse_tensor.indices))
     if attribute.HasField("tp"):
         _strip(attribute.tp)
     for kind in attribute.type_protos:
@@ -106,9 +106,9 @@ def _embedded(tensor: onnx.TensorProto) -> onnx.TensorProto:
     kind = type_of(tensor)
     if not is_referenced(tensor) or value_counts(kind, steering=False):
         return constant(tensor)
-    form = onnx.TensorProto(data_type=tensor.data_type, dims=tensor.dims)
-    form.raw_data = bytes(kind.size_bytes)
-    return form
+    zeros = onnx.TensorProto(data_type=tensor.data_type, dims=tensor.dims)
+    zeros.raw_data = bytes(kind.size_bytes)
+    return zeros
 
 
 def _strip(kind: onnx.TypeProto) -> None:

@@ -124,18 +124,18 @@ def mismatch(brick: Brick) -> str | None:
     """
     proto = parse_model(brick.model)
     graph = graph_of(proto)
-    told = {
+    claims = {
         "key": (brick.key, _key(proto)),
         "operators": (brick.operators, tuple(map(_qualified, proto.graph.node))),
         "inputs": ([*brick.inputs.items()], [(n, graph.types.get(n)) for n in graph.inputs]),
         "outputs": ([*brick.outputs.items()], [(n, graph.types.get(n)) for n in graph.outputs]),
         "weights": (dict(brick.weights), without_values(proto)),
     }
-    wrong = [name for name, (says, has) in told.items() if says != has]
-    strangers = sorted(brick.examples.keys() - brick.inputs.keys())
-    if strangers:
-        return f"it has examples of {strangers[0]}, which is no input"
-    return f"its {wrong[0]} are others than its model's" if wrong else None
+    contradicted = [name for name, (stated, actual) in claims.items() if stated != actual]
+    unknown = sorted(brick.examples.keys() - brick.inputs.keys())
+    if unknown:
+        return f"it has examples of {unknown[0]}, which is no input"
+    return f"its {contradicted[0]} are others than its model's" if contradicted else None
 
 
 class Cutter:
@@ -163,7 +163,7 @@ class Cutter:
         self._layouts, self._other_kernels = lowering.layouts, lowering.other_kernels
         self._context = context_of(graph) if context else None
         self._visits_left = ALL_VISITS
-        self._values = {name: tuple(held) for name, held in contents.steering.items()}
+        self._values = {name: tuple(values) for name, values in contents.steering.items()}
         self._steering = [tuple(steering_inputs(node)) for node in self.graph.nodes]
         self._readers: dict[str, list[int]] = {name: [-1] for name in graph.outputs}
         for i, node in enumerate(self.graph.nodes):
@@ -185,10 +185,10 @@ class Cutter:
         )
         rank: dict[Path, int] = {}
         if len(chosen) > 1 or any(True for _ in subgraphs(protos[0])):
-            effort = SearchBudget(min(VISITS, self._visits_left))
-            given = effort.left
-            rank = ranks(protos, content.label, effort)
-            self._visits_left -= given - effort.left
+            budget = SearchBudget(min(VISITS, self._visits_left))
+            visits = budget.left
+            rank = ranks(protos, content.label, budget)
+            self._visits_left -= visits - budget.left
         writer = PieceWriter(content, rank)
         model = writer.write(protos)
         operators = tuple(_qualified(node) for node in model.graph.node)
@@ -208,20 +208,20 @@ class Cutter:
         )
         return Piece(
             brick,
-            inputs=tuple(writer.met["i"]),
-            weights=tuple(writer.met["w"]),
-            constants=tuple(writer.met["c"]),
+            inputs=tuple(writer.by_kind["i"]),
+            weights=tuple(writer.by_kind["w"]),
+            constants=tuple(writer.by_kind["c"]),
             outputs=tuple(writer.outputs),
-            values=tuple(writer.met["v"]),
+            values=tuple(writer.by_kind["v"]),
         )
 
     def _note(self, model: onnx.ModelProto, writer: PieceWriter, chosen: Sequence[int]) -> None:
         """Note what is known of values and kernels of the nodes ``chosen``, by canonical name."""
         protos = [self.graph.nodes[i] for i in chosen]
         note_sketches(model, {writer.names[n]: s for n, s in self._read_by(protos, writer.outside)})
-        note_weights(model, {writer.names[n]: s for n, s in self._denormal(writer.met["w"])})
+        note_weights(model, {writer.names[n]: s for n, s in self._denormal(writer.by_kind["w"])})
         note(model, ITERATIONS, {writer.names[n]: k for n, k in self._repeated(protos)})
-        ends = {*writer.met["i"], *writer.outputs}.intersection(self._layouts)
+        ends = {*writer.by_kind["i"], *writer.outputs}.intersection(self._layouts)
         note(model, LAYOUTS, dict(sorted((writer.names[n], self._layouts[n]) for n in ends)))
         note_other_kernels(model, self._other_kernels.get(chosen[0], ()))
 
@@ -238,8 +238,8 @@ class Cutter:
 
     def _denormal(self, names: Sequence[str]) -> Iterator[tuple[str, Sketch]]:
         """The sketches of values among ``names`` that are partly denormal."""
-        found = ((name, self._sketches[name]) for name in names if name in self._sketches)
-        return ((name, sketch) for name, sketch in found if sketch.denormals)
+        sketches = ((name, self._sketches[name]) for name in names if name in self._sketches)
+        return ((name, sketch) for name, sketch in sketches if sketch.denormals)
 
     def _repeated(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[tuple[str, int]]:
         """Numbers of iterations of the loops among ``nodes``, by the first output."""

@@ -24,7 +24,7 @@ ALIGNMENT = 64
 BYTES = frozenset(("UINT8", "INT8"))
 
 
-class _Memory:
+class _BestFitAllocator:
     """Best-fit allocation over one growing range of addresses."""
 
     def __init__(self) -> None:
@@ -63,20 +63,20 @@ def arrange(flow: Flow) -> MemoryLayout:
     Buffers live from their first value to their last, and are allocated best fit.
     """
     shared = buffers(flow, _has_offset)
-    memory = _Memory()
+    allocator = _BestFitAllocator()
     offsets: dict[Buffer, int] = {}
     for value in (*flow.inputs, *flow.outputs):  # the caller's memory, all the time
         if (buffer := shared.get(value)) is not None and buffer not in offsets:
-            offsets[buffer] = memory.allocate(_bytes(buffer))
+            offsets[buffer] = allocator.allocate(_bytes(buffer))
     for number, occurrence in enumerate(flow.occurrences):
         for value in occurrence.made:
             if (buffer := shared.get(value)) is not None and buffer not in offsets:
-                offsets[buffer] = memory.allocate(_bytes(buffer))
+                offsets[buffer] = allocator.allocate(_bytes(buffer))
         for buffer in {shared[v] for v in (*occurrence.inputs, *occurrence.made) if v in shared}:
             if buffer.last == number:
-                memory.free(offsets[buffer], _bytes(buffer))
+                allocator.free(offsets[buffer], _bytes(buffer))
     by_value = [offsets[shared[v]] if v in shared else None for v in range(len(flow.types))]
-    return MemoryLayout(tuple(by_value), memory.end)
+    return MemoryLayout(tuple(by_value), allocator.end)
 
 
 def _has_offset(type_: ValueType) -> bool:

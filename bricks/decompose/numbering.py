@@ -36,7 +36,7 @@ class Numbering:
 
     def occurrence(self, window: Window, piece: Piece) -> Occurrence:
         """The occurrence of the brick that ``piece`` is, whose nodes are those of ``window``."""
-        found = Occurrence(
+        occurrence = Occurrence(
             brick=piece.brick.key,
             inputs=self.values(piece.inputs),
             outputs=tuple(self._output(name) for name in piece.outputs),
@@ -47,7 +47,7 @@ class Numbering:
             hidden=tuple(self._hidden(piece)),
         )
         self._made.update(piece.values)
-        return found
+        return occurrence
 
     def _number(self, name: str) -> int:
         if name not in self.numbers:

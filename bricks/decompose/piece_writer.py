@@ -66,14 +66,14 @@ class PieceContent:
 
     def label(self, name: str) -> bytes:
         """The identity of the value, without its position in the topology."""
-        kind, of = self.kind(name), self.type(name)
+        kind, type_ = self.kind(name), self.type(name)
         value: object = b""
         if kind == "c":
             value = self.constant(name, "").SerializeToString(deterministic=True)
         elif kind == "i":
             value = self.steering.get(name, b"")
-        held = of.items if isinstance(of, ContainerType) else of.shape
-        return repr((kind, of.dtype, held, self.produced.get(name), value)).encode()
+        extent = type_.items if isinstance(type_, ContainerType) else type_.shape
+        return repr((kind, type_.dtype, extent, self.produced.get(name), value)).encode()
 
     def constant(self, name: str, canonical: str) -> onnx.TensorProto:
         """The value of a constant."""
@@ -87,7 +87,7 @@ class PieceWriter:
         self.names: dict[str, str] = {}
         self.outputs: list[str] = []
         # The graph's names by kind (input, weight, constant, value in the piece), by first use.
-        self.met: dict[str, list[str]] = {"i": [], "w": [], "c": [], "v": []}
+        self.by_kind: dict[str, list[str]] = {"i": [], "w": [], "c": [], "v": []}
         self._content = content
         self._rank = rank
         self._domains: set[str] = set()
@@ -95,18 +95,18 @@ class PieceWriter:
 
     def types(self, kind: str) -> dict[str, ValueType]:
         """Canonical names and types of the values of one kind."""
-        return {self.names[name]: self._content.type(name) for name in self.met[kind]}
+        return {self.names[name]: self._content.type(name) for name in self.by_kind[kind]}
 
     @property
     def outside(self) -> list[str]:
         """The graph's names of what the piece reads and does not compute: inputs, then weights."""
-        return [*self.met["i"], *self.met["w"]]
+        return [*self.by_kind["i"], *self.by_kind["w"]]
 
     @property
     def steering(self) -> dict[str, tuple[float, ...]]:
         """The contents of the inputs that are steering values, by canonical name."""
         values = self._content.steering
-        return {self.names[name]: values[name] for name in self.met["i"] if name in values}
+        return {self.names[name]: values[name] for name in self.by_kind["i"] if name in values}
 
     def write(self, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
         """The canonical model."""
@@ -115,7 +115,7 @@ class PieceWriter:
         graph.name = BRICK_NAME
         self._write_nodes(nodes, (), self.names, graph)
         self._declare(graph)
-        between = [name for name in self.met["v"] if not self._content.produced[name]]
+        between = [name for name in self.by_kind["v"] if not self._content.produced[name]]
         note_between(model, {self.names[name]: self._content.type(name) for name in between})
         note(model, STEERING, self.steering)
         note(model, ITEMS, self._containers())
@@ -130,25 +130,25 @@ class PieceWriter:
     def _declare(self, graph: onnx.GraphProto) -> None:
         """Inputs, outputs and initializers, once the nodes have named them."""
         content = self._content
-        for name in self.met["i"]:
+        for name in self.by_kind["i"]:
             _describe(graph.input.add(), self.names[name], content.type(name))
-        for name in self.met["v"]:
+        for name in self.by_kind["v"]:
             if content.produced[name]:
                 self.outputs.append(name)
                 _describe(graph.output.add(), self.names[name], content.type(name))
-        for name in self.met["w"]:
+        for name in self.by_kind["w"]:
             kind = content.type(name)
             weight = graph.initializer.add(name=self.names[name], dims=kind.shape)
             weight.data_type = DTYPE_NUMBER[kind.dtype]
             weight.data_location = onnx.TensorProto.EXTERNAL
             weight.external_data.add(key="location", value=WEIGHTS_LOCATION)
-        for name in self.met["c"]:
+        for name in self.by_kind["c"]:
             graph.initializer.append(content.constant(name, self.names[name]))
 
     def _containers(self) -> dict[str, Any]:
         """Item types of the containers among inputs and outputs, by canonical name."""
         content = self._content
-        names = [*self.met["i"], *self.outputs]
+        names = [*self.by_kind["i"], *self.outputs]
         types = {self.names[name]: content.type(name) for name in names}
         return {n: t.to_json() for n, t in types.items() if isinstance(t, ContainerType)}
 
@@ -213,8 +213,8 @@ class PieceWriter:
         return self.names[name]
 
     def _name(self, kind: str, name: str) -> str:
-        self.met[kind].append(name)
-        return f"{kind}{len(self.met[kind]) - 1}"
+        self.by_kind[kind].append(name)
+        return f"{kind}{len(self.by_kind[kind]) - 1}"
 
     def _name_inner(self) -> str:
         self._inner += 1

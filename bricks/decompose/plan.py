@@ -206,28 +206,28 @@ class Plan:
         needed: list[set[int]] = [set() for _ in self.occurrences]
         for producer, consumer in self.edges():
             needed[consumer].add(producer)
-        return [sorted(each) for each in needed]
+        return [sorted(positions) for positions in needed]
 
     def problem(self, bricks: Mapping[str, Brick]) -> str | None:
         """The first inconsistency of an imported plan; None if there is none.
 
         ``bricks`` are all bricks that the plan names.
         """
-        known, values = set(self.inputs), range(len(self.types))
+        defined, values = set(self.inputs), range(len(self.types))
         for i, o in enumerate(self.occurrences):
-            brick, place = bricks[o.brick], f"occurrence {i}"
+            brick, subject = bricks[o.brick], f"occurrence {i}"
             if (len(o.inputs), len(o.outputs)) != (len(brick.inputs), len(brick.outputs)):
-                return f"{place} has other ports than its brick"
-            if not known.issuperset(o.inputs):
-                return f"{place} reads what is made nowhere before"
-            if not known.isdisjoint(o.made) or len(set(o.made)) != len(o.made):
-                return f"{place} makes what is there already"
+                return f"{subject} has other ports than its brick"
+            if not defined.issuperset(o.inputs):
+                return f"{subject} reads what is made nowhere before"
+            if not defined.isdisjoint(o.made) or len(set(o.made)) != len(o.made):
+                return f"{subject} makes what is there already"
             if o.in_place is not None and o.in_place not in range(len(o.inputs)):
-                return f"{place} works in the place of an input that it has not"
+                return f"{subject} works in the place of an input that it has not"
             if o.repeats is not None and o.repeats not in range(i):
-                return f"{place} repeats what does not come before it"
-            known.update(o.made)
-        if not known.issuperset(self.outputs) or not all(v in values for v in known):
+                return f"{subject} repeats what does not come before it"
+            defined.update(o.made)
+        if not defined.issuperset(self.outputs) or not all(v in values for v in defined):
             return "it names values that it says nothing of"
         rewritten = self.rewritten_bytes
         if rewritten is not None and (type(rewritten) is not int or rewritten < 0):
@@ -321,31 +321,33 @@ class Decomposition:
         return max((t.size_bytes for t in weights if t.dtype != "STRING"), default=0)
 
 
-def by_itself(
+def isolated_decomposition(
     brick: Brick,
     granularity: str,
     *,
     in_place: bool = False,
     surrounding_bytes: int = SURROUNDING_BYTES,
 ) -> Decomposition:
-    """Return a model that runs ``brick`` a few times in a row, for a brick without a model.
+    """Return the decomposition of a model that runs ``brick`` a few times in a row.
 
-    Each run has weights of its own, and comes after ``surrounding_bytes`` of other weights were
-    read, so that the caches are about as in a model. With ``in_place`` its first output overwrites
-    its first input.
+    It stands for the model of a brick that has none. Each run has weights of its own, and comes
+    after ``surrounding_bytes`` of other weights were read, so that the caches are about as in a
+    model. With ``in_place`` the brick's first output overwrites its first input.
     """
     inputs, outputs = len(brick.inputs), len(brick.outputs)
-    made = [tuple(range(inputs + i * outputs, inputs + (i + 1) * outputs)) for i in range(_AGAIN)]
+    outputs_by_run = [
+        tuple(range(inputs + i * outputs, inputs + (i + 1) * outputs)) for i in range(_AGAIN)
+    ]
     plan = Plan(
         model=brick.key,
         digest=f"alone-{brick.key}",  # not the key itself: a whole model is measured under this
         granularity=granularity,
         inputs=tuple(range(inputs)),
-        outputs=made[-1],
+        outputs=outputs_by_run[-1],
         types=(*brick.inputs.values(), *_AGAIN * (*brick.outputs.values(),)),
         occurrences=tuple(
-            Occurrence(brick.key, tuple(range(inputs)), each, in_place=0 if in_place else None)
-            for each in made
+            Occurrence(brick.key, tuple(range(inputs)), values, in_place=0 if in_place else None)
+            for values in outputs_by_run
         ),
     )
     return Decomposition(plan, {brick.key: brick}, 0.0, surrounding_bytes)

@@ -87,12 +87,12 @@ def _storages(graph: Graph, numbers: Mapping[str, int], values: int) -> tuple[in
     for node in graph.nodes:
         for name, source in _aliased(node):
             root[name] = name if source is None else root.get(source)
-    found = [-1] * values
+    first_values = [-1] * values
     for name, number in numbers.items():
         first = root.get(name)
         # The first value with this memory may be inside a brick of several calls.
-        found[number] = -1 if first is None else numbers.get(first, number)
-    return tuple(found)
+        first_values[number] = -1 if first is None else numbers.get(first, number)
+    return tuple(first_values)
 
 
 def _aliased(node: onnx.NodeProto) -> list[tuple[str, str | None]]:

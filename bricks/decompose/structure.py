@@ -27,7 +27,7 @@ Scope = MutableMapping[str, int]
 def ranks(
     nodes: Sequence[onnx.NodeProto],
     label: Callable[[str], bytes],
-    effort: SearchBudget | None = None,
+    budget: SearchBudget | None = None,
 ) -> dict[Path, int]:
     """A canonical rank for each of the piece's nodes and for those in their subgraphs.
 
@@ -35,7 +35,7 @@ def ranks(
     """
     structure = _Structure(label)
     structure.add_nodes(nodes, (), structure.outside, None)
-    order = canonical_order(structure.labels, structure.edges, effort)
+    order = canonical_order(structure.labels, structure.edges, budget)
     position = {vertex: rank for rank, vertex in enumerate(order)}
     return {path: position[vertex] for path, vertex in structure.vertices.items()}
 
@@ -81,18 +81,18 @@ class _Structure:
         self._label = label
 
     def add_nodes(
-        self, nodes: Sequence[onnx.NodeProto], path: Path, scope: Scope, holder: int | None
+        self, nodes: Sequence[onnx.NodeProto], path: Path, scope: Scope, parent: int | None
     ) -> None:
-        """Add the nodes of one scope; ``holder`` is the vertex of the subgraph they are in."""
-        if holder is not None:
+        """Add the nodes of one scope; ``parent`` is the vertex of the subgraph they are in."""
+        if parent is not None:
             scope.update(
                 {name: self._vertex("value") for node in nodes for name in node.output if name}
             )
         for i, node in enumerate(nodes):
             vertex = self._add_node(node, (*path, i), scope)
             self.vertices[(*path, i)] = vertex
-            if holder is not None:
-                self.edges.append((holder, vertex, "member"))
+            if parent is not None:
+                self.edges.append((parent, vertex, "member"))
 
     def _add_node(self, node: onnx.NodeProto, path: Path, scope: Scope) -> int:
         attributes = [a.SerializeToString(deterministic=True) for a in plain_attributes(node)]
@@ -106,8 +106,8 @@ class _Structure:
             if name:
                 self.edges.append((vertex, self._value(name, scope), f"output {port}"))
         for attribute, position, graph in located_subgraphs(node):
-            held = self._add_graph(graph, (*path, attribute, position), scope)
-            self.edges.append((vertex, held, f"graph {position} {attribute}"))
+            subgraph = self._add_graph(graph, (*path, attribute, position), scope)
+            self.edges.append((vertex, subgraph, f"graph {position} {attribute}"))
         return vertex
 
     def _add_graph(self, graph: onnx.GraphProto, path: Path, scope: Scope) -> int:

@@ -17,14 +17,14 @@ def titles(plans: Sequence[Plan]) -> list[str]:
 
     The list may contain one model with several batch sizes, or two files of one name.
     """
-    found = [plan.model for plan in plans]
-    for more in (_inputs, lambda plan: plan.digest[:11]):
-        repeated = {title for title in found if found.count(title) > 1}
-        found = [
-            f"{title} ({more(plan)})" if title in repeated else title
-            for title, plan in zip(found, plans, strict=True)
+    names = [plan.model for plan in plans]
+    for detail in (_inputs, lambda plan: plan.digest[:11]):
+        repeated = {title for title in names if names.count(title) > 1}
+        names = [
+            f"{title} ({detail(plan)})" if title in repeated else title
+            for title, plan in zip(names, plans, strict=True)
         ]
-    return found
+    return names
 
 
 def _inputs(plan: Plan) -> str:

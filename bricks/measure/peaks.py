@@ -16,7 +16,7 @@ from functools import cache
 
 from onnx import helper
 
-from bricks.decompose.plan import Brick, Decomposition, by_itself
+from bricks.decompose.plan import Brick, Decomposition, isolated_decomposition
 from bricks.measure.rounds import StopRule
 from bricks.measure.synthetic_bricks import convolution, product, synthetic_brick
 
@@ -83,10 +83,14 @@ def peak_bricks() -> tuple[Brick, ...]:
 
 def at_best(granularity: str) -> list[Decomposition]:
     """All bricks of peaks as they run fastest: no other brick uses the caches in between."""
-    separate = [by_itself(brick, granularity, surrounding_bytes=0) for brick in compute_peaks()]
+    separate = [
+        isolated_decomposition(brick, granularity, surrounding_bytes=0) for brick in compute_peaks()
+    ]
     for stream in memory_peaks():
         separate.append(
-            by_itself(stream.brick, granularity, in_place=stream.in_place, surrounding_bytes=0)
+            isolated_decomposition(
+                stream.brick, granularity, in_place=stream.in_place, surrounding_bytes=0
+            )
         )
     return separate
 

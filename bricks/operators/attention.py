@@ -46,12 +46,12 @@ def _fused_work(products: int, query: int = 0) -> Work:
     return work
 
 
-def _require(node: Node, floats: int, absent: Sequence[int], what: str) -> None:
+def _require(node: Node, floats: int, absent: Sequence[int], unsupported: str) -> None:
     """Raise ``LookupError`` unless the first inputs are floats, and others are absent."""
     if any(node.tensor_at(port).dtype != "FLOAT" for port in range(floats)):
         raise LookupError(f"{node.operator} of other types than float")
     if any(node.has(port) for port in absent):
-        raise LookupError(f"attention with {what}")
+        raise LookupError(f"attention with {unsupported}")
 
 
 def _joint_workspace(node: Node, threads: int) -> Sequence[int]:

@@ -38,31 +38,35 @@ def convolution(weight: int = 1, added: Sequence[int] = ()) -> Work:
 
     def work(node: Node) -> int:
         terms = math.prod(node.type_at(weight).shape[1:])
-        each = 2 * terms + sum(node.has(port) for port in added) + bool(node.text("activation"))
-        return each * node.output.elements
+        per_output = (
+            2 * terms + sum(node.has(port) for port in added) + bool(node.text("activation"))
+        )
+        return per_output * node.output.elements
 
     return work
 
 
 def _transposed_work(node: Node) -> int:
-    each = 2 * math.prod(node.type_at(1).shape[1:])
-    return each * node.type_at(0).elements + node.has(2) * node.output.elements
+    per_input = 2 * math.prod(node.type_at(1).shape[1:])
+    return per_input * node.type_at(0).elements + node.has(2) * node.output.elements
 
 
 def _call_work(node: Node) -> int:
     """The work of PyTorch's convolution, transposed or not; its bias is not counted."""
-    each = 2 * math.prod(node.type_at(1).shape[1:])
+    per_position = 2 * math.prod(node.type_at(1).shape[1:])
     transposed = node.attribute("transposed", False, _TRANSPOSED_AT)
-    return each * (node.type_at(0).elements if transposed else node.output.elements)
+    return per_position * (node.type_at(0).elements if transposed else node.output.elements)
 
 
 def _gradient_work(node: Node) -> int:
     """As much work as the convolution, for each of the gradients of input and weight."""
-    each = 2 * math.prod(node.type_at(2).shape[1:])
+    per_position = 2 * math.prod(node.type_at(2).shape[1:])
     transposed = node.attribute("transposed", False, _GRADIENT_TRANSPOSED_AT)
     pixels = node.type_at(1 if transposed else 0).elements
     computed: list[int] = node.attribute("output_mask", [], _GRADIENTS_AT)
-    return each * pixels * sum(computed[:2]) + (node.type_at(0).elements if computed[2] else 0)
+    return per_position * pixels * sum(computed[:2]) + (
+        node.type_at(0).elements if computed[2] else 0
+    )
 
 
 def _require_floats(node: Node) -> None:

@@ -35,14 +35,14 @@ Types = Mapping[str, ValueType]
 
 def branches_on_values(operator: Operator) -> bool:
     """Whether the work of ``operator`` depends on the values of its inputs."""
-    return any(each.decisive for each in operator.values)
+    return any(dependence.decisive for dependence in operator.values)
 
 
 def values_decide(nodes: Iterable[onnx.NodeProto]) -> bool:
     """Whether the work of a model of these ``nodes`` depends on its weights and inputs."""
     nodes = list(nodes)
     rows = (operator_of(node) for node in nodes if not is_call(node))
-    deciding = any(not each.large_table for row in rows for each in row.values)
+    deciding = any(not dependence.large_table for row in rows for dependence in row.values)
     return deciding or bool(conditional_loops(nodes))
 
 
@@ -54,10 +54,10 @@ def dependent_inputs(
     ``table_bytes`` is the size of its first input, in bytes, where that is known.
     """
     large = table_bytes is not None and table_bytes >= _LARGE_TABLE_BYTES
-    for each in _observed(node):
-        if (large or not each.large_table) and each.port < len(node.input):
-            if node.input[each.port]:
-                yield node.input[each.port], each.facts
+    for dependence in _observed(node):
+        if (large or not dependence.large_table) and dependence.port < len(node.input):
+            if node.input[dependence.port]:
+                yield node.input[dependence.port], dependence.facts
 
 
 def _observed(node: onnx.NodeProto) -> Sequence[Dependence]:
@@ -75,13 +75,13 @@ def dependent_arguments(node: onnx.NodeProto, types: Types) -> Iterator[tuple[st
         return
     positional, _ = call_of(node).arguments
     large = max(map(_bytes, map(types.get, node.input)), default=0) >= _LARGE_TABLE_BYTES
-    for each in values:
-        for name, type_ in _tensors(positional, each.port, node, types):
-            if each.large_table and type_.dtype in _MASKS:
+    for dependence in values:
+        for name, type_ in _tensors(positional, dependence.port, node, types):
+            if dependence.large_table and type_.dtype in _MASKS:
                 yield name, (SELECTED,)
-            elif large or not each.large_table:
-                whole = "INT" in type_.dtype and DISTINCT in each.facts
-                yield name, _DISTRIBUTED if whole else each.facts
+            elif large or not dependence.large_table:
+                integers = "INT" in type_.dtype and DISTINCT in dependence.facts
+                yield name, _DISTRIBUTED if integers else dependence.facts
 
 
 def decisive_values(node: onnx.NodeProto, types: Types) -> list[str]:
@@ -117,7 +117,9 @@ def _sketched_arguments(
     for node in nodes:
         for name, counting in dependent_arguments(node, types):
             facts.setdefault(name, set()).update(counting)
-    reduced = {n: sketches[n].with_facts(each) for n, each in facts.items() if n in sketches}
+    reduced = {
+        n: sketches[n].with_facts(counting) for n, counting in facts.items() if n in sketches
+    }
     return {name: sketch for name, sketch in reduced.items() if sketch is not None}
 
 

@@ -45,12 +45,12 @@ def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
     The result omits floats, and values without a safe range (a value that gives a shape, or whose
     uses contradict each other). Raises ``KeyError`` for names that ``graph`` has no type for.
     """
-    whole = [name for name in names if _whole(graph.types[name])]
-    if not whole:
+    integers = [name for name in names if _is_integer(graph.types[name])]
+    if not integers:
         return {}
-    follower = _Follower(graph)
-    found = ((name, follower.range_of(name, graph.types[name])) for name in whole)
-    return {name: range for name, range in found if range is not None}
+    follower = _UseFollower(graph)
+    ranges = ((name, follower.range_of(name, graph.types[name])) for name in integers)
+    return {name: range for name, range in ranges if range is not None}
 
 
 def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
@@ -63,25 +63,25 @@ def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
         return []
     names = [name for name in graph.inputs if name not in given]
     ranges = integer_ranges(graph, names)
-    said = []
+    notes = []
     for name in names:
         type = graph.types[name]
         if isinstance(type, ContainerType):
-            said.append(f"input {name!r} is made up: {type}")
+            notes.append(f"input {name!r} is made up: {type}")
         elif type.dtype == "STRING":
-            said.append(f"input {name!r} is text, and is made up")
+            notes.append(f"input {name!r} is text, and is made up")
         elif name not in ranges and type.dtype == "BOOL":
-            said.append(
+            notes.append(
                 f"input {name!r} chooses what is run: assumed true (--value says otherwise)"
             )
         elif name not in ranges and "INT" in type.dtype:
-            said.append(
+            notes.append(
                 f"input {name!r} gives a shape, count or axis, and is made up all the same:"
                 " say with --value what it holds"
             )
         elif name in ranges and ranges[name].why == _UNRESTRICTED:
-            said.append(f"input {name!r}: {_UNRESTRICTED}")
-    return said
+            notes.append(f"input {name!r}: {_UNRESTRICTED}")
+    return notes
 
 
 def synthetic_inputs(graph: Graph, given: Collection[str] = ()) -> list[str]:
@@ -102,25 +102,25 @@ def observations(graph: Graph, observed: Collection[str], given: Collection[str]
     """
     # Values that depend on the data of inputs, and those whose type depends on it too.
     data, dependent = set(graph.inputs).difference(given), set[str]()
-    said = []
+    notes = []
     for node in graph.nodes:
         reads = used_values(node)
         if not operator_of(node).reads_shapes and data.intersection(reads):
             data.update(node.output)
-        found = [name for name in node.output if name in observed]
+        outputs = [name for name in node.output if name in observed]
         if dependent.intersection(reads):
-            dependent.update(found)
-        elif found and (operator_of(node).sized_by_data or _steered_by(node, data, graph)):
-            dependent.update(found)
-            types = ", ".join(f"'{name}' {graph.types[name]}" for name in found)
-            said.append(f"{label(node)} gives {types}, as on synthetic data")
-    return said
+            dependent.update(outputs)
+        elif outputs and (operator_of(node).sized_by_data or _steered_by(node, data, graph)):
+            dependent.update(outputs)
+            types = ", ".join(f"'{name}' {graph.types[name]}" for name in outputs)
+            notes.append(f"{label(node)} gives {types}, as on synthetic data")
+    return notes
 
 
 def _steered_by(node: onnx.NodeProto, data: Collection[str], graph: Graph) -> bool:
     view = Node(node, graph.types, graph.initializers)
     return any(
-        name in data and (found := restriction(view, port)) and found.kind == STEERING
+        name in data and (restricted := restriction(view, port)) and restricted.kind == STEERING
         for port, name in enumerate(node.input)
     )
 
@@ -149,23 +149,23 @@ def steering_values(graph: Graph) -> list[str]:
         for name in (*graph.inputs, *made)
         if graph.types[name].elements <= SMALL and name not in graph.initializers
     ]
-    whole = [name for name in small if _whole(graph.types[name])]
-    safe = integer_ranges(graph, whole)
+    integers = [name for name in small if _is_integer(graph.types[name])]
+    safe = integer_ranges(graph, integers)
     ports = (port for node in graph.nodes for port in steering_inputs(node))
     steered = set(steered_values(ports, graph.types))
     return [
         name
         for name in small
-        if (_whole(graph.types[name]) and name not in safe)
+        if (_is_integer(graph.types[name]) and name not in safe)
         or (graph.types[name].floating and name in steered)
     ]
 
 
-def _whole(type: ValueType) -> bool:
+def _is_integer(type: ValueType) -> bool:
     return "INT" in type.dtype or type.dtype == "BOOL"
 
 
-class _Follower:
+class _UseFollower:
     def __init__(self, graph: Graph) -> None:
         self._uses: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
         for node in _with_inner(graph.nodes):
@@ -176,21 +176,23 @@ class _Follower:
 
     def range_of(self, name: str, type: ValueType) -> Range | None:
         if type.dtype == "BOOL":
-            chooses = any(found.kind == STEERING for _, found in self._restrictions(name))
+            chooses = any(
+                restriction.kind == STEERING for _, restriction in self._restrictions(name)
+            )
             return None if chooses else Range(1, 2, "a boolean: everything valid")
         low, high = _limits(type.dtype)
         why: list[str] = []
         masks: list[str] = []
-        for affine, found in self._restrictions(name):
-            if found.kind == STEERING:
+        for affine, restriction in self._restrictions(name):
+            if restriction.kind == STEERING:
                 return None
-            if found.kind == MASKING:
-                masks.append(found.why)
+            if restriction.kind == MASKING:
+                masks.append(restriction.why)
                 continue
             # low ≤ scale·x + least and scale·x + most < high, solved for x
-            low = max(low, -((affine.least - found.low) // affine.scale))
-            high = min(high, (found.high - 1 - affine.most) // affine.scale + 1)
-            why.append(found.why)
+            low = max(low, -((affine.least - restriction.low) // affine.scale))
+            high = min(high, (restriction.high - 1 - affine.most) // affine.scale + 1)
+            why.append(restriction.why)
         if why:
             return Range(low, high, "; ".join(dict.fromkeys(why))) if low < high else None
         if masks:
@@ -200,24 +202,24 @@ class _Follower:
         return Range(0, 2, _UNRESTRICTED)
 
     def _restrictions(self, start: str) -> Iterator[tuple[_Affine, Restriction]]:
-        waiting = [(start, _Affine(1, 0, 0))]
+        queue = [(start, _Affine(1, 0, 0))]
         seen: set[tuple[str, _Affine]] = set()
-        most = min(_MAX_STEPS, max(_FEW_STEPS, self._steps_left))
-        while waiting and len(seen) < most:
-            name, affine = waiting.pop()
+        max_steps = min(_MAX_STEPS, max(_FEW_STEPS, self._steps_left))
+        while queue and len(seen) < max_steps:
+            name, affine = queue.pop()
             if (name, affine) in seen:
                 continue
             seen.add((name, affine))
             self._steps_left -= 1
             for node, index in self._uses.get(name, ()):
                 view = Node(node, self._graph.types, self._graph.initializers)
-                found = restriction(view, index)
-                if found is not None:
-                    yield affine, found
-                waiting.extend((out, affine) for out in passes_on(node, index))
-                moved = self._moved(node, index, affine)
-                if moved is not None:
-                    waiting.append((node.output[0], moved))
+                restricted = restriction(view, index)
+                if restricted is not None:
+                    yield affine, restricted
+                queue.extend((out, affine) for out in passes_on(node, index))
+                shifted = self._moved(node, index, affine)
+                if shifted is not None:
+                    queue.append((node.output[0], shifted))
 
     def _moved(self, node: onnx.NodeProto, index: int, affine: _Affine) -> _Affine | None:
         """``affine`` after arithmetic with a constant; None if it cannot be followed."""

@@ -42,10 +42,10 @@ def _gates(gates: int) -> Workspace:
         _require_floats(node)
         steps, batch, features = node.tensor_at(0).shape
         hidden = node.number("hidden_size")
-        each = steps * batch * _FLOAT_BYTES
+        row_bytes = steps * batch * _FLOAT_BYTES
         direction = node.text("direction") or "forward"
-        directions = [each * gates * hidden] * (2 if direction == "bidirectional" else 1)
-        reversed_ = [] if direction == "forward" else [each * features, each * hidden]
+        directions = [row_bytes * gates * hidden] * (2 if direction == "bidirectional" else 1)
+        reversed_ = [] if direction == "forward" else [row_bytes * features, row_bytes * hidden]
         return [*directions, *reversed_]
 
     return workspace

@@ -47,7 +47,9 @@ def first_of(*rules: Restrict) -> Restrict:
     """The first restriction that one of ``rules`` makes."""
 
     def rule(node: Node, port: int) -> Restriction | None:
-        return next((found for each in rules if (found := each(node, port))), None)
+        return next(
+            (restriction for restrict in rules if (restriction := restrict(node, port))), None
+        )
 
     return rule
 

@@ -43,11 +43,11 @@ def steering_inputs(node: onnx.NodeProto) -> Iterator[tuple[str, bool]]:
 
     Includes the steering inputs of nodes in its subgraphs.
     """
-    for each in (node, *inner_nodes(node)):
-        steering = operator_of(each).steering
+    for inner in (node, *inner_nodes(node)):
+        steering = operator_of(inner).steering
         for port in steering.ports:
-            if port < len(each.input) and each.input[port]:
-                yield each.input[port], steering.scalars_only
+            if port < len(inner.input) and inner.input[port]:
+                yield inner.input[port], steering.scalars_only
 
 
 def quantization_parameters(nodes: Iterable[onnx.NodeProto]) -> set[str]:

@@ -25,19 +25,19 @@ def contexts(
     measured there. Bricks without ``features`` do not count. Each model has ``unseen_bytes`` of
     weights besides those of its bricks.
     """
-    found: dict[str, Context] = {}
+    by_key: dict[str, Context] = {}
     for usage in models:
         for key, context in _of_model(usage, features, unseen_bytes).items():
-            found[key] = context.prevailing(found.get(key))
-    return found
+            by_key[key] = context.prevailing(by_key.get(key))
+    return by_key
 
 
 def in_context(
     features: Mapping[str, BrickFeatures], models: Iterable[Mapping[str, Usage]]
 ) -> dict[str, BrickFeatures]:
     """``features`` with the contexts of ``models``; other bricks keep their context."""
-    found = contexts(models, features)
-    return {key: replace(t, context=found.get(key, t.context)) for key, t in features.items()}
+    by_key = contexts(models, features)
+    return {key: replace(t, context=by_key.get(key, t.context)) for key, t in features.items()}
 
 
 def _of_model(

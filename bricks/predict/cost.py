@@ -30,7 +30,9 @@ _STEPS = 8
 _INTERVAL = (0.025, 0.975)
 
 
-def usual_s(weight_bytes: np.ndarray, latency_s: np.ndarray, share: np.ndarray) -> np.ndarray:
+def typical_cost_s(
+    weight_bytes: np.ndarray, latency_s: np.ndarray, share: np.ndarray
+) -> np.ndarray:
     """The approximate seconds that measuring each brick takes, given its believed latency.
 
     ``share`` is its largest share of any model: bricks with a larger share are sampled more often.
@@ -65,11 +67,11 @@ class CostModel:
         than these resemble each other: on four caches of zoo models, with 8 to 60 bricks at a time,
         the interval held four times in five.
         """
-        each_s = [self.brick_s(brick) for brick in bricks]
-        total_s = sum(each_s)
-        if not each_s:
+        costs_s = [self.brick_s(brick) for brick in bricks]
+        total_s = sum(costs_s)
+        if not costs_s:
             return Interval.exact(0.0)
-        low, high = self._ratios(len(each_s))
+        low, high = self._ratios(len(costs_s))
         return Interval(1.0, min(1.0, low), max(1.0, high)).scaled(total_s)
 
     @property
@@ -77,13 +79,15 @@ class CostModel:
         """Median of ``|estimate / seconds - 1|`` over ten parts of the measured bricks."""
         parts = np.array_split(np.array(self.outcomes), min(_PARTS, len(self.outcomes)))
         sums = [part.sum(axis=0) for part in parts]
-        return median([abs(float(guess_s / real_s) - 1) for real_s, guess_s in sums])
+        return median([abs(float(estimate_s / real_s) - 1) for real_s, estimate_s in sums])
 
     def _ratios(self, count: int) -> tuple[float, float]:
         width = max(1, min(count, len(self.outcomes) // 5))
         run = np.ones(width)
-        real_s, guess_s = (np.convolve(each, run, "valid") for each in np.array(self.outcomes).T)
-        low, high = np.quantile(real_s / guess_s, _INTERVAL)
+        real_s, estimate_s = (
+            np.convolve(column, run, "valid") for column in np.array(self.outcomes).T
+        )
+        low, high = np.quantile(real_s / estimate_s, _INTERVAL)
         return float(low), float(high)
 
 
@@ -121,13 +125,13 @@ def _factors(features: np.ndarray, seconds: np.ndarray) -> tuple[float, ...]:
     Each brick costs at least a tenth of the cheapest measured one.
     """
     min_s = 0.1 * seconds.min()
-    expected = np.full(len(seconds), seconds.mean())
+    estimates_s = np.full(len(seconds), seconds.mean())
     for _ in range(_STEPS):
-        weights = 1 / np.sqrt(expected)
+        weights = 1 / np.sqrt(estimates_s)
         factors = _least_squares(features * weights[:, None], (seconds - min_s) * weights)
         factors[0] += min_s
-        expected = features @ factors
-    return tuple(map(float, factors * seconds.sum() / expected.sum()))
+        estimates_s = features @ factors
+    return tuple(map(float, factors * seconds.sum() / estimates_s.sum()))
 
 
 def _least_squares(features: np.ndarray, seconds: np.ndarray) -> np.ndarray:
@@ -136,11 +140,11 @@ def _least_squares(features: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     scale = np.linalg.norm(features, axis=0)
     columns = np.flatnonzero(scale)
     while len(columns):
-        found = np.linalg.lstsq(features[:, columns] / scale[columns], seconds, rcond=None)[0]
-        if (found >= 0).all():
-            factors[columns] = found / scale[columns]
+        solution = np.linalg.lstsq(features[:, columns] / scale[columns], seconds, rcond=None)[0]
+        if (solution >= 0).all():
+            factors[columns] = solution / scale[columns]
             break
-        columns = columns[found >= 0]
+        columns = columns[solution >= 0]
     return factors
 
 

@@ -22,29 +22,35 @@ Array = np.ndarray
 class CovarianceParams:
     """Covariance parameters for the residuals of a kind's bricks; variances of log-latencies.
 
-    The covariance is a sum: a part shared by all bricks of a kind (``common``), a part shared by
-    those with the same operator and tags (``mean``), and parts shared by those of similar sizes,
-    over a ``wide`` range and over one shorter by ``ratio`` (``near``). ``lengths`` are the ranges,
-    in factors of two, of each size, of the bytes moved, of the roofline, and of the context's
-    working set, repeats and slowness. ``apart`` and ``other`` are how much the covariance falls
-    between bricks of different tags, or of different operators. ``noise`` is the standard deviation
-    that other bricks cannot explain.
+    The covariance of two bricks is a sum: ``kind_variance`` for any two of a kind,
+    ``operator_variance`` for equal operators and tags, and two terms that fall with the distance
+    between their sizes: ``long_range_variance``, and ``short_range_variance`` over a range shorter
+    by ``range_ratio``. ``lengths`` are the ranges, in factors of two, of each size, of the bytes
+    moved, of the roofline, and of the context's working set, repeats and slowness. All terms but
+    the first fall by a factor of e for each unit of ``tag_distances`` (one for each tag that
+    differs) and of ``operator_distance`` (if the operators differ). ``noise`` is the standard
+    deviation that other bricks cannot explain.
     """
 
     lengths: tuple[float, ...]
-    apart: tuple[float, ...]
-    other: float
-    common: float
-    mean: float
-    wide: float
-    near: float
-    ratio: float
+    tag_distances: tuple[float, ...]
+    operator_distance: float
+    kind_variance: float
+    operator_variance: float
+    long_range_variance: float
+    short_range_variance: float
+    range_ratio: float
     noise: float
 
     @property
     def prior(self) -> float:
         """The prior variance of a residual."""
-        return self.common + self.mean + self.wide + self.near
+        return (
+            self.kind_variance
+            + self.operator_variance
+            + self.long_range_variance
+            + self.short_range_variance
+        )
 
 
 # Found once, on half of the families of the zoo (see benchmarks/prediction.py), as the values that
@@ -52,16 +58,24 @@ class CovarianceParams:
 COVARIANCE_PARAMS = {
     CONVOLUTION: CovarianceParams(
         lengths=(12, 5, 6, 2.5, 1.2, 5, 2.9, 13.5, 24, 56, 7.3, 60, 1.4),
-        apart=(0.57, 3.6, 0.7, 0.007, 0.015),
-        other=1.4, common=0.1, mean=0.0025, wide=0.023, near=0.009, ratio=1.0, noise=0.019,
+        tag_distances=(0.57, 3.6, 0.7, 0.007, 0.015),
+        operator_distance=1.4, kind_variance=0.1, operator_variance=0.0025,
+        long_range_variance=0.023, short_range_variance=0.009, range_ratio=1.0,
+        noise=0.019,
     ),
     PRODUCT: CovarianceParams(
-        lengths=(2, 20, 10, 0.5, 20, 25, 40, 40, 6), apart=(0.1, 0.1, 0.7, 0.06, 2, 0.1),
-        other=0.05, common=0.02, mean=0.002, wide=0.002, near=0.003, ratio=2.0, noise=0.06,
+        lengths=(2, 20, 10, 0.5, 20, 25, 40, 40, 6),
+        tag_distances=(0.1, 0.1, 0.7, 0.06, 2, 0.1),
+        operator_distance=0.05, kind_variance=0.02, operator_variance=0.002,
+        long_range_variance=0.002, short_range_variance=0.003, range_ratio=2.0,
+        noise=0.06,
     ),
     STREAM: CovarianceParams(
-        lengths=(31, 42, 0.95, 22, 0.75, 43, 29, 21, 39, 3), apart=(4.7, 0.57, 1.3, 2.2),
-        other=0.6, common=0.1, mean=1.7, wide=0.009, near=0.035, ratio=16.0, noise=0.09,
+        lengths=(31, 42, 0.95, 22, 0.75, 43, 29, 21, 39, 3),
+        tag_distances=(4.7, 0.57, 1.3, 2.2),
+        operator_distance=0.6, kind_variance=0.1, operator_variance=1.7,
+        long_range_variance=0.009, short_range_variance=0.035, range_ratio=16.0,
+        noise=0.09,
     ),
 }  # fmt: skip
 # Latencies of microseconds are less exact, because of the timer and the caches at each call.
@@ -106,29 +120,31 @@ def covariance(a: Array, b: Array, params: CovarianceParams, *, lower: bool = Fa
     ``lower`` leaves out most or all of the part above the diagonal. The matrix is computed in
     stripes, because working outside a processor's cache takes far longer.
     """
-    found = np.zeros((len(a), len(b)))
+    matrix = np.zeros((len(a), len(b)))
     for begin in range(0, len(a), STRIPE):
         end = min(begin + STRIPE, len(a))
         width = end if lower else len(b)
-        found[begin:end, :width] = _stripe(a[begin:end], b[:width], params)
-    return found
+        matrix[begin:end, :width] = _stripe(a[begin:end], b[:width], params)
+    return matrix
 
 
 def _stripe(a: Array, b: Array, params: CovarianceParams) -> Array:
     count = len(params.lengths)
-    far = np.zeros((len(a), len(b)))
-    weights = (*params.apart, params.other)
-    for mine, theirs, weight in zip(a.T[count:], b.T[count:], weights, strict=True):
-        far += weight * (mine[:, None] != theirs[None, :])
+    distance_by_name = np.zeros((len(a), len(b)))
+    weights = (*params.tag_distances, params.operator_distance)
+    for own_names, other_names, weight in zip(a.T[count:], b.T[count:], weights, strict=True):
+        distance_by_name += weight * (own_names[:, None] != other_names[None, :])
     x, y = a[:, :count], b[:, :count]
     squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1)[None, :]
     squares -= 2 * x @ y.T
     distance = np.sqrt(3 * np.maximum(squares, 0.0))
-    similarity: Array = params.mean + params.wide * (1 + distance) * np.exp(-distance)
-    distance *= params.ratio
-    similarity += params.near * (1 + distance) * np.exp(-distance)
-    similarity *= np.exp(-far)
-    similarity += params.common
+    similarity: Array = params.operator_variance + params.long_range_variance * (
+        1 + distance
+    ) * np.exp(-distance)
+    distance *= params.range_ratio
+    similarity += params.short_range_variance * (1 + distance) * np.exp(-distance)
+    similarity *= np.exp(-distance_by_name)
+    similarity += params.kind_variance
     return similarity
 
 

@@ -59,16 +59,16 @@ class Interpolation:
     def _explained(self, between: Array) -> Array:
         """The variance that the observations explain; a row of ``between`` for each brick."""
         white = solve_triangular(self.lower, between.T, lower=True, check_finite=False)
-        found: Array = np.einsum("ij,ij->j", white, white)
-        return found
+        variances: Array = np.einsum("ij,ij->j", white, white)
+        return variances
 
     def _near(self, between: Array) -> Array:
         """At least how much of the variance they explain: by the :data:`NEAR` closest ones."""
-        found = np.empty(len(between))
+        variances = np.empty(len(between))
         for i, row in enumerate(between):
             near = np.argsort(-row, kind="stable")[:NEAR]
-            some = self.at[near]
-            matrix = covariance(some, some, self.params)
+            rows = self.at[near]
+            matrix = covariance(rows, rows, self.params)
             matrix[np.diag_indices_from(matrix)] += self.noise[near]
-            found[i] = row[near] @ np.linalg.solve(matrix, row[near])
-        return found
+            variances[i] = row[near] @ np.linalg.solve(matrix, row[near])
+        return variances

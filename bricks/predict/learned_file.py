@@ -22,7 +22,7 @@ import numpy as np
 from bricks.predict.covariance import COVARIANCE_PARAMS
 from bricks.predict.interpolation import Interpolation
 from bricks.predict.limits import RooflineLimits
-from bricks.predict.observations import StatesSeen
+from bricks.predict.observations import StateCounts
 from bricks.predict.predictor import Field, Predictor
 from bricks.predict.roofline import Roofline
 
@@ -44,7 +44,7 @@ class Learned:
     """
 
     predictor: Predictor
-    seen: StatesSeen
+    state_counts: StateCounts
     state_s: float | None
     latency_s: Mapping[str, float]
 
@@ -53,30 +53,30 @@ def written(learned: Mapping[str, Learned], granularity: str) -> bytes:
     """A file of what was learned for each target, by key, of models cut at ``granularity``."""
     arrays: dict[str, Array] = {}
     targets = {}
-    for place, (target_key, each) in enumerate(sorted(learned.items())):
+    for index, (target_key, entry) in enumerate(sorted(learned.items())):
         fields = {}
-        for kind, field in each.predictor.fields.items():
+        for kind, field in entry.predictor.fields.items():
             process = field.process
             for name in ("at", "noise", "weights"):
-                arrays[_name(place, kind, name)] = getattr(process, name)
+                arrays[_name(index, kind, name)] = getattr(process, name)
             fields[kind] = {
                 "roofline": _roofline_json(field.roofline),
                 "scales": dict(field.scales),
                 "kernels": sorted(field.kernels),
             }
-        keys = sorted(each.latency_s)
-        arrays[_name(place, "latencies", "keys")] = _packed(keys)
-        seconds = [each.latency_s[key] for key in keys]
-        arrays[_name(place, "latencies", "seconds")] = np.array(seconds, np.float32)
+        keys = sorted(entry.latency_s)
+        arrays[_name(index, "latencies", "keys")] = _packed(keys)
+        seconds = [entry.latency_s[key] for key in keys]
+        arrays[_name(index, "latencies", "seconds")] = np.array(seconds, np.float32)
         targets[target_key] = {
-            "place": place,
-            "learned_from": each.predictor.learned_from,
-            "bias": each.predictor.bias,
-            "general": _roofline_json(each.predictor.general),
-            "limits": _limits_json(each.predictor.limits),
+            "place": index,
+            "learned_from": entry.predictor.learned_from,
+            "bias": entry.predictor.bias,
+            "general": _roofline_json(entry.predictor.general),
+            "limits": _limits_json(entry.predictor.limits),
             "fields": fields,
-            "seen": [list(pair) for pair in each.seen.counts.items()],
-            "state_s": each.state_s,
+            "seen": [list(pair) for pair in entry.state_counts.counts.items()],
+            "state_s": entry.state_s,
         }
     about = {
         "format": {"name": FORMAT, "version": VERSION},
@@ -109,9 +109,9 @@ def read(content: bytes, target_key: str, granularity: str) -> Learned | None:
     general = _roofline(data["general"])
     limits = RooflineLimits(*(math.inf if rate is None else rate for rate in data["limits"]))
     predictor = Predictor(data["learned_from"], data["bias"], fields, general, limits)
-    seen = StatesSeen({state_s: count for state_s, count in data["seen"]})
+    state_counts = StateCounts({state_s: count for state_s, count in data["seen"]})
     latency_s = dict(zip(_unpacked(keys), seconds.tolist(), strict=True))
-    return Learned(predictor, seen, data["state_s"], latency_s)
+    return Learned(predictor, state_counts, data["state_s"], latency_s)
 
 
 def _packed(keys: Sequence[str]) -> Array:
@@ -125,13 +125,13 @@ def _unpacked(digests: Array) -> list[str]:
     return [_KEY + text[i : i + 32] for i in range(0, len(text), 32)]
 
 
-def _name(place: int, kind: str, name: str) -> str:
-    return f"{place}.{kind}.{name}"
+def _name(index: int, kind: str, name: str) -> str:
+    return f"{index}.{kind}.{name}"
 
 
-def _field(kind: str, data: Mapping[str, Any], arrays: Mapping[str, Array], place: int) -> Field:
+def _field(kind: str, data: Mapping[str, Any], arrays: Mapping[str, Array], index: int) -> Field:
     params = COVARIANCE_PARAMS[kind]
-    at, noise, weights = (arrays[_name(place, kind, n)] for n in ("at", "noise", "weights"))
+    at, noise, weights = (arrays[_name(index, kind, n)] for n in ("at", "noise", "weights"))
     return Field(
         params,
         _roofline(data["roofline"]),

@@ -38,18 +38,18 @@ class RooflineLimits:
     bytes_per_s: float = math.inf
 
     @classmethod
-    def seen(cls, features: Sequence[BrickFeatures], latency_s: Array) -> RooflineLimits:
+    def fit(cls, features: Sequence[BrickFeatures], latency_s: Array) -> RooflineLimits:
         """The highest rates among measured bricks, with their latencies in seconds."""
         if len(features) < ENOUGH:
             return NO_LIMITS
-        flops, weights = _works(features)
+        flops, weights = _flops_and_weight_bytes(features)
         return cls(
             _highest(flops, latency_s, _LEAST_FLOPS), _highest(weights, latency_s, _LEAST_BYTES)
         )
 
     def least_s(self, features: Sequence[BrickFeatures]) -> Array:
         """The latency in seconds that each brick has at least."""
-        flops, weights = _works(features)
+        flops, weights = _flops_and_weight_bytes(features)
         least: Array = np.maximum(flops / self.flops_per_s, weights / self.bytes_per_s)
         return least
 
@@ -57,7 +57,7 @@ class RooflineLimits:
 NO_LIMITS = RooflineLimits()
 
 
-def _works(features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
+def _flops_and_weight_bytes(features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
     """Operations, and bytes of weights that no cache holds, of each brick."""
     weights = np.array([t.weight_bytes * _uncached(t) for t in features])
     return np.array([t.flops for t in features]), weights
@@ -68,6 +68,6 @@ def _uncached(features: BrickFeatures) -> bool:
     return far and features.kind in _READ_ALL
 
 
-def _highest(works: Array, latency_s: Array, least: float) -> float:
-    counted = works >= least
-    return float((works[counted] / latency_s[counted]).max()) if counted.any() else math.inf
+def _highest(amounts: Array, latency_s: Array, least: float) -> float:
+    large = amounts >= least
+    return float((amounts[large] / latency_s[large]).max()) if large.any() else math.inf

@@ -22,7 +22,7 @@ _MAX_SLOWNESS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class StatesSeen:
+class StateCounts:
     """The machine states in which bricks were measured, and how many bricks in each.
 
     A state is the latency of the reference workload in seconds; None counts where it isn't known.
@@ -70,13 +70,13 @@ class Observations:
         )
 
     @property
-    def states_seen(self) -> StatesSeen:
+    def state_counts(self) -> StateCounts:
         """The states, without the bricks."""
-        return StatesSeen(Counter(self.states.values()))
+        return StateCounts(Counter(self.states.values()))
 
     def features(self, features: Mapping[str, BrickFeatures]) -> dict[str, BrickFeatures]:
         """``features`` of the measured bricks, in the states of their measurements."""
-        fastest_s = self.states_seen.fastest_s
+        fastest_s = self.state_counts.fastest_s
         return {
             key: _slowed(t, _slowness(self.states[key], fastest_s)) for key, t in features.items()
         }

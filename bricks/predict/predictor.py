@@ -42,15 +42,15 @@ MAX = 3000
 
 # The error for kernels without a measured brick: a standard deviation of logarithms, found by
 # leaving out one operator after another. What is known of other kernels tells no less than that.
-_STRANGE_SD = 0.8
+_OUT_OF_DISTRIBUTION_SD = 0.8
 
 # Shorter than any latency: the logarithm of no limit.
-_NOTHING_S = 1e-12
+_TINY_S = 1e-12
 
 # Prior for the common error of predictions, before left-out groups inform it: between half of this
 # and twice as much, with a probability of two thirds. Families of the zoo were off by 0.03 to 0.15,
 # host by host.
-_USUAL_BIAS, _BIAS_FACTOR = 0.07, 2.0
+_TYPICAL_BIAS, _BIAS_FACTOR = 0.07, 2.0
 # The number of bricks that the pooled error of all classes counts as; and the limit on the weight
 # of a single brick's error, as a multiple of the usual error of its kind.
 _FEW, _WORST = 10, 5.0
@@ -88,12 +88,12 @@ class Field:
         """Logarithms of latencies, and their standard deviations."""
         roof_s = self.roofline.seconds(features)
         at = feature_matrix(features, roof_s, self.params)
-        found, variances = self.process.predict(at)
-        logs = np.log(roof_s) + found
+        residuals, variances = self.process.predict(at)
+        logs = np.log(roof_s) + residuals
         noise = noise_of(self.params, np.exp(logs))
         scale = np.array([self.scales.get(t.kernel, self.scales[""]) for t in features])
-        least = [0.0 if t.kernel in self.kernels else _STRANGE_SD for t in features]
-        return logs, np.clip(scale * np.sqrt(variances + noise), least, _STRANGE_SD)
+        min_sds = [0.0 if t.kernel in self.kernels else _OUT_OF_DISTRIBUTION_SD for t in features]
+        return logs, np.clip(scale * np.sqrt(variances + noise), min_sds, _OUT_OF_DISTRIBUTION_SD)
 
     def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
         """Errors and variances of the bricks at the positions of each group, predicted without it.
@@ -107,14 +107,18 @@ class Field:
         # Single precision suffices from here on, and takes half the time.
         unit = np.eye(len(lower), dtype=np.float32)
         root = solve_triangular(lower.astype(np.float32), unit, lower=True, overwrite_b=True)
-        residuals = [np.log(latency_s / self.roofline.seconds_without(mine)) for mine in groups]
+        residuals = [
+            np.log(latency_s / self.roofline.seconds_without(positions)) for positions in groups
+        ]
         whitened = root @ np.array(residuals, np.float32).T
-        found = []
-        for mine, white in zip(groups, whitened.T, strict=True):
-            columns = root[:, mine]
-            held = np.linalg.inv((columns.T @ columns).astype(np.float64))
-            found.append((held @ (columns.T @ white), np.diag(held)))
-        return found
+        errors_and_variances = []
+        for positions, whitened_residuals in zip(groups, whitened.T, strict=True):
+            columns = root[:, positions]
+            conditional = np.linalg.inv((columns.T @ columns).astype(np.float64))
+            errors_and_variances.append(
+                (conditional @ (columns.T @ whitened_residuals), np.diag(conditional))
+            )
+        return errors_and_variances
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +140,17 @@ class Predictor:
 
     def predict(self, features: Mapping[str, BrickFeatures]) -> dict[str, Prediction]:
         """The latency of each brick, by the keys of ``features``."""
-        found: dict[str, Prediction] = {}
+        predictions: dict[str, Prediction] = {}
         for kind, keys in by_kind(features, sorted(features)).items():
             for begin in range(0, len(keys), STRIPE):
-                some = keys[begin : begin + STRIPE]
-                mine = [features[key] for key in some]
+                stripe = keys[begin : begin + STRIPE]
+                mine = [features[key] for key in stripe]
                 logs, sds = self._predict(kind, mine)
                 least_s = self.limits.least_s(mine)
-                columns = np.maximum(logs, np.log(np.maximum(least_s, _NOTHING_S))), sds, least_s
-                for key, log, *rest in zip(some, *columns, strict=True):
-                    found[key] = Prediction(math.exp(log), *map(float, rest))
-        return {key: found[key] for key in features}
+                columns = np.maximum(logs, np.log(np.maximum(least_s, _TINY_S))), sds, least_s
+                for key, log, *rest in zip(stripe, *columns, strict=True):
+                    predictions[key] = Prediction(math.exp(log), *map(float, rest))
+        return {key: predictions[key] for key in features}
 
     def scale(self, features: BrickFeatures) -> float:
         """The error of predictions of such a brick, relative to the expected error."""
@@ -157,7 +161,7 @@ class Predictor:
         if kind in self.fields:
             return self.fields[kind].predict(features)
         logs = np.log(self.general.seconds(features))
-        return logs, np.full(len(features), _STRANGE_SD)
+        return logs, np.full(len(features), _OUT_OF_DISTRIBUTION_SD)
 
 
 def learn(
@@ -176,19 +180,19 @@ def learn(
     if len(known) < MIN:
         return None
     general = Roofline.fit([features[key] for key in known], _array(latency_s, known))
-    fields, outcomes = {}, []
+    fields, all_errors = {}, []
     owners = owners_of(groups, known)
     for kind, keys in by_kind(features, known).items():
         chosen = keys[:MAX]
-        mine, seconds = [features[key] for key in chosen], _array(latency_s, chosen)
-        roofline = Roofline.fit(mine, seconds, general.factors)
-        field = Field.fit(mine, roofline, COVARIANCE_PARAMS[kind])
-        found = _outcomes(field, [owners.get(key) for key in chosen])
-        scales = scales_of(found)
+        kind_features, seconds = [features[key] for key in chosen], _array(latency_s, chosen)
+        roofline = Roofline.fit(kind_features, seconds, general.factors)
+        field = Field.fit(kind_features, roofline, COVARIANCE_PARAMS[kind])
+        errors = _held_out_errors(field, [owners.get(key) for key in chosen])
+        scales = scales_of(errors)
         fields[kind] = replace(field, scales=scales)
-        outcomes += [replace(o, log_sd=o.log_sd * scales[o.name]) for o in found]
-    limits = RooflineLimits.seen([features[key] for key in known], general.latency_s)
-    return Predictor(len(known), bias_of(outcomes), fields, general, limits)
+        all_errors += [replace(o, log_sd=o.log_sd * scales[o.name]) for o in errors]
+    limits = RooflineLimits.fit([features[key] for key in known], general.latency_s)
+    return Predictor(len(known), bias_of(all_errors), fields, general, limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,81 +206,81 @@ class HeldOutError:
     log_sd: float
 
 
-def _outcomes(field: Field, owners: Sequence[str | None]) -> list[HeldOutError]:
-    feature_matrix: dict[str, list[int]] = {}
+def _held_out_errors(field: Field, owners: Sequence[str | None]) -> list[HeldOutError]:
+    positions: dict[str, list[int]] = {}
     for i, owner in enumerate(owners):
         if owner is not None:
-            feature_matrix.setdefault(owner, []).append(i)
-    groups = {name: np.array(feature_matrix[name]) for name in sorted(feature_matrix)}
-    groups = {name: mine for name, mine in groups.items() if len(mine) < len(owners)}
-    found = []
+            positions.setdefault(owner, []).append(i)
+    groups = {name: np.array(positions[name]) for name in sorted(positions)}
+    groups = {name: members for name, members in groups.items() if len(members) < len(owners)}
+    held_out = []
     measured = Counter(field.roofline.classes)
     if groups:
         for group, (errors, variances) in zip(
             groups, field.left_out([*groups.values()]), strict=True
         ):
-            mine = groups[group]
-            names, latency_s = field.roofline.classes[mine], field.roofline.latency_s[mine]
+            members = groups[group]
+            names, latency_s = field.roofline.classes[members], field.roofline.latency_s[members]
             rows = zip(names, latency_s, errors, np.sqrt(variances), strict=True)
             own = Counter(names)
             # A kernel that no other group has cannot be predicted, and its variance is already
             # large.
-            found += [
+            held_out += [
                 HeldOutError(group, str(name), *map(float, row))
                 for name, *row in rows
                 if own[name] < measured[name]
             ]
-    return found
+    return held_out
 
 
-def scales_of(outcomes: Sequence[HeldOutError]) -> dict[str, float]:
+def scales_of(errors: Sequence[HeldOutError]) -> dict[str, float]:
     """Multipliers of standard deviations, for each class as far as its errors inform it."""
-    if not outcomes:
+    if not errors:
         return {"": 1.0}
-    off = [abs(o.error / o.log_sd) for o in outcomes]
-    most = _WORST * float(np.quantile(off, 0.683))
+    ratios_of_all = [abs(o.error / o.log_sd) for o in errors]
+    most = _WORST * float(np.quantile(ratios_of_all, 0.683))
     ratios: dict[str, list[float]] = {}
-    for o, ratio in zip(outcomes, off, strict=True):
+    for o, ratio in zip(errors, ratios_of_all, strict=True):
         ratios.setdefault(o.name, []).append(min(most, ratio))
-    every = [ratio**2 for found in ratios.values() for ratio in found]
-    usual = (_FEW + sum(every)) / (_FEW + len(every))
+    squares_of_all = [ratio**2 for of_kernel in ratios.values() for ratio in of_kernel]
+    usual = (_FEW + sum(squares_of_all)) / (_FEW + len(squares_of_all))
     scales = {"": math.sqrt(usual)}
-    for name, found in sorted(ratios.items()):
-        squares = _FEW * usual + sum(ratio**2 for ratio in found)
-        scales[name] = math.sqrt(squares / (_FEW + len(found)))
+    for name, of_kernel in sorted(ratios.items()):
+        squares = _FEW * usual + sum(ratio**2 for ratio in of_kernel)
+        scales[name] = math.sqrt(squares / (_FEW + len(of_kernel)))
     return scales
 
 
-def bias_of(outcomes: Sequence[HeldOutError]) -> float:
+def bias_of(errors: Sequence[HeldOutError]) -> float:
     """The likely common error of a group, beyond the independent errors of its bricks.
 
     The posterior mean over all possible values. The most likely value alone would be close to zero
     as soon as the bricks' own errors can explain the rest; without a prior, a few groups would
     allow almost any value.
     """
-    off, explained = [], []
-    for group in sorted({o.group for o in outcomes}):
-        mine = [o for o in outcomes if o.group == group]
-        predicted_s = np.array([o.latency_s * math.exp(-o.error) for o in mine])
-        sds = predicted_s * [o.log_sd for o in mine] / predicted_s.sum()
-        off.append(math.log(sum(o.latency_s for o in mine) / predicted_s.sum()))
+    log_ratios, explained = [], []
+    for group in sorted({o.group for o in errors}):
+        members = [o for o in errors if o.group == group]
+        predicted_s = np.array([o.latency_s * math.exp(-o.error) for o in members])
+        sds = predicted_s * [o.log_sd for o in members] / predicted_s.sum()
+        log_ratios.append(math.log(sum(o.latency_s for o in members) / predicted_s.sum()))
         explained.append(float((sds**2).sum()))
     biases = np.geomspace(0.01, 1.0, 100)
     variances = np.array(explained) + biases[:, None] ** 2
-    unlikely = (np.log(variances) + np.array(off) ** 2 / variances).sum(axis=1)
-    unlikely += (np.log(biases / _USUAL_BIAS) / math.log(_BIAS_FACTOR)) ** 2
+    unlikely = (np.log(variances) + np.array(log_ratios) ** 2 / variances).sum(axis=1)
+    unlikely += (np.log(biases / _TYPICAL_BIAS) / math.log(_BIAS_FACTOR)) ** 2
     likelihoods = np.exp((unlikely.min() - unlikely) / 2)
     return math.sqrt(float((biases**2 * likelihoods).sum() / likelihoods.sum()))
 
 
 def owners_of(groups: Mapping[str, Collection[str]], known: Collection[str]) -> dict[str, str]:
     """The group of each brick that belongs to one group only."""
-    having: dict[str, set[str]] = {key: set() for key in known}
+    groups_of: dict[str, set[str]] = {key: set() for key in known}
     for group, keys in groups.items():
         for key in keys:
-            if key in having:
-                having[key].add(group)
-    return {key: next(iter(names)) for key, names in having.items() if len(names) == 1}
+            if key in groups_of:
+                groups_of[key].add(group)
+    return {key: next(iter(names)) for key, names in groups_of.items() if len(names) == 1}
 
 
 def _array(latency_s: Mapping[str, float], keys: Sequence[str]) -> Array:

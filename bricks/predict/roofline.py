@@ -85,15 +85,15 @@ class Roofline:
         kept[left_out] = False
         own = dict(self.own)
         for name in sorted(set(self.classes[left_out])):
-            mine = self.classes == name
-            if (mine & ~kept).sum() > _NOTABLE * mine.sum():
-                own[name] = self._own(mine & kept)
+            members = self.classes == name
+            if (members & ~kept).sum() > _NOTABLE * members.sum():
+                own[name] = self._own(members & kept)
         return _seconds(self.parts, np.array([own[name] for name in self.classes]))
 
-    def _own(self, mine: Array) -> Array:
-        if not mine.any():
+    def _own(self, members: Array) -> Array:
+        if not members.any():
             return self.factors
-        return _factors(self.parts[mine], self.latency_s[mine], self.factors, _OWN_FREEDOM)
+        return _factors(self.parts[members], self.latency_s[members], self.factors, _OWN_FREEDOM)
 
 
 def _parts(features: Sequence[BrickFeatures]) -> Array:
@@ -123,26 +123,26 @@ def _factors(parts: Array, latency_s: Array, prior: Array, freedom: float) -> Ar
     goal, pull = np.log(latency_s), (_ERROR / freedom) ** 2
     unit = np.eye(len(prior))
 
-    def look(at: Array) -> tuple[float, Array, Array]:
+    def evaluate(at: Array) -> tuple[float, Array, Array]:
         shares = parts * np.exp(at)
         total = shares.sum(axis=1)
         errors = goal - np.log(total)
         cost = np.log1p(errors**2).sum() + pull * ((at - prior) ** 2).sum()
         return float(cost), errors, shares / total[:, None]
 
-    found, damping = prior, 0.1
-    cost, errors, shares = look(found)
+    factors, damping = prior, 0.1
+    cost, errors, shares = evaluate(factors)
     for _ in range(_STEPS):
         weighted = shares / (1 + errors**2)[:, None]
-        slope = weighted.T @ errors - pull * (found - prior)
+        slope = weighted.T @ errors - pull * (factors - prior)
         step = np.linalg.solve(weighted.T @ shares + (pull + damping) * unit, slope)
-        tried = look(found + step)
-        if tried[0] >= cost:
+        attempt = evaluate(factors + step)
+        if attempt[0] >= cost:
             damping *= 8
             continue
-        settled = cost - tried[0] < 1e-4 * cost
-        found, damping = found + step, damping / 4
-        cost, errors, shares = tried
-        if settled:
+        converged = cost - attempt[0] < 1e-4 * cost
+        factors, damping = factors + step, damping / 4
+        cost, errors, shares = attempt
+        if converged:
             break
-    return found
+    return factors

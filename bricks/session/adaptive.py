@@ -27,7 +27,7 @@ from bricks.samples.statistics import NORMAL_95, median
 from bricks.session.latencies import Latencies
 
 if TYPE_CHECKING:
-    from bricks.predict.planner import Belief, Planner
+    from bricks.predict.planner import Planner, Posterior
 
 # If measuring everything takes less than about this, planning is skipped: on an unknown machine it
 # would take as long, mostly to import the libraries for predictions.
@@ -156,12 +156,12 @@ class AdaptiveMeasurement:
 
     def _choose(self) -> tuple[list[str], str]:
         """The bricks of the next stage, and the models' precision before it, in words."""
-        beliefs = self._latencies.beliefs(self._keys)
+        posteriors = self._latencies.posteriors(self._keys)
         if self._planner is None:
-            self._planner = _planner(self._jobs, self._latencies, beliefs)
+            self._planner = _planner(self._jobs, self._latencies, posteriors)
         else:
-            self._planner.believe(beliefs)
-        measured, goal = sum(b.measured for b in beliefs.values()), self._effort.deviation
+            self._planner.update(posteriors)
+        measured, goal = sum(b.measured for b in posteriors.values()), self._effort.deviation
         typical = NORMAL_95 * median([float(d) for d in self._planner.deviations()])
         left_s, chosen = self._left_s(), list[str]()
         least = self._latencies.model().missing_count  # with fewer, the others cannot be predicted
@@ -200,14 +200,14 @@ class AdaptiveMeasurement:
 
 def probes(jobs: Sequence[ModelJob], latencies: Latencies, most: int) -> list[str]:
     """The ``most`` bricks of ``jobs`` that are most informative about a target, given others."""
-    return _planner(jobs, latencies, latencies.beliefs(_keys(jobs))).choose(_WELL, most=most)
+    return _planner(jobs, latencies, latencies.posteriors(_keys(jobs))).choose(_WELL, most=most)
 
 
 def deviation(jobs: Sequence[ModelJob], latencies: Latencies) -> float | None:
     """The median of the relative standard deviations of the models' estimates; None without any."""
     if latencies.model().missing_count or not jobs:
         return None
-    planner = _planner(jobs, latencies, latencies.beliefs(_keys(jobs)))
+    planner = _planner(jobs, latencies, latencies.posteriors(_keys(jobs)))
     return median([float(d) for d in planner.deviations()])
 
 
@@ -217,7 +217,7 @@ def _usual_s(
     """About how many seconds measuring each of ``keys`` takes on an unknown machine."""
     if not keys:
         return {}
-    from bricks.predict.cost import usual_s
+    from bricks.predict.cost import typical_cost_s
 
     latency_s = latencies.target.usual_s(_keys(jobs))
     shares = Importance(needs_of(jobs), {}).of(latency_s)
@@ -226,7 +226,7 @@ def _usual_s(
         (brick_features.weight_bytes, latency_s[key], shares[key])
         for key, brick_features in features.items()
     ]
-    return dict(zip(features, usual_s(*np.array(rows).T).tolist(), strict=True))
+    return dict(zip(features, typical_cost_s(*np.array(rows).T).tolist(), strict=True))
 
 
 def _keys(jobs: Sequence[ModelJob]) -> set[str]:
@@ -234,16 +234,16 @@ def _keys(jobs: Sequence[ModelJob]) -> set[str]:
 
 
 def _planner(
-    jobs: Sequence[ModelJob], latencies: Latencies, beliefs: Mapping[str, Belief]
+    jobs: Sequence[ModelJob], latencies: Latencies, posteriors: Mapping[str, Posterior]
 ) -> Planner:
     """A planner that starts from the current posteriors."""
     # Imported here, since its libraries take a second to import.
     from bricks.predict.planner import Planner
 
     counts = {job.model.digest: job.decomposition.plan.counts for job in jobs}
-    features = latencies.target.features(sorted(beliefs))
+    features = latencies.target.features(sorted(posteriors))
     known_kernels = frozenset[str]().union(*(other.kernels for other in latencies.others))
-    return Planner(counts, features, beliefs, known_kernels)
+    return Planner(counts, features, posteriors, known_kernels)
 
 
 def _combined(results: Sequence[CampaignResult], unfinished: frozenset[str]) -> CampaignResult:

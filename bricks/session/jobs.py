@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bricks.decompose.context import surrounding_bytes
-from bricks.decompose.plan import Brick, Decomposition, by_itself
+from bricks.decompose.plan import Brick, Decomposition, isolated_decomposition
 from bricks.decompose.streams import streams_of
 from bricks.graph.model import Model
 from bricks.measure.jobs import ModelJob
@@ -36,7 +36,7 @@ def isolated_job(workspace: Workspace, brick: Brick | Decomposition) -> ModelJob
     decomposition = brick
     if isinstance(decomposition, Brick):
         cut = str(workspace.granularity)
-        decomposition = by_itself(
+        decomposition = isolated_decomposition(
             decomposition, cut, surrounding_bytes=surrounding_bytes(decomposition)
         )
     (key,) = decomposition.bricks

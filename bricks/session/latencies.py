@@ -25,9 +25,9 @@ from bricks.store import Reading
 if TYPE_CHECKING:
     from bricks.predict.features import BrickFeatures
     from bricks.predict.learned_file import Learned
-    from bricks.predict.planner import Belief
+    from bricks.predict.planner import Posterior
     from bricks.predict.prediction import Prediction
-    from bricks.predict.transfer import Borrowed, SourceTarget
+    from bricks.predict.transfer import SourceTarget, ZeroShotTransfer
 
 # From this many measured bricks on, a target's own measurements suffice.
 WELL_KNOWN = 300
@@ -92,7 +92,7 @@ class Latencies:
         kept = self._model is not None and self._model.kept
         return () if kept or len(self.target.measured) >= WELL_KNOWN else self._sources.all
 
-    def borrowed(self) -> Borrowed | None:
+    def borrowed(self) -> ZeroShotTransfer | None:
         """The predictor of other targets, if too few bricks are measured on this one."""
         if self.model().predictor is not None or not self.others:
             return None
@@ -161,38 +161,38 @@ class Latencies:
             return replace(predictions, of=kept)
         return self.predictions(kept, state_s)
 
-    def beliefs(self, keys: Collection[str]) -> dict[str, Belief]:
+    def posteriors(self, keys: Collection[str]) -> dict[str, Posterior]:
         """Latency posteriors of the bricks ``keys``, and of all measured bricks.
 
         A failed brick has a latency of zero and counts as measured.
         """
-        from bricks.predict.planner import Belief
+        from bricks.predict.planner import Posterior
 
         model, measured = self.model(), self.target.measured
         resolved = self.target.resolved(keys) | measured.keys()
         seconds = {k: model.known.mean_s(measured[k]) if k in measured else 0.0 for k in resolved}
         measured_beliefs = {
-            key: Belief(latency_s, measured=True) for key, latency_s in seconds.items()
+            key: Posterior(latency_s, measured=True) for key, latency_s in seconds.items()
         }
         return measured_beliefs | self._expected(model, sorted(set(keys) - resolved))
 
-    def _expected(self, model: LatencyModel, keys: Sequence[str]) -> dict[str, Belief]:
+    def _expected(self, model: LatencyModel, keys: Sequence[str]) -> dict[str, Posterior]:
         """Posteriors of unmeasured bricks: from the model, other targets, or a typical host."""
-        from bricks.predict.planner import Belief
-        from bricks.predict.transfer import expected
+        from bricks.predict.planner import Posterior
+        from bricks.predict.transfer import expected_s
 
         features, predictor = self.target.features(keys), model.predictor
         if predictor is not None:
             features = model.in_state(features, model.state_s)
             return {
-                key: Belief(prediction.latency_s, scale=predictor.scale(features[key]))
+                key: Posterior(prediction.latency_s, scale=predictor.scale(features[key]))
                 for key, prediction in predictor.predict(features).items()
             }
         if not features:
             return {}
         if self.others:
-            return {k: Belief(s) for k, s in expected(features, self.others).items()}
-        return {k: Belief(s) for k, s in self.target.usual_s(features).items()}
+            return {k: Posterior(s) for k, s in expected_s(features, self.others).items()}
+        return {k: Posterior(s) for k, s in self.target.usual_s(features).items()}
 
     def to_keep(self) -> Learned | None:
         """The learned content of this target's own measurements; None if they are too few."""
@@ -200,6 +200,8 @@ class Latencies:
         from bricks.predict.predictor import Predictor
 
         model = self.model()
-        if model.seen is None or not isinstance(model.predictor, Predictor) or self.others:
+        if model.state_counts is None or not isinstance(model.predictor, Predictor) or self.others:
             return None
-        return Learned(model.predictor, model.seen, model.state_s, self.target.latencies().seconds)
+        return Learned(
+            model.predictor, model.state_counts, model.state_s, self.target.latencies().seconds
+        )

@@ -19,9 +19,9 @@ from bricks.session.measured_target import KnownLatencies, MeasuredTarget
 if TYPE_CHECKING:
     from bricks.predict.features import BrickFeatures
     from bricks.predict.learned_file import Learned
-    from bricks.predict.observations import StatesSeen
+    from bricks.predict.observations import StateCounts
     from bricks.predict.predictor import Predictor
-    from bricks.predict.transfer import Borrowed, SourceTarget, Transfer
+    from bricks.predict.transfer import SourceTarget, Transfer, ZeroShotTransfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class LatencyModel:
     the latency of the reference workload. ``kept`` says whether it was read from a learned file.
     """
 
-    predictor: Predictor | Transfer | Borrowed | None
+    predictor: Predictor | Transfer | ZeroShotTransfer | None
     known: KnownLatencies
     state_s: float | None
-    seen: StatesSeen | None = None
+    state_counts: StateCounts | None = None
     kept: bool = False
 
     @classmethod
@@ -46,7 +46,7 @@ class LatencyModel:
         if kept is None:
             return None
         known = KnownLatencies(target, {}, kept.state_s, {})
-        return cls(kept.predictor, known, kept.state_s, kept.seen, kept=True)
+        return cls(kept.predictor, known, kept.state_s, kept.state_counts, kept=True)
 
     @classmethod
     def learn(
@@ -71,9 +71,9 @@ class LatencyModel:
         measured = {key: known.measured[key] for key in features}
         observed = Observations.of(measured, known.state_s)
         predictor = learn(observed.features(features), observed.latency_s, known.families)
-        return cls(predictor, known, known.state_s, observed.states_seen)
+        return cls(predictor, known, known.state_s, observed.state_counts)
 
-    def borrowing(self, predictor: Borrowed) -> LatencyModel:
+    def borrowing(self, predictor: ZeroShotTransfer) -> LatencyModel:
         """This model with the predictor that other targets give, where it has none."""
         return replace(self, predictor=predictor)
 
@@ -99,7 +99,7 @@ class LatencyModel:
 
     def state_for(self, state_s: float | None) -> float | None:
         """The state ``state_s`` if enough bricks are measured in it; else the prevailing one."""
-        if state_s is None or self.seen is None or not self.seen.enough_in(state_s):
+        if state_s is None or self.state_counts is None or not self.state_counts.enough_in(state_s):
             return self.state_s
         return state_s
 
@@ -107,7 +107,9 @@ class LatencyModel:
         self, features: dict[str, BrickFeatures], state_s: float | None
     ) -> dict[str, BrickFeatures]:
         """The features of bricks in a machine state, as the predictor expects them."""
-        return features if self.seen is None else self.seen.in_state(features, state_s)
+        return (
+            features if self.state_counts is None else self.state_counts.in_state(features, state_s)
+        )
 
 
 def learned_before(target: MeasuredTarget) -> Learned | None:

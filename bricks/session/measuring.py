@@ -85,8 +85,8 @@ def measure_isolated(
 ) -> CampaignResult:
     """Measure ``bricks``, each by itself, whatever the effort; stored results stay.
 
-    Bricks are decomposed by :func:`~bricks.decompose.plan.by_itself`, unless they are already. Each
-    is sampled until ``rule`` is met, by default the rule of the options.
+    Bricks are decomposed by :func:`~bricks.decompose.plan.isolated_decomposition`, unless they are
+    already. Each is sampled until ``rule`` is met, by default the rule of the options.
     """
     jobs = _isolated_jobs(workspace, bricks)
     return workspace.campaigns.measure_all(jobs, None, rule=rule)

@@ -14,7 +14,7 @@ from bricks.session.latency_model import learned_before
 from bricks.session.measured_target import MeasuredTarget
 
 if TYPE_CHECKING:
-    from bricks.predict.transfer import Borrowed, SourceTarget
+    from bricks.predict.transfer import SourceTarget, ZeroShotTransfer
 
 # The number of other targets to use (those with most measurements), and the number of bricks from
 # which each learns its unmeasured ones. Keys are digests: the first keys are a random sample.
@@ -29,7 +29,7 @@ def source_target(target: MeasuredTarget) -> SourceTarget | None:
     kept = learned_before(target)
     if kept is not None:
         kernels = frozenset[str]().union(*(f.kernels for f in kept.predictor.fields.values()))
-        known = kept.predictor, kernels, kept.seen, kept.state_s
+        known = kept.predictor, kernels, kept.state_counts, kept.state_s
         return SourceTarget(target.key, kept.latency_s, *known)
     latencies = target.latencies()
     latency_s = latencies.seconds
@@ -64,18 +64,18 @@ class SourceTargets:
             MeasuredTarget(source, key, own.granularity, own.loaded) for key in keys[:_MAX_OTHERS]
         ]
 
-    def borrowed(self) -> Borrowed:
+    def borrowed(self) -> ZeroShotTransfer:
         """A predictor from other targets, preferably those with the same runtime."""
-        from bricks.predict.transfer import Borrowed
+        from bricks.predict.transfer import ZeroShotTransfer
 
         runtimes = {t.key: t.runtime for t in self._target.source.systems.targets()}
         own_runtime = runtimes.get(self._target.key)
         same_runtime = [
             other for other in self.all if runtimes.get(other.target_key) == own_runtime
         ]
-        return Borrowed(same_runtime or self.all)
+        return ZeroShotTransfer(same_runtime or self.all)
 
-    def calls(self, borrowed: Borrowed) -> dict[str, Measurement | Failure]:
+    def calls(self, borrowed: ZeroShotTransfer) -> dict[str, Measurement | Failure]:
         """The measured call overhead of one of the targets of ``borrowed``; empty without any."""
         for key in borrowed.target_keys:
             calls = self._target.source.measurements.results(key, ALL_PROBES)

@@ -33,7 +33,7 @@ def test_each_brick_counts_in_the_preferred_state_or_else_in_its_own() -> None:
     assert seen.states == {both: FAST, slow: SLOW}
     assert seen.latency_s[both] == pytest.approx(measured_s(both, FAST))
     assert seen.latency_s[slow] == pytest.approx(measured_s(slow, SLOW))
-    assert seen.states_seen.fastest_s == FAST
+    assert seen.state_counts.fastest_s == FAST
     slowness = {key: t.context.slowness for key, t in seen.features(mixture_of(seen)).items()}
     assert slowness == {both: 0.0, slow: pytest.approx(1.0)}
 
@@ -45,9 +45,9 @@ def mixture_of(seen: Observations) -> dict[str, object]:
 def test_without_references_all_is_one_state() -> None:
     key = min(mixture())
     seen = Observations.of({key: Measurement(key, (Round((1e-3,)),), 1.0)}, None)
-    assert seen.states_seen.fastest_s is None
+    assert seen.state_counts.fastest_s is None
     assert seen.features({key: mixture()[key]}) == {key: mixture()[key]}
-    assert seen.states_seen.in_state({key: mixture()[key]}, FAST) == {key: mixture()[key]}
+    assert seen.state_counts.in_state({key: mixture()[key]}, FAST) == {key: mixture()[key]}
 
 
 def test_predictions_are_for_the_state_that_is_asked_for() -> None:
@@ -59,7 +59,7 @@ def test_predictions_are_for_the_state_that_is_asked_for() -> None:
     assert predictor is not None
     unseen = {f"{side}": extract_features(conv(32, 40, side)) for side in (10, 20, 40)}
     for state_s, later_s in ((FAST, 0.0), (SLOW, LATER_S)):
-        found = predictor.predict(seen.states_seen.in_state(unseen, state_s))
+        found = predictor.predict(seen.state_counts.in_state(unseen, state_s))
         errors = [found[k].latency_s / (ideal_s(t) + later_s) - 1 for k, t in unseen.items()]
         assert np.abs(errors).max() < 0.1
 
@@ -67,6 +67,6 @@ def test_predictions_are_for_the_state_that_is_asked_for() -> None:
 def test_a_state_in_which_little_was_observed_cannot_be_predicted() -> None:
     keys = sorted(mixture())
     few = Observations.of({key: measurement(key, FAST) for key in keys[: MIN - 1]}, FAST)
-    assert not few.states_seen.enough_in(FAST)
+    assert not few.state_counts.enough_in(FAST)
     one_state = Observations.of({key: measurement(key, FAST) for key in keys[:MIN]}, FAST)
-    assert one_state.states_seen.enough_in(FAST) and not one_state.states_seen.enough_in(SLOW)
+    assert one_state.state_counts.enough_in(FAST) and not one_state.state_counts.enough_in(SLOW)

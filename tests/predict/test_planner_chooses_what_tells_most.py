@@ -8,16 +8,16 @@ from brick_examples import conv, ideal_s, mixture, unary
 
 from bricks.predict.effort import EFFORTS
 from bricks.predict.features import BrickFeatures, extract_features
-from bricks.predict.planner import Belief, Planner
+from bricks.predict.planner import Planner, Posterior
 
 BRICKS = mixture()
 KEYS = sorted(BRICKS)
 
 
-def beliefs(
+def posteriors(
     features: Mapping[str, BrickFeatures] = BRICKS, measured: Collection[str] = ()
-) -> dict[str, Belief]:
-    return {key: Belief(ideal_s(t), key in measured) for key, t in features.items()}
+) -> dict[str, Posterior]:
+    return {key: Posterior(ideal_s(t), key in measured) for key, t in features.items()}
 
 
 def planner(
@@ -27,7 +27,7 @@ def planner(
 ) -> Planner:
     keys = {key for count in counts.values() for key in count}
     mine = {key: features[key] for key in keys}
-    return Planner(counts, mine, beliefs(mine, measured))
+    return Planner(counts, mine, posteriors(mine, measured))
 
 
 def zoo(models: int = 12) -> dict[str, dict[str, int]]:
@@ -109,7 +109,7 @@ def test_nothing_of_one_kind_tells_of_another() -> None:
     counts = {"net": {a.key: 1}}
     alone = planner(counts, features)
     (before,) = alone.deviations()
-    both = Planner(counts, features, beliefs(features, measured={b.key}))
+    both = Planner(counts, features, posteriors(features, measured={b.key}))
     assert both.deviations() == pytest.approx([before])
 
 
@@ -143,11 +143,11 @@ def test_a_dear_brick_of_one_model_comes_late_however_little_is_known_of_it() ->
     features = {brick.key: extract_features(brick) for brick in (*cheap, dear, *known)}
     counts = {f"m{i}": {brick.key: 1 for brick in cheap[i::9]} for i in range(9)}
     counts |= {"dear": {dear.key: 1}, "known": {brick.key: 1 for brick in known}}
-    believed = {brick.key: Belief(1e-4) for brick in cheap}
-    believed |= {brick.key: Belief(1e-4, measured=True) for brick in known}
+    posteriors = {brick.key: Posterior(1e-4) for brick in cheap}
+    posteriors |= {brick.key: Posterior(1e-4, measured=True) for brick in known}
 
     def planner_of(scale: float) -> Planner:
-        return Planner(counts, features, {**believed, dear.key: Belief(0.02, scale=scale)})
+        return Planner(counts, features, {**posteriors, dear.key: Posterior(0.02, scale=scale)})
 
     alone = max(planner_of(1.0).deviations())
     scale = 0.2 / alone  # above the goal, and below what is out of the question

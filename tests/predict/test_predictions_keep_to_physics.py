@@ -19,7 +19,7 @@ from bricks.predict.features import (
 )
 from bricks.predict.learned_file import Learned, read, written
 from bricks.predict.limits import ENOUGH, NO_LIMITS, RooflineLimits
-from bricks.predict.observations import StatesSeen
+from bricks.predict.observations import StateCounts
 from bricks.predict.predictor import Predictor
 
 
@@ -44,21 +44,21 @@ def sizes(of: BrickFeatures) -> dict[str, float]:
 def test_limits_are_the_highest_rates_that_were_measured() -> None:
     slow, fast = features(dense(64, 512, 512)), features(dense(1, 4096, 4096))
     usual = [slow] * ENOUGH
-    found = RooflineLimits.seen([*usual, fast], np.array([0.01] * ENOUGH + [0.002]))
+    found = RooflineLimits.fit([*usual, fast], np.array([0.01] * ENOUGH + [0.002]))
     assert found.flops_per_s == pytest.approx(max(slow.flops / 0.01, fast.flops / 0.002))
     assert found.bytes_per_s == pytest.approx(fast.weight_bytes / 0.002)
 
 
 def test_weights_in_the_caches_show_no_rate_of_memory() -> None:
     cached = features(dense(1, 4096, 4096), working_set_bytes=2**20)
-    found = RooflineLimits.seen([cached] * ENOUGH, np.full(ENOUGH, 0.001))
+    found = RooflineLimits.fit([cached] * ENOUGH, np.full(ENOUGH, 0.001))
     assert found.bytes_per_s == math.inf
     assert found.least_s([cached]) == pytest.approx([0.001])  # by its operations
 
 
 def test_few_measurements_show_no_limits() -> None:
     one = features(dense(64, 512, 512))
-    assert RooflineLimits.seen([one] * (ENOUGH - 1), np.full(ENOUGH - 1, 0.01)) == NO_LIMITS
+    assert RooflineLimits.fit([one] * (ENOUGH - 1), np.full(ENOUGH - 1, 0.01)) == NO_LIMITS
     assert NO_LIMITS.least_s([one]) == pytest.approx([0.0])
 
 
@@ -110,7 +110,7 @@ def test_weights_that_nobody_measured_take_as_long_as_those_that_were() -> None:
 def test_limits_are_kept_with_what_was_learned() -> None:
     few = learned(mixture(), latencies(mixture()))
     for limits in (RooflineLimits(1e9, 2e9), NO_LIMITS, RooflineLimits(1e9)):
-        kept = Learned(replace(few, limits=limits), StatesSeen({}), None, {})
+        kept = Learned(replace(few, limits=limits), StateCounts({}), None, {})
         found = read(written({"t": kept}, "executed"), "t", "executed")
         assert found is not None
         assert found.predictor.limits == limits

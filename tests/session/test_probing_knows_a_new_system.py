@@ -14,7 +14,7 @@ from commands import Here, disjoint_models
 from bricks.predict.defaults import MIN
 from bricks.predict.features import CONVOLUTION, BrickFeatures
 from bricks.predict.predictor import learn
-from bricks.predict.transfer import SourceTarget, expected, learn_transfer
+from bricks.predict.transfer import SourceTarget, expected_s, learn_transfer
 
 BRICKS = mixture()
 KEYS = sorted(BRICKS)
@@ -61,8 +61,8 @@ def test_a_few_bricks_tell_how_a_system_differs_from_another() -> None:
     off = errors({key: p.latency_s for key, p in predictions.items()}, truth)
     alone = learn(BRICKS, probes, GROUPS)
     assert alone is not None
-    by_itself = errors({k: p.latency_s for k, p in alone.predict(rest).items()}, truth)
-    assert np.median(off) < np.median(by_itself) / 2
+    own_errors = errors({k: p.latency_s for k, p in alone.predict(rest).items()}, truth)
+    assert np.median(off) < np.median(own_errors) / 2
     assert transfer.bias < alone.bias  # what families have in common is known from elsewhere too
 
 
@@ -113,15 +113,15 @@ def test_too_few_bricks_or_no_other_target_teach_nothing() -> None:
     few = {key: elsewhere_s[key] for key in KEYS[: MIN - 1]}
     assert learn_transfer(BRICKS, few, GROUPS, [other(elsewhere_s)]) is None
     assert learn_transfer(BRICKS, elsewhere_s, GROUPS, []) is None
-    assert expected({}, [other(elsewhere_s)]) == {}
+    assert expected_s({}, [other(elsewhere_s)]) == {}
 
 
 def test_before_anything_is_measured_the_others_tell_what_to_expect() -> None:
     elsewhere_s = there()
-    latency_s = expected(BRICKS, [other(elsewhere_s)])
+    latency_s = expected_s(BRICKS, [other(elsewhere_s)])
     assert latency_s == pytest.approx(elsewhere_s)
     twice = {key: 2 * s for key, s in elsewhere_s.items()}
-    both = expected(BRICKS, [other(elsewhere_s), other(twice, "slower")])
+    both = expected_s(BRICKS, [other(elsewhere_s), other(twice, "slower")])
     assert both == pytest.approx({key: s * math.sqrt(2) for key, s in elsewhere_s.items()})
 
 

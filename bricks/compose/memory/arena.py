@@ -53,7 +53,7 @@ class Arena:
     def resident_bytes(self) -> int:
         """Bytes that were touched at any time, and the tables of all regions."""
         tables = sum(self._regions) // UNIT_BYTES * _TABLE_BYTES
-        return tables + sum(end - begin for each in self._touched for begin, end in each)
+        return tables + sum(end - begin for ranges in self._touched for begin, end in ranges)
 
     def allocate(self, size_bytes: int) -> Chunk:
         """Return a chunk of at least ``size_bytes``, untouched."""

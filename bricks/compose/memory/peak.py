@@ -152,13 +152,13 @@ def _memory_use(runtime: str) -> MemoryUse:
 
 
 def _unknown_sizes(plan: Plan, weights: WeightMemory) -> tuple[str, ...]:
-    found = []
+    reasons = []
     if not weights.rewriting_known:
-        found.append("what loading needs: an earlier version decomposed the model")
+        reasons.append("what loading needs: an earlier version decomposed the model")
     texts = sizeless(plan) + weights.sizeless
     if texts:
-        found.append(f"{texts} values that hold texts")
-    return tuple(found)
+        reasons.append(f"{texts} values that hold texts")
+    return tuple(reasons)
 
 
 def _unknown_workspaces(

@@ -91,12 +91,12 @@ def weight_memory(plan: Plan, bricks: Mapping[str, Brick]) -> WeightMemory:
 
 def _distinct(plan: Plan, bricks: Mapping[str, Brick]) -> tuple[list[_Weight], int]:
     """The weights in the order of their first use, and the number of those without a size."""
-    kinds = {key: list(_weights_of(bricks[key])) for key in plan.keys}
-    found: list[_Weight] = []
+    weights_by_brick = {key: list(_weights_of(bricks[key])) for key in plan.keys}
+    weights: list[_Weight] = []
     forms: dict[int, set[WeightForm | None]] = {}  # by the weight's number
     sizeless = 0
     for occurrence in plan.occurrences:
-        for position, weight in enumerate(kinds[occurrence.brick]):
+        for position, weight in enumerate(weights_by_brick[occurrence.brick]):
             numbers = occurrence.weights
             number = numbers[position] if position < len(numbers) else None
             if number is not None:
@@ -108,8 +108,8 @@ def _distinct(plan: Plan, bricks: Mapping[str, Brick]) -> tuple[list[_Weight], i
             if weight is None:
                 sizeless += 1
             else:
-                found.append(weight)
-    return found, sizeless
+                weights.append(weight)
+    return weights, sizeless
 
 
 def _weights_of(brick: Brick) -> Iterator[_Weight | None]:

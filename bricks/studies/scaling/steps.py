@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.compose.recompose import recompose
-from bricks.decompose.plan import Brick, by_itself
+from bricks.decompose.plan import Brick, isolated_decomposition
 from bricks.errors import BricksError, ModelError
 from bricks.graph.model import Model
 from bricks.measure.rounds import StopRule
@@ -160,7 +160,7 @@ def copy_times(workspace: Workspace, target: Target) -> CopyTimes:
 
 def _copy_s(workspace: Workspace, target: Target, brick: Brick) -> tuple[Interval, bool]:
     """Seconds of a copy without call overhead, and whether it was measured."""
-    plan = by_itself(brick, str(workspace.granularity)).plan
+    plan = isolated_decomposition(brick, str(workspace.granularity)).plan
     estimate = predict_plan(workspace, plan, target=target)
     if isinstance(estimate, IncompleteEstimate):
         raise ModelError(
