@@ -45,7 +45,7 @@ def _any_value(type_: ValueType) -> bool:
 
 
 def buffers(flow: Flow, included: Callable[[ValueType], bool] = _any_value) -> dict[int, Buffer]:
-    """Return the buffer of each value whose type ``included``, by the value's number.
+    """Return the buffer of each value of a type that is ``included``, by the value's number.
 
     Inputs and outputs of the model share their buffers with no other value; scalars get new ones.
     """

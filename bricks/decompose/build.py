@@ -33,9 +33,9 @@ def build(
 ) -> Decomposition:
     """Decompose ``graph``, the source or executed graph of ``model``.
 
-    ``lowering`` is how a runtime executes it, ``contents`` what its values hold. ``assumed`` are
-    the plan's notes on types that depend on data, and on what is not measured. Raises
-    :class:`ModelError` for a value that no host can hold.
+    ``lowering`` is the graph's lowering by a runtime, ``contents`` the observed contents of its
+    values. ``assumed`` are the plan's notes on types that depend on data and on unmeasured parts.
+    Raises :class:`ModelError` for a value that is larger than the memory of any host.
     """
     started = time.perf_counter()
     cut = windows(graph, granularity, lowering.groups)
@@ -66,7 +66,7 @@ def build(
 
 
 def _refuse_oversized(model: Model, graph: Graph, names: Iterable[str]) -> None:
-    """:class:`ModelError` for a value of these ``names`` that no host can hold."""
+    """Raise :class:`ModelError` if one of the values ``names`` is larger than any host's memory."""
     for name in names:
         if not graph.types[name].sensible:
             raise ModelError(

@@ -29,9 +29,9 @@ _GRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
 
 def constant(tensor: onnx.TensorProto, name: str = "") -> onnx.TensorProto:
-    """The tensor with its values in canonical form, named ``name``.
+    """Return a copy of the tensor with its values in canonical form, named ``name``.
 
-    Raises ``ModelError`` if the values aren't held.
+    Raises ``ModelError`` if the tensor stores no values.
     """
     canonical = onnx.TensorProto(name=name, data_type=tensor.data_type, dims=tensor.dims)
     if 0 in tensor.dims:
@@ -57,7 +57,7 @@ def constant(tensor: onnx.TensorProto, name: str = "") -> onnx.TensorProto:
 
 
 def plain_attributes(node: onnx.NodeProto) -> list[onnx.AttributeProto]:
-    """The node's attributes in canonical form, sorted by name, without those that are graphs."""
+    """Return the node's attributes but subgraphs in canonical form, sorted by name."""
     attributes = sorted(node.attribute, key=lambda a: a.name)
     canonical = []
     for attribute in attributes:
@@ -73,7 +73,7 @@ def plain_attributes(node: onnx.NodeProto) -> list[onnx.AttributeProto]:
 
 
 def normal_type(kind: onnx.TypeProto) -> onnx.TypeProto:
-    """A copy without names of dimensions and denotations."""
+    """Return a copy of the type without names of dimensions and denotations."""
     form = onnx.TypeProto()
     form.CopyFrom(kind)
     _strip(form)
@@ -99,7 +99,7 @@ def _normalise(attribute: onnx.AttributeProto) -> None:
 
 
 def _embedded(tensor: onnx.TensorProto) -> onnx.TensorProto:
-    """The form of a tensor within an attribute: as it is, or zeros where no values are held.
+    """Return the canonical form of a tensor in an attribute, with zeros if it stores no values.
 
     Unlike a weight, an attribute cannot be filled in later, so it needs some values now.
     """

@@ -24,9 +24,10 @@ _OVERLAP = "+1"
 
 @dataclass(frozen=True, slots=True)
 class Granularity:
-    """``executed`` (``layers`` is None), or at most ``layers`` layers of the source graph.
+    """The size of bricks: nodes of the executed graph, or up to ``layers`` of the source graph.
 
-    With ``overlap``, each brick also begins with the layer before it (see ``overlap``).
+    ``layers`` is None for the executed graph. With ``overlap``, each brick also begins with the
+    layer before it (see ``overlap``).
     """
 
     layers: int | None = None
@@ -34,9 +35,9 @@ class Granularity:
 
     @classmethod
     def parse(cls, text: str) -> Granularity:
-        """``executed``, or a whole number of at least 1, or that and ``+1`` for overlapping bricks.
+        """Read ``executed``, a number of at least 1, or such a number and ``+1`` for overlap.
 
-        :class:`UsageError` otherwise.
+        Raises :class:`UsageError` for other texts.
         """
         if text == EXECUTED:
             return cls(None)
@@ -89,8 +90,8 @@ def find_model_subgraphs(graph: Graph, layers: int) -> list[tuple[int, ...]]:
 def split_model(graph: Graph, window: range) -> list[tuple[int, ...]]:
     """``SplitModel`` of the paper: runnable networks that cover the window.
 
-    A window is a valid network if only its first layer takes activations from outside it: a
-    Concat without all of its inputs, or the start of a parallel branch, stands alone.
+    A window is a valid network if only its first layer takes activations from outside the window: a
+    Concat without all of its inputs, or the start of a parallel branch, is a piece of its own.
     """
     pieces: list[tuple[int, ...]] = []
     while len(window):

@@ -4,9 +4,9 @@ A runtime lets activations share memory once their last reader is done. A brick 
 writes the addresses that it has inside its model, after the bricks before it, finds its inputs in
 the same caches (of the same cores) as in the model.
 
-Only floating-point tensors are placed, and those of bytes, which are quantised numbers. Larger
-integers must keep values that the graph accepts, and so must scalars (the share that Dropout
-drops), but all bricks overwrite the shared region. It must not know which bricks are timed.
+Only floating-point tensors and tensors of bytes (quantised numbers) have offsets. Larger integers
+must keep values that the graph accepts, and so must scalars (the share that Dropout drops), but all
+bricks overwrite the shared region. It must not know which bricks are timed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Facts about a graph beyond its nodes and types: its lowering, and the contents of its values.
 
-A runtime lowers a graph to its kernels, and one run on synthetic data observes values. Both decide
-which bricks are the same. Frozen data; must not know how either is observed.
+A runtime lowers a graph to its kernels, and a run on synthetic data observes values. Both decide
+which bricks are equal. Frozen data; must not know how either is observed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bricks.graph.sketch import Sketch
 class Lowering:
     """The lowering of a graph to a runtime's kernels.
 
-    ``groups`` are the nodes, by position, that it executes as one; None: each by itself.
-    ``layouts`` maps a value to the layout that it has there, if that is not ONNX's, and
-    ``in_place`` to the value whose memory it reuses. ``other_kernels`` maps the first node of a
-    group that the runtime would run as other kernels alone to its kernels in the model.
-    ``rewritten_bytes`` are those of the weights that it rewrites while it loads the model; None if
-    that isn't known.
+    ``groups`` are the positions of nodes that the runtime executes as one kernel; None if it
+    executes each node separately. ``layouts`` maps a value to its layout if this is not ONNX's, and
+    ``in_place`` a value to the value whose memory it reuses. A group may run as other kernels in
+    the model than in isolation: ``other_kernels`` maps its first node to its kernels in the model.
+    ``rewritten_bytes`` is the size of the weights that the runtime rewrites while it loads the
+    model; None if unknown.
     """
 
     groups: Sequence[tuple[int, ...]] | None = None

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from bricks.decompose.occurrence import Occurrence
 from bricks.graph.containers import ValueType
+from bricks.graph.program_phases import INFERENCE
 
 # Roles of memory: results that later phases read, parameters' gradients, and results that are freed
 # by their own phase.
@@ -128,67 +129,89 @@ class LiveMemory:
 class Memory(Protocol):
     """The memory of a plan's values while it runs, and the phases of a run.
 
-    Methods take the plan itself as ``flow``.
+    Methods take the plan itself as ``flow``. Defaults are for memory that the runtime plans ahead,
+    of a run that is a single call.
     """
 
     @property
     def kind(self) -> str:
         """Whether a run is inference or a training step."""
+        return INFERENCE
 
     @property
     def phases(self) -> tuple[Phase, ...]:
         """The phases of a run, in order; none where a run is a single call of the runtime."""
+        return ()
 
     @property
     def gradients(self) -> tuple[int, ...]:
         """The values that are the parameters' gradients after a training step."""
+        return ()
 
     @property
     def outdated(self) -> bool:
         """Whether an earlier version recorded it, without all facts that estimates need."""
+        return False
 
     @property
     def repeatable(self) -> bool:
         """Whether an occurrence may run twice in a row on the same memory."""
+        return True
 
     @property
     def processor_specific(self) -> bool:
         """Whether the plan depends on the processor for which a runtime has optimised the graph."""
+        return True
 
     @property
     def overheads(self) -> tuple[tuple[str, Phase], ...]:
         """Pairs of the name of the probes that measure a phase's call overhead, and the phase."""
+        return ()
 
     @property
     def phase_names(self) -> tuple[str, ...]:
         """The phase of each occurrence, in order; empty where there are no phases."""
+        return ()
 
     def storage(self, value: int) -> int:
-        """The first value in the same memory; -1 for memory that was allocated before the run."""
+        """The first value in the same memory; -1 for memory that was allocated before the run.
+
+        By default the value itself: the layout decides on shared buffers.
+        """
+        return value
 
     def layout(self, flow: Flow) -> MemoryLayout:
         """The offsets of values in a walk over occurrences of ``flow``."""
 
     def allocations(self, flow: Flow) -> tuple[Allocation, ...]:
         """The allocations of a run, in order; none where memory is planned ahead."""
+        return ()
 
     def spans(self, flow: Flow) -> Iterator[LiveRange]:
         """The live ranges of all memory that a run allocates."""
 
     def peak(self, flow: Flow) -> LiveMemory | None:
-        """Live bytes at the peak of a run; None where the runtime's planner decides on them."""
+        """Live bytes at the peak of a run.
+
+        None where it depends on the runtime's arena, workspaces and forms of weights
+        (``compose/memory``).
+        """
+        return None
 
     def negligible(
         self, flow: Flow, tiny: Callable[[str], bool], computes_nothing: Callable[[str], bool]
     ) -> frozenset[int]:
-        """Return the positions of occurrences that cost nothing but their call: views, tiny calls.
+        """The positions of occurrences that cost only their call: views and tiny calls.
 
-        ``tiny`` and ``computes_nothing`` are asked with a brick's key: whether it moves few bytes,
-        and whether it has no operations.
+        ``tiny`` says of a brick's key whether it moves few bytes, ``computes_nothing`` whether it
+        has no operations. By default none: a runtime has fused or removed such nodes.
         """
+        return frozenset()
 
     def problem(self, occurrences: int, values: int) -> str | None:
         """The first contradiction to a plan of this many occurrences and values; None if none."""
+        return None
 
     def to_json(self) -> Mapping[str, Any]:
         """Its entries in the JSON object of a :class:`Plan`."""
+        return {}

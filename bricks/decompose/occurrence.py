@@ -1,4 +1,4 @@
-"""Occurrences of bricks in a model, and their numbers.
+"""Occurrences of bricks in a model, and how often a model uses each brick.
 
 Frozen data; must not know the content of bricks.
 """

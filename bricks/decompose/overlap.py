@@ -35,10 +35,10 @@ from bricks.graph.topology import used_values
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Positions of nodes that make a brick.
+    """The positions of the nodes of one brick.
 
-    ``repeats`` is the position of the earlier window that has this one's layer too, for a shared
-    layer alone; None for all others.
+    For a window that is only a shared layer, ``repeats`` is the position of the earlier window with
+    this layer; None for all others.
     """
 
     nodes: tuple[int, ...]
@@ -50,7 +50,8 @@ def windows(
 ) -> list[Window]:
     """The windows of ``graph`` in execution order; ``groups`` as in :func:`split`.
 
-    Where bricks overlap, the shared layer alone stands right before the brick that begins with it.
+    Where bricks overlap, a window of the shared layer comes right before the brick that begins with
+    this layer.
     """
     pieces = split(graph, granularity, groups)
     if not granularity.overlap:

@@ -1,4 +1,4 @@
-"""Write the canonical model of a piece of a graph, which is what identifies a brick.
+"""Write the canonical model of a piece of a graph, from which a brick gets its key.
 
 The rule is in :mod:`bricks.decompose.identity`. Must not know which pieces there are.
 """
@@ -65,7 +65,7 @@ class PieceContent:
         return "c" if value_counts(self.type(name), steering=name in self._steered) else "w"
 
     def label(self, name: str) -> bytes:
-        """The identity of the value, without its position in the topology."""
+        """The facts about the value that count for identity, but its position in the topology."""
         kind, type_ = self.kind(name), self.type(name)
         value: object = b""
         if kind == "c":
@@ -99,12 +99,12 @@ class PieceWriter:
 
     @property
     def outside(self) -> list[str]:
-        """The graph's names of what the piece reads and does not compute: inputs, then weights."""
+        """The graph's names of the piece's inputs, then of its weights."""
         return [*self.by_kind["i"], *self.by_kind["w"]]
 
     @property
     def steering(self) -> dict[str, tuple[float, ...]]:
-        """The contents of the inputs that are steering values, by canonical name."""
+        """The contents of the steering inputs, by canonical name."""
         values = self._content.steering
         return {self.names[name]: values[name] for name in self.by_kind["i"] if name in values}
 
@@ -128,7 +128,7 @@ class PieceWriter:
         return model
 
     def _declare(self, graph: onnx.GraphProto) -> None:
-        """Inputs, outputs and initializers, once the nodes have named them."""
+        """Add inputs, outputs and initializers to ``graph``, after the nodes have named them."""
         content = self._content
         for name in self.by_kind["i"]:
             _describe(graph.input.add(), self.names[name], content.type(name))
@@ -228,5 +228,5 @@ def _describe(info: onnx.ValueInfoProto, name: str, kind: ValueType) -> None:
 
 @lru_cache(maxsize=1 << 12)
 def _declared(kind: ValueType) -> onnx.TypeProto:
-    """A cached proto to copy from: a model has far fewer types than values."""
+    """The type as a proto, cached for copying: a model has far fewer types than values."""
     return declared(kind)

@@ -46,7 +46,7 @@ class Brick:
     examples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields but model and key as a JSON object; the inverse is :meth:`from_json`."""
+        """The fields except model and key as a JSON object; the inverse is :meth:`from_json`."""
         return {
             "inputs": _types_json(self.inputs),
             "weights": _types_json(self.weights),
@@ -82,7 +82,7 @@ class Brick:
 
     @property
     def numeric_weight_bytes(self) -> int:
-        """Bytes of all weights but texts, which have no fixed size."""
+        """Bytes of all weights except texts, which have no fixed size."""
         return _bytes_but_texts(self.weights.values())
 
     @property
@@ -98,7 +98,7 @@ class Brick:
 
 
 def _types_json(types: Mapping[str, ValueType]) -> list[list[object]]:
-    """A list, because the order of ports counts, and JSON objects are unordered."""
+    """Pairs of a name and a type, as a list: JSON objects have no order, but ports have one."""
     return [[name, type_.to_json()] for name, type_ in types.items()]
 
 
@@ -191,7 +191,7 @@ class Plan:
     def edges(self) -> Iterator[tuple[int, int]]:
         """Pairs (producer, consumer) of occurrence positions, once per value that is passed on.
 
-        A brick that begins with a layer of another one depends on that one.
+        A brick that begins with a layer of another brick depends on the other brick.
         """
         producer = {v: i for i, o in enumerate(self.occurrences) for v in o.made}
         for i, o in enumerate(self.occurrences):
@@ -209,9 +209,9 @@ class Plan:
         return [sorted(positions) for positions in needed]
 
     def problem(self, bricks: Mapping[str, Brick]) -> str | None:
-        """The first inconsistency of an imported plan; None if there is none.
+        """The first inconsistency of an imported plan; None if it is consistent.
 
-        ``bricks`` are all bricks that the plan names.
+        ``bricks`` are all bricks that the plan names, by key.
         """
         defined, values = set(self.inputs), range(len(self.types))
         for i, o in enumerate(self.occurrences):
@@ -279,9 +279,9 @@ def _memory_of(data: Mapping[str, Any]) -> Memory:
 
 @dataclass(frozen=True, slots=True)
 class Decomposition:
-    """A plan with the bricks it names.
+    """A plan with the bricks it names; ``wall_s`` are the seconds that decomposing took.
 
-    ``unseen_weight_bytes`` counts the bytes of the model's weights beyond those of its bricks.
+    ``unseen_weight_bytes`` counts the bytes of the model's weights that no brick has.
     """
 
     plan: Plan

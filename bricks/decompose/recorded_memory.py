@@ -1,4 +1,4 @@
-"""The memory of a graph that was cut: from the recorder's notes at its calls, if it has such.
+"""Make the memory of a plan: for a recorded program from the recorder's notes at its calls.
 
 Must not import PyTorch.
 """
@@ -27,8 +27,9 @@ def memory_of(
 ) -> Memory:
     """Return the memory of ``graph``, the executed graph of ``model``.
 
-    It was cut into windows, and has so many ``values``; ``numbers`` are those that have a name. A
-    recorded program allocates as it was recorded; memory is planned ahead for all others.
+    The graph was cut into windows; its plan has this number of ``values``, and ``numbers`` maps
+    their names to them. A recorded program allocates as it was recorded; memory is planned ahead
+    for all other graphs.
     """
     if not graph.nodes or not all(map(is_call, graph.nodes)):
         return Planned()
@@ -50,7 +51,7 @@ def memory_of(
 def _phases(
     graph: Graph, cut: Sequence[Window], notes: Sequence[Mapping[str, str]]
 ) -> tuple[Phase, ...]:
-    """Windows that follow each other and whose calls name the same phase, as one."""
+    """The phases: consecutive windows whose calls are noted with the same phase are one."""
     phases = []
     for name, group in groupby(cut, lambda window: notes[window.nodes[0]].get(PHASE, "")):
         windows = list(group)
@@ -61,7 +62,7 @@ def _phases(
 
 
 def _displacement_in(graph: Graph) -> Callable[[int], float]:
-    """The share of a core's caches that the call at a position displaces."""
+    """A function from a node position to the share of a core's caches that its call evicts."""
     return lambda node: evicted_share(touched_bytes(graph.nodes[node], graph.types))
 
 
@@ -82,7 +83,7 @@ def _freed(
 
 
 def _storages(graph: Graph, numbers: Mapping[str, int], values: int) -> tuple[int, ...]:
-    """For each value, the first one with the same memory; -1 for that of inputs and weights."""
+    """For each value, the first value with the same memory; -1 for memory of inputs and weights."""
     root: dict[str, str | None] = dict.fromkeys((*graph.inputs, *graph.initializers))
     for node in graph.nodes:
         for name, source in _aliased(node):
@@ -96,7 +97,7 @@ def _storages(graph: Graph, numbers: Mapping[str, int], values: int) -> tuple[in
 
 
 def _aliased(node: onnx.NodeProto) -> list[tuple[str, str | None]]:
-    """Each output of a call, with the input whose memory it shares, if it does."""
+    """Pairs of an output of a call and the input whose memory it shares, or None."""
     aliases = call_of(node).aliases
     sources = [*aliases, *(-1 for _ in node.output[len(aliases) :])]
     return [

@@ -20,10 +20,11 @@ _HANDOVER = 1e5
 
 
 def streams_of(plan: Plan, bricks: Mapping[str, Brick], workers: int) -> tuple[int, ...]:
-    """The stream of each occurrence, by position; at most ``workers``, numbered by first use.
+    """Return the stream number of each occurrence, by position; at most ``workers`` streams.
 
-    List scheduling with the model's order as the list: each occurrence goes to the worker that
-    could begin it first, if the duration of each occurrence were proportional to its work.
+    Streams are numbered by first use. This is list scheduling with the model's order as the list:
+    each occurrence goes to the worker that could begin it first, if the duration of each occurrence
+    were proportional to its work.
     """
     work = {key: work_of(bricks[key]) for key in plan.keys}
     free = [0.0] * workers
@@ -44,7 +45,7 @@ def streams_of(plan: Plan, bricks: Mapping[str, Brick], workers: int) -> tuple[i
 
 
 def whole_key(plan: Plan, streams: Sequence[int], workers: int) -> str:
-    """The key of the whole model run along ``streams``; run in sequence, its digest alone.
+    """Return the key of the whole model run along ``streams``; its digest if there are none.
 
     The number of workers is part of the key, because idle workers still spin.
     """

@@ -1,9 +1,9 @@
-"""Long stretches of nodes that take less than a call of the runtime, joined to one brick.
+"""Long stretches of nodes that take less time than a call of the runtime, joined to one brick.
 
-A brick is measured by a call, which costs ten times as much as such a node: of thousands of them,
-the difference would be lost in what is subtracted. And in a long graph, a node costs up to four
-times as much as alone, because what the runtime keeps of thousands of nodes does not fit into a
-core's caches. So nodes in such a stretch are measured together, as they follow each other.
+A brick is measured by a call, which costs ten times as much as such a node: over thousands of
+nodes, the subtracted call overhead would exceed their time by far. And in a long graph, a node
+costs up to four times as much as an isolated one, because the runtime's data about thousands of
+nodes exceed a core's caches. So the nodes of a stretch are measured together, in their order.
 
 No shipped model has such a stretch: the longest is of seven nodes. Must not know runtimes.
 """
@@ -22,19 +22,20 @@ from bricks.graph.topology import subgraphs, used_values
 from bricks.operators.dependence import branches_on_values
 from bricks.operators.registry import operator_of
 
-# Of fewer nodes, bricks stay what they are.
+# Shorter stretches are cut at every node.
 SHORTEST = 32
-# The call is a per cent of a stretch of so many nodes, which fill a core's caches by themselves.
+# Longer stretches are divided: the call overhead is one per cent of a stretch of this length, and
+# its data fill a core's caches.
 _LONGEST = 2048
-# So many of its nodes for each value that comes from outside or is read there: binding one takes
-# longer than a node.
+# A stretch has at least this many nodes for each of its inputs and outputs: binding one takes longer
+# than a node.
 _NODES_A_PORT = 16
-# Bytes of all that a node reads and writes.
+# The most bytes that a tiny node reads and writes.
 _TINY_BYTES = 1 << 12
 
 
 def stretches(graph: Graph) -> list[tuple[int, ...]]:
-    """All positions of nodes in order: one by one, or those of a stretch together."""
+    """Return the node positions of each brick, in order: one node, or all nodes of a stretch."""
     cut: list[tuple[int, ...]] = []
     tiny = [_tiny(graph, node) for node in graph.nodes]
     last = _last_readers(graph) if sum(tiny) >= SHORTEST else {}
@@ -56,7 +57,7 @@ def _last_readers(graph: Graph) -> dict[str, int]:
 
 
 def _narrow(graph: Graph, part: tuple[int, ...], last: Mapping[str, int]) -> bool:
-    """Whether few values come into the nodes of ``part`` and leave them."""
+    """Whether the nodes of ``part`` have few inputs from outside and few outputs."""
     nodes = [graph.nodes[i] for i in part]
     made = {name for node in nodes for name in node.output if name}
     read = {name for node in nodes for name in used_values(node)}
@@ -66,9 +67,9 @@ def _narrow(graph: Graph, part: tuple[int, ...], last: Mapping[str, int]) -> boo
 
 
 def _tiny(graph: Graph, node: onnx.NodeProto) -> bool:
-    """Whether the node does the same few operations whatever it reads.
+    """Whether the node does few operations, as many for any values of its inputs.
 
-    Computed integers may be shapes and counts, which only single nodes are sure to get right.
+    Computed integers may be shapes or counts, whose values are observed for single nodes only.
     """
     if (
         node_form(node) is ModelForm.PROGRAMS

@@ -1,8 +1,8 @@
 """The structure of a piece as a labelled graph, and the order in which its nodes are written.
 
-Nodes, values and subgraphs become vertices; ports become labelled edges. Labels hold everything
-that counts for identity apart from the wiring, so that the canonical order of the vertices depends
-on nothing else. Must not know keys or canonical names.
+Nodes, values and subgraphs become vertices; ports become labelled edges. Labels hold all facts that
+count for identity except the wiring, so the canonical order of the vertices depends on these facts
+and the wiring only. Must not know keys or canonical names.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from bricks.decompose.content import normal_type, plain_attributes
 from bricks.errors import ModelError
 from bricks.graph.topology import default_domain, located_subgraphs, used_values
 
-# Where a node stands: its position among the piece's nodes; for nodes in a subgraph it follows the
-# path of the node that holds them, the attribute, the position in it, and the position in the graph
+# The path of a node: its position among the piece's nodes. In a subgraph: the path of the node that
+# has the subgraph, the attribute, the subgraph's position in it, the node's position in the subgraph
 Path = tuple[int | str, ...]
 Scope = MutableMapping[str, int]
 
@@ -29,7 +29,7 @@ def ranks(
     label: Callable[[str], bytes],
     budget: SearchBudget | None = None,
 ) -> dict[Path, int]:
-    """A canonical rank for each of the piece's nodes and for those in their subgraphs.
+    """Return a canonical rank by path, for the piece's nodes and the nodes of their subgraphs.
 
     ``label`` returns the identity of a value (kind, type, whether it leaves the piece, …).
     """
@@ -41,7 +41,7 @@ def ranks(
 
 
 def schedule(nodes: Sequence[onnx.NodeProto], path: Path, rank: Mapping[Path, int]) -> list[int]:
-    """Positions of ``nodes`` in topological order, the lowest rank first among those ready.
+    """Return the positions of ``nodes`` in topological order; of ready nodes the lowest rank first.
 
     Raises ``ModelError`` if there is no such order.
     """

@@ -38,9 +38,8 @@ def convolution(weight: int = 1, added: Sequence[int] = ()) -> Work:
 
     def work(node: Node) -> int:
         terms = math.prod(node.type_at(weight).shape[1:])
-        per_output = (
-            2 * terms + sum(node.has(port) for port in added) + bool(node.text("activation"))
-        )
+        activation = bool(node.text("activation"))
+        per_output = 2 * terms + sum(node.has(port) for port in added) + activation
         return per_output * node.output.elements
 
     return work
