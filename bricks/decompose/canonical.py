@@ -1,7 +1,7 @@
-"""A canonical order of a small labelled graph, whatever order and names it came in.
+"""Order the vertices of a small labelled graph canonically, independent of their numbers.
 
-Identity needs it: two pieces of models are the same brick exactly when their canonical forms are
-the same bytes. Colours are refined until neighbours distinguish no more vertices. Remaining ties
+Identity uses this order: two pieces of models are the same brick exactly when their canonical forms
+are equal bytes. Colours are refined until neighbours distinguish no more vertices. Remaining ties
 are broken by individualising each tied vertex in turn and keeping the smallest certificate. Two
 facts keep that fast. Vertices with a unique colour can be left out, since equal colours have equal
 edges to them; the remaining graph often falls into parts that are ordered one by one. And when two
@@ -39,9 +39,9 @@ class SearchBudget:
 def canonical_order(
     labels: Sequence[bytes], edges: Sequence[Edge], budget: SearchBudget | None = None
 ) -> list[int]:
-    """The vertices in an order that depends on labels and edges only, not on their numbers.
+    """Return the vertices in an order that depends on labels and edges only, not on their numbers.
 
-    Isomorphic graphs yield the same graph when renumbered by it. When the search exceeds
+    Isomorphic graphs yield the same graph when renumbered by this order. When the search exceeds
     ``budget``, vertices that are still tied keep the order of their numbers. Two isomorphic graphs
     may then differ after renumbering; graphs that are not isomorphic always differ.
     """
@@ -155,7 +155,7 @@ class _Search:
         return self.refine(individualised, [u for _, u in self._adjacent[v] if u in individualised])
 
     def _groups(self, members: Sequence[int], dirty: Sequence[int], colours: Colours) -> Groups:
-        """The members of a cell by signature; those not in ``dirty`` share one signature."""
+        """The members of a cell by signature; all that are not ``dirty`` share one signature."""
         same = set(members).difference(dirty) if len(dirty) < len(members) else set()
         self._budget.left -= len(dirty)
         groups: Groups = {}

@@ -1,7 +1,7 @@
 """Cut a brick out of a graph: its canonical form, its key, and the graph's names of its values.
 
-This module defines when two bricks are the same. It must not know why a graph is cut where it is,
-nor anything of runtimes and measurements.
+This module defines when two bricks are equal. It must not know why a graph is cut where it is, nor
+anything of runtimes and measurements.
 
 The identity rule, version 1
 ----------------------------
@@ -13,12 +13,12 @@ What counts:
 * of each node: operator, domain, version of the domain, number of ports and which are left empty,
   explicit attributes with their values; an attribute that states its default differs from an
   omitted one. A tensor in an attribute counts with its values, since operators are built from
-  them (the splits of a tree, for example); without held values, only its type and shape count;
+  them (the splits of a tree, for example); if no values are stored, its type and shape count;
 * topology: which value feeds which port, so that one value at two ports isn't two values; and which
-  values leave the brick: those used outside, outputs of the graph, and those that nobody uses;
+  values leave the brick: values used outside, outputs of the graph, and values without a reader;
 * element type and shape of each input, weight, constant and output, and of each value in between
   (listed in the model's ``metadata_props``, where no runtime reads them); of sequences, optionals
-  and maps the types of their items (listed there too);
+  and maps the types of their items (also in ``metadata_props``);
 * whether a value is an input, computed elsewhere or fed, or an initializer;
 * the contents of an input of at most 64 elements that gives a shape, a count, an axis or a branch
   in the model it was cut from, or that feeds an input in ``STEERING`` (also listed in the model's
@@ -28,17 +28,17 @@ What counts:
   whether the brick finds its weights in a cache, and so how long it takes;
 * of an input or output that its runtime keeps in another layout than ONNX's: that layout, by the
   runtime's name (also listed in ``metadata_props``);
-* of a brick that its runtime would run as other kernels alone: its kernels in the model (also
-  listed in ``metadata_props``). It cannot be measured, unlike the same nodes elsewhere;
-* of an input whose values decide how long an operator takes: a sketch of what it reads in its model
-  (see ``graph.sketch``; also listed in ``metadata_props``), as far as it is not what bricks read
-  anyway; and of a loop whose condition decides: how often it runs;
-* of a weight that the runtime has folded into denormals, and of an input of which many are: how
-  many, in steps of an eighth (also listed in ``metadata_props``);
+* of a brick that its runtime would run in isolation as other kernels: its kernels in the model
+  (also listed in ``metadata_props``). It cannot be measured, unlike the same nodes elsewhere;
+* of an input whose values decide the latency of an operator: a sketch of its values in the model
+  (see ``graph.sketch``; also listed in ``metadata_props``), without facts that the usual synthetic
+  values share; and of a loop with a computed condition: the number of iterations;
+* of a weight that the runtime has folded into denormals, and of an input with many of them: the
+  number of denormals, in steps of an eighth (also listed in ``metadata_props``);
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
   unsigned, or BOOL; those at steering inputs (see ``operators.steering``), also as
-  floating-point numbers; strings; and empty tensors. The value must be an initializer at that very
-  input: a path through other nodes isn't followed;
+  floating-point numbers; strings; and empty tensors. The initializer must be the input itself: a
+  path through other nodes isn't followed;
 * of subgraphs (If, Loop, Scan): the same, nodes and wiring, and the declared types of their inputs
   and outputs. Captured values are inputs, weights or constants of the brick; initializers of
   subgraphs are moved outside first, and then captured. Types of inner values don't count.
@@ -51,7 +51,7 @@ version of the file format.
 The canonical form
 ------------------
 Nodes are in a canonical order; inputs ``i0…``, weights ``w0…``, constants ``c0…`` and node outputs
-``v0…`` (``s0…`` in subgraphs) are numbered by first use in that order. Different pieces never have
+``v0…`` (``s0…`` in subgraphs) are numbered by first use in this order. Different pieces never have
 the same form, since the form holds everything that counts. Equal pieces have the same form, except
 when so many nodes are interchangeable that the search for the order hits its bound: ties then keep
 source order, and at worst a brick is measured twice.
@@ -96,7 +96,7 @@ class Piece:
     """A brick, and the graph's names of its values in the brick's canonical order.
 
     ``constants`` are initializers whose values are part of the brick. ``values`` are all values
-    that its nodes produce, outputs or not: the canonical name of the one at position k is ``v<k>``.
+    that its nodes produce, outputs or not: the value at position k has the canonical name ``v<k>``.
     """
 
     brick: Brick
@@ -118,7 +118,7 @@ def is_brick(proto: onnx.ModelProto) -> bool:
 
 
 def mismatch(brick: Brick) -> str | None:
-    """The contradiction between the fields of an imported brick and its model; None if they agree.
+    """Return a contradiction between an imported brick's fields and its model; None if they agree.
 
     ``flops`` are not checked. Raises :class:`ModelError` for bytes that are not a model.
     """
@@ -141,10 +141,10 @@ def mismatch(brick: Brick) -> str | None:
 class Cutter:
     """Cuts pieces out of one graph.
 
-    The subgraphs of its nodes have no initializers, because reading has moved those outside.
-    What values hold (``contents``) and how a runtime executes the graph (``lowering``: layouts and
-    other kernels) are part of pieces. With ``context``, bricks that are bound by reading their
-    weights count the size of the graph's. Raises ``ModelError`` for initializers in subgraphs.
+    The contents of values (``contents``) and the graph's lowering by a runtime (``lowering``:
+    layouts and other kernels) are part of pieces. With ``context``, the size of all weights of the
+    graph is part of each brick that is bound by reading its weights. Raises ``ModelError`` for
+    initializers in subgraphs: reading moves them outside.
     """
 
     def __init__(
@@ -171,10 +171,10 @@ class Cutter:
                 self._readers.setdefault(name, []).append(i)
 
     def cut(self, nodes: Sequence[int]) -> Piece:
-        """The piece made of the nodes at these positions, which must be convex.
+        """Return the piece made of the nodes at these positions, which must be convex.
 
-        Raises ``ModelError`` for values whose type isn't known, constants that count but hold no
-        values, and domains without a version.
+        Raises ``ModelError`` for values of unknown type, constants that count but store no values,
+        and domains without a version.
         """
         chosen = sorted(set(nodes))
         if not chosen:
@@ -216,7 +216,7 @@ class Cutter:
         )
 
     def _note(self, model: onnx.ModelProto, writer: PieceWriter, chosen: Sequence[int]) -> None:
-        """Note what is known of values and kernels of the nodes ``chosen``, by canonical name."""
+        """Write facts about values and kernels of the nodes ``chosen`` to the model's metadata."""
         protos = [self.graph.nodes[i] for i in chosen]
         note_sketches(model, {writer.names[n]: s for n, s in self._read_by(protos, writer.outside)})
         note_weights(model, {writer.names[n]: s for n, s in self._denormal(writer.by_kind["w"])})
@@ -228,9 +228,9 @@ class Cutter:
     def _read_by(
         self, nodes: Sequence[onnx.NodeProto], inputs: Sequence[str]
     ) -> Iterator[tuple[str, Sketch]]:
-        """The sketches of ``inputs`` on whose values the time of ``nodes`` depends.
+        """The sketches of the inputs on whose values the latency of ``nodes`` depends.
 
-        Any arithmetic may stumble on denormals.
+        Denormals slow down any arithmetic.
         """
         read = dict(self._denormal(inputs))
         read |= sketched_values(nodes, self.graph.types, self._sketches)
@@ -247,7 +247,7 @@ class Cutter:
         return ((name, self._iterations[name]) for name in firsts if name in self._iterations)
 
     def _outputs(self, chosen: Sequence[int]) -> dict[str, bool]:
-        """Values that the nodes produce, and whether each leaves the piece."""
+        """Whether a value leaves the piece, for each value that its nodes produce."""
         inside = set(chosen)
         outputs: dict[str, bool] = {}
         for i in chosen:

@@ -16,7 +16,7 @@ from bricks.graph.topology import used_values
 
 
 class Numbering:
-    """The numbers that the values of ``graph``, cut into windows, have in its plan.
+    """The numbers of the values of ``graph`` in its plan; ``cut`` are the windows.
 
     ``in_place`` maps a value to the value whose memory it reuses. A value that overlapping bricks
     compute twice has a number for each.
@@ -35,7 +35,7 @@ class Numbering:
         return tuple(map(self._number, names))
 
     def occurrence(self, window: Window, piece: Piece) -> Occurrence:
-        """The occurrence of the brick that ``piece`` is, whose nodes are those of ``window``."""
+        """Return the occurrence of the brick of ``piece``, which was cut at ``window``."""
         occurrence = Occurrence(
             brick=piece.brick.key,
             inputs=self.values(piece.inputs),
@@ -65,7 +65,7 @@ class Numbering:
         return self._weights.setdefault(name, len(self._weights))
 
     def _overwritten(self, piece: Piece) -> int | None:
-        """The position of the input that the first output is written over."""
+        """The position of the input whose memory the first output overwrites; None for none."""
         source = self._in_place.get(piece.outputs[0]) if piece.outputs else None
         return piece.inputs.index(source) if source in piece.inputs else None
 

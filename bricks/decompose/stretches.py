@@ -24,10 +24,10 @@ from bricks.operators.registry import operator_of
 
 # Shorter stretches are cut at every node.
 SHORTEST = 32
-# Longer stretches are divided: the call overhead is one per cent of a stretch of this length, and
-# its data fill a core's caches.
+# Longer stretches are divided: the call overhead is one per cent of one of this length, whose data
+# fill a core's caches.
 _LONGEST = 2048
-# A stretch has at least this many nodes for each of its inputs and outputs: binding one takes longer
+# The least number of a stretch's nodes for each of its inputs and outputs: binding one takes longer
 # than a node.
 _NODES_A_PORT = 16
 # The most bytes that a tiny node reads and writes.

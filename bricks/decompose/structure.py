@@ -19,7 +19,7 @@ from bricks.errors import ModelError
 from bricks.graph.topology import default_domain, located_subgraphs, used_values
 
 # The path of a node: its position among the piece's nodes. In a subgraph: the path of the node that
-# has the subgraph, the attribute, the subgraph's position in it, the node's position in the subgraph
+# has the subgraph, the attribute, the subgraph's position in it, and the position in the subgraph.
 Path = tuple[int | str, ...]
 Scope = MutableMapping[str, int]
 

@@ -1,5 +1,5 @@
 """Predict the latency of unmeasured bricks, and plan which bricks to measure.
 
-Here because both follow from one model of how latencies depend on work. Must not know how bricks
-are measured, nor how their latencies are used.
+Both follow from one model of latency as a function of work. Must not know how bricks are measured,
+nor how their latencies are used.
 """

@@ -1,7 +1,7 @@
-"""Covariance between bricks: how closely their latencies are related.
+"""The covariance function of the Gaussian processes over bricks.
 
 Bricks of a kind are points in a space of sizes and tags, and their residuals from the roofline are
-correlated where the points are close. Must not know what is learned from it.
+correlated where the points are close. Must not know how processes are fitted.
 """
 
 from __future__ import annotations
@@ -81,8 +81,7 @@ COVARIANCE_PARAMS = {
 # Latencies of microseconds are less exact, because of the timer and the caches at each call.
 _NOISE_S = 0.3e-6
 
-# Working sets beyond this size all count the same, because no processor caches them; and so do
-# more repeats than this.
+# Larger working sets count as this size, because no processor caches them; more repeats as these.
 _MAX_WORKING_SET_BYTES, _MAX_REPEATS = 2.0**30, 8
 
 # Number of matrix rows computed at once.
@@ -92,7 +91,10 @@ STRIPE = 128
 def feature_matrix(
     features: Sequence[BrickFeatures], roof_s: Array, params: CovarianceParams
 ) -> Array:
-    """A row for each brick: sizes in units of their ranges, and checksums of tags and operator."""
+    """Return a row for each brick: sizes in units of their ranges, checksums of tags and operator.
+
+    ``roof_s`` are the bricks' rooflines in seconds.
+    """
     lengths = _sizes(features, roof_s) / params.lengths
     names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in features]
     return np.concatenate([lengths, np.array(names, float)], axis=1)
@@ -115,10 +117,10 @@ def _sizes(features: Sequence[BrickFeatures], roof_s: Array) -> Array:
 
 
 def covariance(a: Array, b: Array, params: CovarianceParams, *, lower: bool = False) -> Array:
-    """Covariance of the residuals of ``a`` and ``b``, given as :func:`feature_matrix` rows.
+    """Return the covariance matrix of the residuals of ``a`` and ``b``, rows of feature matrices.
 
     ``lower`` leaves out most or all of the part above the diagonal. The matrix is computed in
-    stripes, because working outside a processor's cache takes far longer.
+    stripes, which fit into a processor's cache.
     """
     matrix = np.zeros((len(a), len(b)))
     for begin in range(0, len(a), STRIPE):
@@ -149,13 +151,13 @@ def _stripe(a: Array, b: Array, params: CovarianceParams) -> Array:
 
 
 def noise_of(params: CovarianceParams, latency_s: Array) -> Array:
-    """The noise variance of bricks with these latencies."""
+    """Return the noise variance of log-latencies, for bricks with these latencies in seconds."""
     noise: Array = params.noise**2 + (_NOISE_S / latency_s) ** 2
     return noise
 
 
 def by_kind(features: Mapping[str, BrickFeatures], keys: Collection[str]) -> dict[str, list[str]]:
-    """The bricks among ``keys`` that are of each kind."""
+    """Return the bricks ``keys`` grouped by kind."""
     kinds: dict[str, list[str]] = {}
     for key in keys:
         kinds.setdefault(features[key].kind, []).append(key)

@@ -1,4 +1,4 @@
-"""Limits of predictions, for the command line too, which should not import what predicts."""
+"""Limits of predictions, for the command line too, which should not import the predictors."""
 
-# From fewer measured bricks than this nothing is learned.
+# The least number of measured bricks from which a predictor is learned.
 MIN = 30

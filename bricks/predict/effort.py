@@ -1,6 +1,6 @@
-"""Efforts: how much is measured, and how much is left to be predicted.
+"""Efforts: the uncertainty at which measuring ends, and other bricks are predicted.
 
-Here so that benches and campaigns share the efforts. Must not know how bricks are chosen.
+Benches and campaigns share them. Must not know how bricks are chosen.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Measures until the relative uncertainty of every model's estimate is at most ``deviation``.
+    """The relative standard deviation of models' estimates, ``deviation``, at which measuring ends.
 
-    That is a relative standard deviation. Zero: nothing is predicted.
+    At zero, all bricks are measured and none is predicted.
     """
 
     name: str

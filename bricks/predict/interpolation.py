@@ -1,8 +1,8 @@
 """Residuals of a roofline, interpolated between measured bricks: a Gaussian process.
 
-Its covariance is fixed, so nothing is searched for: one factorisation gives all. What it learned
-is a weight for each brick, by which predictions follow (Rasmussen and Williams, *Gaussian Processes
-for Machine Learning*, algorithm 2.1). Must not know which residuals these are.
+Its covariance is fixed, so fitting is one factorisation without a search. It gives a weight for
+each brick, from which predictions follow (Rasmussen and Williams, *Gaussian Processes for Machine
+Learning*, algorithm 2.1). Must not know the meaning of the residuals.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from bricks.predict.covariance import CovarianceParams, covariance
 
 Array = np.ndarray
 
-# Without the factor of all bricks, the variance of a prediction follows from as many as these that
-# tell most about it. Fewer bricks tell less, so it can only come out larger: the standard deviation
-# by 2 % in the median of a thousand random architectures, by 6 % in the 95th percentile.
+# Without the factor of all bricks, the variance of a prediction follows from this number of bricks
+# of highest covariance. The variance can only be larger than with all of them: the standard
+# deviation by 2 % in the median of a thousand random architectures, by 6 % in the 95th percentile.
 NEAR = 128
 
 
@@ -41,7 +41,7 @@ class Interpolation:
     def fit(
         cls, params: CovarianceParams, at: Array, residuals: Array, noise: Array
     ) -> Interpolation:
-        """From the ``residuals`` observed at ``at``."""
+        """Fit to ``residuals`` observed at the rows of ``at`` with the variances ``noise``."""
         matrix = covariance(at, at, params, lower=True)
         matrix[np.diag_indices_from(matrix)] += noise
         lower = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
@@ -57,13 +57,13 @@ class Interpolation:
         return between @ self.weights, variances
 
     def _explained(self, between: Array) -> Array:
-        """The variance that the observations explain; a row of ``between`` for each brick."""
+        """The variances that the observations explain; ``between`` has a row for each brick."""
         white = solve_triangular(self.lower, between.T, lower=True, check_finite=False)
         variances: Array = np.einsum("ij,ij->j", white, white)
         return variances
 
     def _near(self, between: Array) -> Array:
-        """At least how much of the variance they explain: by the :data:`NEAR` closest ones."""
+        """A lower bound of the explained variances: by the :data:`NEAR` closest observations."""
         variances = np.empty(len(between))
         for i, row in enumerate(between):
             near = np.argsort(-row, kind="stable")[:NEAR]

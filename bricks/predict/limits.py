@@ -1,9 +1,9 @@
-"""The highest rates that a target was measured to reach, which bound predictions.
+"""The highest rates that measured bricks of a target reached, which bound predictions.
 
-A kernel that was never measured is predicted from others, and could come out faster than the
+A kernel that was never measured is predicted from other kernels, and could appear faster than the
 machine computes, or than its memory delivers weights. Its latency is bounded by both, as in the
-roofline model (Williams, Waterman and Patterson, *Roofline*, 2009), with rates that measured bricks
-reached in place of peaks that manufacturers state. Must not know how latencies are predicted.
+roofline model (Williams, Waterman and Patterson, *Roofline*, 2009), with rates of measured bricks
+in place of the manufacturer's peaks. Must not know how latencies are predicted.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from bricks.predict.roofline import UNCACHED
 
 Array = np.ndarray
 
-# Fewer measured bricks than this do not show how fast a machine can be.
+# The least number of measured bricks from which limits follow.
 ENOUGH = 300
 # Smaller bricks are left out: the timer's error and the caches decide how fast they seem.
 _LEAST_FLOPS, _LEAST_BYTES = 1e7, 2.0**20
-# Other operators may hold weights that a run does not read: branches, experts, tables.
+# A run reads all weights of these kinds. Other operators may have branches, experts or tables.
 _READ_ALL = frozenset({CONVOLUTION, PRODUCT})
 
 
 @dataclass(frozen=True, slots=True)
 class RooflineLimits:
-    """Rates of one target: operations a second, and bytes a second of weights out of memory.
+    """Rates of one target: operations a second, and bytes of weights read from memory a second.
 
-    Infinite where too little was measured to tell.
+    Infinite where too few bricks were measured.
     """
 
     flops_per_s: float = math.inf
@@ -39,7 +39,7 @@ class RooflineLimits:
 
     @classmethod
     def fit(cls, features: Sequence[BrickFeatures], latency_s: Array) -> RooflineLimits:
-        """The highest rates among measured bricks, with their latencies in seconds."""
+        """Return the highest rates of measured bricks, whose latencies are in seconds."""
         if len(features) < ENOUGH:
             return NO_LIMITS
         flops, weights = _flops_and_weight_bytes(features)
@@ -48,7 +48,7 @@ class RooflineLimits:
         )
 
     def least_s(self, features: Sequence[BrickFeatures]) -> Array:
-        """The latency in seconds that each brick has at least."""
+        """Return a lower bound of the latency of each brick, in seconds."""
         flops, weights = _flops_and_weight_bytes(features)
         least: Array = np.maximum(flops / self.flops_per_s, weights / self.bytes_per_s)
         return least
@@ -58,7 +58,7 @@ NO_LIMITS = RooflineLimits()
 
 
 def _flops_and_weight_bytes(features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
-    """Operations, and bytes of weights that no cache holds, of each brick."""
+    """Operations, and bytes of uncached weights, of each brick."""
     weights = np.array([t.weight_bytes * _uncached(t) for t in features])
     return np.array([t.flops for t in features]), weights
 

@@ -1,8 +1,8 @@
-"""Measured latencies as predictors learn from them: in the machine state of each measurement.
+"""Measured latencies as training points of predictors: in the machine state of each measurement.
 
-Correcting latencies to a common state first would add the correction's error to most of what is
-learned, since a slow state affects short bricks and synchronisation more than arithmetic. Must not
-know what is learned.
+Correcting latencies to a common state first would add the correction's error to most training
+points, since a slow state affects short bricks and synchronisation more than arithmetic. Must not
+know how predictors learn.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from bricks.predict.features import BrickFeatures
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Measurement
 
-# Slower references than this, in factors of two, are outliers.
+# The largest slowness of the reference workload, in factors of two; larger values are outliers.
 _MAX_SLOWNESS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class StateCounts:
-    """The machine states in which bricks were measured, and how many bricks in each.
+    """The number of bricks that were measured in each machine state.
 
-    A state is the latency of the reference workload in seconds; None counts where it isn't known.
+    A state is the latency of the reference workload in seconds, None if unknown.
     """
 
     counts: Mapping[float | None, int]
@@ -36,14 +36,14 @@ class StateCounts:
         return min((s for s in self.counts if s is not None), default=None)
 
     def enough_in(self, state_s: float | None) -> bool:
-        """Whether so much was observed in this state that predictions for it can be learned."""
+        """Whether enough bricks were measured in this state to learn predictions for it."""
         counts = self.counts.items()
         return sum(n for seen_s, n in counts if same_state(state_s, seen_s)) >= MIN
 
     def in_state(
         self, features: Mapping[str, BrickFeatures], state_s: float | None
     ) -> dict[str, BrickFeatures]:
-        """``features`` of any bricks in the state ``state_s``, to be predicted."""
+        """Return ``features`` of any bricks with the slowness of the state ``state_s``."""
         slowness = _slowness(state_s, self.fastest_s)
         return {key: _slowed(t, slowness) for key, t in features.items()}
 
@@ -60,7 +60,7 @@ class Observations:
 
     @classmethod
     def of(cls, measured: Mapping[str, Measurement], preferred_s: float | None) -> Observations:
-        """From measurements, of each in the state ``preferred_s`` if it is known in that one."""
+        """From measurements by key: each in the state ``preferred_s``, or else in its own state."""
         used = {
             key: preferred_s if m.known_in(preferred_s) else None for key, m in measured.items()
         }
@@ -71,11 +71,11 @@ class Observations:
 
     @property
     def state_counts(self) -> StateCounts:
-        """The states, without the bricks."""
+        """The number of bricks by machine state."""
         return StateCounts(Counter(self.states.values()))
 
     def features(self, features: Mapping[str, BrickFeatures]) -> dict[str, BrickFeatures]:
-        """``features`` of the measured bricks, in the states of their measurements."""
+        """Return ``features`` of the measured bricks with the slowness of their measurements."""
         fastest_s = self.state_counts.fastest_s
         return {
             key: _slowed(t, _slowness(self.states[key], fastest_s)) for key, t in features.items()

@@ -10,8 +10,8 @@ from bricks.samples.measurement import Measurement, Round
 from bricks.samples.statistics import NORMAL_95, Term
 from bricks.units.interval import Interval
 
-# An interval of samples that reaches further down than this share of their median says no more;
-# and none is this exact, as a standard deviation of the logarithm.
+# The lowest lower end of an interval of samples, as a share of their median; and the least standard
+# deviation of the logarithm.
 _LEAST_SHARE, _LEAST_SD = 0.05, 1e-3
 
 # Half of a 95 % interval, in standard deviations. Errors of predictions have longer tails than
@@ -34,18 +34,18 @@ class Prediction:
 
     @property
     def mean(self) -> float:
-        """The mean of what the brick may take, relative to the median."""
+        """The mean latency relative to the median."""
         return math.exp(self.log_sd**2 / 2)
 
     def term(self, occurrences: int) -> Term:
-        """So many occurrences, which have one error in common, as a term of a sum."""
+        """This number of occurrences, which have one error in common, as a term of a sum."""
         median_s = occurrences * self.latency_s
         mean_s = median_s * self.mean
         variance = mean_s**2 * math.expm1(self.log_sd**2)
         return Term(median_s, mean_s, variance, mean_s - median_s)
 
     def spread(self, reach: float = _REACH) -> Interval:
-        """The 95 % interval in seconds; it reaches so many deviations."""
+        """The 95 % interval in seconds, which reaches ``reach`` standard deviations."""
         factor = math.exp(reach * self.log_sd)
         low_s = max(self.least_s, self.latency_s / factor)
         return Interval(self.latency_s, low_s, self.latency_s * factor)
@@ -63,7 +63,7 @@ class Prediction:
         return both.spread(NORMAL_95), weight
 
     def measurement(self, key: str, state_s: float | None) -> Measurement:
-        """In the form of a single measurement, in this machine state."""
+        """The prediction as a single measurement in the machine state ``state_s``."""
         return Measurement(key, (Round((self.latency_s,), state_s),), 0.0)
 
 
@@ -72,9 +72,9 @@ class BrickPredictions:
     """Predictions by key, and ``bias``: the standard deviation of the error common to one model.
 
     ``bias`` is relative to the predicted part of the model. Predictions are for the machine state
-    ``state_s``; None if that is not known. ``prior`` is what was known of bricks
-    whose own measurements are too uncertain to stand alone: both count, each by its certainty.
-    ``unmeasurable`` are predicted bricks that no runtime measures: that one failed says nothing.
+    ``state_s``; None if unknown. ``prior`` are predictions of bricks whose own measurements are
+    uncertain: both are combined by their certainty. ``unmeasurable`` are predicted bricks that no
+    runtime measures, whose failures are ignored.
     """
 
     of: Mapping[str, Prediction] = field(default_factory=dict)
@@ -84,5 +84,8 @@ class BrickPredictions:
     unmeasurable: frozenset[str] = frozenset()
 
     def common_s(self, predicted_s: float) -> float:
-        """Half the width, in seconds, that the common error adds to the interval of this much."""
+        """Half the width, in seconds, that the common error adds to an interval.
+
+        ``predicted_s`` is the predicted part of the model in seconds.
+        """
         return _REACH * self.bias * predicted_s

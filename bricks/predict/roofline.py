@@ -1,8 +1,8 @@
 """Roofline of a brick: its latency as a sum of parts, each with a rate of the machine.
 
 The parts are a call, operations, bytes of values, bytes of uncached or cached weights, and separate
-stretches of memory. The rates are fitted to measured bricks: for each kernel as far as its bricks
-inform them, and otherwise as for all bricks. Must not know what its errors are used for.
+stretches of memory. The rates are fitted to measured bricks: for each kernel with the rates of all
+bricks as a prior. Must not know how residuals are used.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from bricks.predict.features import BrickFeatures
 
 Array = np.ndarray
 
-# Initial seconds of each part: typical of processors of this decade. As logarithms, as all factors
-# are here. See _parts.
+# Prior seconds of each part (see _parts), typical of processors of this decade. Like all factors in
+# this module they are logarithms.
 _START: Array = np.log([3e-6, 2e-11, 1e-10, 3e-11, 1e-10, 1e-9])
 
 # A model's working set counts as cached up to the first of these sizes in bytes, and as uncached
-# from the second on; in between, in proportion. As logarithms to base 2. Of a few pairs that were
-# tried, these predicted both halves of the zoo's families best.
+# from the second on; in between, in proportion. As logarithms to base 2. Of the few pairs compared,
+# these predicted both halves of the zoo's families best.
 _CACHED, UNCACHED = 21.0, 26.0
 
 # The prior width of factors (a standard deviation of their logarithms), for all bricks and for
@@ -53,7 +53,7 @@ class Roofline:
     def fit(
         cls, features: Sequence[BrickFeatures], latency_s: Array, prior: Array | None = None
     ) -> Roofline:
-        """Fitted to measured bricks; ``prior`` are the factors of similar bricks."""
+        """Fit to measured bricks, in seconds; ``prior`` are the factors of similar bricks."""
         parts, classes = _parts(features), np.array([t.kernel for t in features])
         factors = _factors(parts, latency_s, _START if prior is None else prior, _FREEDOM)
         bare = cls(factors, {}, classes, parts, latency_s)
@@ -66,20 +66,20 @@ class Roofline:
 
     @classmethod
     def known(cls, factors: Array, own: Mapping[str, Array]) -> Roofline:
-        """From factors alone, without the bricks that they were fitted to."""
+        """From stored factors, without the bricks that they were fitted to."""
         nothing = np.zeros((0, len(_START)))
         return cls(factors, own, np.array([], str), nothing, np.array([]))
 
     def seconds(self, features: Sequence[BrickFeatures]) -> Array:
-        """The latency of each brick."""
+        """Return the latency of each brick in seconds."""
         factors = np.array([self.own.get(t.kernel, self.factors) for t in features])
         return _seconds(_parts(features), factors)
 
     def seconds_without(self, left_out: Array) -> Array:
-        """Latencies of the fitted bricks at these positions, from a fit without them.
+        """Return latencies in seconds of all fitted bricks, from a fit without some of them.
 
-        The factors common to all operators stay as they are, and so do those of operators that lose
-        only a few bricks.
+        ``left_out`` are positions. The factors common to all operators do not change, nor do the
+        factors of operators that lose only a few bricks.
         """
         kept = np.ones(len(self.classes), bool)
         kept[left_out] = False
@@ -99,9 +99,9 @@ class Roofline:
 def _parts(features: Sequence[BrickFeatures]) -> Array:
     """The parts of each brick, in the order of ``_START``.
 
-    A call; operations; bytes of values, of cached weights and of uncached ones; stretches of
-    memory. What else depends on the brick's context is learned beside the roofline: with as many
-    parts more, a hundred measured bricks predicted the zoo half as well.
+    A call; operations; bytes of values, of cached and of uncached weights; stretches of memory.
+    Other effects of the brick's context are learned by the Gaussian process: with as many more
+    parts, a hundred measured bricks predicted the zoo half as well.
     """
     rows = []
     for t in features:
@@ -119,7 +119,7 @@ def _seconds(parts: Array, factors: Array) -> Array:
 
 
 def _factors(parts: Array, latency_s: Array, prior: Array, freedom: float) -> Array:
-    """The most likely factors, by the method of Levenberg and Marquardt; outliers count less."""
+    """The most likely factors, by the method of Levenberg and Marquardt; the loss is Cauchy's."""
     goal, pull = np.log(latency_s), (_ERROR / freedom) ** 2
     unit = np.eye(len(prior))
 

@@ -1,4 +1,4 @@
-"""Tags and sizes of all operators but convolutions and products: streams through memory.
+"""Tags and sizes of all operators except convolutions and products: streams through memory.
 
 In the order of ``features.TAGS`` and ``SIZES``. Must not know latencies.
 """
@@ -16,7 +16,7 @@ _MODES = ("mode", "reduction", "coordinate_transformation_mode", "nearest_mode",
 
 
 def node_stream(node: BrickNode) -> Description:
-    """All other operators: bytes read and written, and the length of contiguous runs."""
+    """Describe a stream: elements read and written, and the length of contiguous runs."""
     written = sum(t.elements for t in node.output_types if t is not None)
     arrays = [t for t in node.operands if t is not None and t.elements > 1]
     read = sum(t.elements for t in arrays)
