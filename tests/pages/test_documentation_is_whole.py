@@ -194,15 +194,9 @@ def test_nothing_of_the_site_is_on_a_network(built: dict[Path, Page], site: Path
 def test_every_public_name_is_in_the_built_reference(built: dict[Path, Page], site: Path) -> None:
     ids = built[site / "api.html"].ids
     assert {f"bricks.{name}" for name in bricks.__all__} <= ids
-    for name in (
-        "Backend",
-        "BackendInfo",
-        "ExecutedGraph",
-        "BindableModel",
-        "BoundModel",
-        "Binding",
-    ):
-        assert f"bricks.backends.base.{name}" in ids
+    base = ("Backend", "ExecutedGraph", "BindableModel", "BoundModel", "Binding")
+    assert {f"bricks.backends.base.{name}" for name in base} <= ids
+    assert {f"bricks.backends.offer.{name}" for name in ("Offer", "BackendInfo")} <= ids
 
 
 def test_every_public_name_has_its_place_in_the_reference() -> None:
