@@ -294,12 +294,11 @@ def _bricks(
 
 
 def _change(before: BrickLatency, after: BrickLatency) -> LogRatio:
+    """The logarithm of a brick's latency after over before, with its standard deviation."""
     both = (before, after)
     return LogRatio(
         math.log(after.latency_s / before.latency_s),
-        math.hypot(
-            *(open_ for t in both for open_ in (t.independent_sd, t.shared_sd, MACHINE_DRIFT))
-        ),
+        math.hypot(*(sd for t in both for sd in (t.independent_sd, t.shared_sd, MACHINE_DRIFT))),
         min(t.degrees_of_freedom for t in both),
     )
 

@@ -112,7 +112,7 @@ def _counts(decompositions: list[Decomposition]) -> dict[str, Any]:
     for decomposition in decompositions:
         bricks.update(decomposition.bricks)
         occurrences += [
-            (o.times, decomposition.bricks[o.brick]) for o in decomposition.plan.occurrences
+            (o.sign, decomposition.bricks[o.brick]) for o in decomposition.plan.occurrences
         ]
     flops = [(times, brick.flops) for times, brick in occurrences]
     known = [times * count for times, count in flops if count is not None]

@@ -71,7 +71,7 @@ def phase_shares(
         begin += phase.occurrences
         # A phase may be interrupted: then each part has its share of the overhead.
         overhead_s = overheads[name].value * phase.calls / max(1, counts[name].calls)
-        bricks_s = sum(o.times * net_s[o.brick] for o in own)
+        bricks_s = sum(o.sign * net_s[o.brick] for o in own)
         shares.append(
             PhaseShare(phase.name, phase.calls, max(0.0, bricks_s + overhead_s), overhead_s)
         )

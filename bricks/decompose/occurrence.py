@@ -37,8 +37,8 @@ class Occurrence:
     hidden: tuple[tuple[int, int], ...] = ()
 
     @property
-    def times(self) -> int:
-        """The factor of its latency in the model's: 1, or -1 if it is subtracted."""
+    def sign(self) -> int:
+        """1 if the occurrence's latency is added to the model's, -1 if it is subtracted."""
         return 1 if self.repeats is None else -1
 
     @property

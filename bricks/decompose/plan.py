@@ -160,7 +160,7 @@ class Plan:
     @property
     def nodes(self) -> int:
         """Number of the graph's nodes; each counts once, also where bricks overlap."""
-        return sum(o.times * o.nodes for o in self.occurrences)
+        return sum(o.sign * o.nodes for o in self.occurrences)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ class Plan:
         """
         counts: Counter[str] = Counter()
         for occurrence in self.occurrences:
-            counts[occurrence.brick] += occurrence.times
+            counts[occurrence.brick] += occurrence.sign
         return counts
 
     @property

@@ -230,6 +230,7 @@ class Coordinator:
         host.batch = None
 
     def _show_progress(self) -> None:
+        """Report the number of bricks that each host has measured, and the measured share."""
         hosts = self._hosts.present.values()
         if not hosts:
             self._progress("waiting for hosts to join", 0.0)

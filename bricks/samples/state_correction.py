@@ -30,7 +30,7 @@ class Factor:
 
     @property
     def log_sd(self) -> float:
-        """The standard deviation of the logarithm."""
+        """The standard deviation of the correction factor's logarithm."""
         return math.hypot(self.shared_sd, self.independent_sd)
 
     @property

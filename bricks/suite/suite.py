@@ -248,5 +248,6 @@ def _weightless(skeleton: bytes) -> bytes:
 
 
 def _json(data: object) -> bytes:
+    """``data`` as a line of compact JSON in UTF-8."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     return text.encode() + b"\n"

@@ -32,7 +32,7 @@ class NetworkFingerprint:
 
     @cached_property
     def key(self) -> str:
-        """``n1-`` and a digest of the identity."""
+        """The network's key in a cache: ``n1-`` and a digest of its identity."""
         return PREFIX + digest_of(self.identity)
 
     def differences(self, other: NetworkFingerprint) -> dict[str, tuple[Any, Any]]:

@@ -152,6 +152,7 @@ class _Site:
         )
 
     async def _ask(self, request: Request) -> Response:
+        """Queue the zoo model that a form names, and redirect to the page of its job."""
         body = await self._received(request, self._limits.form_bytes)
         form = {name: values[0] for name, values in parse_qs(body.decode("latin-1")).items()}
         threads = _threads(form.get("threads", ""))

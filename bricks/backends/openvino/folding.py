@@ -279,7 +279,10 @@ def _evaluated(
 def _run(
     graph: Graph, node: onnx.NodeProto, feeds: Arrays, compute: Compute
 ) -> dict[str, np.ndarray]:
-    """The outputs of ``node`` by name."""
+    """Run one node on ``feeds``; return its outputs by name.
+
+    ``compute`` runs it where ONNX's reference evaluator cannot.
+    """
     outputs = [name for name in node.output if name]
     model = helper.make_model(
         helper.make_graph(

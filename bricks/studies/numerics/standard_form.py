@@ -50,7 +50,7 @@ class _Rewriting:
     layouts: dict[str, BlockedLayout] = field(default_factory=dict)
 
     def add(self, op: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
-        """A standard node."""
+        """Append a standard ONNX node with one output."""
         self.nodes.append(helper.make_node(op, inputs, [output], **attributes))
 
     def constant(self, name: str, values: Any, dtype: Any) -> str:
