@@ -1,8 +1,8 @@
 """One row of facts for each operator, under its names in ONNX and in PyTorch's library ATen.
 
-A row says how much an operator computes, which values decide how long it takes, which integers it
-accepts, what its kernel takes in memory and how its loops run. Separate so that a new operator is
-one edit. Must not know bricks or plans, and which runtimes there are.
+A row has an operator's work, the values that decide its latency, the integers that it accepts, its
+kernel's workspace in memory and its inner loops. A new operator is one edit. Must not know bricks,
+plans or runtimes.
 
     operator.py           ``Operator``, a row
     node.py               a node of a graph as rows see it, in both forms of models

@@ -37,7 +37,7 @@ def _heads_work(node: Node) -> int | None:
 
 
 def _fused_work(products: int, query: int = 0) -> Work:
-    """So many products; the key follows the ``query``."""
+    """Return the work of a number of ``products``; the key's port follows the ``query``'s."""
 
     def work(node: Node) -> int:
         queries, keys = node.type_at(query), node.type_at(query + 1)
@@ -47,7 +47,10 @@ def _fused_work(products: int, query: int = 0) -> Work:
 
 
 def _require(node: Node, floats: int, absent: Sequence[int], unsupported: str) -> None:
-    """Raise ``LookupError`` unless the first inputs are floats, and others are absent."""
+    """Raise ``LookupError`` unless the first inputs are floats, and ``absent`` ports are empty.
+
+    ``unsupported`` describes the inputs at ``absent`` ports.
+    """
     if any(node.tensor_at(port).dtype != "FLOAT" for port in range(floats)):
         raise LookupError(f"{node.operator} of other types than float")
     if any(node.has(port) for port in absent):

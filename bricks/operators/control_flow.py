@@ -11,7 +11,7 @@ from bricks.operators.restrictions import shape_at
 
 
 def _into_body(node: onnx.NodeProto, port: int) -> Iterator[str]:
-    """Loop passes its body the count and the condition first; Scan passes on all of its inputs."""
+    """The body's inputs: count and condition come first in a Loop, a Scan passes on all inputs."""
     for attribute in node.attribute:
         if attribute.name == "body" and port < len(attribute.g.input):
             yield attribute.g.input[port].name

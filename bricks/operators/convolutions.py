@@ -1,6 +1,6 @@
-"""Convolutions: 2 x outputs x terms of each sum, one more for each output for what is added.
+"""Convolutions: 2 x outputs x terms of each sum, and one for each output and added input.
 
-Blocked layouts are counted with their padding, since the runtime computes it too.
+Blocked layouts are counted with their padding, which the runtime computes too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TRANSPOSED_AT, _GRADIENT_TRANSPOSED_AT, _GRADIENTS_AT = 6, 7, 10
 
 
 def convolution(weight: int = 1, added: Sequence[int] = ()) -> Work:
-    """The work of a convolution; inputs at the ports ``added`` are added to each output."""
+    """Return the work of a convolution; inputs at the ports ``added`` are added to each output."""
 
     def work(node: Node) -> int:
         terms = math.prod(node.type_at(weight).shape[1:])

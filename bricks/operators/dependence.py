@@ -1,7 +1,7 @@
-"""The values on which the time of a node depends, and which facts about them count.
+"""The values on which the latency of a node depends, and the facts about them that count.
 
-What a single runtime adds (a loop of its own that branches on signs) is known to its backend. Must
-not know how values are observed or drawn.
+Backends know dependences of a single runtime (a loop of its own that branches on signs). Must not
+know how values are observed or drawn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bricks.graph.tensor import TensorType
 from bricks.operators.operator import Dependence, Operator
 from bricks.operators.registry import operator_of
 
-# Tables of fewer bytes stay in the caches, wherever they are read.
+# Tables of fewer bytes stay in the caches.
 _LARGE_TABLE_BYTES: Final = 1 << 20
 _MASKS: Final = ("BOOL", "UINT8")
 # Facts about integers, whose distribution is the range of indices or digits.
@@ -49,9 +49,9 @@ def values_decide(nodes: Iterable[onnx.NodeProto]) -> bool:
 def dependent_inputs(
     node: onnx.NodeProto, table_bytes: int | None = None
 ) -> Iterator[tuple[str, Facts]]:
-    """The names of inputs on whose values the time of an ONNX node depends, and what counts.
+    """Yield pairs of an input's name and facts on which the latency of an ONNX node depends.
 
-    ``table_bytes`` is the size of its first input, in bytes, where that is known.
+    ``table_bytes`` is the size of its first input in bytes; None if unknown.
     """
     large = table_bytes is not None and table_bytes >= _LARGE_TABLE_BYTES
     for dependence in _observed(node):
@@ -66,9 +66,9 @@ def _observed(node: onnx.NodeProto) -> Sequence[Dependence]:
 
 
 def dependent_arguments(node: onnx.NodeProto, types: Types) -> Iterator[tuple[str, Facts]]:
-    """The inputs of a call on whose values its time depends, and the facts about them that count.
+    """Yield pairs of an input's name and facts on which the latency of a call depends.
 
-    ``types`` are those of its inputs. No fact counts of an input that is to be random.
+    ``types`` has the types of its inputs. The facts of an input that is to be random are empty.
     """
     values = operator_of(node).values if node.domain == f"{DOMAIN}aten" else ()
     if not values:
@@ -85,7 +85,7 @@ def dependent_arguments(node: onnx.NodeProto, types: Types) -> Iterator[tuple[st
 
 
 def decisive_values(node: onnx.NodeProto, types: Types) -> list[str]:
-    """The names of inputs whose values always decide how long a node takes."""
+    """Return the names of the inputs on whose values the latency of a node always depends."""
     if is_call(node):
         return [name for name, _ in dependent_arguments(node, types)]
     ports = [d.port for d in _observed(node) if d.decisive and d.port < len(node.input)]
@@ -95,10 +95,10 @@ def decisive_values(node: onnx.NodeProto, types: Types) -> list[str]:
 def sketched_values(
     nodes: Sequence[onnx.NodeProto], types: Types, sketches: Mapping[str, Sketch]
 ) -> dict[str, Sketch]:
-    """The sketches among ``sketches``, by value name, on which the time of ``nodes`` depends.
+    """Return the ``sketches``, by value name, on which the latency of ``nodes`` depends.
 
-    Of a value that calls read, a sketch keeps the facts that count to them. Nodes of a model have
-    the whole sketch; also of their first input, on which a runtime's own loops branch.
+    For calls, a sketch is reduced to the facts on which they depend. For nodes of a model, sketches
+    are whole, and include the first input's, on which a runtime's own loops branch.
     """
     if is_call(nodes[0]):
         return _sketched_arguments(nodes, types, sketches)
@@ -130,7 +130,7 @@ def _bytes(type_: ValueType | None) -> int:
 def _tensors(
     positional: list[Any], port: int, node: onnx.NodeProto, types: Types
 ) -> Iterator[tuple[str, TensorType]]:
-    """The tensors within the argument at a position, by name and type."""
+    """Yield pairs of name and type of the tensors within the argument at the position ``port``."""
     for leaf in leaves(positional[port : port + 1]):
         if isinstance(leaf, dict) and "t" in leaf:
             type_ = types.get(node.input[leaf["t"]])

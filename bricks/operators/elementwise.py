@@ -1,7 +1,7 @@
 """Functions of one element, or of elements at the same position: 1 operation per output.
 
-With n operands there are n - 1. Which functions depend on values was found by running all of them:
-those of ONNX with ONNX Runtime, those of ATen with PyTorch.
+Functions of n operands take n - 1. The functions whose latency depends on values were found by
+experiment: functions of ONNX with ONNX Runtime, functions of ATen with PyTorch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bricks.operators.restrictions import EXACT, NOT_INTEGER, Restriction, first
 from bricks.operators.work_rules import no_work, per_input, per_output
 
 _BROADCASTING = Features(access=Access.BROADCASTING)
-# Functions that take longer on large numbers alone.
+# The dependence of functions that take longer on large numbers only.
 _GROWING = (Dependence(0, (LARGE,), decisive=False),)
 
 
@@ -49,7 +49,7 @@ def _divisor(node: Node, port: int) -> Restriction | None:
 
 
 def _mask_unless_constant(node: Node, port: int) -> Restriction | None:
-    """A mask, where another operand is not constant either."""
+    """Restrict an operand to a mask if another operand is not constant either."""
     others = [name for i, name in enumerate(node.proto.input) if i != port]
     return mask(node, port) if any(name not in node.constants for name in others) else None
 
@@ -59,7 +59,7 @@ def _cast_mask(node: Node, port: int) -> Restriction | None:
 
 
 def _cast(node: onnx.NodeProto, port: int) -> Iterator[str]:
-    """Integers alone: a float or a boolean cannot be an index."""
+    """Pass on integers only: a float or a boolean cannot be an index."""
     to = next((a.i for a in node.attribute if a.name == "to"), 0)
     return iter(node.output[:1] if port == 0 and to not in NOT_INTEGER else ())
 

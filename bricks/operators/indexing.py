@@ -1,7 +1,7 @@
 """Reading and writing of elements by their indices.
 
-Of a table that exceeds the caches, indices decide which memory is touched. Moving takes no
-operations; an update takes one where a reduction combines it.
+Indices into a table that exceeds the caches decide which memory is touched. Moving an element takes
+no operation; an update by a reduction takes one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _embedding_index(node: Node, port: int) -> Restriction | None:
 
 
 def _called_at(position: int) -> tuple[Dependence, ...]:
-    """Indices, or masks, in a call."""
+    """Return a dependence on the indices or masks at a position of a call."""
     return indexed_by(position, *_POSITIONS, decisive=True)
 
 

@@ -1,9 +1,9 @@
 """Find the integers that an input may hold for the model to run: indices, lengths, masks.
 
-Random floats run everywhere; a random integer used as an index crashes, or its measurement is
+Operators accept any random float, but a random index may crash the process or make the measurement
 meaningless. The uses of a value determine its permitted range, so this module follows each value
-forward through the operators that pass it on, to those that restrict it. Must not know how values
-are drawn.
+forward through the operators that pass it on, to the operators that restrict it. Must not know how
+values are drawn.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class _Affine:
 
 
 def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
-    """For each integer or boolean value in ``names``, the values that are safe to give it.
+    """Return the safe range of each integer or boolean value in ``names``, by name.
 
     The result omits floats, and values without a safe range (a value that gives a shape, or whose
-    uses contradict each other). Raises ``KeyError`` for names that ``graph`` has no type for.
+    uses contradict each other). Raises ``KeyError`` for names without a type in ``graph``.
     """
     integers = [name for name in names if _is_integer(graph.types[name])]
     if not integers:
@@ -54,10 +54,10 @@ def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
 
 
 def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
-    """Notes on the assumed contents of inputs that the graph does not restrict.
+    """Return notes on the assumed contents of inputs that the graph does not restrict.
 
-    Inputs whose values were ``given`` need no note, nor do those of recorded programs, which hold
-    what they hold in the program.
+    Inputs whose values were specified by the user (``given``) need no note. Neither do inputs of
+    recorded programs, whose contents were recorded.
     """
     if not nodes_form(graph.nodes).invented_inputs:
         return []
@@ -85,9 +85,10 @@ def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
 
 
 def synthetic_inputs(graph: Graph, given: Collection[str] = ()) -> list[str]:
-    """Integer inputs without ``given`` values, for which no synthetic value is known to be safe.
+    """Return the integer inputs without specified values that have no safe synthetic value.
 
-    A single integer, such as a sampling rate, may choose what is run.
+    Inputs ``given`` have specified values. A single integer, such as a sampling rate, may choose a
+    branch.
     """
     names = [n for n in graph.inputs if n not in given and "INT" in graph.types[n].dtype]
     safe = integer_ranges(graph, names)
@@ -95,10 +96,10 @@ def synthetic_inputs(graph: Graph, given: Collection[str] = ()) -> list[str]:
 
 
 def observations(graph: Graph, observed: Collection[str], given: Collection[str] = ()) -> list[str]:
-    """Notes on the first values of ``observed`` whose types depend on the data of inputs.
+    """Return notes on the first values of ``observed`` whose types depend on the data of inputs.
 
-    A runtime cannot infer every type that depends only on shapes or on inputs with ``given``
-    values; such types need no note.
+    A runtime cannot infer every type that depends only on shapes, or on inputs with specified
+    values (``given``); such types need no note.
     """
     # Values that depend on the data of inputs, and those whose type depends on it too.
     data, dependent = set(graph.inputs).difference(given), set[str]()
@@ -126,19 +127,19 @@ def _steered_by(node: onnx.NodeProto, data: Collection[str], graph: Graph) -> bo
 
 
 def restriction(node: Node, port: int) -> Restriction | None:
-    """The restriction of ``node`` on its input ``port``; None if there is none."""
+    """Return the restriction of ``node`` on its input ``port``; None if it has none."""
     rule = operator_of(node.proto).restrict
     return None if rule is None else rule(node, port)
 
 
 def passes_on(node: onnx.NodeProto, port: int) -> Iterator[str]:
-    """The values to which ``node`` passes on the contents of its input ``port``."""
+    """Yield the names of the values to which ``node`` passes on its input ``port``."""
     rule = operator_of(node).passes
     return iter(()) if rule is None else rule(node, port)
 
 
 def steering_values(graph: Graph) -> list[str]:
-    """Small inputs or computed values that are steering values: no synthetic value is safe.
+    """Return the small inputs and computed values of ``graph`` without a safe synthetic value.
 
     They are integers that give shapes, counts or axes, booleans that choose a branch, and floats at
     steering inputs (see :mod:`bricks.operators.steering`).
@@ -166,6 +167,8 @@ def _is_integer(type: ValueType) -> bool:
 
 
 class _UseFollower:
+    """Follows values of ``graph`` to the uses that restrict them, within bounds on the steps."""
+
     def __init__(self, graph: Graph) -> None:
         self._uses: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
         for node in _with_inner(graph.nodes):

@@ -1,8 +1,7 @@
-"""A node of a graph, with the types of its values and its attributes at hand.
+"""A node of a graph with the types of its values and its attributes.
 
-ONNX passes tensors by port and all else as attributes by name; a recorded call passes both by
-position. Rules ask a :class:`Node` for either, so that one rule serves both. Must not know any
-rule.
+ONNX passes tensors by port and other arguments as attributes by name; a recorded call passes both
+by position. A rule of an operator reads both through :class:`Node`. Must not know rules.
 """
 
 from __future__ import annotations
@@ -86,16 +85,17 @@ class Node:
 
     @property
     def data_elements(self) -> int:
-        """Elements of the first input, which holds the data: others are axes, scales and the like.
+        """The number of elements of the first input: other inputs are axes, scales and the like.
 
-        A call has no such inputs: of a call, these are the elements of all tensors that it reads.
+        For a call, the number of elements of all tensors that it reads.
         """
         return self.type_at(0).elements
 
     def attribute(self, name: str, default: Any = None, position: int | None = None) -> Any:
-        """The value of the attribute ``name``, text decoded; in calls the argument at ``position``.
+        """Return the value of the attribute ``name``, or the argument of a call at ``position``.
 
-        The ``default`` where an ONNX node lacks the attribute, or calls have no such argument.
+        Texts are decoded. Returns ``default`` if an ONNX node lacks the attribute, or for a call
+        without ``position``.
         """
         for attribute in self.proto.attribute:
             if attribute.name == name:
@@ -119,7 +119,7 @@ class Node:
 class CallNode(Node):
     """A call of a recorded program; its inputs are the positional arguments.
 
-    Raises :class:`ModelError` if the node's attributes say no call.
+    Raises :class:`ModelError` if the node's attributes do not describe a call.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class CallNode(Node):
         self.call = call_of(proto)
 
     def name_at(self, port: int) -> str:
-        """The name of the tensor that is the argument at a position."""
+        """The name of the tensor argument at the position ``port``."""
         reference: Mapping[str, int] = self.call.arguments[0][port]
         name: str = self.proto.input[reference["t"]]
         return name
@@ -149,5 +149,5 @@ class CallNode(Node):
 
 
 def node_view(proto: onnx.NodeProto, types: Mapping[str, ValueType]) -> Node:
-    """The view of a node or call; :class:`ModelError` for a call without arguments."""
+    """Wrap a node or call; raises :class:`ModelError` for a call without arguments."""
     return CallNode(proto, types) if is_call(proto) else Node(proto, types)

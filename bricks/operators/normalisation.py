@@ -1,7 +1,7 @@
 """Normalisation: 8 operations per input (mean, variance, scale, shift); batch normalisation 2.
 
 LRN takes 2 x size, softmax 5 (maximum, difference, exponential, sum, quotient), log-softmax 6.
-Those of ATen are counted as 5 for each element that is read.
+ATen's operators are counted as 5 for each element that is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _lrn_workspace(node: Node, threads: int) -> Sequence[int]:
 def _transposed_copies(node: Node, threads: int) -> Sequence[int]:
     """Transposed copies of input and output, unless the axis is the last one.
 
-    Before version 13 all axes from the given one on were taken together.
+    Before version 13 all axes from ``axis`` on were normalised together.
     """
     last = len(node.tensor_at(0).shape) - 1
     if node.version < 13 or node.number("axis", -1) in (-1, last):

@@ -1,6 +1,6 @@
-"""A row of facts about an operator, or about several operators that share all facts.
+"""The type of a row of facts about one operator, or about several operators with equal facts.
 
-Must not know which operators there are.
+Must not know the rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from bricks.operators.restrictions import Restrict
 
 # The operations of a node; None where they are unknown.
 Work = Callable[[Node], int | None]
-# Sizes in bytes of what ONNX Runtime's kernel of a node allocates on so many threads.
+# Sizes in bytes of the buffers that ONNX Runtime's kernel of a node allocates, for a number of
+# threads.
 Workspace = Callable[[Node, int], Sequence[int]]
 # The values to which a node passes on the contents of the input at a port.
 Passes = Callable[[onnx.NodeProto, int], Iterator[str]]
@@ -24,12 +25,12 @@ Passes = Callable[[onnx.NodeProto, int], Iterator[str]]
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """Values at the input ``port`` decide how long an operator takes.
+    """The latency of an operator depends on the values at its input ``port``.
 
-    ``facts`` are the parts of a sketch (``graph.sketch``) that count; if there are none, random
-    values stand for all. Indices of a ``large_table`` count if the table does not fit into caches.
-    A brick never reads what another one has left in place of ``decisive`` values; others matter
-    less: large numbers take longer, say.
+    ``facts`` are the parts of a sketch (``graph.sketch``) on which it depends; if there are none,
+    random values represent all. With ``large_table``, the values are indices, which matter if the
+    table exceeds the caches. A brick never reads another brick's results in place of ``decisive``
+    values; other values matter less, such as large numbers, which take longer.
     """
 
     port: int
@@ -41,7 +42,7 @@ class Dependence:
 class WeightForm(Enum):
     """The form in which ONNX Runtime's kernel keeps a weight."""
 
-    MAPPED = "mapped"  # as the file has it, which is mapped
+    MAPPED = "mapped"  # as in the file, which is memory-mapped
     PACKED = "packed"  # columns of a matrix rounded up, for the kernel's inner loop
     PACKED_BY_FUSION = "packed by fusion"  # the same, for nodes that fusion made, which come last
     REARRANGED = "rearranged"  # of the same size, in place of the original
@@ -90,16 +91,16 @@ class Features:
 
     @property
     def slides(self) -> bool:
-        """Whether a window slides over the input, which strides may leave out parts of."""
+        """Whether a window slides over the input; strides may leave out parts of the input."""
         return self.window or self.loops is Loops.CONVOLUTION
 
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """Inputs whose values belong to a model's identity even as floats (``operators.steering``).
+    """Ports whose values belong to a model's identity even as floats (``operators.steering``).
 
-    They steer shapes or the choice of an algorithm; with ``scalars_only`` if they are one number.
-    ``quantization`` are inputs for scales and zero points, which decide on fusions.
+    Values at ``ports`` steer shapes or the choice of an algorithm; with ``scalars_only`` only
+    scalars do. ``quantization`` are ports for scales and zero points, which decide on fusions.
     """
 
     ports: tuple[int, ...] = ()
@@ -116,15 +117,15 @@ class Operator:
     """Facts about operators, each optional; a fact that is missing is unknown, never guessed.
 
     ``onnx`` are names of operators, after their domain and a dot unless it is ONNX's own;
-    ``aten`` are PyTorch's, without the overload and without the ``_`` of operators in place.
+    ``aten`` are PyTorch's names, without the overload and without the ``_`` of in-place operators.
 
-    ``work`` counts operations, a multiply-add as two. ``values`` decide how long a node takes.
-    Integer inputs are subject to ``restrict``; ``passes`` says which outputs have the values of an
-    input. ``sized_by_data`` is whether the data decide on the sizes of outputs, ``reads_shapes``
-    whether only the shapes of inputs are read. ``workspace`` is what ONNX Runtime's kernel
-    allocates while it runs, ``weights`` the form of the weights that it keeps. Runtimes make an
-    ``absorbed`` operator part of a product or convolution, and the output of a ``view`` may be its
-    input under another name.
+    ``work`` counts operations, a multiply-add as two. ``values`` are the inputs whose values decide
+    a node's latency. Integer inputs are subject to ``restrict``; ``passes`` maps an input to the
+    outputs with its values. ``sized_by_data`` is whether the sizes of outputs depend on data,
+    ``reads_shapes`` whether a node reads only the shapes of its inputs. ``workspace`` are the sizes
+    of the buffers that ONNX Runtime's kernel allocates while it runs, ``weights`` the form in which
+    it keeps weights. Runtimes fuse an ``absorbed`` operator into a product or convolution. The
+    output of a ``view`` may share the memory of its input.
     """
 
     onnx: tuple[str, ...] = ()
@@ -144,29 +145,29 @@ class Operator:
 
     @property
     def for_calls(self) -> Operator:
-        """The facts that hold for recorded calls too: work, values, and what is not streamed."""
+        """The row for recorded calls: names, work, values, and features other than a stream's."""
         streamed = self.features.loops is Loops.STREAM
         features = STREAM if streamed else self.features
         return Operator(aten=self.aten, work=self.work, values=self.values, features=features)
 
 
 def no_workspace(node: Node, threads: int) -> Sequence[int]:
-    """Nothing: a kernel that writes its result from its inputs."""
+    """The workspace of a kernel that needs no buffer between inputs and outputs."""
     return ()
 
 
 def decided_by(port: int, *facts: str) -> tuple[Dependence, ...]:
-    """Values at ``port`` decide always."""
+    """Return a dependence on the values at ``port``; ``facts`` are the parts of a sketch."""
     return (Dependence(port, facts),)
 
 
 def indexed_by(port: int, *facts: str, decisive: bool = False) -> tuple[Dependence, ...]:
-    """Indices at ``port`` decide where a large table is read or written."""
+    """Return a dependence on the indices at ``port`` into a large table."""
     return (Dependence(port, facts, large_table=True, decisive=decisive),)
 
 
 def to_first(*ports: int) -> Passes:
-    """Passes these inputs on to the first output: others are indices, masks, counts."""
+    """Return a rule that passes these inputs on to the first output; others are not data."""
     return lambda node, port: iter(node.output[:1] if port in ports else ())
 
 
@@ -176,5 +177,5 @@ def from_any(node: onnx.NodeProto, port: int) -> Iterator[str]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The names in ``text``, which are separated by spaces."""
+    """Split ``text`` into names at its spaces."""
     return tuple(text.split())

@@ -25,7 +25,7 @@ _PRODUCT = Features(Loops.PRODUCT)
 
 
 def product(left: int = 0, bias: int | None = None) -> Work:
-    """The work of a product whose left factor is at ``left``; an output has the other sizes."""
+    """Return the work of a product; ``left`` is the port of its left factor, ``bias`` of a bias."""
 
     def work(node: Node) -> int | None:
         if node.number("transBatchA") or node.number("transBatchB"):
@@ -57,7 +57,7 @@ def _einsum(node: Node) -> int | None:
 
 
 def _float_workspace(node: Node, threads: int) -> Sequence[int]:
-    """Nothing, for the types that have a kernel of their own."""
+    """No buffer, for the types that have a kernel of their own."""
     if any(node.tensor_at(port).dtype not in ("FLOAT", "DOUBLE") for port in (0, 1)):
         raise LookupError(f"{node.operator} of other types")
     return ()

@@ -36,7 +36,7 @@ def _require_floats(node: Node) -> None:
 
 
 def _gates(gates: int) -> Workspace:
-    """The gates of all steps by direction; if one is backward, input and output, reversed."""
+    """Return a rule: gates of all steps by direction; if backward, reversed input and output."""
 
     def workspace(node: Node, threads: int) -> Sequence[int]:
         _require_floats(node)

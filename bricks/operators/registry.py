@@ -1,7 +1,7 @@
 """All operators, by domain and name.
 
 A runtime with operators of its own adds rows to :data:`OPERATORS` by :func:`entries`. Must not know
-what rows say.
+the facts of rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bricks.operators import (
 )
 from bricks.operators.operator import Operator
 
-# A domain and a name in it; of calls, the prefix of all their domains and PyTorch's plain name.
+# A domain and a name in it; for calls, the prefix of all their domains and PyTorch's plain name.
 Key = tuple[str, str]
 
 FAMILIES = (
@@ -43,7 +43,7 @@ _UNKNOWN = Operator()
 
 
 def entries(rows: Iterable[Operator]) -> Iterator[tuple[Key, Operator]]:
-    """Pairs of a key and its row: for each row one for each of its names."""
+    """Yield pairs of a key and a row, one for each name of each row."""
     for row in rows:
         for name in row.onnx:
             domain, _, operator = name.rpartition(".")
@@ -58,19 +58,19 @@ OPERATORS: MutableMapping[Key, Operator] = dict(
 
 
 def operator_of(node: onnx.NodeProto) -> Operator:
-    """The row of a node's operator; one without facts where there is none."""
+    """Return the row of a node's operator; a row without facts if the operator is unknown."""
     return operator_named(node.domain, node.op_type)
 
 
 def operator_named(domain: str, name: str) -> Operator:
-    """The row of the operator ``name`` in ``domain``; one without facts where there is none."""
+    """Return the row of ``name`` in ``domain``; a row without facts if the operator is unknown."""
     if domain.startswith(DOMAIN):
         return OPERATORS.get((DOMAIN, plain_name(name)), _UNKNOWN)
     return OPERATORS.get((default_domain(domain), name), _UNKNOWN)
 
 
 def operator_called(qualified: str) -> Operator:
-    """The row of an operator by its name after domain and dot, as bricks have it."""
+    """Return the row of an operator by its qualified name, ``domain.name`` as in bricks."""
     if qualified.startswith(DOMAIN):
         _, _, name = qualified.removeprefix(DOMAIN).partition(".")
         return operator_named(DOMAIN, name)
@@ -79,5 +79,5 @@ def operator_called(qualified: str) -> Operator:
 
 
 def plain_name(name: str) -> str:
-    """An ATen operator's name, without overload and the ``_`` of operators in place."""
+    """Return an ATen operator's name without overload and the ``_`` of in-place operators."""
     return name.partition(".")[0].rstrip("_")

@@ -1,6 +1,6 @@
-"""Resizing: 2 x the inputs that an output is weighted from, 4 for two linear dimensions.
+"""Resizing: 2 operations for each input in the weighted sum of an output.
 
-The nearest input is no operation.
+Two linear dimensions have 4 inputs. Copying the nearest input is no operation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Restrictions of operators on the integers that they read, and rules that make them.
+"""Restrictions of operators on their integer inputs, and rules that state them.
 
-:mod:`bricks.operators.integer_ranges` applies them. Must not know operators, nor how values are
-followed.
+:mod:`bricks.operators.integer_ranges` applies the rules. Must not know operators, nor how values
+are followed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MIDDLE: Final = {"INT8": 0, "UINT8": 128}
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """The restriction of one use; ``low`` and ``high`` (exclusive) apply to ``EXACT`` only."""
+    """The restriction of a value by one use; ``EXACT`` values are from ``low`` below ``high``."""
 
     kind: str
     why: str
@@ -44,7 +44,7 @@ Restrict = Callable[[Node, int], Restriction | None]
 
 
 def first_of(*rules: Restrict) -> Restrict:
-    """The first restriction that one of ``rules`` makes."""
+    """Return a rule that returns the first restriction of ``rules``."""
 
     def rule(node: Node, port: int) -> Restriction | None:
         return next(
@@ -55,7 +55,7 @@ def first_of(*rules: Restrict) -> Restrict:
 
 
 def shape_at(*ports: int) -> Restrict:
-    """Inputs that give shapes, counts or axes, or choose a branch."""
+    """Return a rule for inputs that give shapes, counts or axes, or choose a branch."""
 
     def rule(node: Node, port: int) -> Restriction | None:
         if port not in ports:
@@ -68,17 +68,17 @@ def shape_at(*ports: int) -> Restrict:
 
 
 def mask(node: Node, port: int) -> Restriction:
-    """A mask, at any input."""
+    """Restrict any input to a mask."""
     return Restriction(MASKING, f"a mask for {node.operator}")
 
 
 def mask_at(*ports: int) -> Restrict:
-    """Masks at these inputs."""
+    """Return a rule that restricts these inputs to masks."""
     return lambda node, port: mask(node, port) if port in ports else None
 
 
 def quantised(node: Node, port: int) -> Restriction | None:
-    """Quantised data: the whole range of a type of few bits."""
+    """Restrict quantised data to the whole range of a type of few bits."""
     dtype = node.dtype_at(port)
     if dtype not in _QUANTISED:
         return None
@@ -88,7 +88,7 @@ def quantised(node: Node, port: int) -> Restriction | None:
 
 
 def quantised_around(zero_point: int) -> Restrict:
-    """Quantised data, of which the input ``zero_point`` has the zero points of weights."""
+    """Return a rule for quantised data; the port ``zero_point`` has the zero points of weights."""
 
     def rule(node: Node, port: int) -> Restriction | None:
         middle = _MIDDLE.get(node.dtype_at(port))
@@ -100,17 +100,17 @@ def quantised_around(zero_point: int) -> Restrict:
 
 
 def index(node: Node, low: int, high: int) -> Restriction:
-    """An index, from ``low`` up to, not including, ``high``."""
+    """Restrict an input to indices from ``low`` up to, not including, ``high``."""
     return Restriction(EXACT, f"an index of {node.operator}, from {low} to {high - 1}", low, high)
 
 
 def length(node: Node, value: int) -> Restriction:
-    """The length of a whole sequence."""
+    """Restrict an input to ``value``, the length of a whole sequence."""
     return Restriction(EXACT, f"the sequence length of {node.operator}, {value}", value, value + 1)
 
 
 def axis_index(default_axis: int) -> Restrict:
-    """Indices at input 1 into an axis of input 0, which an attribute says."""
+    """Return a rule for indices at input 1 into the axis of input 0 that an attribute names."""
 
     def rule(node: Node, port: int) -> Restriction | None:
         shape = node.shape_at(0)

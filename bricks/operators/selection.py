@@ -1,4 +1,4 @@
-"""Searching, sorting and classifying: the values decide how much is done, and often the sizes."""
+"""Searching, sorting and classifying: values decide on the work, and often on output sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define which constants are steering values, whose contents are held and count for identity.
+"""Define which constants are steering values, whose contents are loaded and count for identity.
 
 A weight may be any number, but a shape, an axis or an exponent may not. Reading uses this module to
 decide which values to load from disk; the digest of models and the identity of bricks use it to
@@ -22,14 +22,16 @@ SMALL = 64
 # quantised data.
 COUNTED = frozenset({"INT16", "INT32", "INT64", "UINT16", "UINT32", "UINT64", "BOOL"})
 
-# There may be one for each channel. Those of blocks of a weight are too many, and fused regardless.
+# The most scales or zero points of a weight with one for each channel. Weights with one for each
+# block have more; a runtime fuses these weights in any case.
 MOST_CHANNELS = 1 << 16
 
 
 def value_counts(kind: ValueType, *, steering: bool) -> bool:
-    """Whether the values of an initializer of this type count; ``steering`` if an input steers.
+    """Whether the values of an initializer of this type count for identity.
 
-    Strings always count, because no synthetic ones are valid; so do empty tensors.
+    ``steering`` is whether a steering input reads them. Strings always count, because no synthetic
+    string is valid; so do empty tensors.
     """
     if kind.dtype == "STRING" or 0 in kind.shape:
         return True
@@ -39,7 +41,7 @@ def value_counts(kind: ValueType, *, steering: bool) -> bool:
 
 
 def steering_inputs(node: onnx.NodeProto) -> Iterator[tuple[str, bool]]:
-    """Names at the node's steering inputs, and whether they are steering values as scalars only.
+    """Yield the names at the node's steering inputs, and whether only scalars steer there.
 
     Includes the steering inputs of nodes in its subgraphs.
     """
@@ -51,7 +53,7 @@ def steering_inputs(node: onnx.NodeProto) -> Iterator[tuple[str, bool]]:
 
 
 def quantization_parameters(nodes: Iterable[onnx.NodeProto]) -> set[str]:
-    """The names at the inputs for scales and zero points of ``nodes`` that (de)quantise."""
+    """Return the names at the inputs for scales and zero points of ``nodes``."""
     return {
         name
         for node in nodes
@@ -63,7 +65,7 @@ def quantization_parameters(nodes: Iterable[onnx.NodeProto]) -> set[str]:
 def steered_values(
     inputs: Iterable[tuple[str, bool]], types: Mapping[str, ValueType]
 ) -> Iterator[str]:
-    """The names in ``inputs`` (of :func:`steering_inputs`) that are steering values by type."""
+    """Yield the names in ``inputs`` (of :func:`steering_inputs`) whose types may steer."""
     for name, scalar_only in inputs:
         if not scalar_only or (name in types and types[name].elements == 1):
             yield name

@@ -11,15 +11,15 @@ from bricks.operators.operator import Work
 
 
 def no_work(node: Node) -> int:
-    """Moving, selecting and converting data, and constants: no operation."""
+    """The work of moving, selecting and converting data, and of constants: no operation."""
     return 0
 
 
 def per_output(times: int) -> Work:
-    """So many operations for each element of the first output."""
+    """Return a rule of ``times`` operations for each element of the first output."""
     return lambda node: times * node.output.elements
 
 
 def per_input(times: int) -> Work:
-    """So many operations for each element of the data that are read."""
+    """Return a rule of ``times`` operations for each element of the input data."""
     return lambda node: times * node.data_elements

@@ -1,4 +1,4 @@
-"""A node of a brick, of which types may be unknown, as features are extracted from it.
+"""A node of a brick, some types of which may be unknown, for the extraction of features.
 
 Must not know features.
 """
@@ -46,7 +46,7 @@ class BrickNode(Node):
 
     @property
     def operands(self) -> list[ValueType | None]:
-        """The types of the connected inputs but shapes, axes and the like."""
+        """The types of the connected inputs, without constants such as shapes and axes."""
         names = [name for name in self.proto.input if name and not self._is_stored(name)]
         return [self.types.get(name) for name in names]
 
@@ -55,14 +55,14 @@ class BrickNode(Node):
         return self.name_at(port) in self.constants
 
     def constant(self, port: int) -> Shape:
-        """The integer values of an input, if the brick stores them; else none."""
+        """Return the integer values of an input, if the brick stores them; else an empty tuple."""
         if not self._is_stored(self.name_at(port)):
             return ()
         values = np.asarray(numpy_helper.to_array(self.constants[self.name_at(port)]))
         return tuple(map(int, values.ravel())) if values.dtype.kind in "iu" else ()
 
     def _is_stored(self, name: str) -> bool:
-        """Whether values are part of the brick: shapes, axes and the like, not weights."""
+        """Whether the brick stores the values of ``name``, such as shapes and axes; not weights."""
         tensor = self.constants.get(name)
         return tensor is not None and tensor.data_location != onnx.TensorProto.EXTERNAL
 

@@ -1,8 +1,8 @@
-"""The model around a brick: it decides what the caches still hold when the brick runs.
+"""Contexts of bricks in models, which decide how much of a brick's data is cached.
 
-The same brick takes longer in a model that touches much memory in each run, and where it occurs
-only once, because less of the runtime's code and data, of its weights and of its values is cached.
-Must not know latencies.
+The same brick takes longer in a model that touches much memory in each run, and in a model where it
+occurs only once, because less of the runtime's code and data, of its weights and of its values is
+cached. Must not know latencies.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def contexts(
     features: Mapping[str, BrickFeatures],
     unseen_bytes: int = 0,
 ) -> dict[str, Context]:
-    """The context of each brick of ``models``, which are given as in :attr:`Plan.usage`.
+    """Return the context of each brick of ``models``, each a :attr:`Plan.usage`.
 
-    Of several models, the one counts of whose work the brick is the largest share, because it is
-    measured there. Bricks without ``features`` do not count. Each model has ``unseen_bytes`` of
-    weights besides those of its bricks.
+    Of several models, the context is in the one of whose work the brick is the largest share,
+    because the brick is measured in this model. Bricks without ``features`` are ignored. Each model
+    has ``unseen_bytes`` of weights besides those of its bricks.
     """
     by_key: dict[str, Context] = {}
     for usage in models:
@@ -35,7 +35,7 @@ def contexts(
 def in_context(
     features: Mapping[str, BrickFeatures], models: Iterable[Mapping[str, Usage]]
 ) -> dict[str, BrickFeatures]:
-    """``features`` with the contexts of ``models``; other bricks keep their context."""
+    """Return ``features`` with the contexts of ``models``; other bricks keep their context."""
     by_key = contexts(models, features)
     return {key: replace(t, context=by_key.get(key, t.context)) for key, t in features.items()}
 

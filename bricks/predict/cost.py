@@ -1,8 +1,8 @@
 """Cost model of measuring bricks, learned from past measurements on the same target.
 
 The seconds of benchmarking grow with a fixed part for each brick (loading it), with its operations,
-and with the bytes that it reads and writes. For a target without measurements, typical costs stand
-in. Must not know how measuring works, nor why it is done.
+and with the bytes that it reads and writes. A target without measurements has typical costs. Must
+not know how measuring works, nor its purpose.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bricks.decompose.plan import Brick
 from bricks.samples.statistics import median
 from bricks.units.interval import Interval
 
-# With fewer measured bricks than this nothing is learned.
+# The least number of measured bricks from which a cost model is learned.
 MIN = 10
 
-# The cost of measuring a brick: seconds until it and its lead-in are loaded; seconds for each byte
-# of weights, which are copied and packed into newly allocated memory; the minimum number of times
-# its latency is spent; and the further number for a brick that is a whole model. Fitted on some 500
+# The cost of measuring a brick: seconds until it and its warm-up prefix are loaded; seconds for
+# each byte of weights, which are copied and packed into newly allocated memory; the minimum number
+# of runs; and the number of further runs for a brick that is a whole model. Fitted on some 500
 # bricks of the zoo; only the proportions matter.
 _LOAD_S, _LOAD_S_PER_BYTE, _RUNS, _MORE_RUNS = 5e-3, 3e-9, 15.0, 45.0
 
@@ -33,7 +33,7 @@ _INTERVAL = (0.025, 0.975)
 def typical_cost_s(
     weight_bytes: np.ndarray, latency_s: np.ndarray, share: np.ndarray
 ) -> np.ndarray:
-    """The approximate seconds that measuring each brick takes, given its believed latency.
+    """Return the approximate seconds of measuring each brick, from its expected latency in seconds.
 
     ``share`` is its largest share of any model: bricks with a larger share are sampled more often.
     """
@@ -46,8 +46,8 @@ class CostModel:
     """Seconds of benchmarking as a sum over bricks; see ``fit``.
 
     ``factors`` are for bricks whose operations are known, ``blind_factors`` for the others.
-    ``outcomes`` are pairs (seconds, estimate) of all measured bricks in the order in which they
-    were measured; each was estimated from bricks that were measured at other times.
+    ``outcomes`` are pairs (seconds, estimated seconds) of all measured bricks in the order of
+    measuring; each estimate is from bricks measured at other times (cross-validation).
     """
 
     factors: tuple[float, ...]
@@ -55,17 +55,17 @@ class CostModel:
     outcomes: tuple[tuple[float, float], ...]
 
     def brick_s(self, brick: Brick) -> float:
-        """The predicted seconds of measuring this brick."""
+        """Return the predicted seconds of measuring ``brick``."""
         factors = self.blind_factors if brick.flops is None else self.factors
         return float(np.dot(factors, _features(brick)))
 
     def cost_s(self, bricks: Iterable[Brick]) -> Interval:
-        """The predicted seconds of measuring ``bricks``.
+        """Return the predicted seconds of measuring ``bricks``.
 
         The interval covers 95 % of the past groups of this many bricks measured one after another
-        (groups of a fifth of all, if that is fewer). New bricks may resemble the measured ones less
-        than these resemble each other: on four caches of zoo models, with 8 to 60 bricks at a time,
-        the interval held four times in five.
+        (groups of a fifth of all bricks, if these are fewer). New bricks may resemble measured
+        bricks less than these resemble each other: on four caches of zoo models, with 8 to 60
+        bricks at a time, the interval contained the seconds four times in five.
         """
         costs_s = [self.brick_s(brick) for brick in bricks]
         total_s = sum(costs_s)

@@ -1,9 +1,8 @@
 """Features of a brick that are known without running it, for learning latencies.
 
-Features are few, and chosen for their effect on how long a runtime takes: the operator, its layout
-and fused operators, the shapes of its inner loops, and the total bytes and operations. Bricks of
-one ``kind`` have the same features in the same columns, so that they can be compared. Must not know
-latencies.
+Features are few, and chosen for their effect on latency: the operator, its layout and fused
+operators, the shapes of its inner loops, and the total bytes and operations. Bricks of one ``kind``
+have the same features in the same columns, so that they can be compared. Must not know latencies.
 """
 
 from __future__ import annotations
@@ -57,9 +56,9 @@ class Context:
     """Facts about a brick's model and the machine's state on which latencies depend.
 
     ``working_set_bytes`` are the weights that the model reads in each run, and its largest values.
-    The brick occurs ``repeats`` times in it, and is this ``share`` of its work. By default, nothing
-    is known of a model: its working set is assumed to exceed every cache. ``slowness`` tells how
-    much slower the reference workload is than in the fastest state, in factors of two.
+    The brick occurs ``repeats`` times in the model, and is this ``share`` of its work. By default
+    the model is unknown, and its working set is assumed to exceed every cache. ``slowness`` is the
+    latency of the reference workload relative to the fastest state, in factors of two.
     """
 
     working_set_bytes: float = math.inf
@@ -68,7 +67,7 @@ class Context:
     slowness: float = 0.0
 
     def prevailing(self, other: Context | None) -> Context:
-        """Of two contexts, the one in which the brick is a larger share of the model's work."""
+        """Return the context in which the brick is the larger share of the model's work."""
         if other is None:
             return self
         return max(self, other, key=lambda c: (c.share, -c.working_set_bytes, c.repeats))
@@ -79,10 +78,10 @@ class BrickFeatures:
     """The features of one brick; ``SIZES`` and ``TAGS`` describe ``sizes`` and ``tags``.
 
     ``operator`` is its operator, or all of them joined by ``+``. ``flops`` is 0 where the work is
-    not known. ``weight_bytes`` are those that are read, few of a table of which rows are selected.
-    ``pieces`` is the number of memory stretches accessed, as far as it is known. ``context_bytes``
-    is about the weights of its model where the brick itself says so, because it is bound by reading
-    its own; else None.
+    not known. ``weight_bytes`` are the bytes of weights read: of a table, only the selected rows.
+    ``pieces`` is the number of contiguous memory stretches accessed, 0 if unknown.
+    ``context_bytes`` is the approximate size of all weights of its model, noted in bricks that are
+    bound by reading their weights; None in others.
     """
 
     kind: str
@@ -130,9 +129,9 @@ class BrickFeatures:
 
     @property
     def size_facts(self) -> SizeFacts:
-        """The facts that decide how its latency changes between machine states.
+        """The facts that decide how the brick's latency changes between machine states.
 
-        Kernels count as one where only their layout or their fused operators differ.
+        Kernels that differ only in layout or fused operators count as one.
         """
         kernel = {CONVOLUTION: f"{CONVOLUTION} {self.tags[0]}", PRODUCT: PRODUCT}.get(self.kind)
         return SizeFacts(
@@ -143,9 +142,9 @@ class BrickFeatures:
 
 
 def extract_features(brick: Brick) -> BrickFeatures:
-    """The features of ``brick``. Of several nodes, the one that is likely to take longest counts.
+    """Extract the features of ``brick``; of several nodes, the likely slowest one is described.
 
-    Of its context, only what the brick itself says is known; see
+    The context is the one noted in the brick, without its model's; see
     :func:`bricks.predict.context.in_context`.
     """
     model = onnx.ModelProto.FromString(brick.model)
@@ -203,7 +202,7 @@ def _size_bytes(type_: ValueType) -> int:
         return 0
 
 
-# The loops of which one is likely to take longest, first.
+# Loops by their likely latency, the longest first.
 _ORDER = (Loops.CONVOLUTION, Loops.PRODUCT, Loops.STREAM)
 _DESCRIBED: Mapping[ModelForm, Mapping[Loops, Callable[[BrickNode], Description]]] = {
     ModelForm.MODELS: {

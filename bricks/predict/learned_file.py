@@ -1,11 +1,10 @@
 """Predictors learned from the measurements of targets, in a file next to the measurements.
 
-Learning takes seconds for each target, and its result depends on the measurements alone. A file is
-NumPy's archive of arrays (``.npz``): ``about`` is JSON in UTF-8, and each kind of brick of each
-target has three arrays, named by their place in it, and each target its latencies. What measured
-bricks would predict each other to be is in ``weights``; their covariance matrix is far larger and
-is left out, see :mod:`bricks.predict.interpolation`. Nothing is pickled. Must not know where files
-are kept.
+Learning takes seconds for each target, and its result depends only on the measurements. A file is
+NumPy's archive of arrays (``.npz``): ``about`` is JSON in UTF-8; each kind of brick of each target
+has three arrays, named by the target's number in ``about``; each target has its latencies. Means
+follow from ``weights``; the covariance matrix is far larger and is left out, see
+:mod:`bricks.predict.interpolation`. Nothing is pickled. Must not know where files are stored.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from bricks.predict.observations import StateCounts
 from bricks.predict.predictor import Field, Predictor
 from bricks.predict.roofline import Roofline
 
-# A version of the format, and of what learning gives: features, covariances, rooflines and scales.
-# Where learning gives something else, a new version leaves kept files out until they are made anew.
+# The version of the format and of learning: features, covariances, rooflines and scales. A change
+# of any of them needs a new version: stored files are ignored until they are learned again.
 FORMAT, VERSION = "bricks-learned", 4
 
 Array = np.ndarray
@@ -37,10 +36,10 @@ _KEY = "b1-"  # before the digest in the key of a brick
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A predictor, the machine states it learned from, and the one in which most is measured.
+    """A predictor, the machine states of its training points, and the most frequent state.
 
-    ``latency_s`` holds the latencies in that state, in seconds by brick, for predictions of other
-    targets.
+    ``latency_s`` are the latencies in the most frequent state, in seconds by brick, for predictions
+    of other targets.
     """
 
     predictor: Predictor
@@ -50,7 +49,7 @@ class Learned:
 
 
 def written(learned: Mapping[str, Learned], granularity: str) -> bytes:
-    """A file of what was learned for each target, by key, of models cut at ``granularity``."""
+    """Return the content of a file of ``learned``, by target key, for bricks of ``granularity``."""
     arrays: dict[str, Array] = {}
     targets = {}
     for index, (target_key, entry) in enumerate(sorted(learned.items())):
@@ -91,7 +90,7 @@ def written(learned: Mapping[str, Learned], granularity: str) -> bytes:
 
 
 def read(content: bytes, target_key: str, granularity: str) -> Learned | None:
-    """The predictor of a target; None if the file has none, or is of another version."""
+    """Return the predictor of a target; None if the file has none, or is of another version."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
         if about["format"] != {"name": FORMAT, "version": VERSION}:
@@ -115,7 +114,7 @@ def read(content: bytes, target_key: str, granularity: str) -> Learned | None:
 
 
 def _packed(keys: Sequence[str]) -> Array:
-    """Keys of bricks as their 16 bytes each."""
+    """Digests of keys of bricks, 16 bytes each, in one array."""
     digests = b"".join(bytes.fromhex(key.removeprefix(_KEY)) for key in keys)
     return np.frombuffer(digests, np.uint8)
 

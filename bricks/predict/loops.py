@@ -1,7 +1,7 @@
 """Tags and sizes of convolutions and products, in the order of ``features.TAGS`` and ``SIZES``.
 
-Of ONNX nodes and of calls of recorded programs alike, so that what was never measured is predicted
-from others with the same loops. Must not know latencies.
+ONNX nodes and calls of recorded programs have the same tags and sizes, so that an unmeasured kernel
+is predicted from kernels with the same loops. Must not know latencies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bricks.predict.brick_node import BrickNode, Shape
 
 Description = tuple[tuple[str, ...], tuple[float, ...]]
 
-# Windows with more rows are not treated as windows; nothing is counted there.
+# Of windows with more rows, the padding is not subtracted.
 _MAX_ROWS = 1 << 16
 
 
@@ -29,7 +29,7 @@ def weight_shape(node: BrickNode) -> Shape:
 
 
 def node_convolution(node: BrickNode) -> Description:
-    """A convolution of an ONNX model."""
+    """Describe a convolution of an ONNX model."""
     weight, data = weight_shape(node), node.shape(0)
     window, transposed = weight[2:], node.features.transposed
     # A transposed convolution does the work of others' output pixels for each pixel of its input.
@@ -57,10 +57,10 @@ def node_convolution(node: BrickNode) -> Description:
 
 
 def _reaching(node: BrickNode, data: Sequence[int], window: Sequence[int]) -> float:
-    """The average number of window taps that count: kernels skip rows that lie in the padding.
+    """The average number of window taps that are computed: kernels skip rows in the padding.
 
-    Where a dilated window exceeds its input, most rows do. Within a row, skipping the padding costs
-    about as much time as it saves.
+    Where a dilated window exceeds its input, most rows are in the padding. Within a row, skipping
+    the padding costs about as much time as it saves.
     """
     rank = len(window)
     strides = tuple(node.attribute("strides", ())) or (1,) * rank
@@ -94,7 +94,7 @@ def _form(groups: int, terms: int, taps: int, channels: float, *, blocked: bool 
 
 
 def node_product(node: BrickNode) -> Description:
-    """A product of matrices of an ONNX model."""
+    """Describe a product of matrices of an ONNX model."""
     left, right, out = node.shape(0), weight_shape(node), node.output_shape
     flipped = node.attribute("transA", 0)
     terms = (left[-2] if flipped and len(left) > 1 else left[-1]) if left else 1
@@ -115,7 +115,7 @@ def node_product(node: BrickNode) -> Description:
 
 
 def call_convolution(node: BrickNode) -> Description:
-    """A convolution of a recorded program, or its gradients."""
+    """Describe a convolution of a recorded program, or its gradients."""
     call, gradients = call_of(node.proto), node.features.gradients
     first = node.features.operands[0]
     data, weight = (node.shape(_port(call, at)) for at in node.features.operands)
@@ -142,7 +142,7 @@ def call_convolution(node: BrickNode) -> Description:
 
 
 def call_product(node: BrickNode) -> Description:
-    """A product of matrices of a recorded program."""
+    """Describe a product of matrices of a recorded program."""
     call = call_of(node.proto)
     ports = [_port(call, position) for position in node.features.operands]
     left, right = (node.shape(port) for port in ports)
@@ -169,7 +169,7 @@ def _strides(call: Call, port: int) -> Shape:
 
 
 def _transposed(call: Call, port: int) -> bool:
-    """Whether a matrix lies in memory column by column."""
+    """Whether a matrix is stored in column-major order."""
     strides = _strides(call, port)
     return len(strides) > 1 and strides[-2] < strides[-1]
 

@@ -1,10 +1,10 @@
 """Predicts latencies of unmeasured bricks, learned from bricks measured on the same target.
 
 Each kernel has a roofline of its own, fitted to measured bricks. A Gaussian process interpolates
-the residuals: close to a measured brick the prediction follows that brick, far from all of them it
-returns to the roofline, and its uncertainty grows with the distance. The size of errors, and how
-far errors within one model are correlated, is found by leaving out one group after another. Must
-not know how measurements came about, nor how latencies are added up.
+the residuals: close to a measured brick the prediction follows this brick, far from all of them it
+returns to the roofline, and its uncertainty grows with the distance. Leaving out one group after
+another shows the size of errors and their correlation within a model. Must not know how bricks were
+measured, nor how latencies are added up.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from bricks.predict.roofline import Roofline
 Array = np.ndarray
 
 
-# At most this many bricks of a kind are learned from: the effort grows with the third power. Keys
-# are digests, so the first keys are a random sample.
+# The most training points of a kind: the effort grows with their third power. Keys are digests, so
+# the first keys are a random sample.
 MAX = 3000
 
 
 # The error for kernels without a measured brick: a standard deviation of logarithms, found by
-# leaving out one operator after another. What is known of other kernels tells no less than that.
+# leaving out one operator after another. No prediction is less certain.
 _OUT_OF_DISTRIBUTION_SD = 0.8
 
-# Shorter than any latency: the logarithm of no limit.
+# Shorter than any latency, so that the absence of a limit has a logarithm.
 _TINY_S = 1e-12
 
 # Prior for the common error of predictions, before left-out groups inform it: between half of this
@@ -75,7 +75,7 @@ class Field:
     def fit(
         cls, features: Sequence[BrickFeatures], roofline: Roofline, params: CovarianceParams
     ) -> Field:
-        """``roofline`` was fitted to the same bricks."""
+        """Fit to measured bricks, to which ``roofline`` was fitted too."""
         roof_s = roofline.seconds(features)
         noise = noise_of(params, roofline.latency_s)
         residuals = np.log(roofline.latency_s / roof_s)
@@ -96,9 +96,10 @@ class Field:
         return logs, np.clip(scale * np.sqrt(variances + noise), min_sds, _OUT_OF_DISTRIBUTION_SD)
 
     def left_out(self, groups: Sequence[Array]) -> list[tuple[Array, Array]]:
-        """Errors and variances of the bricks at the positions of each group, predicted without it.
+        """For each group, errors and variances of its bricks, predicted from all other bricks.
 
-        Only the roofline has to be fitted again: the group's block of the inverse covariance gives
+        ``groups`` are positions. Only the roofline has to be fitted again: the group's block of the
+        inverse covariance gives
         the rest (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, section 5.4.2).
         """
         latency_s = self.roofline.latency_s
@@ -139,7 +140,7 @@ class Predictor:
     limits: RooflineLimits = NO_LIMITS
 
     def predict(self, features: Mapping[str, BrickFeatures]) -> dict[str, Prediction]:
-        """The latency of each brick, by the keys of ``features``."""
+        """Return the predicted latency of each brick, by the keys of ``features``."""
         predictions: dict[str, Prediction] = {}
         for kind, keys in by_kind(features, sorted(features)).items():
             for begin in range(0, len(keys), STRIPE):
@@ -153,7 +154,7 @@ class Predictor:
         return {key: predictions[key] for key in features}
 
     def scale(self, features: BrickFeatures) -> float:
-        """The error of predictions of such a brick, relative to the expected error."""
+        """Return the error of predictions for a brick's kernel, relative to the expected error."""
         field = self.fields.get(features.kind)
         return 1.0 if field is None else field.scales.get(features.kernel, field.scales[""])
 
@@ -171,10 +172,10 @@ def learn(
 ) -> Predictor | None:
     """Learn from the bricks that are in both ``features`` and ``latency_s``; None if too few are.
 
-    Latencies are from the machine states that ``features`` tell, and include the cost of a call.
-    ``groups`` are the keys of the bricks of each family of models (or of each model): bricks that
-    only one group has show how large the errors will be for a new group. The order of mappings does
-    not matter, and nothing is random.
+    Latencies are measured in the machine states of ``features``, and include the call overhead.
+    ``groups`` are the keys of the bricks of each family of models (or of each model): bricks of
+    only one group show the errors to expect for a new group. The order of mappings does not matter,
+    and nothing is random.
     """
     known = sorted(key for key in features if latency_s.get(key, 0.0) > 0)
     if len(known) < MIN:
@@ -197,7 +198,11 @@ def learn(
 
 @dataclass(frozen=True, slots=True)
 class HeldOutError:
-    """A measured brick that was left out with its group; ``error`` is log(measured / predicted)."""
+    """The error of a measured brick that was held out with its group: log(measured / predicted).
+
+    ``name`` is its kernel or kind, ``latency_s`` its measured latency, ``log_sd`` the predicted
+    standard deviation of the error.
+    """
 
     group: str
     name: str
@@ -223,8 +228,7 @@ def _held_out_errors(field: Field, owners: Sequence[str | None]) -> list[HeldOut
             names, latency_s = field.roofline.classes[members], field.roofline.latency_s[members]
             rows = zip(names, latency_s, errors, np.sqrt(variances), strict=True)
             own = Counter(names)
-            # A kernel that no other group has cannot be predicted, and its variance is already
-            # large.
+            # A kernel that no other group has is out of distribution: its variance is large.
             held_out += [
                 HeldOutError(group, str(name), *map(float, row))
                 for name, *row in rows
@@ -234,7 +238,10 @@ def _held_out_errors(field: Field, owners: Sequence[str | None]) -> list[HeldOut
 
 
 def scales_of(errors: Sequence[HeldOutError]) -> dict[str, float]:
-    """Multipliers of standard deviations, for each class as far as its errors inform it."""
+    """Return multipliers of standard deviations by ``name`` of errors, with ``""`` for all others.
+
+    The multiplier of a name with few errors is drawn to the multiplier of all.
+    """
     if not errors:
         return {"": 1.0}
     ratios_of_all = [abs(o.error / o.log_sd) for o in errors]
@@ -252,11 +259,11 @@ def scales_of(errors: Sequence[HeldOutError]) -> dict[str, float]:
 
 
 def bias_of(errors: Sequence[HeldOutError]) -> float:
-    """The likely common error of a group, beyond the independent errors of its bricks.
+    """Return the likely common log-error of a group, beyond the independent errors of its bricks.
 
-    The posterior mean over all possible values. The most likely value alone would be close to zero
-    as soon as the bricks' own errors can explain the rest; without a prior, a few groups would
-    allow almost any value.
+    It is a posterior mean. The most likely value would be close to zero as soon as the bricks' own
+    errors can explain the groups' errors; without a prior, a few groups would allow almost any
+    value.
     """
     log_ratios, explained = [], []
     for group in sorted({o.group for o in errors}):
@@ -274,7 +281,7 @@ def bias_of(errors: Sequence[HeldOutError]) -> float:
 
 
 def owners_of(groups: Mapping[str, Collection[str]], known: Collection[str]) -> dict[str, str]:
-    """The group of each brick that belongs to one group only."""
+    """Return the group of each ``known`` brick that belongs to exactly one group."""
     groups_of: dict[str, set[str]] = {key: set() for key in known}
     for group, keys in groups.items():
         for key in keys:

@@ -1,8 +1,8 @@
 """Memory of a model's values while it runs: the runtime's planner, pattern and arena in turn.
 
-In the first run, each value is allocated from the arena; from the second on, all but the outputs
-lie in one block, for which the arena rarely has room left. So the second run needs more memory
-than the first. Must not know weights.
+In the first run, each value is allocated from the arena; from the second on, all values except the
+outputs are in one block, which rarely fits into the arena's free chunks. So the second run needs
+more memory than the first. Must not know weights.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ _Step = tuple[str, list[Buffer], list[Buffer]]
 
 
 def _steps(plan: Plan, shared: Mapping[int, Buffer]) -> Sequence[_Step]:
-    """For each occurrence its brick, the buffers that it uses first, the buffers it uses last."""
+    """For each occurrence: its brick, the buffers that it is first and last to use."""
     steps: list[_Step] = []
     seen = {shared[value] for value in plan.inputs}  # the caller's memory
     for number, occurrence in enumerate(plan.occurrences):

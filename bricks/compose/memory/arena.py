@@ -2,7 +2,7 @@
 
 A model of the allocator ``BFCArena`` (after TensorFlow's) with its default settings, so that the
 memory of a run follows from the sizes of its allocations. Only touched bytes are resident: a region
-may be twice as large as its use. The arena never frees a region. Must not know who allocates.
+may be twice as large as its use. The arena never frees a region. Must not know values or weights.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Chunk:
     def key(self) -> _Key:
         """Its rank among free chunks: by size, then by address.
 
-        The operating system places each new region below the regions before.
+        The operating system maps each new region below the earlier regions.
         """
         return self.size, -self.region, self.offset
 

@@ -20,7 +20,7 @@ class Pattern:
         self._blocks: list[tuple[int, int, Hashable]] = []  # in use: (begin, end, value)
 
     def allocate(self, value: Hashable, size_bytes: int) -> None:
-        """Place ``value`` in the smallest gap that it fits into, or at the end."""
+        """Assign ``value`` an offset in the smallest gap that it fits into, or at the end."""
         size = -(-size_bytes // ALIGNMENT) * ALIGNMENT
         begin = self._blocks[-1][1] if self._blocks else 0
         position, best, reached = len(self._blocks), -1, 0

@@ -1,9 +1,9 @@
 """The peak memory of a model, recomposed from its plan: nothing is measured, loaded or allocated.
 
-It adds up what a process holds beyond one that has imported the runtime and nothing else: weights
-in the form that kernels keep, values and workspaces as the runtime's arena lays them out, the
-runtime's own data, and what loading needs more than running. docs/memory.md has the definition and
-its errors. Must not know latencies.
+It is the sum of the memory that a process needs beyond the imported runtime: weights in the form
+that kernels keep, values and workspaces as the runtime's arena lays them out, the runtime's own
+data, and the surplus of loading over running. docs/memory.md has the definition and its errors.
+Must not know latencies.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from bricks.decompose.memory import LiveMemory
 from bricks.decompose.plan import Brick, Plan
 from bricks.system import Runtime
 
-# What a session holds besides: the runtime's code and tables, which the first session brings into
-# memory, and the graph, by node and by weight. Fitted to every second family of the zoo
-# (python -m benchmarks.memory).
+# The runtime's own data in a session: code and tables, which the first session loads, and the
+# graph, by node and by weight. Fitted to every second family of the zoo (benchmarks/memory.py).
 SESSION_BYTES = 10_060_000
 NODE_BYTES = 5_750
 WEIGHT_BYTES = 17_200
@@ -33,15 +32,15 @@ WEIGHT_BYTES = 17_200
 class PeakMemory:
     """The most memory, in bytes, that a process needs to load a model and to run it.
 
-    Without that of the same process before: with the runtime imported, and nothing loaded.
+    The memory of a process that has only imported the runtime is not included.
 
     ``weight_bytes`` are weights as kernels keep them, each once. ``activation_bytes`` are inputs,
-    outputs and all values between; ``workspace_bytes`` is what kernels take while they run.
-    ``runtime_bytes`` are the session's own data. ``loading_bytes`` is what loading needs beyond
-    all of these, 0 if running needs more. Of a training step, ``activation_bytes`` are what the
-    backward pass reads, beside ``gradient_bytes``, the optimiser's state (``optimizer_bytes``) and
-    ``temporary_bytes``, which the same phase frees. ``unknown`` names what is not included, one
-    entry a reason: if it isn't empty, the peak is a lower bound.
+    outputs and all values between; ``workspace_bytes`` are buffers of kernels while they run.
+    ``runtime_bytes`` are the session's own data. ``loading_bytes`` is the surplus of loading over
+    all of these, 0 if running needs more. In a training step, ``activation_bytes`` are the values
+    that the backward pass reads; further parts are ``gradient_bytes``, the optimiser's state
+    (``optimizer_bytes``) and ``temporary_bytes``, which their own phase frees. ``unknown`` has a
+    reason for each part that is not included: if there are any, the peak is a lower bound.
     """
 
     model: str
@@ -65,7 +64,7 @@ class PeakMemory:
 
 @dataclass(frozen=True, slots=True)
 class UnknownMemory:
-    """No prediction of a model's memory, and why."""
+    """The ``reason`` for which a model's memory is not predicted."""
 
     model: str
     reason: str
@@ -74,7 +73,7 @@ class UnknownMemory:
 def peak_memory(
     plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime, *, workers: int = 1
 ) -> PeakMemory | UnknownMemory:
-    """The peak memory of ``plan`` on ``runtime``; ``bricks`` are all that the plan names."""
+    """Predict the peak memory of ``plan`` on ``runtime``; ``bricks`` are the plan's, by key."""
     live = plan.memory.peak(plan) if plan.granularity == EXECUTED else None
     if live is not None:
         return _recorded(plan, live)
@@ -111,7 +110,7 @@ def _planned(plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime) -> PeakM
 
 
 def _recorded(plan: Plan, live: LiveMemory) -> PeakMemory:
-    """The peak of a step, whose calls allocate and free as they were recorded."""
+    """The peak of a step whose calls allocate and free as they were recorded."""
     return PeakMemory(
         plan.model,
         weight_bytes=live.parameter_bytes,
@@ -127,12 +126,12 @@ def _recorded(plan: Plan, live: LiveMemory) -> PeakMemory:
 
 
 def session_size_bytes(nodes: int, weights: int) -> int:
-    """Bytes that a session of ONNX Runtime holds besides weights and values."""
+    """Return the bytes of a session of ONNX Runtime without weights and values."""
     return SESSION_BYTES + NODE_BYTES * nodes + WEIGHT_BYTES * weights
 
 
 def _refusal(plan: Plan, runtime: Runtime, workers: int) -> str | None:
-    """Why nothing is predicted; None if it is."""
+    """The reason for which memory is not predicted; None if it is."""
     if _memory_use(runtime.backend) is MemoryUse.UNPREDICTED:
         predicted = (o.name for o in offers() if o.computes and o.memory is MemoryUse.SESSION)
         return f"memory is predicted for {', '.join(predicted)}, not for {runtime.backend}"

@@ -1,9 +1,9 @@
-"""The memory that weights take in ONNX Runtime: what its kernels keep, and the peak while loading.
+"""The memory of weights in ONNX Runtime: resident while running, and the peak while loading.
 
 Kernels of products keep a weight packed for their inner loop, instead of the original; blocked
-convolutions keep it reordered. Both forms are made while the session is created, each from the one
-before, so that loading needs more than running does. Weights are in a file beside the model, which
-the runtime maps: they are not copied unless their form changes. Must not know activations.
+convolutions keep it reordered. Both forms are made while the session is created, each from the form
+before, so that loading needs more memory than running. Weights are in a file next to the model,
+which the runtime maps: they are copied only if their form changes. Must not know activations.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ class _Weight:
 
     @property
     def packed(self) -> bool:
-        """Whether a kernel keeps it in place of the original, in the form of its inner loop."""
+        """Whether a kernel replaces the original by a copy in the form of its inner loop."""
         return self.form in (*_PACKED, *_REARRANGED)
 
     @property
     def shared_form(self) -> WeightForm:
-        """The form in which kernels share it, whichever packs it."""
+        """The form in which kernels share the weight: one for all kinds of packing."""
         return WeightForm.PACKED if self.packed else self.form
 
 
 def weight_memory(plan: Plan, bricks: Mapping[str, Brick]) -> WeightMemory:
-    """The memory of ``plan``'s weights, each counted once however many occurrences share it."""
+    """Return the memory of ``plan``'s weights; a weight that occurrences share counts once."""
     weights, sizeless = _distinct(plan, bricks)
     reordered = [w for w in weights if w.form is WeightForm.BLOCKED]
     packed = [w for w in weights if w.packed]

@@ -1,8 +1,8 @@
 """Memory that kernels of ONNX Runtime allocate from the arena while they run: their workspace.
 
-Buffers for im2col, transposed copies, scores of attention. Each rule of ``operators`` was found by
-comparing the runtime's resident memory before and during a run of the operator; a test repeats the
-comparison. An operator without a rule has an unknown workspace. Must not know plans.
+They are buffers for im2col, transposed copies, scores of attention. Each rule of ``operators``
+follows from the runtime's resident memory before and during a run of the operator; a test repeats
+the comparison. An operator without a rule has an unknown workspace. Must not know plans.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bricks.operators.registry import operator_called
 
 
 def workspace(brick: Brick, threads: int) -> tuple[int, ...] | None:
-    """Sizes in bytes of the buffers of ``brick``'s kernel on ``threads``; None where unknown."""
+    """Return the sizes in bytes of the buffers of ``brick``'s kernel; None if unknown."""
     rules = [operator_called(name).workspace for name in brick.operators]
     if all(rule is no_workspace for rule in rules):
         return () if rules else None
@@ -33,7 +33,7 @@ def workspace(brick: Brick, threads: int) -> tuple[int, ...] | None:
 
 
 def node_of(brick: Brick) -> Node | None:
-    """The node of ``brick``; None if it has several, or bytes that are no model."""
+    """Return the node of ``brick``; None if it has several nodes, or bytes that are no model."""
     try:
         model = onnx.ModelProto.FromString(brick.model)
     except Exception:  # protobuf's error classes differ between its implementations
