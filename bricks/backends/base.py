@@ -163,9 +163,9 @@ class ValueObserver(ABC):
 
     @abstractmethod
     def branching_on(self, operator: str) -> Collection[str]:
-        """Return the traits of ``graph.sketch`` on which the time of ``operator`` depends.
+        """Return the facts of ``graph.sketch`` on which the time of ``operator`` depends.
 
-        Only traits of its first input that no other runtime depends on; most operators have none.
+        Only facts of its first input that no other runtime depends on; most operators have none.
         """
 
     @abstractmethod

@@ -16,9 +16,9 @@ from bricks.decompose.content import DTYPE_NUMBER, constant, normal_type, plain_
 from bricks.decompose.structure import Path, schedule
 from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType
-from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
-from bricks.graph.model_metadata import ITEMS, STEERING, note, note_between
+from bricks.graph.model_metadata import ITEMS, STEERING, note, note_inner_types
+from bricks.graph.onnx_types import type_proto
 from bricks.graph.topology import default_domain, located_subgraphs
 from bricks.operators.steering import value_counts
 
@@ -116,7 +116,7 @@ class PieceWriter:
         self._write_nodes(nodes, (), self.names, graph)
         self._declare(graph)
         between = [name for name in self.by_kind["v"] if not self._content.produced[name]]
-        note_between(model, {self.names[name]: self._content.type(name) for name in between})
+        note_inner_types(model, {self.names[name]: self._content.type(name) for name in between})
         note(model, STEERING, self.steering)
         note(model, ITEMS, self._containers())
         opsets = {default_domain(d): v for d, v in self._content.graph.opsets.items()}
@@ -229,4 +229,4 @@ def _describe(info: onnx.ValueInfoProto, name: str, kind: ValueType) -> None:
 @lru_cache(maxsize=1 << 12)
 def _declared(kind: ValueType) -> onnx.TypeProto:
     """The type as a proto, cached for copying: a model has far fewer types than values."""
-    return declared(kind)
+    return type_proto(kind)

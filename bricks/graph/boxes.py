@@ -1,22 +1,22 @@
-"""Boxes of object detectors: the distribution of their centres and sizes, and boxes drawn from it.
+"""Distribution of a detector's boxes, as centres and sizes, and random boxes of a distribution.
 
-Must not know what reads boxes.
+Must not know which operators read boxes.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from bricks.graph.distributions import CHANGES_STEP, at_shares, quantiles_of
+from bricks.graph.distributions import CHANGES_STEP, quantiles_of, values_at_shares
 
 
-def columns_of(rows: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """The quantiles of each column of ``rows``, rounded."""
+def column_quantiles(rows: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    """Return the rounded quantiles of each column of ``rows``, of shape (rows, columns)."""
     return tuple(quantiles_of(column) for column in rows.T)
 
 
-def ties_of(rows: np.ndarray) -> tuple[float, ...]:
-    """The rank correlations of all pairs of columns of ``rows``, rounded; 0 for a constant one."""
+def rank_correlations(rows: np.ndarray) -> tuple[float, ...]:
+    """Return the rounded rank correlations of all column pairs; 0 for a constant column."""
     ranks = np.argsort(np.argsort(rows, axis=0), axis=0) if len(rows) else np.zeros((1, 4))
     with np.errstate(invalid="ignore"):
         correlation = np.nan_to_num(np.corrcoef(ranks.T))
@@ -27,24 +27,26 @@ def ties_of(rows: np.ndarray) -> tuple[float, ...]:
     )
 
 
-def boxes_at(
+def draw_boxes(
     columns: tuple[tuple[float, ...], ...],
-    ties: tuple[float, ...],
-    places: int,
+    correlations: tuple[float, ...],
+    positions: int,
     count: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return ``count`` boxes, centres and sizes from ``columns``, each at one of ``places``.
+    """Draw ``count`` boxes (centres, sizes) whose ``columns`` have these quantiles.
 
-    Boxes at one place are equal. ``ties`` are the rank correlations of the columns, from which
-    normal numbers are drawn (a Gaussian copula). The result has shape (count, columns).
+    Boxes at one of the ``positions`` are equal. ``correlations`` are the rank correlations of the
+    columns, drawn as a Gaussian copula. The result has shape (count, columns).
     """
-    used, width = min(places, count), len(columns)
+    used, width = min(positions, count), len(columns)
     correlation = np.eye(width)
-    correlation[np.tril_indices(width, -1)] = 2 * np.sin(np.pi / 6 * np.array(ties))
+    correlation[np.tril_indices(width, -1)] = 2 * np.sin(np.pi / 6 * np.array(correlations))
     values, vectors = np.linalg.eigh(np.tril(correlation) + np.tril(correlation, -1).T)
     normal = rng.standard_normal((used, width)) @ (vectors * np.sqrt(np.clip(values, 0, None))).T
-    at = (np.argsort(np.argsort(normal, axis=0), axis=0) + 0.5) / used
-    boxes = np.stack([at_shares(at[:, i], column) for i, column in enumerate(columns)], axis=1)
-    place = rng.permutation(count) if places > count else rng.integers(places, size=count)
-    return boxes[place % used]
+    shares = (np.argsort(np.argsort(normal, axis=0), axis=0) + 0.5) / used
+    boxes = np.stack(
+        [values_at_shares(shares[:, i], column) for i, column in enumerate(columns)], axis=1
+    )
+    position = rng.permutation(count) if positions > count else rng.integers(positions, size=count)
+    return boxes[position % used]

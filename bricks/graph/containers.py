@@ -1,7 +1,8 @@
 """Values other than tensors: sequences, optionals and maps, with the types of their items.
 
-An ONNX type states the permitted items; the amount of work depends on the actual ones, so these
-classes record them too. Types use ONNX's notation, ``seq(tensor(float))``. Must not know graphs.
+An ONNX type states the permitted items. The amount of work depends on the actual items, so a
+:class:`ContainerType` records their types too. Types use ONNX's notation, ``seq(tensor(float))``.
+Must not know graphs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from bricks.graph.tensor import TensorType
 
 @dataclass(frozen=True, slots=True)
 class ContainerType:
-    """A sequence, an optional or a map, with the types of its ``items``.
+    """Type of a sequence, an optional or a map, with the types of its ``items``.
 
     ``dtype`` is the declared type in ONNX's notation. An optional holds one item or none; a map's
     one item is the tensor of all its values.
@@ -60,10 +61,10 @@ ValueType = TensorType | ContainerType
 
 
 def type_from_json(data: Sequence[object]) -> ValueType:
-    """The inverse of ``to_json`` of tensors and containers; ``ValueError`` for invalid data."""
-    dtype, held = data
+    """Read a type from its ``to_json``; raises ``ValueError`` for invalid data."""
+    dtype, items = data
     if isinstance(dtype, str) and "(" in dtype:
-        if not isinstance(held, list):
+        if not isinstance(items, list):
             raise ValueError(f"not a type: {data!r}")
-        return ContainerType(dtype, tuple(type_from_json(item) for item in held))
+        return ContainerType(dtype, tuple(type_from_json(item) for item in items))
     return TensorType.from_json(data)

@@ -1,4 +1,4 @@
-"""Decoders: models with inputs for new tokens, and with a cache of keys and values.
+"""Decoders: language models with inputs for new tokens and a cache of keys and values.
 
 The names are those of transformers' exports: ``input_ids``, ``attention_mask``, ``position_ids``,
 ``past_key_values.0.key`` and ``present.0.key``. Must not know how steps are measured.
@@ -31,12 +31,12 @@ Dims = tuple[int | str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """The inputs and outputs of a decoder's step.
+    """The inputs and outputs of one step of a decoder.
 
-    ``dims`` has the dimensions of every input as the file gives them; ``cache`` the pairs of what
-    goes in and comes out of the cache. ``batch``, ``tokens`` and ``past`` are the names of open
-    dimensions: sequences, new tokens of each, and those in the cache. ``bits`` are those of an
-    element of each input.
+    ``dims`` has the dimensions of every input as the file states them, ``bits`` the bits of its
+    elements. ``cache`` has pairs of an input and the output that replaces it in the next step.
+    ``batch``, ``tokens`` and ``past`` are the names of open dimensions: sequences, new tokens of a
+    sequence, and its cached tokens.
     """
 
     name: str
@@ -49,18 +49,18 @@ class Decoder:
     past: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data that :meth:`from_json` takes."""
+        """All fields, by name."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Decoder:
-        """The inverse of :meth:`to_json`, after JSON."""
-        dims = {name: tuple(each) for name, each in facts["dims"].items()}
+        """Read the JSON of :meth:`to_json`."""
+        dims = {name: tuple(sizes) for name, sizes in facts["dims"].items()}
         cache = tuple((before, after) for before, after in facts["cache"])
         return cls(**{**facts, "dims": dims, "cache": cache})
 
-    def opened(self, proto: onnx.ModelProto) -> onnx.ModelProto:
-        """A copy of a step's ``proto`` for any number of tokens."""
+    def with_open_dims(self, proto: onnx.ModelProto) -> onnx.ModelProto:
+        """Return a copy of a step's ``proto`` with the open dimensions of the file."""
         copy = onnx.ModelProto()
         copy.CopyFrom(proto)
         for value in copy.graph.input:
@@ -78,12 +78,12 @@ class Decoder:
         return copy
 
     def shapes(self, batch: int, tokens: int, past: int) -> dict[str, tuple[int, ...]]:
-        """The shapes of all inputs in a step of so many new ``tokens`` after ``past`` others."""
+        """Return the shapes of a step's inputs: ``tokens`` new after ``past`` cached tokens."""
         known: dict[int | str, int] = {self.tokens: tokens, self.past: past, self.batch: batch}
-        found = {name: tuple(known.get(d, d) for d in dims) for name, dims in self.dims.items()}
-        if MASK in found:
-            found[MASK] = (*found[MASK][:1], past + tokens)
-        for name, shape in found.items():
+        shapes = {name: tuple(known.get(d, d) for d in dims) for name, dims in self.dims.items()}
+        if MASK in shapes:
+            shapes[MASK] = (*shapes[MASK][:1], past + tokens)
+        for name, shape in shapes.items():
             for axis, size in enumerate(shape):
                 if isinstance(size, str):
                     raise ShapeError(
@@ -93,70 +93,70 @@ class Decoder:
         if isinstance(self.batch, int) and self.batch != batch:
             raise ShapeError(f"{self.name}: its batch is fixed at {self.batch}: give --batch"
                              f" {self.batch}")  # fmt: skip
-        return {name: tuple(int(size) for size in shape) for name, shape in found.items()}
+        return {name: tuple(int(size) for size in shape) for name, shape in shapes.items()}
 
     def values(self, batch: int, tokens: int, past: int) -> dict[str, Any]:
-        """Values of a step's inputs that may not be random: all tokens count, in order."""
-        found: dict[str, Any] = {}
+        """Return the inputs of a step that may not be random: an open mask, ascending positions."""
+        values: dict[str, Any] = {}
         if MASK in self.dims:
-            found[MASK] = np.ones((batch, past + tokens), np.int64)
+            values[MASK] = np.ones((batch, past + tokens), np.int64)
         if POSITIONS in self.dims:
-            found[POSITIONS] = np.tile(np.arange(past, past + tokens, dtype=np.int64), (batch, 1))
-        return found
+            values[POSITIONS] = np.tile(np.arange(past, past + tokens, dtype=np.int64), (batch, 1))
+        return values
 
     def cache_bytes(self, batch: int, tokens: int) -> int:
-        """The bytes of keys and values of so many tokens."""
+        """Return the bytes of keys and values of ``tokens`` cached tokens."""
         shapes = self.shapes(batch, 1, tokens)
         return sum(math.prod(shapes[name]) * self.bits[name] // 8 for name, _ in self.cache)
 
 
 def decoder_of(path: Path, name: str) -> Decoder:
-    """The decoder in the ONNX file ``path``; no weight is read.
+    """Read the decoder in the ONNX file ``path``, without its weights.
 
-    Raises :class:`~bricks.errors.ModelError` for a model that is none, with what it lacks.
+    Raises :class:`~bricks.errors.ModelError` for another model; the message names what it lacks.
     """
     graph = parse_model(skim(path)).graph
-    held = {tensor.name for tensor in graph.initializer}
-    inputs = {value.name: value for value in graph.input if value.name not in held}
+    initializers = {tensor.name for tensor in graph.initializer}
+    inputs = {value.name: value for value in graph.input if value.name not in initializers}
     outputs = [value.name for value in graph.output]
     if IDS not in inputs:
         listed = ", ".join(map(repr, list(inputs)[:4]))
         raise ModelError(f"{name} is no decoder: it has no input {IDS!r} (but {listed}): {_EXPORT}")
-    past = [each for each in inputs if each.startswith(CACHE)]
+    past = [input_ for input_ in inputs if input_.startswith(CACHE)]
     if not past:
         raise ModelError(f"{name} keeps no keys and values: it has no inputs {CACHE!r}…: {_EXPORT}")
-    others = [each for each in inputs if each not in (IDS, MASK, POSITIONS, *past)]
+    others = [input_ for input_ in inputs if input_ not in (IDS, MASK, POSITIONS, *past)]
     if others:
         raise ModelError(
             f"{name}: what its input {others[0]!r} holds while text is generated is not known:"
             " give it a value in the file"
         )
-    cache = tuple((each, _output_of(each, outputs, name)) for each in past)
-    others = [each for each in outputs if each not in {after for _, after in cache}]
+    cache = tuple((input_, _output_of(input_, outputs, name)) for input_ in past)
+    others = [output for output in outputs if output not in {after for _, after in cache}]
     if not others:
         raise ModelError(f"{name} is no decoder: it has no output besides its cache: {_EXPORT}")
-    dims = {each: _dims(value) for each, value in inputs.items()}
+    dims = {input_: _dims(value) for input_, value in inputs.items()}
     if len(dims[IDS]) != 2 or not isinstance(dims[IDS][1], str):
         raise ModelError(f"{name}: {IDS!r} has no open number of tokens as its second dimension"
                          f": {_EXPORT}")  # fmt: skip
     batch, tokens = dims[IDS]
-    lengths = {d for each in past for d in dims[each] if isinstance(d, str) and d != batch}
+    lengths = {d for input_ in past for d in dims[input_] if isinstance(d, str) and d != batch}
     if len(lengths) != 1 or tokens in lengths:
         raise ModelError(f"{name}: {past[0]!r} has no single open length: {_EXPORT}")
     bits = {
-        each: ELEMENT_BITS[onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)]
-        for each, value in inputs.items()
+        input_: ELEMENT_BITS[onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)]
+        for input_, value in inputs.items()
     }
     return Decoder(name, dims, bits, cache, others[0], batch, str(tokens), lengths.pop())
 
 
 def _output_of(past: str, outputs: Sequence[str], name: str) -> str:
-    """The output that a part of the cache comes out of."""
+    """Return the output that replaces the cache input ``past`` in the next step."""
     tails = (past.removeprefix("past_key_values"), past.removeprefix(CACHE))
     for tail in tails:
-        for found in (f"{_PRESENT}{tail}", f"{_PRESENT}_key_values{tail}"):
-            if found in outputs:
-                return found
+        for output in (f"{_PRESENT}{tail}", f"{_PRESENT}_key_values{tail}"):
+            if output in outputs:
+                return output
     raise ModelError(f"{name}: no output belongs to {past!r} ({_PRESENT}{tails[0]!s}): {_EXPORT}")
 
 

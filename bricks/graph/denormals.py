@@ -1,8 +1,8 @@
-"""The share of denormals among a model's own weights: numbers too small for a full mantissa.
+"""Count denormals among a model's own weights: numbers too small for a full mantissa.
 
 Arithmetic on them may be a hundred times slower, so a model with many of them runs slower than the
-same architecture with ordinary weights, unless its runtime flushes them to zero. Reads weight files
-piece by piece; must not know how the result is used.
+same architecture with ordinary weights, unless its runtime flushes them to zero. Weight files are
+read in chunks. Must not know how the result is used.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from bricks.errors import ModelError
 from bricks.graph.model import Model
 from bricks.graph.payload import PayloadError, is_referenced, locate, reference, type_of
 
-# By type: unsigned integers of its width, and the greatest denormal among them. FLOAT16 is not
-# listed, because its denormals are normal numbers in the float32 that processors compute with.
+# For each element type: the unsigned integer of its width, and the greatest denormal as such an
+# integer. FLOAT16 is not listed, because its denormals are normal numbers in float32, in which
+# processors compute.
 _GREATEST: dict[str, tuple[type[np.unsignedinteger], int]] = {
     "FLOAT": (np.uint32, (1 << 23) - 1),
     "DOUBLE": (np.uint64, (1 << 52) - 1),
     "BFLOAT16": (np.uint16, (1 << 7) - 1),
 }
-PIECE_BYTES = 16 << 20
+CHUNK_BYTES = 16 << 20
 
 
 def denormal_share(model: Model) -> float | None:
-    """The share of denormals among the model's floating-point weights, from 0 to 1.
+    """Return the share of denormals among the model's floating-point weights, from 0 to 1.
 
-    None if it has no such weights, or if a weight file is missing. Raises :class:`ModelError`
-    for files that cannot be read.
+    None if the model has no such weights, or if a weight file is missing. Raises
+    :class:`ModelError` for files that cannot be read.
     """
     graph = onnx.ModelProto.FromString(model.skeleton).graph
     denormal = total = 0
@@ -45,7 +46,7 @@ def denormal_share(model: Model) -> float | None:
             if path is None or path.stat().st_size < ref.offset + type_.size_bytes:
                 return None
             kind, greatest = _GREATEST[type_.dtype]
-            for values in _pieces(path, ref.offset, type_.size_bytes, kind):
+            for values in _chunks(path, ref.offset, type_.size_bytes, kind):
                 magnitude = values & kind(np.iinfo(kind).max >> 1)  # without the sign
                 # Zero wraps to the greatest number, so it does not count as a denormal.
                 denormal += int(np.count_nonzero(magnitude - kind(1) < kind(greatest)))
@@ -55,10 +56,10 @@ def denormal_share(model: Model) -> float | None:
     return denormal / total if total else None
 
 
-def _pieces(
+def _chunks(
     path: Path, offset: int, size_bytes: int, kind: type[np.unsignedinteger]
 ) -> Iterator[np.ndarray]:
     width = np.dtype(kind).itemsize
-    for start in range(0, size_bytes, PIECE_BYTES):
-        count = min(PIECE_BYTES, size_bytes - start) // width
+    for start in range(0, size_bytes, CHUNK_BYTES):
+        count = min(CHUNK_BYTES, size_bytes - start) // width
         yield np.fromfile(path, kind, count, offset=offset + start)

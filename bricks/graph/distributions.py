@@ -1,6 +1,6 @@
-"""Distributions of values: measured in arrays, rounded so that equal work has one brick, and drawn.
+"""Distributions of values: measured in arrays, rounded, and drawn from random numbers.
 
-Must not know what depends on values.
+Rounding gives inputs of equal work one brick. Must not know operators.
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ import numpy as np
 
 # Shares at which quantiles are kept: the tails matter to thresholds.
 SHARES = (0.0, 0.01, 0.05, *(n / 10 for n in range(1, 10)), 0.95, 0.99, 1.0)
-# Steps to which shares are rounded: a brick is measured for each pattern that it encounters.
+# Steps to which shares are rounded: each distinct pattern is measured as another brick.
 _SHARE_STEP, CHANGES_STEP, _DIGITS = 1 / 8, 1 / 16, 3
-# A share of zeros or of NaN decides how much an operator selects, and is kept more exactly.
+# A share of zeros or of NaN decides how many elements an operator selects, and is kept exactly.
 _SELECTED_DIGITS = 3
-# Of the logarithm of the size to the base of 2. Beyond these sizes one way is taken nearly always.
+# Step and bounds of log2 of a mean size. Beyond the bounds a branch nearly always goes one way.
 _SIZE_STEP, _SMALLEST, _LARGEST = 1 / 4, -8, 4
 # Between quantiles whose ratio is larger, values are spread over orders of magnitude.
 _LOG_RATIO = math.log(4)
 
 
 def sign_pattern(count: int, negative: float, changes: float, seed: int) -> np.ndarray:
-    """Return ``count`` numbers, 1 and -1, as float32, of which a share is ``negative``, in runs.
+    """Return ``count`` signs (1 or -1, float32) in runs, of which a share is ``negative``.
 
-    ``changes`` is the share of numbers that differ from the number before; the lengths of runs are
-    random.
+    ``changes`` is the share of signs that differ from the sign before; run lengths are random.
     """
     if not 0 < negative < 1 or not changes:
         # Rounding has removed one sign, or all changes: one run of each sign is left.
         border = round(count * (1 - negative))
         return np.repeat(np.array((1, -1), np.float32), (border, count - border))
     random = np.random.default_rng(seed)
-    # A run of either sign ends with such a chance that its share, and that of changes, follow.
+    # Chances that a run of either sign ends, which give the shares of signs and of changes.
     ends = np.minimum(1.0, changes / 2 / np.array((1 - negative, negative)))
     pairs = int(count * changes) + 16
     lengths = np.empty(2 * pairs, np.int64)
@@ -44,16 +43,16 @@ def sign_pattern(count: int, negative: float, changes: float, seed: int) -> np.n
 
 
 def set_marked_count(marked: np.ndarray, count: int, rng: np.random.Generator) -> None:
-    """Flip as few elements of the mask ``marked`` as possible, at random, so that ``count`` are."""
+    """Flip random elements of the mask ``marked`` in place until ``count`` elements are set."""
     surplus = int(marked.sum()) - count
     candidates = np.flatnonzero(marked if surplus > 0 else ~marked)
     marked[rng.choice(candidates, abs(surplus), replace=False)] = surplus < 0
 
 
 def mask_shares(marked: np.ndarray, name: str, rounded: Any = None) -> dict[str, float]:
-    """The share of marked elements as ``name``, and the share of ``changes`` in the mask.
+    """Return the share of marked elements as ``name``, and the share of ``changes`` in the mask.
 
-    Both are rounded, the first by ``rounded``, unless that is None.
+    ``rounded`` rounds the first share, and steps the second; None rounds neither.
     """
     changed = marked[1:] != marked[:-1]
     share = float(marked.mean() if marked.size else 0.0)
@@ -64,35 +63,35 @@ def mask_shares(marked: np.ndarray, name: str, rounded: Any = None) -> dict[str,
 
 
 def one_digit(share: float) -> float:
-    """A share to one digit."""
+    """Round a share to one digit."""
     return float(f"{share:.0e}")
 
 
 def stepped(share: float) -> float:
-    """A share to steps of an eighth."""
+    """Round a share to steps of an eighth."""
     return round(float(share) / _SHARE_STEP) * _SHARE_STEP
 
 
 def three_digits(share: float) -> float:
-    """A share to three digits, of itself or of its complement, whichever is smaller."""
+    """Round a share, or its complement if that is smaller, to three digits."""
     rarer = min(float(share), 1 - float(share))
     kept = float(f"{rarer:.{_SELECTED_DIGITS - 1}e}")
     return kept if share <= 0.5 else 1 - kept
 
 
 def rounded_count(distinct: int, elements: int) -> int:
-    """A number of distinct values to three digits, at most the number of elements."""
+    """Round a number of distinct values to three digits, at most the number of elements."""
     return int(float(f"{min(distinct, elements):.{_DIGITS - 1}e}"))
 
 
 def quantiles_of(values: np.ndarray) -> tuple[float, ...]:
-    """The quantiles of the finite ``values`` at :data:`SHARES`, rounded."""
+    """Return the rounded quantiles of the finite ``values`` at :data:`SHARES`."""
     finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
     if not finite.size:
         return (0.0,) * len(SHARES)
     exact = np.quantile(finite.astype(np.float64), SHARES)
     rounded = [float(f"{value:.{_DIGITS - 1}e}") for value in exact]
-    if values.dtype.kind in "iu":  # indices beyond the last one would be refused
+    if values.dtype.kind in "iu":  # indices beyond the last would be out of bounds
         rounded[0], rounded[-1] = float(exact[0]), float(exact[-1])
         rounded[1:-1] = np.clip(rounded[1:-1], exact[0], exact[-1]).tolist()
     return tuple(rounded)
@@ -107,7 +106,7 @@ def with_distinct(ascending: np.ndarray, count: int, whole: bool) -> np.ndarray:
     values, counts = np.unique(ascending, return_counts=True)
     if values.size > count:
         counts[[0, -1]] = ascending.size  # the ends stay
-        # Of values that are as frequent, every so manieth stays.
+        # Equally frequent values stay at even distances (golden-ratio sequence).
         spread = np.argsort(np.arange(values.size) * 0.6180339887498949 % 1.0)
         kept = np.sort(values[spread[np.argsort(-counts[spread], kind="stable")][:count]])
         after = np.clip(np.searchsorted(kept, ascending), 1, max(1, kept.size - 1))
@@ -128,11 +127,11 @@ def with_distinct(ascending: np.ndarray, count: int, whole: bool) -> np.ndarray:
     return ascending
 
 
-def at_shares(shares: np.ndarray, quantiles: tuple[float, ...]) -> np.ndarray:
-    """The values at ``shares`` of a distribution, interpolated between its ``quantiles``."""
+def values_at_shares(shares: np.ndarray, quantiles: tuple[float, ...]) -> np.ndarray:
+    """Return the values at ``shares`` of a distribution, interpolated between ``quantiles``."""
     values: np.ndarray = np.interp(shares, SHARES, quantiles)
     for (left, low), (right, high) in pairwise(zip(SHARES, quantiles, strict=True)):
-        # Between sizes of several orders, as many lie in each.
+        # Over several orders of magnitude, values are uniform in their logarithm.
         if not low or not high or (low > 0) != (high > 0):
             continue
         if abs(math.log(abs(high)) - math.log(abs(low))) > _LOG_RATIO:
@@ -144,7 +143,7 @@ def at_shares(shares: np.ndarray, quantiles: tuple[float, ...]) -> np.ndarray:
 
 
 def log_size(values: np.ndarray) -> float:
-    """The logarithm to base 2 of the mean of absolute values, rounded and bounded."""
+    """Return log2 of the mean of absolute values, rounded and bounded."""
     size = float(np.mean(np.abs(values), dtype=np.float64)) if values.size else 0.0
     smallest, largest = 2.0**_SMALLEST, 2.0**_LARGEST
     if not smallest < size < largest:

@@ -1,6 +1,6 @@
-"""Example sizes for open dimensions, so that an error can show an option that works as it stands.
+"""Example sizes for open dimensions, with which an error message suggests a working option.
 
-A size is never assumed silently: these only ever stand in a suggestion. Must not know files.
+No size is assumed silently: examples occur in suggestions only. Must not know files.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _CHANNELS = 4
 def example_sizes(
     known: Mapping[str, Sequence[int | str] | None], dtypes: Mapping[str, str]
 ) -> dict[str, tuple[int, ...]]:
-    """A complete shape for each input; a symbol gets one size wherever it occurs.
+    """Return a complete shape for each input; a symbol gets one size wherever it occurs.
 
-    ``known`` holds numbers, symbols and, for nameless open dimensions, "", by input; None: not even
-    the rank is known.
+    ``known`` has the dimensions of each input: numbers, symbols, "" for a nameless open dimension;
+    or None without a rank. ``dtypes`` are ONNX names.
     """
     bound: dict[str, int] = {}
-    found = {}
+    shapes = {}
     for name, dims in known.items():
         sizes = []
         for axis, dim in enumerate(dims if dims is not None else ("",)):
@@ -30,12 +30,12 @@ def example_sizes(
                 continue
             usual = _usual(axis, dims or ("",), dtypes[name])
             sizes.append(bound.setdefault(dim, usual) if dim else usual)
-        found[name] = tuple(sizes)
-    return found
+        shapes[name] = tuple(sizes)
+    return shapes
 
 
 def _usual(axis: int, dims: Sequence[int | str], dtype: str) -> int:
-    """A usual size of one axis of such an input."""
+    """Return a usual size of ``axis`` of an input with ``dims`` and the ONNX type ``dtype``."""
     if axis == 0 and len(dims) > 1:
         return 1
     if len(dims) == 4:

@@ -1,7 +1,6 @@
-"""Choose the values of inputs for a run: known values where there are any, else synthetic ones.
+"""Choose the values of inputs for a run: known values if the metadata has any, else synthetic ones.
 
-Synthetic values follow the sketch of an input, where there is one. Separate so that running a model
-and checking it follow one rule. Must not know runtimes.
+Synthetic values follow the sketch of an input, if the metadata has one. Must not know runtimes.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import onnx
 
 from bricks.graph.graph import Graph
-from bricks.graph.model_metadata import known_values, natural, noted_sketches
+from bricks.graph.model_metadata import known_values, noted_sketches, runtime_value
 from bricks.graph.sketch import Sketch
 from bricks.graph.synthesis import Pool, Range
 
@@ -25,15 +24,15 @@ def feeds(
     pool: Pool,
     prefix: str = "",
 ) -> dict[str, Callable[[], Any]]:
-    """A function per input of ``proto`` (as ``graph``) that returns the input's value.
+    """Return a function for each input of ``proto`` (as ``graph``) that makes the input's value.
 
     Synthetic integers lie within ``ranges``; ``prefix`` and the input's name determine them.
     """
-    held, sketches = known_values(proto), noted_sketches(proto)
+    values, sketches = known_values(proto), noted_sketches(proto)
 
     def maker(name: str) -> Callable[[], Any]:
-        if name in held:
-            return partial(natural, held[name], graph.types[name])
+        if name in values:
+            return partial(runtime_value, values[name], graph.types[name])
         random = partial(pool.value, f"{prefix}{name}", graph.types[name], ranges.get(name))
         if name in sketches:
             return partial(_drawn, sketches[name], random)

@@ -1,7 +1,7 @@
 """A graph to be cut: nodes in topological order, and the concrete type of every value.
 
-It comes either from the source model on disk, or from the graph that a runtime executes after its
-own optimisation. It must not know which, and neither must cutting, identity and plans.
+Its nodes are those of the model file, or those that a runtime executes after its own optimisation.
+Neither this module nor cutting, identity and plans may know which.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from bricks.graph.containers import ValueType
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes, with everything that is needed to run any part of them.
+    """Nodes, with the constants, types and opsets that are needed to run any part of them.
 
-    ``initializers`` are constants by name; those whose values are not held (weights) have
+    ``initializers`` are constants by name; those without values (weights) have
     ``data_location == EXTERNAL``. ``types`` holds every value's type: inputs, initializers and
     node outputs.
     """

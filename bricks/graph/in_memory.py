@@ -1,6 +1,6 @@
-"""Write models that are in memory to a file, so that they are read like any other model.
+"""Write models that are in memory to files, which are then read like any other model.
 
-Reading works on files, because weights can stay there. A model that was edited with
+Reading works on files, because weights can stay on disk. A model that was edited with
 onnx-graphsurgeon is exported first; that library is needed only for its own graphs. Must not know
 how the file is used.
 """
@@ -24,7 +24,7 @@ def is_graph(model: object) -> bool:
 
 
 def proto_of(model: Any) -> onnx.ModelProto:
-    """The ``ModelProto`` of a model in memory: itself, or the export of onnx-graphsurgeon.
+    """Return the ``ModelProto`` of a model in memory: itself, or the export of onnx-graphsurgeon.
 
     Raises :class:`UsageError` for anything else, and :class:`ModelError` for a graph that cannot be
     exported.
@@ -49,14 +49,14 @@ def proto_of(model: Any) -> onnx.ModelProto:
 
 
 def title_of(proto: onnx.ModelProto) -> str:
-    """The name of a model in memory: its graph's name, as far as it is valid in a file name."""
+    """Return the graph's name of a model in memory, without characters invalid in file names."""
     return re.sub(r"[^\w.+-]+", "_", proto.graph.name).strip("._") or "model"
 
 
 def write_model(proto: onnx.ModelProto, folder: Path, name: str) -> Path:
     """Write ``proto`` to a file in ``folder``, which is created; return the path.
 
-    Weights go into a second file beside it, since protobuf serialises no more than 2 GiB. Weights
+    Weights go into a second file next to it, since protobuf serialises no more than 2 GiB. Weights
     that ``proto`` only refers to are omitted, as if their file were missing. Raises
     :class:`ModelError` if there is no graph, or no free space.
     """

@@ -1,7 +1,7 @@
 """Parse values of inputs from user options: numbers separated by commas, or a NumPy file.
 
-Some inputs are steering values (the target of a Reshape, a branch to take), for which a synthetic
-value may be wrong. Must not know how the values are used.
+Some inputs are steering values (the target of a Reshape, the branch of an If), for which synthetic
+values may be wrong. Must not know how the values are used.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 import onnx
 
 from bricks.errors import ModelError, UsageError, first_line
-from bricks.graph.declared import dtype_of
+from bricks.graph.onnx_types import dtype_of
 from bricks.graph.payload import value_dtype
 
-_TRUTH = {"true": True, "false": False, "1": True, "0": False}
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 def parse_value(text: str) -> tuple[str, str | np.ndarray]:
-    """``NAME=2,3`` as name and numbers, still text; ``NAME=@FILE.npy`` as name and array.
+    """Split ``NAME=2,3`` into name and text; read ``NAME=@FILE.npy`` as name and array.
 
     Names may hold ``=``: the last one separates. Raises :class:`UsageError`.
     """
@@ -40,10 +40,7 @@ def parse_value(text: str) -> tuple[str, str | np.ndarray]:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays in a file of ``numpy.savez``, by the names of inputs.
-
-    Raises :class:`UsageError`.
-    """
+    """Read a file of ``numpy.savez``: arrays by input; raises :class:`UsageError`."""
     try:
         arrays = np.load(path, allow_pickle=False)
         if isinstance(arrays, np.ndarray):
@@ -57,7 +54,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def literal(name: str, text: str, declared: onnx.TypeProto) -> Any:
-    """The numbers in ``text`` as an array of the declared type, and of its shape where it has one.
+    """Parse the numbers in ``text`` as an array of the declared type, and of its shape if any.
 
     Raises :class:`ModelError` for text that is not a number of that type.
     """
@@ -70,7 +67,9 @@ def literal(name: str, text: str, declared: onnx.TypeProto) -> Any:
         flat = np.array(words, dtype=object)
     else:
         try:
-            numbers = [_TRUTH[word.lower()] if dtype == "BOOL" else float(word) for word in words]
+            numbers = [
+                _BOOLEANS[word.lower()] if dtype == "BOOL" else float(word) for word in words
+            ]
             exact = [int(word) for word in words] if "INT" in dtype else numbers
             with np.errstate(over="raise"):  # a float that does not fit must not become infinite
                 flat = np.array(exact).astype(value_dtype(dtype))

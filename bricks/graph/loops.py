@@ -1,8 +1,8 @@
-"""Conditional loops: their iterations are counted in a model, and repeated by its bricks.
+"""Conditional loops: a run of a model counts their iterations, and its bricks repeat as many.
 
-In a model the condition follows from its weights and inputs; a brick has others, and would end at
-once or never. So the iterations of a run of the model are counted, and a brick is made to run as
-many: its condition is computed as ever, and not asked. Must not know runtimes.
+In a model the condition follows from weights and inputs. With the synthetic values of a brick, a
+loop would end at once or never. So a brick has the number of iterations that the model had: its
+condition is still computed, but ignored. Must not know runtimes.
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ _TIMES, _COUNTED = "bricks.times", "bricks.counted"
 
 
 def conditional_loops(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """The loops among ``nodes`` whose body decides on the number of iterations."""
+    """Return the Loop nodes among ``nodes`` whose body decides on the number of iterations."""
     return [node for node in nodes if _is_loop(node) and not _passes_condition_on(body_of(node))]
 
 
 def body_of(node: onnx.NodeProto) -> onnx.GraphProto:
-    """The graph that a loop repeats."""
+    """Return the graph that the Loop ``node`` repeats."""
     body: onnx.GraphProto = next(a.g for a in node.attribute if a.name == "body")
     return body
 
 
-def counter(node: onnx.NodeProto) -> str:
-    """The name of the value of :func:`counting` that has an element for each iteration."""
+def counter_name(node: onnx.NodeProto) -> str:
+    """Return the name of the value that :func:`with_iteration_counters` adds for a Loop."""
     return f"{_COUNTED}/{first_output(node)}"
 
 
 def first_output(node: onnx.NodeProto) -> str:
-    """The name by which a loop is known: that of the first output that it has."""
+    """Return the name of the first named output of ``node``, which identifies a loop."""
     return str(next(name for name in node.output if name))
 
 
-def counting(proto: onnx.ModelProto, loops: Collection[str]) -> onnx.ModelProto:
-    """A copy of ``proto`` in which ``loops``, by their first outputs, have a :func:`counter`."""
+def with_iteration_counters(proto: onnx.ModelProto, loops: Collection[str]) -> onnx.ModelProto:
+    """Return a copy of ``proto`` in which ``loops`` (first outputs) count their iterations.
+
+    A counter (:func:`counter_name`) is a scan output: INT64, with one element for each iteration.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     for node in copy.graph.node:
@@ -51,14 +54,14 @@ def counting(proto: onnx.ModelProto, loops: Collection[str]) -> onnx.ModelProto:
         number = f"{_COUNTED}/number"
         body.node.append(helper.make_node("Identity", [body.input[0].name], [number]))
         body.output.append(helper.make_tensor_value_info(number, onnx.TensorProto.INT64, []))
-        # Outputs at the end may have been left out.
+        # Trailing outputs may be omitted.
         node.output.extend([""] * (len(body.output) - 2 - len(node.output)))
-        node.output.append(counter(node))
+        node.output.append(counter_name(node))
     return copy
 
 
-def running_as_noted(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """``proto``, whose loops run as often as its metadata says; itself, if these say nothing."""
+def with_noted_iterations(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return ``proto`` with the iterations in its metadata; itself, if there are none."""
     times = noted_iterations(proto)
     if not times:
         return proto
@@ -72,16 +75,16 @@ def running_as_noted(proto: onnx.ModelProto) -> onnx.ModelProto:
         copy.graph.initializer.append(numpy_helper.from_array(count, name))
         node.input[0] = name
         if len(node.input) > 1 and node.input[1]:
-            begins = f"{name}/begin"
-            copy.graph.initializer.append(numpy_helper.from_array(np.array(True), begins))
-            node.input[1] = begins
+            condition = f"{name}/begin"
+            copy.graph.initializer.append(numpy_helper.from_array(np.array(True), condition))
+            node.input[1] = condition
         body = body_of(node)
         body.output[0].name = body.input[1].name
     return copy
 
 
 def _is_loop(node: onnx.NodeProto) -> bool:
-    """Whether a loop can be run; the runtime says what a broken one lacks."""
+    """Whether ``node`` is a Loop with a complete body; a runtime reports an incomplete one."""
     if node.op_type != "Loop" or default_domain(node.domain) != "" or not any(node.output):
         return False
     bodies = [a.g for a in node.attribute if a.name == "body"]
@@ -89,14 +92,14 @@ def _is_loop(node: onnx.NodeProto) -> bool:
 
 
 def _passes_condition_on(body: onnx.GraphProto) -> bool:
-    """Whether the condition is never changed, or always true."""
+    """Whether the condition of a loop body never changes, or is always true."""
     name = body.output[0].name
-    makers = {output: node for node in body.node for output in node.output}
-    while name in makers and makers[name].op_type in ("Identity", "Cast"):
-        name = makers[name].input[0]
+    producers = {output: node for node in body.node for output in node.output}
+    while name in producers and producers[name].op_type in ("Identity", "Cast"):
+        name = producers[name].input[0]
     if name == body.input[1].name:
         return True
-    maker = makers.get(name)
-    if maker is None:  # a value from outside, which no iteration changes
+    producer = producers.get(name)
+    if producer is None:  # an outer value, which no iteration changes
         return True
-    return bool(maker.op_type == "Constant")
+    return bool(producer.op_type == "Constant")

@@ -1,6 +1,6 @@
 """A model: an ONNX file whose input shapes are concrete and whose weights stayed on disk.
 
-Separate so that later stages need not know how a model is read. Must not know runtimes or bricks.
+Must not know how a model is read, nor runtimes or bricks.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class Model:
     """A model without its weights.
 
     ``skeleton`` is the serialised ``ModelProto``: input shapes concrete, local functions inlined,
-    ``Constant`` nodes turned into initializers, and every payload that is not needed to understand
-    the graph replaced by a reference (``data_location == EXTERNAL``; location relative to
+    ``Constant`` nodes turned into initializers, and and every large payload replaced by a
+    reference (``data_location == EXTERNAL``; location relative to
     ``folder``, offset and length in bytes), even if the file held it inline. Its metadata holds the
-    values that were given for inputs (:mod:`bricks.graph.model_metadata`).
-    ``digest`` (``m1-…``) covers the skeleton without those references: two files that differ only
-    in the values or the location of their weights have one digest. ``read_s`` is the wall time in
+    values that a user specified for inputs (:mod:`bricks.graph.model_metadata`).
+    ``digest`` (``m1-…``) covers the skeleton without its references: two files that differ only in
+    the values or the location of their weights have one digest. ``read_s`` is the wall time in
     seconds that reading took. ``rebatched`` says that the requested batch size replaced a first
     dimension that the file fixes, so other fixed dimensions in the file may contradict it.
     """
@@ -37,5 +37,5 @@ class Model:
 
     @property
     def empty_inputs(self) -> tuple[str, ...]:
-        """Names of the inputs that have a dimension of 0, and so no elements."""
+        """Names of the inputs without elements: tensors with a dimension of 0."""
         return tuple(n for n, t in self.inputs if isinstance(t, TensorType) and not t.elements)

@@ -1,7 +1,7 @@
-"""Locate the values of a tensor: in the message, or in a file next to the model.
+"""Locate and read the values of a tensor: in its ``TensorProto``, or in a file next to the model.
 
-Holds all rules of ONNX external data, including the one that matters for security: a model may
-refer only to files in its own folder. Must not know what a graph means.
+Implements the rules of ONNX external data. One of them is a matter of security: a model may refer
+only to files in its own folder. Must not know the meaning of a graph.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ML_TYPES = {
 
 _DTYPES: dict[int, str] = {number: name for name, number in onnx.TensorProto.DataType.items()}
 
-# The fields of values that are not raw, and the entries per value; all others: int32_data, one.
+# By type: the field of values that are not raw, and its entries per value; else int32_data, one.
 _FIELDS = {
     "FLOAT": ("float_data", 1), "COMPLEX64": ("float_data", 2),
     "DOUBLE": ("double_data", 1), "COMPLEX128": ("double_data", 2),
@@ -47,8 +47,8 @@ _FIELDS = {
 }  # fmt: skip
 
 
-# Types of attributes that hold tensors.
-_HOLDING = frozenset(
+# Types of attributes with tensors.
+_TENSOR_ATTRIBUTES = frozenset(
     {
         onnx.AttributeProto.TENSOR,
         onnx.AttributeProto.TENSORS,
@@ -59,12 +59,12 @@ _HOLDING = frozenset(
 
 
 class PayloadError(ModelError):
-    """A tensor's values contradict its type or have a forbidden location; names the tensor."""
+    """Raised for values that contradict their tensor's type, or whose location is forbidden."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightReference:
-    """A range of a file; ``location`` is relative to the model's folder, ``length`` may be None."""
+    """Byte range of a file; ``location`` is relative to the model's folder; ``length`` in bytes."""
 
     location: str
     offset: int
@@ -72,10 +72,10 @@ class WeightReference:
 
 
 def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
-    """The numpy type in which values of the ONNX element type ``dtype`` are kept.
+    """Return the numpy type in which values of the ONNX element type ``dtype`` are stored.
 
-    The natural one; an unsigned integer of the same width for BFLOAT16 and FLOAT8*; ``uint8``,
-    holding packed elements, for 4-bit and 2-bit types. Raises ``KeyError`` for STRING.
+    The type of that name; an unsigned integer of the same width for BFLOAT16 and FLOAT8*; ``uint8``
+    of packed elements for 4-bit and 2-bit types. Raises ``KeyError`` for STRING.
     """
     if dtype in _NUMPY_NAMES:
         return np.dtype(_NUMPY_NAMES[dtype])
@@ -83,31 +83,31 @@ def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
 
 
 def value_dtype(dtype: str) -> np.dtype[np.generic]:
-    """The type to compute values of ``dtype`` in: from ml_dtypes if numpy has none."""
+    """Return the numpy type in which to compute with ``dtype``, from ml_dtypes if need be."""
     if dtype in _ML_TYPES:
-        found: np.dtype[np.generic] = np.dtype(_ML_TYPES[dtype])
-        return found
+        extended: np.dtype[np.generic] = np.dtype(_ML_TYPES[dtype])
+        return extended
     return numpy_dtype(dtype)
 
 
 def storage_shape(type: TensorType) -> tuple[int, ...]:
-    """The shape of the array that holds a tensor: its own, or one axis of packed bytes."""
+    """Return the shape of a tensor's stored array: its own, or one axis of packed bytes."""
     return type.shape if ELEMENT_BITS[type.dtype] >= 8 else (type.size_bytes,)
 
 
 def packed(values: np.ndarray, bits: int) -> np.ndarray:
-    """Elements of fewer than 8 ``bits`` as bytes, the first in the lowest bits."""
+    """Pack elements of fewer than 8 ``bits`` into bytes, the first in the lowest bits."""
     per_byte = 8 // bits
     fields = np.zeros(-(-values.size // per_byte) * per_byte, np.uint8)
     fields[: values.size] = values.reshape(-1).view(np.uint8) & np.uint8((1 << bits) - 1)
-    together: np.ndarray = np.bitwise_or.reduce(
+    joined: np.ndarray = np.bitwise_or.reduce(
         fields.reshape(-1, per_byte) << _shifts(bits), axis=1, dtype=np.uint8
     )
-    return together
+    return joined
 
 
 def unpacked(values: np.ndarray, type: TensorType) -> np.ndarray:
-    """The inverse of :func:`packed`: elements of ml_dtypes' types, in the tensor's shape."""
+    """Unpack bytes into elements of ml_dtypes' types, in the shape of ``type``."""
     bits = ELEMENT_BITS[type.dtype]
     fields = values.view(np.uint8).reshape(-1, 1) >> _shifts(bits) & np.uint8((1 << bits) - 1)
     flat = fields.reshape(-1)[: type.elements]
@@ -123,10 +123,10 @@ def _shifts(bits: int) -> np.ndarray:
 
 
 def type_of(tensor: onnx.TensorProto) -> TensorType:
-    """The type of ``tensor``.
+    """Return the type of ``tensor``.
 
-    Raises :class:`PayloadError` for element types that ONNX does not define, and for sizes that no
-    host can hold.
+    Raises :class:`PayloadError` for element types that ONNX does not define, and for sizes beyond
+    the memory of any host.
     """
     dtype, dims = _DTYPES.get(tensor.data_type), tuple(tensor.dims)
     if dtype is None:
@@ -143,7 +143,7 @@ def type_of(tensor: onnx.TensorProto) -> TensorType:
 
 @lru_cache(maxsize=1 << 12)
 def _known_type(dtype: str, dims: tuple[int, ...]) -> tuple[TensorType, bool]:
-    """A type, and whether it is sensible; cached, because few of many tensors' types differ."""
+    """Return a type and whether it is sensible; cached, because many tensors share a type."""
     type = TensorType(dtype, dims)
     return type, type.sensible
 
@@ -154,9 +154,9 @@ def is_referenced(tensor: onnx.TensorProto) -> bool:
 
 
 def reference(tensor: onnx.TensorProto) -> WeightReference:
-    """The location of the values of ``tensor``; raises :class:`PayloadError` if it is invalid.
+    """Return the location of a tensor's external values.
 
-    Locations outside the model's folder are invalid.
+    Raises :class:`PayloadError` if it is invalid, such as one outside the model's folder.
     """
     if tensor.data_type == onnx.TensorProto.STRING:
         raise PayloadError(
@@ -165,7 +165,7 @@ def reference(tensor: onnx.TensorProto) -> WeightReference:
         )
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
-    if _leads_out(location):
+    if _is_outside(location):
         raise PayloadError(
             f"tensor '{tensor.name}' has its data in '{location}', outside the model's folder:"
             " refused; put the data beside the model"
@@ -181,8 +181,8 @@ def reference(tensor: onnx.TensorProto) -> WeightReference:
 
 
 @lru_cache(maxsize=64)
-def _leads_out(location: str) -> bool:
-    """Whether ``location`` leads out of the folder; cached, because most tensors share one."""
+def _is_outside(location: str) -> bool:
+    """Whether ``location`` is outside the model's folder; cached: most tensors share one."""
     paths = PurePosixPath(location), PureWindowsPath(location)
     return any(
         not path.parts or path.is_absolute() or ".." in path.parts or bool(path.drive)
@@ -190,8 +190,8 @@ def _leads_out(location: str) -> bool:
     )
 
 
-def refer(tensor: onnx.TensorProto, to: WeightReference) -> None:
-    """Let ``tensor``, whose values are referenced, take them from another place."""
+def set_reference(tensor: onnx.TensorProto, to: WeightReference) -> None:
+    """Point ``tensor``, whose values are external, to the file range ``to``."""
     del tensor.external_data[:]
     for key, entry in asdict(to).items():
         tensor.external_data.add(key=key, value=str(entry))
@@ -200,7 +200,7 @@ def refer(tensor: onnx.TensorProto, to: WeightReference) -> None:
 def check_size(tensor: onnx.TensorProto) -> None:
     """Raise :class:`PayloadError` unless the size of the data of ``tensor`` matches its type.
 
-    The values themselves are not read.
+    External values are not read.
     """
     type = type_of(tensor)
     if is_referenced(tensor):
@@ -212,19 +212,19 @@ def check_size(tensor: onnx.TensorProto) -> None:
             )
         return
     if tensor.HasField("raw_data") and type.dtype != "STRING":
-        held, needed, unit = len(tensor.raw_data), type.size_bytes, "bytes"
+        actual, needed, unit = len(tensor.raw_data), type.size_bytes, "bytes"
     else:
         # Elements smaller than a byte are packed here too; a complex number has two entries.
-        field, parts = _FIELDS.get(type.dtype, ("int32_data", 1))
+        field, entries = _FIELDS.get(type.dtype, ("int32_data", 1))
         packed = 8 // min(8, ELEMENT_BITS.get(type.dtype, 8))
-        held, unit = len(getattr(tensor, field)), "values"
-        needed = -(-type.elements * parts // packed)
-    if held != needed:
-        raise PayloadError(f"tensor '{tensor.name}' ({type}) takes {needed} {unit}, has {held}")
+        actual, unit = len(getattr(tensor, field)), "values"
+        needed = -(-type.elements * entries // packed)
+    if actual != needed:
+        raise PayloadError(f"tensor '{tensor.name}' ({type}) takes {needed} {unit}, has {actual}")
 
 
 def locate(folder: Path, location: str) -> Path | None:
-    """The file at ``location`` in ``folder``, or None; links that lead out of the folder raise."""
+    """Return the file at ``location`` in ``folder``, or None; a link out of the folder raises."""
     try:
         root = folder.resolve()
         path = (root / location).resolve()
@@ -239,7 +239,7 @@ def locate(folder: Path, location: str) -> Path | None:
 
 
 def read_referenced(folder: Path, tensor: onnx.TensorProto) -> np.ndarray | None:
-    """The values of a referenced ``tensor`` in their storage type; None if the file is missing."""
+    """Read the external values of ``tensor`` in storage type; None if the file is missing."""
     type, ref = type_of(tensor), reference(tensor)
     size = _size_bytes(tensor, type)
     check_size(tensor)
@@ -260,7 +260,7 @@ def read_referenced(folder: Path, tensor: onnx.TensorProto) -> np.ndarray | None
 
 
 def read_inline(tensor: onnx.TensorProto) -> np.ndarray:
-    """The values of an inline ``tensor`` in their storage type and shape."""
+    """Read the inline values of ``tensor`` in their storage type and shape."""
     type = type_of(tensor)
     size = _size_bytes(tensor, type)
     try:
@@ -282,7 +282,7 @@ def read_inline(tensor: onnx.TensorProto) -> np.ndarray:
 
 
 def store_inline(tensor: onnx.TensorProto, values: np.ndarray) -> None:
-    """Put ``values`` (storage type) into ``tensor`` in one canonical form: raw, little-endian."""
+    """Store ``values`` (storage type) in ``tensor`` in one canonical form: raw, little-endian."""
     name, dtype, dims, doc = tensor.name, tensor.data_type, list(tensor.dims), tensor.doc_string
     tensor.Clear()
     tensor.name, tensor.data_type = name, dtype
@@ -293,7 +293,7 @@ def store_inline(tensor: onnx.TensorProto, values: np.ndarray) -> None:
 
 
 def all_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor of ``graph``: initializers, attributes, sparse parts, and those of subgraphs."""
+    """Yield every tensor of ``graph`` and its subgraphs: initializers, attributes, sparse parts."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -305,10 +305,10 @@ def all_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 
 
 def tensors_of(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
-    """The tensors in the attributes of ``node``, sparse parts among them."""
+    """Yield the tensors in the attributes of ``node``, sparse parts included."""
     for attribute in node.attribute:
         kind = attribute.type
-        if kind not in _HOLDING:
+        if kind not in _TENSOR_ATTRIBUTES:
             continue
         if kind == onnx.AttributeProto.TENSOR:
             yield attribute.t

@@ -1,29 +1,27 @@
 """Recorded programs: calls of PyTorch's operators as nodes of an ONNX graph.
 
-PyTorch runs a model by calling operators of its library ATen one after the other: those of the
-forward pass, of the backward pass and of the optimiser. A recorded program holds these calls, so
-that everything that reads graphs reads programs too. A node is a call: its domain names the
-operator's library and its type the operator with its overload (``add_.Tensor``). Inputs are the
-tensors among the arguments, and last, if there are any, the numbers whose value does not change
-the work. Outputs are the tensors that the call returns, and then those that it writes to without
-returning them. Attributes have the rest:
+PyTorch runs a model by calling operators of its library ATen one after the other, in the forward
+pass, the backward pass and the optimiser. A recorded program holds these calls as an ONNX graph, so
+that readers of graphs read programs too. A node is a call: its domain names the operator's library
+and its type the operator with its overload (``add_.Tensor``). Inputs are the tensors among the
+arguments, and one last tensor of the numbers whose values do not change the work, if there are any.
+Outputs are the tensors that the call returns, then tensors that it writes without returning them.
+Attributes hold the rest:
 
 * ``call``: the arguments as JSON ``[positional, named]``, with ``{"t": k}`` for input k and
   ``{"s": k}`` for number k of the last input;
-* ``layout``, where an input is not contiguous, does not begin its storage, or shares a storage with
+* ``layout``, if an input is not contiguous, does not begin its storage, or shares a storage with
   another: for each tensor ``[storage, offset, strides]`` in elements, storages numbered in order of
   their first use;
-* ``aliases``, where an output shares a storage with an input: the input's position for each
+* ``aliases``, if an output shares a storage with an input: the input's position for each
   output, or -1;
-* ``zeros``, of programs that an earlier version recorded: for each input, how many eighths of it
-  hold zeros, for which some operators take longer;
-* ``training``, of calls in the forward pass of a training step with large results: since results
-  are kept there, others get memory that is in no cache, and the same call takes longer.
+* ``zeros``, in programs that an earlier version recorded: for each input, the eighths of its
+  elements that are zero, on which the time of some operators depends;
+* ``training``, in calls with large results in the forward pass of a training step: results are
+  kept for the backward pass, so each is allocated in memory outside the caches, which takes longer.
 
-Where the values of an input decide how long a call takes, the program's metadata hold a sketch of
-them, as those of bricks do (see ``graph.sketch``).
-
-Here because cutting, sizes and memory read programs too. Must not import PyTorch.
+If the time of a call depends on the values of an input, the program's metadata holds a sketch of
+the input, as in bricks (see ``graph.sketch``). Must not import PyTorch.
 """
 
 from __future__ import annotations
@@ -39,21 +37,21 @@ from onnx import helper
 from bricks.errors import ModelError
 from bricks.graph.form import DOMAIN
 
-# The namespace of no library: steps that the backend makes itself, with and without other ranks.
+# The namespace of calls that the backend makes itself, such as collectives between ranks.
 REPLICATED = "replicated"
-# The key of metadata that says where a program comes from; see :class:`Origin`.
+# Key of metadata with the origin of a program; see :class:`Origin`.
 ORIGIN = "bricks.program"
-# The key of metadata that says what a step begins with and leaves; see :class:`State`.
+# Key of metadata with the memory of a module before a step; see :class:`State`.
 STATE = "bricks.state"
-# The key of metadata that says which tensors a module has; see :class:`ModuleTensors`.
+# Key of metadata with the tensors of a module; see :class:`ModuleTensors`.
 MODULE = "bricks.module"
-# Keys of a node's metadata: the phase of the step, and the values that are gone after the call.
+# Keys of a node's metadata: the phase of the step, and the values that are freed after the call.
 PHASE, FREED = "phase", "freed"
 
-# In place of a tensor that C++ code leaves undefined, which Python cannot.
+# JSON of an undefined tensor, which C++ code can create and Python cannot.
 UNDEFINED: Mapping[str, Any] = {"undefined": True}
 
-# Types of PyTorch by the names of their ONNX counterparts.
+# Names of PyTorch's dtypes by ONNX's names.
 TORCH_DTYPES: Mapping[str, str] = {
     "FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16",
     "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64", "UINT8": "uint8",
@@ -65,9 +63,9 @@ TORCH_DTYPES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The view of a storage that an input of a call is: storage number, offset and strides.
+    """View of a storage by one input of a call; ``offset`` and ``strides`` are in elements.
 
-    In elements; offsets are those among the tensors of the call with the same storage.
+    ``storage`` numbers the storages of the call. Offsets are relative to its first tensor there.
     """
 
     storage: int
@@ -80,18 +78,18 @@ class Port:
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> Port:
-        """The inverse of :meth:`to_json`."""
+        """Read the list of :meth:`to_json`."""
         storage, offset, strides = data
         return cls(storage, offset, tuple(strides))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of ``operator`` (``add_.Tensor``) in ``namespace`` (``aten``).
+    """Call of ``operator`` (``add_.Tensor``) in ``namespace`` (``aten``).
 
-    ``arguments`` are positional and named ones as the JSON of the module's docstring. ``ports`` is
-    empty where every tensor is contiguous and has a storage of its own; ``aliases`` where no output
-    shares a storage with an input; ``zeros`` in all that is recorded now.
+    ``arguments`` are positional and named ones, as in the module's docstring. ``ports`` is empty if
+    every tensor is contiguous and has a storage of its own; ``aliases`` if no output shares a
+    storage with an input; ``zeros`` unless an earlier version recorded the call.
     """
 
     namespace: str
@@ -102,7 +100,7 @@ class Call:
     zeros: tuple[int, ...] = ()
 
     def node(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
-        """The node of this call, with the names of its values."""
+        """Return the node of this call, with the names of its ``inputs`` and ``outputs``."""
         node = helper.make_node(
             self.operator, inputs, outputs, domain=DOMAIN + self.namespace,
             call=json.dumps(self.arguments, separators=(",", ":")),
@@ -116,41 +114,44 @@ class Call:
 
 
 def is_call(node: onnx.NodeProto) -> bool:
-    """Whether a node is a call of a recorded program."""
+    """Whether ``node`` is a call of a recorded program."""
     return bool(node.domain.startswith(DOMAIN))
 
 
 def call_of(node: onnx.NodeProto) -> Call:
-    """The call that a node is; :class:`ModelError` where its attributes say none."""
-    given = {a.name: a for a in node.attribute}
+    """Read the call from a node's attributes; :class:`ModelError` if they are invalid."""
+    attributes = {a.name: a for a in node.attribute}
     try:
-        positional, named = json.loads(given["call"].s)
-        layout = json.loads(given["layout"].s) if "layout" in given else []
+        positional, named = json.loads(attributes["call"].s)
+        layout = json.loads(attributes["layout"].s) if "layout" in attributes else []
         ports = tuple(map(Port.from_json, layout))
         if not isinstance(positional, list) or not isinstance(named, dict):
             raise TypeError("the arguments are no list and object")
     except (KeyError, ValueError, TypeError) as exc:
         raise ModelError(f"a node of {node.domain} {node.op_type!r} is no call: {exc}") from exc
-    aliases = tuple(given["aliases"].ints) if "aliases" in given else ()
-    zeros = tuple(given["zeros"].ints) if "zeros" in given else ()
+    aliases = tuple(attributes["aliases"].ints) if "aliases" in attributes else ()
+    zeros = tuple(attributes["zeros"].ints) if "zeros" in attributes else ()
     namespace = node.domain.removeprefix(DOMAIN)
     return Call(namespace, node.op_type, (positional, named), ports, aliases, zeros)
 
 
 def leaves(arguments: Any) -> Iterator[Any]:
-    """The parts of a call's arguments that are no lists, in order."""
+    """Yield the values in nested lists and dicts of a call's arguments, in order.
+
+    Dicts of one entry, such as ``{"t": k}``, are values.
+    """
     if isinstance(arguments, list | tuple):
-        for each in arguments:
-            yield from leaves(each)
+        for argument in arguments:
+            yield from leaves(argument)
     elif isinstance(arguments, dict) and not len(arguments) == 1:
-        for each in arguments.values():
-            yield from leaves(each)
+        for argument in arguments.values():
+            yield from leaves(argument)
     else:
         yield arguments
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides in elements of a contiguous tensor of this shape."""
+    """Return the strides, in elements, of a contiguous tensor of ``shape``."""
     strides = []
     step = 1
     for size in reversed(shape):
@@ -161,12 +162,13 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a program: ``entry`` is ``FILE.py:FUNCTION`` or ``module:FUNCTION``.
+    """Origin of a program: the function that made its module, and the PyTorch that recorded it.
 
-    ``entry`` is empty where the code did not travel with the program. ``folder`` is what relative
-    files start from, the zoo's if it is empty, ``options`` the function's arguments, ``kind``
-    whether it is inference or a training step, ``version`` PyTorch's, and ``runtime`` the one whose
-    calls these are; empty in what was recorded while there was only one.
+    ``entry`` is ``FILE.py:FUNCTION`` or ``module:FUNCTION``, or empty if the code did not travel
+    with the program; ``options`` are the function's arguments. Relative files start from
+    ``folder``, or from the zoo's if it is empty. ``kind`` is inference or training step,
+    ``version`` PyTorch's version, and ``runtime`` the runtime that recorded the calls; empty in
+    programs of an earlier version, which had one such runtime.
     """
 
     entry: str
@@ -177,7 +179,7 @@ class Origin:
     runtime: str = ""
 
     def note(self, proto: onnx.ModelProto) -> None:
-        """Write it into a model's metadata."""
+        """Write the origin into a model's metadata."""
         facts = {
             "entry": self.entry, "folder": self.folder, "kind": self.kind,
             "version": self.version, "options": dict(self.options), "runtime": self.runtime,
@@ -185,8 +187,8 @@ class Origin:
         proto.metadata_props.add(key=ORIGIN, value=json.dumps(facts))
 
 
-def leave_out_code(proto: onnx.ModelProto) -> None:
-    """Keep of a program's origin only what it is, and not where its code lies."""
+def strip_code_location(proto: onnx.ModelProto) -> None:
+    """Remove the location of the code (entry, folder, options) from a program's origin."""
     origin = origin_of(proto)
     if origin is not None:
         for entry in [e for e in proto.metadata_props if e.key == ORIGIN]:
@@ -195,72 +197,68 @@ def leave_out_code(proto: onnx.ModelProto) -> None:
 
 
 def origin_of(proto: onnx.ModelProto) -> Origin | None:
-    """The origin of a program; None for bricks, and for models that are no programs."""
+    """Read the origin of a program; None for bricks and for ONNX models."""
     texts = [entry.value for entry in proto.metadata_props if entry.key == ORIGIN]
-    return _told(Origin, texts[-1]) if texts else None
+    return _from_json(Origin, texts[-1]) if texts else None
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a module: ``sizes_bytes`` of its memory before a step, by role.
+    """State of a module: bytes of its memory before a step, by role.
 
-    ``gradients`` are the names of the values that are the parameters' gradients after it.
+    ``gradients`` are the names of values that are gradients of the parameters after the step.
     """
 
     sizes_bytes: Mapping[str, int] = field(default_factory=dict)
     gradients: Sequence[str] = ()
 
     def note(self, proto: onnx.ModelProto) -> None:
-        """Write it into a program's metadata."""
+        """Write the state into a program's metadata."""
         facts = {"sizes_bytes": dict(self.sizes_bytes), "gradients": list(self.gradients)}
         proto.metadata_props.add(key=STATE, value=json.dumps(facts))
 
 
 def state_of(proto: onnx.ModelProto) -> State:
-    """Read the inverse of :meth:`State.note` from a program's metadata."""
+    """Read the state of a program's module; an empty one if none is noted."""
     texts = [entry.value for entry in proto.metadata_props if entry.key == STATE]
-    return _told(State, texts[-1]) if texts else State()
+    return _from_json(State, texts[-1]) if texts else State()
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleTensors:
-    """The tensors of a module that the ranks of a training keep equal.
+    """Tensors of a module that the ranks of a training keep equal.
 
-    ``parameters`` are the names of the trainable ones in the order of their registration, each with
-    whether a step gives it a gradient; those that have one are in the order of
-    :attr:`State.gradients`. ``buffers_bytes`` are the bytes of buffers by their type of numbers, by
-    PyTorch's name for it.
+    ``parameters`` are the trainable parameters in the order of registration, as (name, whether a
+    step computes its gradient); parameters with gradients are in the order of
+    :attr:`State.gradients`. ``buffers_bytes`` are the bytes of buffers by PyTorch's dtype.
     """
 
     parameters: Sequence[tuple[str, bool]]
     buffers_bytes: Mapping[str, int]
 
     def note(self, proto: onnx.ModelProto) -> None:
-        """Write it into a program's metadata."""
+        """Write the tensors into a program's metadata."""
         facts = {
-            "parameters": [list(each) for each in self.parameters],
+            "parameters": [list(parameter) for parameter in self.parameters],
             "buffers_bytes": dict(self.buffers_bytes),
         }
         proto.metadata_props.add(key=MODULE, value=json.dumps(facts))
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """The trainable parameters that get no gradient."""
+        """The trainable parameters without a gradient."""
         return tuple(name for name, used in self.parameters if not used)
 
 
 def module_of(proto: onnx.ModelProto) -> ModuleTensors | None:
-    """Read the inverse of :meth:`ModuleTensors.note` from a program's metadata.
-
-    None for programs that were recorded by an earlier version.
-    """
+    """Read the tensors of a program's module; None if an earlier version recorded it."""
     texts = [entry.value for entry in proto.metadata_props if entry.key == MODULE]
     if not texts:
         return None
-    found = _told(ModuleTensors, texts[-1])
+    module = _from_json(ModuleTensors, texts[-1])
     try:
-        parameters = tuple((str(name), bool(used)) for name, used in found.parameters)
-        sizes = {str(dtype): int(size) for dtype, size in found.buffers_bytes.items()}
+        parameters = tuple((str(name), bool(used)) for name, used in module.parameters)
+        sizes = {str(dtype): int(size) for dtype, size in module.buffers_bytes.items()}
         if any(size < 0 for size in sizes.values()):
             raise ValueError("a buffer has less than no bytes")
     except (ValueError, TypeError, AttributeError) as exc:
@@ -268,10 +266,10 @@ def module_of(proto: onnx.ModelProto) -> ModuleTensors | None:
     return ModuleTensors(parameters, sizes)
 
 
-_Told = TypeVar("_Told", Origin, State, ModuleTensors)
+_Facts = TypeVar("_Facts", Origin, State, ModuleTensors)
 
 
-def _told(kind: type[_Told], text: str) -> _Told:
+def _from_json(kind: type[_Facts], text: str) -> _Facts:
     try:
         return kind(**json.loads(text))
     except (ValueError, TypeError) as exc:

@@ -1,4 +1,4 @@
-"""By name: phases of a recorded step, kinds of programs, roles of tensors, parts of overhead."""
+"""Names of phases of a recorded step, kinds of programs, roles of tensors, parts of overhead."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 
 INFERENCE, TRAINING = "inference", "training step"
 
-# Roles of what is there before a step.
+# Roles of tensors that exist before a step.
 INPUTS, PARAMETERS, BUFFERS = "inputs", "parameters", "buffers"
 
-# What is done once in a phase, what for each call, and how much longer it takes where calls have
-# displaced it from the caches.
-ONCE, EACH, DISPLACED = "once", "each", "displaced"
+# Parts of call overhead: once in a phase, for each call, and for code evicted from the caches.
+PER_PHASE, PER_CALL, EVICTION = "once", "each", "displaced"

@@ -1,6 +1,6 @@
-"""Inputs, weights and reference values of a model in one file, for every runtime the same.
+"""Inputs, weights and reference values of a model in one file, the same for every runtime.
 
-Must not know who computed the values, nor what is compared with them.
+Must not know what computed the values, nor which results are compared with them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class ReferenceValues:
-    """Inputs and weights of a model as runtimes get them, and values in double, all by name.
+    """Inputs and weights of a model as runtimes get them, and float64 values, all by name.
 
-    ``values`` is empty where there is no reference.
+    ``values`` is empty without a reference.
     """
 
     inputs: Mapping[str, np.ndarray]
@@ -26,23 +26,23 @@ class ReferenceValues:
     values: Mapping[str, np.ndarray]
 
     def save(self, file: Path) -> None:
-        """Write it to ``file`` (.npz)."""
+        """Write all arrays to ``file`` (.npz)."""
         arrays: dict[str, Any] = {}
         names: dict[str, list[str]] = {}
         for role in ("inputs", "weights", "values"):
-            held: Mapping[str, np.ndarray] = getattr(self, role)
-            names[role] = list(held)
-            arrays |= {f"{role}{number}": each for number, each in enumerate(held.values())}
+            of_role: Mapping[str, np.ndarray] = getattr(self, role)
+            names[role] = list(of_role)
+            arrays |= {f"{role}{number}": array for number, array in enumerate(of_role.values())}
         np.savez(file, names=np.frombuffer(json.dumps(names).encode(), np.uint8), **arrays)
 
     @classmethod
     def load(cls, file: Path) -> ReferenceValues:
-        """The inverse of :meth:`save`."""
-        with np.load(file, allow_pickle=False) as held:
-            names = json.loads(held["names"].tobytes())
+        """Read a file of :meth:`save`."""
+        with np.load(file, allow_pickle=False) as arrays:
+            names = json.loads(arrays["names"].tobytes())
             return cls(
                 **{
-                    role: {name: held[f"{role}{number}"] for number, name in enumerate(of_role)}
+                    role: {name: arrays[f"{role}{number}"] for number, name in enumerate(of_role)}
                     for role, of_role in names.items()
                 }
             )

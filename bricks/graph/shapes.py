@@ -1,4 +1,4 @@
-"""Make the shapes of a model's inputs concrete by the user's options, and reject contradictions.
+"""Make the shapes of a model's inputs concrete by the user's options; reject contradictions.
 
 One model file stands for many workloads; a measurement needs every dimension fixed. Must not know
 nodes or weights.
@@ -12,19 +12,18 @@ import onnx
 
 from bricks.errors import ModelError, OpenDimensions, ShapeError
 from bricks.graph.containers import ContainerType, ValueType
-from bricks.graph.declared import dtype_of, notation
 from bricks.graph.example_sizes import example_sizes
+from bricks.graph.onnx_types import dtype_of, notation
 from bricks.graph.sizes import LARGEST_DIM, RANGE, shown_shape
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
 # The nesting depth of containers: runtimes support at most an optional sequence of maps.
 _MAX_DEPTH = 3
-# Names that exporters give to every open dimension: two of them are two sizes.
+# Names that exporters give to every open dimension: equal names are not one size.
 _NO_SYMBOLS = frozenset(("", "?", "*", "-1", "None", "none", "unk", "unknown", "dynamic"))
-# A size that runtimes take as it is, an input without elements, and that some exporters write for
-# "any": options may replace it.
+# Some exporters write 0 for "any", so options may replace it; runtimes accept it as a size.
 _ANY = 0
-# Inputs that decoders keep keys and values in, which are empty before the first token.
+# Prefix of a decoder's inputs for cached keys and values, which are empty before the first token.
 CACHE = "past"
 _Dim = onnx.TensorShapeProto.Dimension
 
@@ -34,31 +33,31 @@ def make_concrete(
     batch: int | None,
     shapes: Mapping[str, Sequence[int | None]],
     file: str,
-    held: Mapping[str, ValueType] | None = None,
+    specified: Mapping[str, ValueType] | None = None,
 ) -> tuple[tuple[tuple[str, ValueType], ...], bool]:
     """Set every dimension of the inputs of ``graph``; return their types.
 
-    A size of None in ``shapes`` leaves that dimension as the file has it. ``held`` are types of
-    inputs whose values are given. The second result says whether ``batch`` replaced a dimension
-    that the file fixes. Raises :class:`ShapeError` for options that contradict the model, and
-    :class:`OpenDimensions` for dimensions that stay open.
+    A size of None in ``shapes`` leaves that dimension as the file has it. ``specified`` are types
+    of inputs with user-specified values. The second result is whether ``batch`` replaced a
+    dimension that the file fixes. Raises :class:`ShapeError` for options that contradict the
+    model, and :class:`OpenDimensions` for dimensions that stay open.
     """
-    held = held or {}
+    specified = specified or {}
     _check_options(graph, batch, shapes, file)
     binding = _Binding(graph, file)
     for name, shape in shapes.items():
         binding.set_shape(name, shape, f"--shape {name}={shown_shape(shape)}")
-    for name, type_ in held.items():
+    for name, type_ in specified.items():
         if isinstance(type_, TensorType):
             binding.set_shape(name, type_.shape, f"the value given for input '{name}'")
     if batch is not None:
-        binding.set_batch(batch, skip={*shapes, *held})
-    types, rebatched = binding.finish()
+        binding.set_batch(batch, skip={*shapes, *specified})
+    types, rebatched = binding.concrete_types()
     named: dict[str, ValueType] = dict(types)
     for value in graph.input:
         if value.name not in named:
             try:
-                type_ = held.get(value.name) or assumed_container(value.type)
+                type_ = specified.get(value.name) or assumed_container(value.type)
             except ModelError as exc:
                 raise ModelError(f"{file}: input '{value.name}': {exc}") from exc
             if not type_.sensible:
@@ -70,7 +69,7 @@ def make_concrete(
 
 
 def assumed_container(proto: onnx.TypeProto, depth: int = 0) -> ValueType:
-    """The assumed contents of a container input without a given value.
+    """Return the assumed type of an input without a specified value, such as a container.
 
     A sequence has two items, an optional is present, a map has one entry; axes of unknown size have
     one element.
@@ -95,7 +94,7 @@ def assumed_container(proto: onnx.TypeProto, depth: int = 0) -> ValueType:
 
 
 def element_type(value: onnx.ValueInfoProto, file: str) -> str:
-    """The ONNX name of the element type of the tensor ``value``."""
+    """Return the ONNX name of the element type of the tensor ``value``."""
     number = value.type.tensor_type.elem_type
     try:
         dtype = onnx.TensorProto.DataType.Name(number)
@@ -114,7 +113,7 @@ def _check_options(
 ) -> None:
     if batch is not None and not 1 <= batch <= LARGEST_DIM:
         raise ShapeError(f"{file}: batch {batch} makes no sense: give 1 to {LARGEST_DIM}")
-    names = [value.name for value in graph.input if not _holds_others(value, file)]
+    names = [value.name for value in graph.input if not _is_container(value, file)]
     for name, shape in shapes.items():
         if name not in names:
             listed = ", ".join(f"'{known}'" for known in names) or "none"
@@ -125,8 +124,8 @@ def _check_options(
             )
 
 
-def _holds_others(value: onnx.ValueInfoProto, file: str) -> bool:
-    """Whether an input is a sequence, an optional or a map, which has no dimensions."""
+def _is_container(value: onnx.ValueInfoProto, file: str) -> bool:
+    """Whether an input is a sequence, an optional or a map, which have no dimensions."""
     kind = value.type.WhichOneof("value")
     if kind in ("sequence_type", "optional_type", "map_type"):
         return True
@@ -137,13 +136,13 @@ def _holds_others(value: onnx.ValueInfoProto, file: str) -> bool:
 
 
 class _Binding:
-    """The sizes of input dimensions and of symbols that are known while options are applied."""
+    """Sizes of input dimensions and of symbols, while options are applied one by one."""
 
     def __init__(self, graph: onnx.GraphProto, file: str) -> None:
         self._file = file
-        self._values = {v.name: v for v in graph.input if not _holds_others(v, file)}
+        self._values = {v.name: v for v in graph.input if not _is_container(v, file)}
         self._dtypes = {name: element_type(v, file) for name, v in self._values.items()}
-        # By input: a number, a symbol, or "" if unknown for each dimension; None without a rank.
+        # Dimensions of each input: a number, a symbol, or "" if unknown; None without a rank.
         self._dims: dict[str, list[int | str] | None] = {
             name: [_read_dim(dim) for dim in value.type.tensor_type.shape.dim]
             if value.type.tensor_type.HasField("shape")
@@ -153,14 +152,15 @@ class _Binding:
         self._bound: dict[str, tuple[int, str]] = {}
         self._changed = False
 
-    def set_shape(self, name: str, shape: Sequence[int | None], given: str) -> None:
+    def set_shape(self, name: str, shape: Sequence[int | None], origin: str) -> None:
         dims = self._dims[name]
         if dims is None:
             self._dims[name] = ["" if size is None else size for size in shape]
             return
         if len(dims) != len(shape):
             raise ShapeError(
-                f"{self._file}: {given} has {len(shape)} dimensions, input '{name}' has {len(dims)}"
+                f"{self._file}: {origin} has {len(shape)} dimensions,"
+                f" input '{name}' has {len(dims)}"
             )
         for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
             if size is None:
@@ -170,27 +170,27 @@ class _Binding:
                     f"; give --batch {size} to change it" if axis == 0 and dim == 1 and size else ""
                 )
                 raise ShapeError(
-                    f"{self._file}: {given} contradicts input '{name}', whose axis {axis} is fixed"
+                    f"{self._file}: {origin} contradicts input '{name}', whose axis {axis} is fixed"
                     f" at {dim}{hint}"
                 )
-            self._set(name, axis, size, given)
+            self._set(name, axis, size, origin)
 
     def set_batch(self, batch: int, skip: Collection[str]) -> None:
-        taken = False
+        applied = False
         for name, dims in self._dims.items():
             if not dims:
                 continue
             if name not in skip and (isinstance(dims[0], str) or dims[0] in (_ANY, 1)):
                 self._changed = self._changed or (isinstance(dims[0], int) and dims[0] != batch)
                 self._set(name, 0, batch, f"--batch {batch}")
-            taken = taken or dims[0] == batch
-        if not taken:
+            applied = applied or dims[0] == batch
+        if not applied:
             fixed = "; ".join(
                 f"'{name}' is {shown_shape(dims)}" for name, dims in self._dims.items() if dims
             )
             raise ShapeError(f"{self._file}: --batch {batch} fits no input: {fixed or 'none'}")
 
-    def finish(self) -> tuple[list[tuple[str, TensorType]], bool]:
+    def concrete_types(self) -> tuple[list[tuple[str, TensorType]], bool]:
         known = {name: self._known(dims) for name, dims in self._dims.items()}
         if any(
             dims is None or not all(isinstance(d, int) for d in dims) for dims in known.values()
@@ -212,7 +212,7 @@ class _Binding:
         return types, self._changed
 
     def _known(self, dims: Sequence[int | str] | None) -> list[int | str] | None:
-        """``dims`` with the sizes of all bound symbols."""
+        """Return ``dims`` with the sizes of all bound symbols."""
         if dims is None:
             return None
         return [self._bound.get(d, (d, ""))[0] if isinstance(d, str) else d for d in dims]
@@ -231,8 +231,8 @@ class _Binding:
         dims[axis] = size
 
     def _open(self, known: Mapping[str, Sequence[int | str] | None]) -> OpenDimensions:
-        """The error for all dimensions that are open, with options that would set them."""
-        found, options, only_batch = [], list[str](), True
+        """Return the error for all open dimensions, with options that would set them."""
+        problems, options, only_batch = [], list[str](), True
         sizes = example_sizes(known, self._dtypes)
         for name, dims in known.items():
             axes = [i for i, d in enumerate(dims or ()) if isinstance(d, str)]
@@ -240,16 +240,16 @@ class _Binding:
                 continue
             only_batch = only_batch and axes == [0]
             if dims is None:
-                found.append(f"input '{name}' has no shape, not even a rank")
+                problems.append(f"input '{name}' has no shape, not even a rank")
             else:
                 listed = ", ".join(f"'{dims[a]}' (axis {a})".removeprefix("'' ") for a in axes)
                 many = "an open dimension" if len(axes) == 1 else "open dimensions"
-                found.append(f"input '{name}' has {many} {listed}")
+                problems.append(f"input '{name}' has {many} {listed}")
             options += ["--shape", f"{name}={shown_shape(sizes[name])}"] if name else []
         if only_batch:
             options = ["--batch", "1"]
         nameless = known.get("") if "" in known else ()
-        problem = f"{self._file}: {'; '.join(found)}"
+        problem = f"{self._file}: {'; '.join(problems)}"
         if not only_batch and (nameless is None or any(isinstance(d, str) for d in nameless)):
             return OpenDimensions(f"{problem}: give the input a name in the file, then --shape", ())
         return OpenDimensions(problem, options)

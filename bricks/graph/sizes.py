@@ -1,7 +1,7 @@
-"""Parse sizes of dimensions from user options: their limits, and shapes as text.
+"""Parse and print shapes as text (``NAME=1x3x224x224``), within the limits of sizes.
 
-Separate from the module that makes shapes concrete, because the command line's help needs this too,
-and importing onnx would take longer than printing the help. Must not know models.
+The command line's help imports this module, and importing onnx takes longer than printing the help:
+must not import onnx.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ LARGEST_DIM = 2**31 - 1
 
 RANGE = f"dimensions are whole numbers from 0 to {LARGEST_DIM}"
 
-
-# Stands for a size that is left as the file gives it.
-AS_GIVEN = "?"
+# Text of a size that stays as the file has it.
+AS_IN_FILE = "?"
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int | None, ...]]:
-    """``NAME=1x3x224x224`` as name and shape; ``NAME=`` is a scalar.
+    """Parse ``NAME=1x3x224x224`` as name and shape; ``NAME=`` is a scalar.
 
     A ``?`` leaves that axis as the file has it: its size is None. Names may hold ``=``: the last
     one separates. Raises :class:`UsageError`.
@@ -30,16 +29,16 @@ def parse_shape(text: str) -> tuple[str, tuple[int | None, ...]]:
     if not separator or not name:
         raise UsageError(f"not a shape: '{text}': give NAME=1x3x224x224")
     words = dims.strip().lower().split("x") if dims.strip() else []
-    sizes = [word for word in words if word != AS_GIVEN]
+    sizes = [word for word in words if word != AS_IN_FILE]
     # isdecimal alone admits digits of other scripts, and int() alone admits "1_0" and "+1".
     if not all(size.isascii() and size.isdecimal() for size in sizes):
         raise UsageError(f"not a shape: '{text}': '{dims}' is not a list like 1x3x224x224")
     # The length first, because Python refuses to parse numbers of thousands of digits.
     if any(len(size) > 18 or int(size) > LARGEST_DIM for size in sizes):
         raise UsageError(f"not a shape: '{text}': {RANGE}")
-    return name, tuple(None if word == AS_GIVEN else int(word) for word in words)
+    return name, tuple(None if word == AS_IN_FILE else int(word) for word in words)
 
 
 def shown_shape(dims: Sequence[int | str | None]) -> str:
-    """A shape as :func:`parse_shape` reads it; what is no number is left as the file has it."""
-    return "x".join(str(dim) if isinstance(dim, int) else AS_GIVEN for dim in dims)
+    """Return ``dims`` as :func:`parse_shape` reads it; a dimension that is no number is ``?``."""
+    return "x".join(str(dim) if isinstance(dim, int) else AS_IN_FILE for dim in dims)

@@ -1,10 +1,10 @@
 """Sketches: rounded facts about the values of a tensor on which the time of an operator depends.
 
-Most operators take the same time whatever they read. Some branch on the sign of each element, sort,
-search, select, or do something for each distinct value. A brick that is measured outside its model
-must read values of the same distribution as in the model. A sketch holds as many facts about the
-distribution as an operator's time depends on, rounded so that equal work has one brick. Must not
-know operators.
+Most operators take the same time for all values. Some branch on the sign of each element, sort,
+search, select, or do work for each distinct value. A brick that is measured outside its model must
+read values of the same distribution as in the model. A sketch holds the facts about a distribution
+on which an operator's time depends, rounded so that equal work has one brick. Must not know
+operators.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from bricks.graph.boxes import boxes_at, columns_of
+from bricks.graph.boxes import column_quantiles, draw_boxes
 from bricks.graph.distributions import (
     CHANGES_STEP,
-    at_shares,
     log_size,
     mask_shares,
     one_digit,
@@ -29,16 +28,17 @@ from bricks.graph.distributions import (
     sign_pattern,
     stepped,
     three_digits,
+    values_at_shares,
     with_distinct,
 )  # fmt: skip
 
-# Facts that a sketch may hold. SIGNS: the share of negative elements, and of changes of sign from
-# one element to the next. SIZE: the mean of absolute values. ZEROS: as SIGNS, of zeros.
+# Facts of a sketch. SIGNS: the share of negative elements, and of changes of sign from one element
+# to the next. SIZE: the mean of absolute values. ZEROS: as SIGNS, of zeros.
 # DISTINCT: the number of distinct values. ORDER: the share of elements greater than the one before.
 # QUANTILES: the distribution. COLUMNS: the distribution in each column of the last axis.
 SIGNS, SIZE, ZEROS, DISTINCT = "signs", "size", "zeros", "distinct"
-# LARGE: the distribution, where numbers are large. SELECTED: as ZEROS, but exactly, since the
-# selected elements have to fit other values. DENSITY: as ZEROS, in orders of magnitude. DENORMALS:
+# LARGE: the distribution, if numbers are large. SELECTED: as ZEROS, but exact, because other values
+# depend on the number of selected elements. DENSITY: as ZEROS, in orders of magnitude. DENORMALS:
 # the share of denormal elements.
 ORDER, QUANTILES, COLUMNS, LARGE = "order", "quantiles", "columns", "large"
 SELECTED, DENSITY, DENORMALS = "selected", "density", "denormals"
@@ -58,34 +58,34 @@ _FIELDS = {
     DENORMALS: ("denormals",),
 }
 
-# Of more columns than these, all have one distribution.
+# More columns than these share one distribution.
 MOST_COLUMNS = 256
-# The number of elements that are examined; more of them make no difference.
+# Number of elements that are examined; more make no difference.
 _SAMPLE = 1 << 20
 
-# Functions take longer beyond this size: their results round to another one, or to nothing.
+# Functions take longer beyond this magnitude: their results saturate or underflow.
 _LARGE = 8
-# Fields that a sketch of signs alone lacks.
+# Fields that a sketch of signs only lacks.
 _BEYOND_SIGNS = (
     "zeros", "nan", "distinct", "rises", "quantiles", "columns", "places", "denormals",
 )  # fmt: skip
-# Values are random if their quantiles differ by this share of the range, and by chance.
-_TOLERANCE, _CHANCE = 0.1, 2.5
+# Quantiles within this share of the range of random ones, plus sampling noise, count as random.
+_TOLERANCE, _NOISE = 0.1, 2.5
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """The distribution of one tensor's values; in fields that are None, values are synthetic.
+    """Distribution of one tensor's values; facts whose fields are None are as in synthetic values.
 
     ``negative`` and ``zeros`` are shares of elements. ``changes`` is the share of elements whose
     sign (or being zero, if only ``zeros`` is known) differs from that of the element before, in the
-    order of memory. ``log_size`` is the logarithm to the base of 2 of the
-    mean of absolute values. ``distinct`` is a number of values, ``rises`` the share of elements
-    greater than the one before, of those that differ. ``quantiles`` are at ``SHARES``, ``columns``
-    the same for each column of the last axis. ``nan`` and ``denormals`` are shares of elements.
-    Boxes lie at a number of ``places``, and boxes at one place are equal. Their columns are centres
-    and sizes, with rank correlations ``ties``; they are stored as centres and sizes if
-    ``centred``, else as two corners.
+    order of memory. ``log_size`` is log2 of the mean of absolute values. ``distinct`` is a number
+    of values, ``rises`` the share of elements greater than the one before, among elements that
+    differ from it. ``quantiles`` are at ``SHARES``, ``columns`` the same for each column of the
+    last axis. ``nan`` and ``denormals`` are shares of elements. Boxes lie at a number of
+    ``places``, and boxes at one place are equal. Their columns are centres and sizes, with rank
+    correlations ``ties``; boxes are stored as centres and sizes if ``centred``, else as two
+    corners.
     """
 
     negative: float | None = None
@@ -104,7 +104,7 @@ class Sketch:
 
     @classmethod
     def of(cls, values: np.ndarray, facts: Collection[str]) -> Sketch:
-        """The sketch of ``values``, numbers or booleans of any shape, rounded."""
+        """Return the rounded ``facts`` of ``values``, numbers or booleans of any shape."""
         flat = np.ravel(values)[:_SAMPLE]
         if flat.dtype == bool:
             flat = flat.astype(np.int8)
@@ -119,39 +119,39 @@ class Sketch:
             fields |= mask_shares(flat < 0, "negative", stepped)
         if SIZE in facts:
             fields["log_size"] = log_size(flat)
-        plain = flat[np.isfinite(flat)] if flat.dtype.kind == "f" else flat
-        if {QUANTILES, COLUMNS, DISTINCT}.intersection(facts) and plain.size < flat.size:
-            fields["nan"] = three_digits(1 - plain.size / flat.size)
+        finite = flat[np.isfinite(flat)] if flat.dtype.kind == "f" else flat
+        if {QUANTILES, COLUMNS, DISTINCT}.intersection(facts) and finite.size < flat.size:
+            fields["nan"] = three_digits(1 - finite.size / flat.size)
         if DENORMALS in facts and flat.dtype.kind == "f":
             tiny = (flat != 0) & (np.abs(flat) < np.finfo(flat.dtype).smallest_normal)
             fields["denormals"] = stepped(tiny.mean()) or None if tiny.size else None
         if DISTINCT in facts:
-            fields["distinct"] = rounded_count(np.unique(plain).size, flat.size)
+            fields["distinct"] = rounded_count(np.unique(finite).size, flat.size)
         if ORDER in facts and flat.size > 1:
-            risen = np.sign(np.diff(plain.astype(np.float64)))
-            rises = (risen > 0).sum() / max(1, np.count_nonzero(risen)) if risen.any() else 0.5
+            steps = np.sign(np.diff(finite.astype(np.float64)))
+            rises = (steps > 0).sum() / max(1, np.count_nonzero(steps)) if steps.any() else 0.5
             fields["rises"] = round(float(rises) / CHANGES_STEP) * CHANGES_STEP
-        wide = values.ndim > 1 and 1 < values.shape[-1] <= MOST_COLUMNS
-        if COLUMNS in facts and wide:
+        tabular = values.ndim > 1 and 1 < values.shape[-1] <= MOST_COLUMNS
+        if COLUMNS in facts and tabular:
             rows = values.reshape(-1, values.shape[-1])[:_SAMPLE]
-            fields["columns"] = columns_of(rows)
+            fields["columns"] = column_quantiles(rows)
         elif QUANTILES in facts or COLUMNS in facts:
-            fields["quantiles"] = quantiles_of(plain)
+            fields["quantiles"] = quantiles_of(finite)
         elif LARGE in facts:
-            tails = quantiles_of(plain)
+            tails = quantiles_of(finite)
             if max(-tails[2], tails[-3]) > _LARGE:  # of five per cent on either side
                 fields["quantiles"] = tails
         return cls(**fields)
 
     @property
-    def signs_alone(self) -> bool:
-        """Whether it holds signs, perhaps sizes, and no other fact."""
+    def signs_only(self) -> bool:
+        """Whether the sketch holds signs, perhaps sizes, and no other fact."""
         return self.negative is not None and all(
             getattr(self, name) is None for name in _BEYOND_SIGNS
         )
 
     def with_facts(self, facts: Collection[str]) -> Sketch | None:
-        """Return a sketch of these facts alone; None if it holds none of them."""
+        """Return a sketch of only ``facts``; None if this one has none of them."""
         fields = {field for fact in facts for field in _FIELDS[fact]}
         kept = {name: value for name, value in asdict(self).items() if name in fields}
         if kept.get("negative") is None and kept.get("zeros") is None:
@@ -162,54 +162,53 @@ class Sketch:
     def differing_from(self, random: np.ndarray) -> Sketch | None:
         """Return a sketch of the facts that differ from ``random`` values; None if none does.
 
-        Bricks read random values by default. Signs and sizes are always kept, because those of the
-        values that a brick reads depend on the bricks before it.
+        Bricks read random values by default. Signs and sizes are always kept, because they depend
+        on the bricks before.
         """
         flat = np.ravel(random)[:_SAMPLE]
-        # Of few random values, the shares differ by chance.
-        chance = _CHANCE / math.sqrt(max(1, flat.size))
+        # Sampling noise of shares of few random values.
+        noise = _NOISE / math.sqrt(max(1, flat.size))
         kept = {name: value for name, value in asdict(self).items() if value is not None}
         if self.zeros is not None and self.zeros == three_digits(np.mean(flat == 0)):
             del kept["zeros"]
             if self.negative is None:
                 del kept["changes"]
-        if self.rises is not None and abs(self.rises - 0.5) <= CHANGES_STEP + chance:
+        if self.rises is not None and abs(self.rises - 0.5) <= CHANGES_STEP + noise:
             kept.pop("rises")
         if self.distinct is not None:
-            usual = np.unique(flat).size
-            if abs(self.distinct - usual) <= _TOLERANCE * usual:
+            expected = np.unique(flat).size
+            if abs(self.distinct - expected) <= _TOLERANCE * expected:
                 kept.pop("distinct")
-        if self.quantiles is not None and _is_random(self.quantiles, quantiles_of(flat), chance):
+        if self.quantiles is not None and _is_random(self.quantiles, quantiles_of(flat), noise):
             kept.pop("quantiles")
         if self.columns is not None:
             rows = random.reshape(-1, random.shape[-1])[:_SAMPLE]
-            by_chance = _CHANCE / math.sqrt(max(1, len(rows)))
+            column_noise = _NOISE / math.sqrt(max(1, len(rows)))
             columns = zip(self.columns, rows.T, strict=True)
-            if all(_is_random(mine, quantiles_of(column), by_chance) for mine, column in columns):
+            if all(_is_random(own, quantiles_of(column), column_noise) for own, column in columns):
                 kept.pop("columns")
         return Sketch(**kept) if kept else None
 
     def drawn(self, random: np.ndarray, seed: int) -> np.ndarray:
         """Draw values of this sketch, with the type and shape of ``random``.
 
-        Facts that the sketch lacks are those of ``random``. Another ``seed`` gives other values.
+        Facts that the sketch lacks are as in ``random``. Another ``seed`` gives other values.
         """
         rng = np.random.default_rng((seed, 1))
-        if self.signs_alone:
+        if self.signs_only:
             return self._signed(random, rng, seed)
         count = random.size
         if self.places is not None and self.columns is not None:
-            made = boxes_at(self.columns, self.ties or (), self.places, count // 4, rng)
+            boxes = draw_boxes(self.columns, self.ties or (), self.places, count // 4, rng)
             if not self.centred:
-                half = made[:, 2:] / 2
-                made = np.concatenate([made[:, :2] - half, made[:, :2] + half], axis=1)
-            return made.astype(random.dtype).reshape(random.shape)
+                half = boxes[:, 2:] / 2
+                boxes = np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1)
+            return boxes.astype(random.dtype).reshape(random.shape)
         if self.columns is not None:
             rows = count // random.shape[-1]
-            at = (np.arange(rows) + rng.random()) / rows
-            columns = [rng.permutation(at_shares(at, column)) for column in self.columns]
-            drawn = np.stack(columns, axis=1)
-            flat = drawn.reshape(-1)
+            shares = (np.arange(rows) + rng.random()) / rows
+            columns = [rng.permutation(values_at_shares(shares, column)) for column in self.columns]
+            flat = np.stack(columns, axis=1).reshape(-1)
         elif {self.quantiles, self.distinct, self.rises} != {None}:
             flat = self._ordered(self._ascending(random), rng)
         else:
@@ -221,14 +220,14 @@ class Sketch:
         if random.dtype.kind in "iu":
             limits = np.iinfo(random.dtype)
             flat = np.clip(np.rint(flat), limits.min, limits.max)
-        made = flat.astype(random.dtype)
+        values = flat.astype(random.dtype)
         if self.denormals:
-            smallest = np.finfo(made.dtype).smallest_normal
+            smallest = np.finfo(values.dtype).smallest_normal
             tiny = rng.random(count) < self.denormals
-            made[tiny] = rng.uniform(-0.9, 0.9, tiny.sum()).astype(made.dtype) * smallest
+            values[tiny] = rng.uniform(-0.9, 0.9, tiny.sum()).astype(values.dtype) * smallest
         if self.nan:
-            made[rng.random(count) < self.nan] = np.nan
-        return made.reshape(random.shape)
+            values[rng.random(count) < self.nan] = np.nan
+        return values.reshape(random.shape)
 
     def _signed(self, random: np.ndarray, rng: np.random.Generator, seed: int) -> np.ndarray:
         assert self.negative is not None
@@ -236,38 +235,38 @@ class Sketch:
         if self.log_size is None:
             sizes = np.abs(np.ravel(random))
         else:
-            # The mean of a normal distribution's absolute values is less than its deviation.
+            # A normal distribution's mean absolute value is less than its standard deviation.
             deviation = np.float32(2**self.log_size * np.sqrt(np.pi / 2))
             sizes = np.abs(rng.standard_normal(random.size, np.float32)) * deviation
-        made: np.ndarray = (signs * sizes).astype(random.dtype)
-        return made.reshape(random.shape)
+        values: np.ndarray = (signs * sizes).astype(random.dtype)
+        return values.reshape(random.shape)
 
     def _ascending(self, random: np.ndarray) -> np.ndarray:
-        """Sorted values of the sketched distribution, as many as in ``random``."""
+        """Return as many sorted values of the sketched distribution as ``random`` has."""
         if self.quantiles is None:
             values = np.sort(np.ravel(random)).astype(np.float64)
         else:
-            values = at_shares(np.linspace(0, 1, random.size), self.quantiles)
+            values = values_at_shares(np.linspace(0, 1, random.size), self.quantiles)
         whole = random.dtype.kind in "iu"
         if whole:
             values = np.rint(values)
         return values if self.distinct is None else with_distinct(values, self.distinct, whole)
 
     def _ordered(self, ascending: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The values in an order with the sketched share of rises: in sorted runs, or at random."""
+        """Order the values with the sketch's share of rises: in sorted runs, or at random."""
         count = ascending.size
         rises = 0.5 if self.rises is None else self.rises
         falling, share = rises < 0.5, max(rises, 1 - rises)
         if share < 0.5 + CHANGES_STEP:
             return rng.permutation(ascending)
-        # Within a run all rise, from one to the next hardly any: so long are the runs.
+        # Values rise within a run, and hardly from run to run: the share of rises sets the length.
         length = count if share == 1 else max(2, round(1 / (1 - share)))
         shuffled = rng.permutation(ascending) if share < 1 else ascending
         whole = count // length * length
-        made = np.concatenate(
+        ordered = np.concatenate(
             [np.sort(shuffled[:whole].reshape(-1, length)).reshape(-1), np.sort(shuffled[whole:])]
         )
-        return made[::-1] if falling else made
+        return ordered[::-1] if falling else ordered
 
     def to_json(self) -> dict[str, Any]:
         """The fields that are not None, by name."""
@@ -275,17 +274,17 @@ class Sketch:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Sketch:
-        """The inverse of :meth:`to_json`."""
-        known = dict(data)
-        if "quantiles" in known:
-            known["quantiles"] = tuple(known["quantiles"])
-        if "ties" in known:
-            known["ties"] = tuple(known["ties"])
-        if "columns" in known:
-            known["columns"] = tuple(map(tuple, known["columns"]))
-        return cls(**known)
+        """Read the fields of :meth:`to_json`."""
+        fields = dict(data)
+        if "quantiles" in fields:
+            fields["quantiles"] = tuple(fields["quantiles"])
+        if "ties" in fields:
+            fields["ties"] = tuple(fields["ties"])
+        if "columns" in fields:
+            fields["columns"] = tuple(map(tuple, fields["columns"]))
+        return cls(**fields)
 
 
-def _is_random(quantiles: tuple[float, ...], random: tuple[float, ...], chance: float) -> bool:
-    most = (_TOLERANCE / 2 + chance) * (random[-1] - random[0])
-    return all(abs(a - b) <= most for a, b in zip(quantiles, random, strict=True))
+def _is_random(quantiles: tuple[float, ...], random: tuple[float, ...], noise: float) -> bool:
+    tolerance = (_TOLERANCE / 2 + noise) * (random[-1] - random[0])
+    return all(abs(a - b) <= tolerance for a, b in zip(quantiles, random, strict=True))

@@ -1,8 +1,8 @@
 """The source graph of a model, with the inferred type of every value.
 
-onnx's shape inference needs shapes and the small constants that determine them, not the weights. It
+onnx's shape inference needs shapes and the constants that determine shapes, not the weights. It
 cannot infer outputs of other domains' operators or shapes that depend on data. This module reports
-such values by name, so that a caller can observe their types in a run and ask again. Must not know
+such values by name; a caller can observe their types in a run and call it again. Must not know
 runtimes or bricks.
 """
 
@@ -19,11 +19,11 @@ from onnx import numpy_helper
 
 from bricks.errors import ModelError, ShapeError, first_line
 from bricks.graph.containers import ValueType
-from bricks.graph.declared import declared
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
-from bricks.graph.model_metadata import known_values, natural
+from bricks.graph.model_metadata import known_values, runtime_value
+from bricks.graph.onnx_types import type_proto
 from bricks.graph.payload import PayloadError, type_of
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import default_domain, label, used_values
@@ -31,20 +31,20 @@ from bricks.graph.view import graph_of
 
 
 class OpenShapes(ShapeError):
-    """Types of values that cannot be inferred; ``open_values`` names all of them, in node order."""
+    """Raised for values whose types cannot be inferred: ``open_values``, in node order."""
 
     def __init__(self, message: str, open_values: tuple[str, ...] = ()) -> None:
-        """The one line of ``message``; ``open_values`` are names of values."""
+        """Keep the one-line ``message`` and the names of the values."""
         super().__init__(message)  # the message alone: `str` and pickle then behave as usual
         self.open_values = open_values
 
 
 def source_graph(model: Model, known: Mapping[str, ValueType] | None = None) -> Graph:
-    """The nodes of ``model`` with the concrete type of every value.
+    """Return the nodes of ``model`` with the concrete type of every value.
 
-    ``known`` holds observed types, which take precedence over inferred ones. Raises
-    :class:`OpenShapes` if types stay open, as those of containers always do. Unused outputs may be
-    missing from the nodes. A recorded program states all types itself.
+    ``known`` are observed types, which take precedence over inferred ones. Raises
+    :class:`OpenShapes` if types stay open, as the types of containers always do. Unused outputs
+    may be missing from the nodes. A recorded program states all types itself.
     """
     proto = onnx.ModelProto.FromString(model.skeleton)
     if form_of(proto) is ModelForm.PROGRAMS:
@@ -53,7 +53,7 @@ def source_graph(model: Model, known: Mapping[str, ValueType] | None = None) -> 
 
 
 def _inferred_graph(model: Model, proto: onnx.ModelProto, known: dict[str, ValueType]) -> Graph:
-    """The nodes of a model whose types follow from those of its inputs."""
+    """Return the nodes of an ONNX model, whose types follow from the types of its inputs."""
     _declare(proto.graph, known)
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=False, data_prop=True).graph
@@ -82,28 +82,28 @@ def _inferred_graph(model: Model, proto: onnx.ModelProto, known: dict[str, Value
 
 
 def typed_graph(proto: onnx.ModelProto, known: Mapping[str, ValueType] | None = None) -> Graph:
-    """The source graph of a model that is only ``proto``: with all types, and its initializers.
+    """Return the source graph of a model in memory, with all types and its initializers.
 
-    ``known`` are types that were observed. Raises :class:`OpenShapes` as :func:`source_graph`.
+    ``known`` are observed types. Raises :class:`OpenShapes` as :func:`source_graph`.
     """
     stated = graph_of(proto)
     inputs = tuple((name, stated.types[name]) for name in stated.inputs)
-    held = known_values(proto)
+    values = known_values(proto)
     fixed = onnx.ModelProto()
     fixed.CopyFrom(proto)
     for name, type_ in inputs:
-        if name in held and isinstance(type_, TensorType):  # shapes may follow from it
-            values = np.asarray(natural(held[name], type_))
-            fixed.graph.initializer.append(numpy_helper.from_array(values, name))
-    found = source_graph(Model("graph", Path(), fixed.SerializeToString(), inputs, ""), known)
-    return replace(found, initializers=stated.initializers)
+        if name in values and isinstance(type_, TensorType):  # shapes may depend on the value
+            array = np.asarray(runtime_value(values[name], type_))
+            fixed.graph.initializer.append(numpy_helper.from_array(array, name))
+    graph = source_graph(Model("graph", Path(), fixed.SerializeToString(), inputs, ""), known)
+    return replace(graph, initializers=stated.initializers)
 
 
 def _declare(graph: onnx.GraphProto, known: Mapping[str, ValueType]) -> None:
-    """Declare the known types, so that inference can continue from them."""
+    """Declare the known types, from which inference continues."""
     outputs = {value.name: value for value in graph.output}
     for name, type in known.items():
-        info = onnx.ValueInfoProto(name=name, type=declared(type))
+        info = onnx.ValueInfoProto(name=name, type=type_proto(type))
         if name in outputs:
             outputs[name].CopyFrom(info)
         else:
@@ -111,7 +111,7 @@ def _declare(graph: onnx.GraphProto, known: Mapping[str, ValueType]) -> None:
 
 
 def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, ValueType]]:
-    """The complete types among those that inference wrote into ``graph``."""
+    """Yield the complete types that inference wrote into ``graph``, by value."""
     for value in (*graph.value_info, *graph.output):
         if value.type.WhichOneof("value") != "tensor_type":
             continue  # the items of a container are observed in a run
@@ -130,7 +130,8 @@ def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, ValueTyp
 def _drop_unused_outputs(proto: onnx.ModelProto, types: Mapping[str, ValueType]) -> None:
     """Remove unused optional outputs of unknown type.
 
-    Models exported from training have them: masks of Dropout, statistics of BatchNormalization.
+    Models exported from training have such outputs: masks of Dropout, statistics of
+    BatchNormalization.
     """
     opsets = {default_domain(entry.domain): entry.version for entry in proto.opset_import}
     used = {name for node in proto.graph.node for name in used_values(node)}

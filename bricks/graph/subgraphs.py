@@ -1,8 +1,8 @@
 """Move constants out of subgraphs (of If, Loop, Scan).
 
-Cutting treats a node with its subgraphs as one node, so every value that it reads must be visible
-from outside. The constants of its subgraphs become initializers of the whole graph, which the
-subgraphs capture; the semantics are unchanged. Must not know what operators do.
+Cutting treats a node with its subgraphs as one node, so every value that a subgraph reads must be
+visible from outside. The constants of subgraphs become initializers of the whole graph, which the
+subgraphs capture; the semantics are unchanged. Must not know operators.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def hoist(graph: onnx.GraphProto) -> None:
         move = _Move(graph)
         for node in holders:
             move.node(node, {})
-        graph.initializer.extend(move.found)
+        graph.initializer.extend(move.initializers)
 
 
 def holds_initializers(node: onnx.NodeProto) -> bool:
@@ -38,16 +38,16 @@ def holds_initializers(node: onnx.NodeProto) -> bool:
 
 
 class _Move:
-    """Rewrites nodes so that their subgraphs hold no initializers; gathers those in ``found``."""
+    """Moves the initializers of subgraphs of nodes into the list ``initializers``."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
-        self.found: list[onnx.TensorProto] = []
-        self._suffixes: dict[str, int] = {}  # all smaller suffixes are taken
-        self._taken = {*initializer_names(graph), *_names(graph)}
+        self.initializers: list[onnx.TensorProto] = []
+        self._suffixes: dict[str, int] = {}  # all smaller suffixes are in use
+        self._used_names = {*initializer_names(graph), *_names(graph)}
         for node in all_nodes(graph):
-            self._taken.update(node.input, node.output)
+            self._used_names.update(node.input, node.output)
             for subgraph in subgraphs(node):
-                self._taken.update(_names(subgraph))
+                self._used_names.update(_names(subgraph))
 
     def node(self, node: onnx.NodeProto, renames: Mapping[str, str]) -> None:
         """Rename the moved initializers in the inputs of ``node``."""
@@ -77,15 +77,15 @@ class _Move:
     def _add(self, tensor: onnx.TensorProto) -> str:
         # Always a new name: sibling subgraphs may use the old name for another value.
         suffix = self._suffixes.get(tensor.name, 0)
-        while f"{tensor.name}:{suffix}" in self._taken:
+        while f"{tensor.name}:{suffix}" in self._used_names:
             suffix += 1
         name = f"{tensor.name}:{suffix}"
         self._suffixes[tensor.name] = suffix + 1
-        self._taken.add(name)
+        self._used_names.add(name)
         moved = onnx.TensorProto()
         moved.CopyFrom(tensor)
         moved.name = name
-        self.found.append(moved)
+        self.initializers.append(moved)
         return name
 
 

@@ -2,7 +2,7 @@
 
 Latency does not depend on the values of the numbers, as long as they are ordinary: no denormals, no
 overflow, no NaN. So all arrays are cut from one block of random numbers, at an offset that the
-array's name determines, and scaled. Must not know graphs, from which ranges of integers follow.
+array's name determines, and scaled. Must not know graphs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SCALED_BLOCKS = 4  # of 8 MB each; models have few distinct large shapes
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Integers from ``low`` up to, not including, ``high``; ``why`` names the restricting use."""
+    """Range of integers: ``low`` <= n < ``high``; ``why`` names the use that restricts them."""
 
     low: int
     high: int
@@ -44,11 +44,11 @@ class Range:
 
 
 class Pool:
-    """Random numbers to cut arrays from; the same ``seed`` and name give the same array.
+    """Block of random numbers from which arrays are cut; a ``seed`` and a name determine an array.
 
-    Arrays come in the type that :func:`numpy_dtype` gives: the natural numpy type and the tensor's
-    own shape; for BFLOAT16 and FLOAT8* the unsigned integers of that width; for 4-bit and 2-bit
-    types one axis of packed bytes. All are contiguous and writable.
+    Arrays have the type of :func:`numpy_dtype` and the tensor's shape; BFLOAT16 and FLOAT8* are
+    unsigned integers of their width; 4-bit and 2-bit types are one axis of packed bytes. All arrays
+    are contiguous and writable.
     """
 
     def __init__(self, seed: int) -> None:
@@ -61,7 +61,7 @@ class Pool:
         self._scaled: dict[tuple[str, float, float], np.ndarray] = {}
 
     def weight(self, name: str, type: TensorType, range: Range | None = None) -> np.ndarray:
-        """A weight: floats distributed as by a usual initialisation, integers within ``range``.
+        """Return a weight: floats as by a usual initialisation, integers within ``range``.
 
         Floats of rank 2 and more are uniform with amplitude sqrt(6 / fan in), so that activations
         neither grow nor vanish. Others lie in [0.25, 0.75): positive, because some are variances;
@@ -78,9 +78,9 @@ class Pool:
         return self._floats("weight", name, type, math.sqrt(6 / max(fan_in, 1)), 0.0)
 
     def value(self, name: str, type: ValueType, range: Range | None = None) -> Any:
-        """An input of any type: an array, or for a container a list, a dict or None.
+        """Return an input of any type: an array, or for a container a list, a dict or None.
 
-        See :mod:`bricks.graph.model_metadata`.
+        Values have the form that :mod:`bricks.graph.model_metadata` describes.
         """
         if isinstance(type, TensorType):
             values = self.input(name, type, range)
@@ -89,13 +89,13 @@ class Pool:
             values = self.input(name, _tensor(type.items[0])).tolist()
             whole = not type.dtype.startswith("map(string")
             return {i if whole else str(i): value for i, value in enumerate(values)}
-        made = [self.value(f"{name}/{i}", item) for i, item in enumerate(type.items)]
+        items = [self.value(f"{name}/{i}", item) for i, item in enumerate(type.items)]
         if type.dtype.startswith("optional("):
-            return made[0] if made else None
-        return made
+            return items[0] if items else None
+        return items
 
     def input(self, name: str, type: TensorType, range: Range | None = None) -> np.ndarray:
-        """An input or other activation: floats between -1 and 1, integers within ``range``.
+        """Return an input or activation: floats between -1 and 1, integers within ``range``.
 
         A single float lies in [0.25, 0.75), because operators accept some inputs, such as a dropout
         ratio, only from that range. Strings are words of a few letters.
@@ -122,7 +122,7 @@ class Pool:
         out = _empty(name, type)
         flat = out.reshape(-1)
         if type.dtype in ("FLOAT", "DOUBLE"):
-            for part, source in self._cuts(flat, self._block, self._offset(role, name)):
+            for part, source in self._slices(flat, self._block, self._offset(role, name)):
                 np.multiply(source, np.float32(scale), out=part)
                 if shift:
                     part += np.float32(shift)
@@ -131,17 +131,17 @@ class Pool:
             # Eight bits cannot represent small numbers: such weights come with a scale factor.
             scale, shift = (0.25, 1.0) if type.dtype == "FLOAT8E8M0" or shift else (1.0, 0.0)
         elif flat.size <= _ELEMENTS // 4:
-            for part, source in self._cuts(flat, self._block, self._offset(role, name)):
+            for part, source in self._slices(flat, self._block, self._offset(role, name)):
                 part[...] = _convert(source, type.dtype, scale, shift)
             return out
-        for part, source in self._cuts(
+        for part, source in self._slices(
             flat, self._scaled_block(type.dtype, scale, shift), self._offset(role, name)
         ):
             part[...] = source
         return out
 
     def _scaled_block(self, dtype: str, scale: float, shift: float) -> np.ndarray:
-        """The block converted once: numpy converts to short floats slower than it copies."""
+        """Return the block as ``dtype``; cached: numpy converts more slowly than it copies."""
         key = (dtype, scale, shift)
         if key not in self._scaled:
             if len(self._scaled) >= _SCALED_BLOCKS:
@@ -178,7 +178,7 @@ class Pool:
         if high - low > _SPAN:
             low, high = max(low, -_SPAN // 2), min(high, _SPAN // 2)
         span = high - low
-        for part, source in self._cuts(flat, self._block, offset):
+        for part, source in self._slices(flat, self._block, offset):
             drawn = np.floor((source.astype(np.float64) + 1) * (span / 2))
             # Integers wrap where doubles would lose digits; the wrapped sum is still correct.
             part[...] = np.clip(drawn, 0, span - 1).astype(np.int64).astype(part.dtype)
@@ -192,14 +192,14 @@ class Pool:
         self._fill(drawn[: type.elements], self._offset(role, name), low, high)
         fields = drawn.view(np.uint8).reshape(-1, per_byte) & np.uint8((1 << bits) - 1)
         out[...] = 0
-        for place in builtins.range(per_byte):
-            out |= fields[:, place] << np.uint8(place * bits)
+        for position in builtins.range(per_byte):
+            out |= fields[:, position] << np.uint8(position * bits)
         return out
 
     def _random_bytes(self, role: str, name: str, type: TensorType) -> np.ndarray:
         out = _empty(name, type)
         flat = out.reshape(-1).view(np.uint8)
-        for part, source in self._cuts(flat, self._bytes, self._offset(role, name)):
+        for part, source in self._slices(flat, self._bytes, self._offset(role, name)):
             part[...] = source
         spare = -type.elements * ELEMENT_BITS[type.dtype] % 8
         if spare and flat.size:
@@ -210,15 +210,15 @@ class Pool:
         key = blake2b(f"{role}:{name}".encode(errors="surrogateescape"), digest_size=8).digest()
         return int.from_bytes(key, "little") % _ELEMENTS
 
-    def _cuts(
+    def _slices(
         self, flat: np.ndarray, block: np.ndarray, offset: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Slices of ``flat``, each with an equally long slice of ``block``, used cyclically."""
-        done = 0
-        while done < flat.size:
-            length = min(_CHUNK, flat.size - done, block.size - offset)
-            yield flat[done : done + length], block[offset : offset + length]
-            done += length
+        """Yield slices of ``flat`` with slices of ``block`` of equal length, used cyclically."""
+        start = 0
+        while start < flat.size:
+            length = min(_CHUNK, flat.size - start, block.size - offset)
+            yield flat[start : start + length], block[offset : offset + length]
+            start += length
             offset = (offset + length) % block.size
 
 

@@ -27,21 +27,21 @@ _KINDS = {
 
 
 def label(node: onnx.NodeProto) -> str:
-    """``node`` as messages name it: operator and name, or its first output when it has no name."""
+    """Return a node's name in messages: operator and name, or first output without a name."""
     name = node.name or next((name for name in node.output if name), "")
     return f"{node.op_type} '{name}'"
 
 
 def default_domain(domain: str) -> str:
-    """The domain, with ONNX's own in its empty spelling."""
+    """Return ``domain``; ONNX's own, ``ai.onnx``, in its empty spelling."""
     return "" if domain == "ai.onnx" else domain
 
 
 def subgraphs(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
-    """The graphs in attributes of ``node`` (bodies of If, Loop, Scan, …)."""
+    """Return the graphs in attributes of ``node`` (bodies of If, Loop, Scan, …)."""
     for attribute in node.attribute:
         if attribute.type in _GRAPHS:
-            return [graph for each in node.attribute for graph in _graphs_of(each)]
+            return [graph for holder in node.attribute for graph in _graphs_of(holder)]
     return ()  # the usual case: callers ask this repeatedly of every node
 
 
@@ -52,11 +52,11 @@ def _graphs_of(attribute: onnx.AttributeProto) -> Sequence[onnx.GraphProto]:
 def check_attributes(proto: onnx.ModelProto, file: str) -> None:
     """Raise :class:`ModelError` for graphs and tensors in attributes that declare another type.
 
-    So the declared type suffices to find them. A missing type is filled in.
+    The declared type then suffices to locate graphs and tensors. A missing type is filled in.
     """
-    waiting = [*proto.graph.node, *(node for body in proto.functions for node in body.node)]
-    while waiting:
-        node = waiting.pop()
+    pending = [*proto.graph.node, *(node for body in proto.functions for node in body.node)]
+    while pending:
+        node = pending.pop()
         for attribute in node.attribute:
             for field, _ in attribute.ListFields():
                 kind = _KINDS.get(field.name)
@@ -68,18 +68,18 @@ def check_attributes(proto: onnx.ModelProto, file: str) -> None:
                         " values than its type says"
                     )
                 attribute.type = kind
-            waiting.extend(inner for graph in _graphs_of(attribute) for inner in graph.node)
+            pending.extend(inner for graph in _graphs_of(attribute) for inner in graph.node)
 
 
 def located_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, int, onnx.GraphProto]]:
-    """The node's graphs as (attribute, position in it, graph), attributes sorted by name."""
+    """Yield a node's graphs as (attribute name, index in it, graph), sorted by attribute."""
     for attribute in sorted(node.attribute, key=lambda a: a.name):
         for position, graph in enumerate(_graphs_of(attribute)):
             yield attribute.name, position, graph
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Every node of ``graph`` and of the subgraphs in it."""
+    """Yield every node of ``graph`` and of its subgraphs."""
     for node in graph.node:
         yield node
         for subgraph in subgraphs(node):
@@ -87,18 +87,18 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """All nodes in the subgraphs of ``node``, at any depth."""
+    """Yield all nodes in the subgraphs of ``node``, at any depth."""
     for subgraph in subgraphs(node):
         yield from all_nodes(subgraph)
 
 
 def initializer_names(graph: onnx.GraphProto) -> list[str]:
-    """Names of the constants of ``graph``, sparse ones included."""
+    """Return the names of the initializers of ``graph``, sparse ones included."""
     return [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer]
 
 
 def captured(node: onnx.NodeProto) -> tuple[str, ...]:
-    """Names of outer values that the subgraphs of ``node`` read, each once."""
+    """Return the distinct names of outer values that the subgraphs of ``node`` read."""
     names: dict[str, None] = {}
     for graph in subgraphs(node):
         own = {value.name for value in graph.input} | set(initializer_names(graph))
@@ -111,7 +111,7 @@ def captured(node: onnx.NodeProto) -> tuple[str, ...]:
 
 
 def used_values(node: onnx.NodeProto) -> list[str]:
-    """The values that ``node`` reads, each once: inputs, and captures of its subgraphs."""
+    """Return the distinct values that ``node`` reads: inputs, and captures of its subgraphs."""
     names = dict.fromkeys(filter(None, node.input))
     if subgraphs(node):
         names.update(dict.fromkeys(captured(node)))
@@ -119,12 +119,12 @@ def used_values(node: onnx.NodeProto) -> list[str]:
 
 
 def producers(nodes: Sequence[onnx.NodeProto]) -> dict[str, int]:
-    """The position of the node that makes a value, by the value's name."""
+    """Return the index of the node that produces a value, by the value's name."""
     return {name: i for i, node in enumerate(nodes) for name in node.output if name}
 
 
 def renamed(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
-    """A copy of ``node`` whose inputs and outputs in ``names`` have these other names."""
+    """Return a copy of ``node`` whose inputs and outputs are renamed by ``names``."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.input[:] = [names.get(name, name) for name in node.input]
@@ -137,15 +137,15 @@ def make_names_unique(graph: onnx.GraphProto) -> None:
 
     The second ``x`` becomes ``x:1``, or the first of ``x:2``, … that is free.
     """
-    taken = Counter(node.name for node in graph.node)
+    counts = Counter(node.name for node in graph.node)
     seen: set[str] = set()
     for node in graph.node:
         if node.name and node.name in seen:
             number = 1
-            while f"{node.name}:{number}" in taken:
+            while f"{node.name}:{number}" in counts:
                 number += 1
             node.name = f"{node.name}:{number}"
-            taken[node.name] += 1
+            counts[node.name] += 1
         seen.add(node.name)
         for subgraph in subgraphs(node):
             make_names_unique(subgraph)
@@ -153,9 +153,9 @@ def make_names_unique(graph: onnx.GraphProto) -> None:
 
 def check_names(graph: onnx.GraphProto, file: str) -> None:
     """Raise :class:`ModelError` unless every value of ``graph`` has exactly one producer."""
-    given = [value.name for value in graph.input] + initializer_names(graph)
-    made = [name for node in graph.node for name in node.output if name]
-    for name, count in Counter(given + made).items():
+    inputs = [value.name for value in graph.input] + initializer_names(graph)
+    produced = [name for node in graph.node for name in node.output if name]
+    for name, count in Counter(inputs + produced).items():
         if count > 1:
             raise ModelError(f"{file}: value '{name}' is produced {count} times, must be once")
     outputs = [value.name for value in graph.output]
@@ -164,7 +164,7 @@ def check_names(graph: onnx.GraphProto, file: str) -> None:
     for name, count in Counter(outputs).items():
         if count > 1:
             raise ModelError(f"{file}: output '{name}' is listed {count} times, must be once")
-    known = {*given, *made}
+    known = {*inputs, *produced}
     for node in graph.node:
         for name in used_values(node):
             if name not in known:
@@ -183,7 +183,7 @@ def sort_nodes(graph: onnx.GraphProto, file: str) -> None:
         for name in used_values(node)
         if name in producer
     ]
-    if all(maker < user for maker, user in edges):
+    if all(source < user for source, user in edges):
         return
     import networkx as nx  # here, because importing it takes longer than importing the rest
 
@@ -193,9 +193,9 @@ def sort_nodes(graph: onnx.GraphProto, file: str) -> None:
         # Ties keep the old order, so that the result is deterministic.
         order = list(nx.lexicographical_topological_sort(flow))
     except nx.NetworkXUnfeasible as exc:
-        found = [maker for maker, _ in nx.find_cycle(flow)]
-        first = found.index(min(found))  # a canonical start, so that messages are stable
-        cycle = [label(graph.node[i]) for i in found[first:] + found[:first]]
+        members = [source for source, _ in nx.find_cycle(flow)]
+        first = members.index(min(members))  # a canonical start, so that messages are stable
+        cycle = [label(graph.node[i]) for i in members[first:] + members[:first]]
         shown = " → ".join([*cycle[:5], *(["…"] if len(cycle) > 5 else []), cycle[0]])
         raise ModelError(f"{file}: the nodes form a cycle: {shown}") from exc
     nodes = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]

@@ -1,7 +1,7 @@
-"""Views of protos as graphs: the weights among initializers, and a :class:`Graph` of known types.
+"""Views of a ``ModelProto`` of known types: its :class:`Graph`, its weights, and a part of it.
 
-For all users of a ``ModelProto`` whose types are already known, because it comes from a runtime or
-is a brick. Must not infer anything.
+The types of a ``ModelProto`` are known if it comes from a runtime or is a brick. Must not infer
+types.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import onnx
 from bricks.errors import ModelError
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
-from bricks.graph.model_metadata import between_types, container_types
+from bricks.graph.model_metadata import container_types, inner_types
 from bricks.graph.payload import is_referenced, type_of
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, used_values
 
 
 def parse_model(data: bytes) -> onnx.ModelProto:
-    """A ``ModelProto`` from its bytes; :class:`ModelError` if they are invalid."""
+    """Parse a ``ModelProto``; :class:`ModelError` if the bytes are invalid."""
     try:
         return onnx.load_model_from_string(data)
     except Exception as exc:  # protobuf's own error classes differ between its implementations
@@ -41,16 +41,16 @@ def _tensor_type(info: onnx.ValueInfoProto) -> TensorType:
 
 
 def without_values(proto: onnx.ModelProto) -> dict[str, TensorType]:
-    """Names and types of the graph's initializers whose values are not held: its weights."""
+    """Return the types of the initializers without values (the weights), by name."""
     return {t.name: type_of(t) for t in proto.graph.initializer if is_referenced(t)}
 
 
 def without_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy without the shapes that a runtime should infer itself.
+    """Return a copy without the shapes that a runtime should infer itself.
 
     The shapes of a brick's outputs may come from one run of a model. A runtime infers the static
-    shapes and allocates the others as it runs. And a stated shape may contradict a branch that was
-    not taken in that run.
+    shapes and allocates the others as it runs. A stated shape may also contradict a branch that the
+    run did not execute.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
@@ -62,31 +62,31 @@ def without_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def upstream(proto: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
-    """The part of ``proto`` that computes the values called ``names``, which are its outputs.
+    """Return the part of ``proto`` that computes the values ``names``, which are its outputs.
 
     Names that are inputs of ``proto`` are inputs of the result, but not outputs.
     """
-    wanted = set(names)
+    needed = set(names)
     nodes = []
     for node in reversed(proto.graph.node):
-        if wanted.intersection(node.output):
+        if needed.intersection(node.output):
             nodes.append(node)
-            wanted.update(used_values(node))
+            needed.update(used_values(node))
     part = onnx.ModelProto()
     part.ir_version = proto.ir_version
     part.opset_import.extend(proto.opset_import)
     part.metadata_props.extend(proto.metadata_props)
     part.graph.name = proto.graph.name
     part.graph.node.extend(reversed(nodes))
-    part.graph.input.extend(i for i in proto.graph.input if i.name in wanted)
-    part.graph.initializer.extend(t for t in proto.graph.initializer if t.name in wanted)
-    made = {name for node in nodes for name in node.output}
-    part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name in made)
+    part.graph.input.extend(i for i in proto.graph.input if i.name in needed)
+    part.graph.initializer.extend(t for t in proto.graph.initializer if t.name in needed)
+    produced = {name for node in nodes for name in node.output}
+    part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name in produced)
     return part
 
 
 def graph_of(proto: onnx.ModelProto, types: Mapping[str, ValueType] | None = None) -> Graph:
-    """``proto`` as a :class:`Graph`, with ``types`` for values whose type it doesn't state.
+    """Return ``proto`` as a :class:`Graph`, with ``types`` for values whose type it omits.
 
     Inputs must have a concrete type. Types of containers and of values inside bricks are in the
     metadata (see :mod:`bricks.graph.model_metadata`). Other values without a type are omitted from
@@ -99,7 +99,7 @@ def graph_of(proto: onnx.ModelProto, types: Mapping[str, ValueType] | None = Non
         with suppress(ModelError):
             known.setdefault(info.name, _tensor_type(info))
     known.update(types or {})
-    for name, type_ in between_types(proto).items():
+    for name, type_ in inner_types(proto).items():
         known.setdefault(name, type_)
     for tensor in graph.initializer:
         known[tensor.name] = type_of(tensor)

@@ -1,7 +1,7 @@
 """A model's own weights, read from the files that its skeleton refers to.
 
-For uses in which the values matter: checking outputs, denormals, operators whose work depends on
-data. Must not know those uses.
+Used if values matter: to check outputs, to count denormals, for operators whose work depends on
+data. Must not know its users.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from bricks.graph.payload import (
 )
 from bricks.graph.view import without_values
 
-# Of weights that a model is to hold itself; protocol buffers end at twice as many.
+# Most bytes of weights in a ModelProto; protobuf's limit is twice as large.
 _MOST_BYTES = 1 << 30
 
 
 def own_weights(model: Model) -> dict[str, np.ndarray]:
-    """The values that the skeleton only refers to, by the initializer's name.
+    """Read the external values of the skeleton, by the initializer's name.
 
-    Arrays have the form that :class:`bricks.graph.synthesis.Pool` gives them, each a copy in
-    memory. Raises :class:`ModelError` for data files that are missing or truncated.
+    Arrays have the form of :class:`bricks.graph.synthesis.Pool`, and are copies in memory. Raises
+    :class:`ModelError` for data files that are missing or truncated.
     """
     graph = onnx.ModelProto.FromString(model.skeleton).graph
-    wanted = [tensor for tensor in graph.initializer if is_referenced(tensor)]
+    external = [tensor for tensor in graph.initializer if is_referenced(tensor)]
     try:
-        _check_files(model, wanted)
-        return {tensor.name: _values(model, tensor) for tensor in wanted}
+        _check_files(model, external)
+        return {tensor.name: _values(model, tensor) for tensor in external}
     except PayloadError as exc:
         raise ModelError(f"{model.name}: {exc}") from exc
 
 
 def has_own_weights(model: Model) -> bool:
-    """Whether the files of all values that the skeleton of ``model`` refers to exist."""
+    """Whether the files of all external values of ``model`` exist and are long enough."""
     graph = onnx.ModelProto.FromString(model.skeleton).graph
     try:
         for tensor in all_tensors(graph):
@@ -62,19 +62,19 @@ def has_own_weights(model: Model) -> bool:
 
 
 def with_own_weights(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
-    """A copy of ``proto`` that holds its own weights, whose files are in ``folder``.
+    """Return a copy of ``proto`` with its own weights, whose files are in ``folder``.
 
-    ``proto`` itself, if a file is missing, or if they are more than a message may hold.
+    Returns ``proto`` itself if a file is missing, or if the weights exceed 1 GiB.
     """
     model = Model(proto.graph.name, folder, proto.SerializeToString(), (), "")
     size_bytes = sum(t.size_bytes for t in without_values(proto).values() if t.dtype != "STRING")
     if size_bytes > _MOST_BYTES or not has_own_weights(model):
         return proto
-    return holding(proto, own_weights(model))
+    return with_values(proto, own_weights(model))
 
 
-def holding(proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
-    """A copy of ``proto`` with the values of ``weights``, by name."""
+def with_values(proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
+    """Return a copy of ``proto`` with the values of ``weights``, by name."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     for tensor in copy.graph.initializer:
@@ -96,6 +96,6 @@ def _check_files(model: Model, tensors: list[onnx.TensorProto]) -> None:
 
 def _values(model: Model, tensor: onnx.TensorProto) -> np.ndarray:
     values = read_referenced(model.folder, tensor)
-    if values is None:  # it was there a moment ago
+    if values is None:  # deleted since the check
         raise ModelError(f"{model.name}: the data file of '{tensor.name}' has disappeared")
     return values

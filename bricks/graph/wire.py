@@ -1,10 +1,10 @@
 """Skim an ONNX file: return everything but the weights, without reading the weights.
 
-A protobuf parser copies every byte of a file, and models hold gigabytes that do not describe the
-graph. This module walks the wire format over a memory map instead, copies small fields and replaces
-each large payload by a reference (ONNX external data: this file, offset, length). Nothing in the
-file is trusted: each length is checked against the enclosing message. Must not know what a graph
-means; it knows only which fields hold tensors.
+A protobuf parser copies every byte of a file, and most bytes of a model are weights. This module
+traverses the wire format over a memory map instead, copies small fields and replaces each large
+payload by a reference (ONNX external data: this file, offset, length). The file is not trusted:
+each length is checked against the enclosing message. Must not know the meaning of a graph, only
+which fields hold tensors.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class _Malformed(Exception):
     """The bytes are not a protobuf message."""
 
 
-class _CutShort(Exception):
+class _Truncated(Exception):
     """A field reaches past the end of the enclosing message."""
 
 
 # The exceptions that `fields` raises.
-DAMAGED = (_Malformed, _CutShort)
+WIRE_ERRORS = (_Malformed, _Truncated)
 
 
-class _Field(NamedTuple):  # models have millions of these: a tuple is the cheapest record
+class _Field(NamedTuple):  # models have millions of fields: a tuple is the cheapest record
     number: int
     wire_type: int
     start: int  # of the tag
@@ -70,9 +70,9 @@ class _Field(NamedTuple):  # models have millions of these: a tuple is the cheap
 
 
 def skim(path: Path, *, attributes: bool = True) -> bytes:
-    """The model in ``path`` as a serialised ``ModelProto`` whose large payloads are references.
+    """Return the model in ``path`` as a serialised ``ModelProto`` with references to payloads.
 
-    With ``attributes``, payloads in attributes become references too. These stay inline: payloads
+    With ``attributes``, payloads in attributes become references too. Inline stay: payloads
     up to 1 KiB, raw INT32, INT64 and BOOL payloads up to 1 MiB, and values stored as
     variable-length integers or strings, to which no offset can refer. Raises :class:`ModelError`
     for files that are not a model, or a truncated one.
@@ -88,9 +88,9 @@ def skim(path: Path, *, attributes: bool = True) -> bytes:
 
 
 def skim_bytes(content: bytes, name: str, *, inline_bytes: int = INLINE_BYTES) -> bytes:
-    """As :func:`skim`, for a model in memory, called ``name``: larger payloads are left out.
+    """Skim a model in memory, called ``name``, as :func:`skim`, but omit its large payloads.
 
-    They become references to a file of that name, which is nowhere. Payloads up to
+    They become references to a file ``name`` that does not exist. Payloads up to
     ``inline_bytes``, and all in attributes, stay.
     """
     if not content:
@@ -108,7 +108,7 @@ def _skim(
         if not complete:
             raise ModelError(f"{path} is not an ONNX model: it holds no graph")
         return _Skimmer(data, path.name, attributes, inline_bytes).message("model", 0, len(data), 0)
-    except _CutShort as exc:
+    except _Truncated as exc:
         raise ModelError(f"{path} is cut short: {exc}") from exc
     except _Malformed as exc:
         raise ModelError(f"{path} is not an ONNX model: {exc}") from exc
@@ -121,7 +121,7 @@ def _check_outline(data: mmap.mmap | bytes) -> bool:
     while True:
         try:
             field = next(outermost, None)
-        except _CutShort as exc:
+        except _Truncated as exc:
             # Random bytes overrun as well: only a file that begins like a model is a truncated one.
             if seen or data[0] == _GRAPH << 3 | _LEN:
                 raise
@@ -148,7 +148,7 @@ class _Skimmer:
         self._bytes_left, self._fields_left = MAX_BYTES, MAX_FIELDS
 
     def message(self, kind: str, start: int, end: int, depth: int) -> bytes:
-        """The message at ``start:end`` with its large payloads replaced by references."""
+        """Return the message at ``start:end`` with references in place of large payloads."""
         if depth > MAX_DEPTH:
             raise _Malformed(f"its messages are nested more than {MAX_DEPTH} deep")
         children = _CHILDREN[kind]
@@ -173,7 +173,7 @@ class _Skimmer:
         return b"".join(parts)
 
     def _copy(self, start: int, end: int) -> bytes:
-        """The bytes at ``start:end``; raises when the total of copied bytes exceeds the limit."""
+        """Return the bytes at ``start:end``; raises if the total of copied bytes is too large."""
         self._bytes_left -= end - start
         if self._bytes_left < 0:
             raise ModelError(
@@ -183,9 +183,9 @@ class _Skimmer:
         return self._data[start:end]
 
     def _tensor(self, start: int, end: int) -> bytes:
-        held = list(self._within(start, end))
-        payloads = [f for f in held if f.number in _PAYLOADS]
-        dtype = next((f.value for f in reversed(held) if f.number == _DATA_TYPE), 0)
+        members = list(self._within(start, end))
+        payloads = [f for f in members if f.number in _PAYLOADS]
+        dtype = next((f.value for f in reversed(members) if f.number == _DATA_TYPE), 0)
         # Values spread over several fields (allowed, but never observed) have no single offset.
         if len(payloads) != 1 or not self._referable(payloads[0], dtype):
             return self._copy(start, end)
@@ -218,16 +218,16 @@ class _Skimmer:
                         " far smaller"
                     )
                 yield field
-        except _CutShort as exc:
+        except _Truncated as exc:
             # The outermost message is complete, so the file is not truncated: a length is wrong.
             raise _Malformed("a length inside it is wrong") from exc
 
 
 def fields(data: mmap.mmap | bytes, start: int, end: int) -> Iterator[_Field]:
-    """The fields of the message at ``start:end``, each checked to lie within it."""
-    at = start
-    while at < end:
-        tag, body = _read_varint(data, at, end)
+    """Yield the fields of the message at ``start:end``; raises for a field that overruns it."""
+    position = start
+    while position < end:
+        tag, body = _read_varint(data, position, end)
         number, wire_type, value = tag >> 3, tag & 7, 0
         if number == 0:
             raise _Malformed("its bytes are no protobuf message")
@@ -241,23 +241,23 @@ def fields(data: mmap.mmap | bytes, start: int, end: int) -> Iterator[_Field]:
         else:
             raise _Malformed("its bytes are no protobuf message")
         if stop > end:
-            raise _CutShort(f"field {number} ends at byte {stop}, the file at byte {end}")
-        yield _Field(number, wire_type, at, body, stop, value)
-        at = stop
+            raise _Truncated(f"field {number} ends at byte {stop}, the file at byte {end}")
+        yield _Field(number, wire_type, position, body, stop, value)
+        position = stop
 
 
-def _read_varint(data: mmap.mmap | bytes, at: int, end: int) -> tuple[int, int]:
+def _read_varint(data: mmap.mmap | bytes, position: int, end: int) -> tuple[int, int]:
     value = shift = 0
-    while at < end:
-        byte = data[at]
-        at += 1
+    while position < end:
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, position
         shift += 7
         if shift >= 70:
             raise _Malformed("its bytes are no protobuf message")
-    raise _CutShort(f"a number is unfinished where the file ends, at byte {end}")
+    raise _Truncated(f"a number is unfinished where the file ends, at byte {end}")
 
 
 def _varint(value: int) -> bytes:

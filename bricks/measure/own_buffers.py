@@ -40,7 +40,7 @@ def _value_dependent_ports(brick: Brick) -> set[int]:
     graph = graph_of(proto)
     ranges = integer_ranges(graph, names) if names else {}
     free = {n for n, range_ in ranges.items() if range_.high - range_.low == _ALL_BYTES}
-    own = {name for name, sketch in noted_sketches(proto).items() if not sketch.signs_alone}
+    own = {name for name, sketch in noted_sketches(proto).items() if not sketch.signs_only}
     own.update(name for node in graph.nodes for name in decisive_values(node, graph.types))
     own.update(name for name in names if name not in free)
     return {port for port, name in enumerate(brick.inputs) if name in own}

@@ -59,7 +59,7 @@ def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
     Inputs whose values were specified by the user (``given``) need no note. Neither do inputs of
     recorded programs, whose contents were recorded.
     """
-    if not nodes_form(graph.nodes).invented_inputs:
+    if not nodes_form(graph.nodes).synthetic_inputs:
         return []
     names = [name for name in graph.inputs if name not in given]
     ranges = integer_ranges(graph, names)

@@ -17,7 +17,7 @@ from bricks.decompose.plan import Brick
 from bricks.decompose.stretches import SHORTEST
 from bricks.graph.containers import ValueType
 from bricks.graph.form import ModelForm, node_form
-from bricks.graph.model_metadata import between_types, noted_weight_bytes
+from bricks.graph.model_metadata import inner_types, noted_weight_bytes
 from bricks.operators.operator import Loops
 from bricks.operators.registry import operator_of
 from bricks.predict.brick_node import BrickNode, node_types
@@ -151,7 +151,7 @@ def extract_features(brick: Brick) -> BrickFeatures:
     heaviest = min(
         model.graph.node, key=lambda node: _ORDER.index(operator_of(node).features.loops)
     )
-    stated = {**between_types(model), **brick.inputs, **brick.weights, **brick.outputs}
+    stated = {**inner_types(model), **brick.inputs, **brick.weights, **brick.outputs}
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     node = BrickNode(heaviest, node_types(model, stated), constants)
     form, loops = node_form(heaviest), node.features.loops

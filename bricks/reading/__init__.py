@@ -1,5 +1,5 @@
 """Read model files as :class:`bricks.graph.model.Model`: checked, in one form, without weights.
 
-Separate from ``graph`` because reading has to know operators: which constants steer shapes, and
-which values count for a model's digest. Must not know bricks or runtimes.
+Reading has to know operators, unlike ``graph``: which constants steer shapes, and which values
+count for a model's digest. Must not know bricks or runtimes.
 """

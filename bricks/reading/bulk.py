@@ -1,6 +1,6 @@
 """Count the messages in a model before protobuf creates an object for each.
 
-Two bytes of a file can encode a message, which takes a hundred times as much memory, and some
+Two bytes of a file can encode a message. Its object takes a hundred times as much memory, and some
 microseconds in each pass over the graph. Models far larger than real ones are refused. Must not
 know what the messages mean: protobuf's descriptors say which fields hold messages.
 """
@@ -13,12 +13,12 @@ import onnx
 from google.protobuf.descriptor import Descriptor  # type: ignore[import-untyped]  # has no types
 
 from bricks.errors import ModelError
-from bricks.graph.wire import DAMAGED, LENGTH_DELIMITED, MAX_DEPTH, fields
+from bricks.graph.wire import LENGTH_DELIMITED, MAX_DEPTH, WIRE_ERRORS, fields
 
 # Large real models have some ten thousand nodes, with a few attributes each, over which many passes
-# iterate. They have more of other messages (types, dimensions, notes), which cost less.
+# iterate. Other messages (types, dimensions, metadata) are more frequent, and cost less.
 MAX_NODES, MAX_PARTS = 250_000, 2_000_000
-_GONE_OVER = frozenset({"NodeProto", "AttributeProto", "TensorProto"})
+_ITERATED = frozenset({"NodeProto", "AttributeProto", "TensorProto"})
 # A smaller model cannot exceed the limits.
 SMALL_BYTES = 2 * MAX_NODES
 
@@ -29,38 +29,38 @@ def check_bulk(skeleton: bytes, file: str) -> None:
         return
     try:
         _count(skeleton, file)
-    except DAMAGED as exc:
+    except WIRE_ERRORS as exc:
         raise ModelError(f"{file} is not an ONNX model: {exc}") from exc
 
 
 def _count(skeleton: bytes, file: str) -> None:
     # Depth first, because a list of pending messages could grow as large as the model.
-    walks = [(_known(onnx.ModelProto.DESCRIPTOR), fields(skeleton, 0, len(skeleton)))]
+    stack = [(_message_fields(onnx.ModelProto.DESCRIPTOR), fields(skeleton, 0, len(skeleton)))]
     nodes = parts = 0
-    while walks:
-        known, walk = walks[-1]
-        for field in walk:
-            kind = known.get(field.number)
+    while stack:
+        inner, remaining = stack[-1]
+        for field in remaining:
+            kind = inner.get(field.number)
             if kind is None or field.wire_type != LENGTH_DELIMITED:
                 continue
             parts += 1
-            nodes += kind.name in _GONE_OVER
+            nodes += kind.name in _ITERATED
             if nodes > MAX_NODES or parts > MAX_PARTS:
                 raise ModelError(
                     f"{file} is made of more than {MAX_NODES} nodes, attributes and tensors, or"
                     f" {MAX_PARTS} parts of any kind: refused; models are far smaller"
                 )
             if field.end > field.body:
-                walks.append((_known(kind), fields(skeleton, field.body, field.end)))
+                stack.append((_message_fields(kind), fields(skeleton, field.body, field.end)))
                 break
         else:
-            walks.pop()
-        if len(walks) > MAX_DEPTH:
+            stack.pop()
+        if len(stack) > MAX_DEPTH:
             raise ModelError(f"{file} is nested more than {MAX_DEPTH} deep: refused")
 
 
 @cache
-def _known(kind: Descriptor) -> dict[int, Descriptor]:
-    """The fields of a message type that hold messages, with the types of the messages."""
-    held = ((each.number, each.message_type) for each in kind.fields)
-    return {number: inner for number, inner in held if inner is not None}
+def _message_fields(kind: Descriptor) -> dict[int, Descriptor]:
+    """Return the types of the messages in a message of type ``kind``, by field number."""
+    types = ((field.number, field.message_type) for field in kind.fields)
+    return {number: inner for number, inner in types if inner is not None}

@@ -1,6 +1,6 @@
-"""The folder of a model's data files: that of the model file, or that of a link to it.
+"""Determine the folder of a model's data files: the model file's, or the folder of a link to it.
 
-Must not know what the data are.
+Must not know the contents of the files.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from bricks.errors import ModelError
 from bricks.graph.payload import all_tensors, is_referenced, locate, reference
 
 
-def beside_link(graph: onnx.GraphProto, link: Path, folder: Path) -> Path:
-    """The folder of the data of a model that is a link to a file in ``folder``.
+def link_data_folder(graph: onnx.GraphProto, link: Path, folder: Path) -> Path:
+    """Return the data folder of a model whose ``link`` points to a file in ``folder``.
 
-    A runtime looks beside the link. The data there may be links too, into the folder of the model's
-    own file, as in the cache of a hub: then they are referred to by their names in that folder.
-    Raises :class:`ModelError` where some data are in one folder, and some in the other.
+    A runtime looks for data next to the link. The data there may be links into ``folder``, as in
+    the cache of a hub: then the locations in ``graph`` become the names of files in ``folder``.
+    Raises :class:`ModelError` if some data are in one folder and some in the other.
     """
-    home, moved = link.absolute().parent, dict[str, str]()
+    link_folder, renamed = link.absolute().parent, dict[str, str]()
     tensors = [tensor for tensor in all_tensors(graph) if is_referenced(tensor)]
     locations = {reference(tensor).location for tensor in tensors}
     for location in locations:
-        if (home / location).exists():
-            data = (home / location).resolve()
-            there = data.is_relative_to(folder)
-            moved[location] = str(data.relative_to(folder)) if there else ""
-    if not all(moved.values()):
-        if any(moved.get(each) or (folder / each).exists() for each in locations):
+        if (link_folder / location).exists():
+            data = (link_folder / location).resolve()
+            inside = data.is_relative_to(folder)
+            renamed[location] = str(data.relative_to(folder)) if inside else ""
+    if not all(renamed.values()):
+        if any(renamed.get(name) or (folder / name).exists() for name in locations):
             raise ModelError(
                 f"{link} is a link, and some of its data are beside the link, some beside the file"
                 f" that it leads to, in {folder}: put all data into one folder"
             )
-        return home
+        return link_folder
     for tensor in tensors:
         for entry in tensor.external_data:
             if entry.key == "location":
-                entry.value = moved.get(entry.value, entry.value)
+                entry.value = renamed.get(entry.value, entry.value)
     return folder
 
 
-def check_places(graph: onnx.GraphProto, folder: Path) -> None:
-    """Raise for data outside the model's ``folder``, including data behind a link."""
-    places = {reference(tensor).location for tensor in all_tensors(graph) if is_referenced(tensor)}
-    for place in sorted(places):
-        locate(folder, place)
+def check_locations(graph: onnx.GraphProto, folder: Path) -> None:
+    """Raise :class:`ModelError` for data outside the model's ``folder``, or behind a link."""
+    tensors = (tensor for tensor in all_tensors(graph) if is_referenced(tensor))
+    for location in sorted({reference(tensor).location for tensor in tensors}):
+        locate(folder, location)

@@ -1,6 +1,6 @@
 """The digest of a model: equal for files that differ only in values or location of their weights.
 
-So results for a model are still found after its weights were retrained, moved or omitted. Must not
+Results for a model thus stay valid after its weights were retrained, moved or omitted. Must not
 know how models are read.
 """
 
@@ -11,8 +11,8 @@ import hashlib
 import onnx
 
 from bricks.graph.model_metadata import (
-    GIVEN,
     ITEMS,
+    SPECIFIED,
     container_types,
     known_values,
     note,
@@ -41,20 +41,20 @@ from bricks.operators.steering import (
 
 
 def digest(proto: onnx.ModelProto) -> str:
-    """``m1-`` and 32 hexadecimal digits of SHA-256 over ``proto`` without weights.
+    """Return ``m1-`` and 32 hexadecimal digits of SHA-256 over ``proto`` without weights.
 
-    Weights, whose values are left out, are: references, tensors of more than one float, and tensors
-    of more than 64 integers of 8 bits or less. But scales and zero points of quantisation count,
-    because they decide what is fused. Values of other integers count. So do floats that are
-    steering values (scales of Resize, for example) and single floats, which fusions inspect.
-    Values given for inputs count if they would count as constants, or where values decide how long
-    operators take, and so do the items of given containers, sketches of what a recorded program
-    reads, and the distribution of weights that are tiny (see ``reading.tiny_weights``).
-    Documentation, producer and other metadata do not count; names do.
+    Values do not count if they are weights: references, tensors of more than one float, and tensors
+    of more than 64 integers of 8 bits or less, except scales and zero points of quantisation, on
+    which fusions depend. Other values count: integers, floats that are steering values (scales of
+    Resize, for example) and single floats, which fusions inspect. User-specified values of inputs
+    count if they would count as constants, or if the time of operators depends on values. So do the
+    items of specified containers, the sketches of a recorded program's inputs, and the distribution
+    of tiny weights (see ``reading.tiny_weights``). Names count; documentation, producer and other
+    metadata do not.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
-    containers, given = container_types(proto), known_values(proto)
+    containers, specified = container_types(proto), known_values(proto)
     weights = noted_weights(proto)
     for field in ("producer_name", "producer_version", "doc_string", "model_version"):
         copy.ClearField(field)
@@ -65,7 +65,7 @@ def digest(proto: onnx.ModelProto) -> str:
     for node in all_nodes(graph):
         node.ClearField("doc_string")
         node.ClearField("metadata_props")
-    inputs = [each for node in graph.node for each in steering_inputs(node)]
+    inputs = [name for node in graph.node for name in steering_inputs(node)]
     types = graph_of(proto).types
     steering = set(steered_values(inputs, types))
     quantizing = quantization_parameters(all_nodes(graph))
@@ -74,14 +74,16 @@ def digest(proto: onnx.ModelProto) -> str:
         if is_referenced(tensor):
             del tensor.external_data[:]
         elif tensor.name not in quantizing and _is_weight(tensor, steering):
-            _forget_values(tensor)
+            _clear_values(tensor)
         elif tensor.data_type != onnx.TensorProto.STRING:
             # The same values can be encoded in several forms.
             store_inline(tensor, read_inline(tensor))
     note(copy, ITEMS, {name: type.to_json() for name, type in sorted(containers.items())})
     decide = values_decide(graph.node)
-    counted = (n for n in sorted(given) if decide or value_counts(types[n], steering=n in steering))
-    note(copy, GIVEN, {name: given[name] for name in counted})
+    counted = (
+        n for n in sorted(specified) if decide or value_counts(types[n], steering=n in steering)
+    )
+    note(copy, SPECIFIED, {name: specified[name] for name in counted})
     note_sketches(copy, noted_sketches(proto))
     note_weights(copy, weights)
     data = copy.SerializeToString(deterministic=True)
@@ -98,7 +100,7 @@ def _is_weight(tensor: onnx.TensorProto, steering: set[str]) -> bool:
     return narrow and type.elements > SMALL
 
 
-def _forget_values(tensor: onnx.TensorProto) -> None:
+def _clear_values(tensor: onnx.TensorProto) -> None:
     name, data_type, dims = tensor.name, tensor.data_type, list(tensor.dims)
     tensor.Clear()
     tensor.name, tensor.data_type = name, data_type

@@ -1,8 +1,8 @@
-"""Inline the local functions of a model, so that later stages need not know them.
+"""Inline the local functions of a model; later stages need not know functions.
 
-Twenty functions that each call the next one twice inline to a million nodes. So this module first
+Twenty functions that call the next one twice inline to a million nodes. So this module first
 computes upper bounds of the inlined model: nodes, bytes, and the nesting depth of graphs. Must not
-know what operators do.
+know operators.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class _Size:
 
 
 def inlined(proto: onnx.ModelProto, file: str) -> onnx.ModelProto:
-    """``proto`` with calls of its local functions inlined.
+    """Return ``proto`` with calls of its local functions inlined.
 
-    Raises :class:`ModelError` for functions that call themselves, and for those that would make
-    the model very much larger than its file.
+    Raises :class:`ModelError` for functions that call themselves, and for functions that would make
+    the model much larger than its file.
     """
     if not proto.functions:
         return proto
@@ -53,14 +53,14 @@ def inlined(proto: onnx.ModelProto, file: str) -> onnx.ModelProto:
 def _check(proto: onnx.ModelProto, file: str) -> None:
     functions = _Functions(proto, file)
     size = functions.size_of(proto.graph.node)
-    held = sum(1 for _ in _walk(proto.graph.node))
-    held += sum(1 for function in proto.functions for _ in _walk(function.node))
+    file_nodes = sum(1 for _ in _nested_nodes(proto.graph.node))
+    file_nodes += sum(1 for function in proto.functions for _ in _nested_nodes(function.node))
     if size.graphs > MAX_GRAPHS or size.calls > MAX_CALLS:
         raise ModelError(f"{file}: its functions are nested too deep: inline them before")
-    if size.nodes > MAX_NODES + MAX_TIMES * held or size.size_bytes > MAX_BYTES:
+    if size.nodes > MAX_NODES + MAX_TIMES * file_nodes or size.size_bytes > MAX_BYTES:
         raise ModelError(
             f"{file}: inlining its functions would make {size.nodes} nodes"
-            f" ({size.size_bytes >> 20} MiB) of {held}: refused; inline them before"
+            f" ({size.size_bytes >> 20} MiB) of {file_nodes}: refused; inline them before"
         )
 
 
@@ -75,21 +75,21 @@ class _Functions:
             if key in self._bodies:
                 raise ModelError(f"{file}: function {function.name} is defined more than once")
             self._bodies[key] = function
-        nodes = [node for node, _ in _walk(proto.graph.node)]
-        nodes += [node for body in proto.functions for node, _ in _walk(body.node)]
+        nodes = [node for node, _ in _nested_nodes(proto.graph.node)]
+        nodes += [node for body in proto.functions for node, _ in _nested_nodes(body.node)]
         # Names and attributes of a call replace those in the function.
         names = (name for node in nodes for name in (*node.input, *node.output))
         self._name_bytes = max(map(len, names), default=0)
-        passed = [self._passed(node) for node in nodes if self._callee(node) in self._bodies]
+        passed = [self._passed_bytes(node) for node in nodes if self._callee(node) in self._bodies]
         passed += [sum(a.ByteSize() for a in body.attribute_proto) for body in proto.functions]
         self._attribute_bytes = max(passed, default=0)
         self._known: dict[Key, _Size] = {}
-        self._within: dict[Key, None] = {}
+        self._active: dict[Key, None] = {}
 
     def size_of(self, body: Iterable[onnx.NodeProto]) -> _Size:
-        """An upper bound of the inlined size of the calls in ``body``."""
+        """Return an upper bound of the inlined size of the calls in ``body``."""
         nodes = size_bytes = calls = graphs = 0
-        for node, depth in _walk(body):
+        for node, depth in _nested_nodes(body):
             graphs = max(graphs, depth)
             key = self._callee(node)
             if key in self._bodies:
@@ -103,30 +103,30 @@ class _Functions:
     def _call(self, key: Key) -> _Size:
         if key in self._known:
             return self._known[key]
-        if key in self._within:
+        if key in self._active:
             raise ModelError(f"{self._file}: function {key[1]} calls itself: refused")
-        if len(self._within) > MAX_CALLS:
+        if len(self._active) > MAX_CALLS:
             raise ModelError(f"{self._file}: its functions are nested too deep: inline them before")
-        self._within[key] = None
+        self._active[key] = None
         function = self._bodies[key]
         size = self.size_of(function.node)
         ports = references = own = 0
-        for node, _ in _walk(function.node):
+        for node, _ in _nested_nodes(function.node):
             own += 1
             ports += len(node.input) + len(node.output)
             references += sum(1 for attribute in node.attribute if attribute.ref_attr_name)
         own_bytes = function.ByteSize() + ports * self._name_bytes
         own_bytes += references * self._attribute_bytes
-        del self._within[key]
+        del self._active[key]
         self._known[key] = _Size(
             size.nodes + own, size.size_bytes + own_bytes, size.calls + 1, size.graphs
         )
         return self._known[key]
 
-    def _passed(self, node: onnx.NodeProto) -> int:
-        """Bytes that a call passes to its function; raises if they contain a graph.
+    def _passed_bytes(self, node: onnx.NodeProto) -> int:
+        """Return the bytes of the attributes that a call passes; raises if they contain a graph.
 
-        A graph that functions pass on twice each, nested in a graph, grows exponentially.
+        A graph that functions pass on twice, nested in a graph, grows exponentially.
         """
         if any(True for _ in subgraphs(node)):
             raise ModelError(
@@ -143,9 +143,11 @@ def _key(domain: str, name: str, overload: str) -> Key:
     return default_domain(domain), name, overload
 
 
-def _walk(nodes: Iterable[onnx.NodeProto], depth: int = 0) -> Iterator[tuple[onnx.NodeProto, int]]:
-    """Every node, those in subgraphs included, with its nesting depth in graphs."""
+def _nested_nodes(
+    nodes: Iterable[onnx.NodeProto], depth: int = 0
+) -> Iterator[tuple[onnx.NodeProto, int]]:
+    """Yield every node, also in subgraphs, with its nesting depth in graphs."""
     for node in nodes:
         yield node, depth
         for graph in subgraphs(node):
-            yield from _walk(graph.node, depth + 1)
+            yield from _nested_nodes(graph.node, depth + 1)

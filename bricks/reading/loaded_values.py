@@ -1,4 +1,4 @@
-"""Read the few values of a model that later stages need: those that steer shapes, and small ones.
+"""Read the values that later stages need: steering values, and small tensors.
 
 All other weights stay on disk. Must not know runtimes.
 """
@@ -32,19 +32,19 @@ from bricks.operators.steering import (
     value_counts,
 )
 
-FEW_FLOATS = 8  # such as the bounds of a clip: held if available, because fusions inspect them
+FEW_FLOATS = 8  # such as the bounds of a clip: read if available, because fusions inspect them
 
 
 def load_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> None:
     """Read steering values and small tensors from the files into the skeleton."""
-    inputs = [each for node in graph.node for each in steering_inputs(node)]
+    inputs = [name for node in graph.node for name in steering_inputs(node)]
     types = {tensor.name: type_of(tensor) for tensor in graph.initializer}
     steering = set(steered_values(inputs, types))
     quantizing = quantization_parameters(all_nodes(graph))
     for node in all_nodes(graph):
         for tensor in tensors_of(node):
             if is_referenced(tensor):
-                _hold_attribute(tensor, folder, file)
+                _load_attribute(tensor, folder, file)
     for tensor in graph.initializer:
         type = type_of(tensor)
         if not is_referenced(tensor) or type.dtype == "STRING":
@@ -55,7 +55,7 @@ def load_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> Non
             limit = MOST_CHANNELS
         if type.elements > limit:
             continue
-        values = read_referenced(folder, tensor) if type.elements else _nothing(type)
+        values = read_referenced(folder, tensor) if type.elements else _no_elements(type)
         if values is not None:
             store_inline(tensor, values)
         elif counts:
@@ -66,7 +66,7 @@ def load_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> Non
             )
 
 
-def _hold_attribute(tensor: onnx.TensorProto, folder: Path, file: str) -> None:
+def _load_attribute(tensor: onnx.TensorProto, folder: Path, file: str) -> None:
     """Read an attribute's tensor into the skeleton: a runtime needs it to create the operator."""
     values = read_referenced(folder, tensor)
     if values is None:
@@ -77,6 +77,5 @@ def _hold_attribute(tensor: onnx.TensorProto, folder: Path, file: str) -> None:
     store_inline(tensor, values)
 
 
-def _nothing(type: TensorType) -> np.ndarray:
-    """The values of an empty tensor."""
+def _no_elements(type: TensorType) -> np.ndarray:
     return np.empty(storage_shape(type), numpy_dtype(type.dtype))

@@ -1,7 +1,7 @@
-"""Bring a model into the form that later stages rely on, and check it.
+"""Normalise a model: constants are initializers, nodes are sorted, names are unique.
 
-Constants are initializers, nodes are sorted, every input has a producer, no names repeat. Must not
-know where a model comes from.
+Later stages rely on this form, and on a producer for every input. Must not know the source of a
+model.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ from bricks.graph.topology import (
 from bricks.reading.sparse import make_dense
 
 _STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
-# Optimisers wrote these into the standard domain long before it had such operators.
+# Optimisers wrote these operators into the standard domain long before it defined them.
 _CONVENTIONAL = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
 
 
 def normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
-    """Bring ``proto`` into the form that later stages rely on, and check it."""
+    """Normalise ``proto`` in place; raises :class:`ModelError` if it is invalid.
+
+    Messages name ``path``; ``folder`` has the data of sparse initializers.
+    """
     graph, file = proto.graph, path.name
     if not set(map(type, _texts(proto))) <= {str}:
         raise ModelError(f"{path} is not an ONNX model: a name in it is no text")
@@ -58,30 +61,30 @@ def normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
 
 
 def _texts(proto: onnx.ModelProto) -> list[object]:
-    """Every name in ``proto``; protobuf returns names that are not UTF-8 as bytes."""
-    found: list[object] = []
+    """Return every name in ``proto``; protobuf returns names that are not UTF-8 as bytes."""
+    texts: list[object] = []
     for node in all_nodes(proto.graph):
-        found += node.input
-        found += node.output
-        found += (node.name, node.op_type, node.domain)
-        found += [attribute.name for attribute in node.attribute]
+        texts += node.input
+        texts += node.output
+        texts += (node.name, node.op_type, node.domain)
+        texts += [attribute.name for attribute in node.attribute]
         for body in subgraphs(node):
-            found += [value.name for value in (*body.input, *body.output)]
+            texts += [value.name for value in (*body.input, *body.output)]
     for value in (*proto.graph.input, *proto.graph.output):
-        found.append(value.name)
-        found += [dim.dim_param for dim in value.type.tensor_type.shape.dim]
+        texts.append(value.name)
+        texts += [dim.dim_param for dim in value.type.tensor_type.shape.dim]
     for tensor in all_tensors(proto.graph):
-        found.append(tensor.name)
+        texts.append(tensor.name)
         for entry in tensor.external_data:
-            found += (entry.key, entry.value)
-    return found + [entry.domain for entry in proto.opset_import]
+            texts += (entry.key, entry.value)
+    return texts + [entry.domain for entry in proto.opset_import]
 
 
 def _check_operators(proto: onnx.ModelProto, file: str) -> None:
     opsets: dict[str, int] = {}
     for entry in proto.opset_import:
-        domain = default_domain(entry.domain)
-        opsets[domain] = max(entry.version, opsets.get(domain, 0))
+        imported = default_domain(entry.domain)
+        opsets[imported] = max(entry.version, opsets.get(imported, 0))
     if proto.ir_version < 3:
         opsets.setdefault("", 1)  # the field came with IR version 3
     checked: set[tuple[str, str]] = set()
@@ -90,10 +93,10 @@ def _check_operators(proto: onnx.ModelProto, file: str) -> None:
         if kind in checked:
             continue
         checked.add(kind)
-        shown = node.domain or "ai.onnx"
+        domain = node.domain or "ai.onnx"
         if node.domain not in opsets:
             raise ModelError(
-                f"{file}: node {label(node)} is of domain {shown}, which the model does not import"
+                f"{file}: node {label(node)} is of domain {domain}, which the model does not import"
             )
         if node.domain not in _STANDARD_DOMAINS or (not node.domain and kind[1] in _CONVENTIONAL):
             continue
@@ -102,7 +105,7 @@ def _check_operators(proto: onnx.ModelProto, file: str) -> None:
             onnx.defs.get_schema(node.op_type, max(0, min(version, 2**31 - 1)), node.domain)
         except onnx.defs.SchemaError as exc:
             raise ModelError(
-                f"{file}: node {label(node)}: domain {shown}, opset {version},"
+                f"{file}: node {label(node)}: domain {domain}, opset {version},"
                 f" has no operator {node.op_type}"
             ) from exc
 
@@ -126,7 +129,7 @@ def _constants_to_initializers(graph: onnx.GraphProto, file: str) -> None:
 
 
 def _constant(node: onnx.NodeProto, file: str) -> onnx.TensorProto | None:
-    """The value of a Constant node; None for strings and sparse tensors, which stay nodes."""
+    """Return the value of a Constant node; None for strings and sparse tensors."""
     if len(node.output) != 1 or not node.output[0] or len(node.attribute) != 1:
         raise ModelError(f"{file}: node {label(node)} needs one output and one attribute")
     attribute = node.attribute[0]
@@ -168,7 +171,10 @@ def _drop_unread_initializers(graph: onnx.GraphProto) -> None:
 
 
 def drop_shapes(graph: onnx.GraphProto, *, changed: bool, inner: bool = False) -> None:
-    """Drop stored shapes except the inputs': they follow from these, and could contradict them."""
+    """Drop stored shapes, except of inputs: inferred shapes could contradict them.
+
+    ``changed``: the batch size is not the file's, so inputs of ``inner`` graphs lose theirs too.
+    """
     del graph.value_info[:]
     values = [*graph.output]
     if inner and changed:

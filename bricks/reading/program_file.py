@@ -1,7 +1,7 @@
 """Check a recorded program that comes from a file or from another host, before anything reads it.
 
-A program is read as it was recorded: its calls work in place, so their order counts, and all types
-are stated, since nothing could infer them. Must not import PyTorch.
+A program is not normalised: its calls work in place, so their order counts, and the file states all
+types, which ONNX could not infer. Must not import PyTorch.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from bricks.graph.view import graph_of
 
 
 def checked_program(proto: onnx.ModelProto, file: str) -> tuple[tuple[str, ValueType], ...]:
-    """The inputs of a recorded program; :class:`ModelError` for one that is not as it should be.
+    """Return the inputs of a recorded program, by name; :class:`ModelError` if it is invalid.
 
-    Every node is a call with arguments that exist, every value has a concrete type and is made
-    before it is read, and floats that are no numbers of calls are without values.
+    In a valid program every node is a call with arguments that exist, every value has a concrete
+    type and a producer before its first use, and only the numbers of calls have values.
     """
     check_names(proto.graph, file)
     graph = graph_of(proto)
@@ -32,9 +32,13 @@ def checked_program(proto: onnx.ModelProto, file: str) -> tuple[tuple[str, Value
         _check_values(node, graph, known, file)
         _check_call(node, file)
         known.update(node.output)
-    held = [t.name for t in proto.graph.initializer if not is_referenced(t) and not _numbers(t)]
-    if held:
-        raise ModelError(f"{file}: a recorded program holds no weights, but {held[0]!r} has values")
+    weights = [
+        t.name for t in proto.graph.initializer if not is_referenced(t) and not _is_numbers(t)
+    ]
+    if weights:
+        raise ModelError(
+            f"{file}: a recorded program holds no weights, but {weights[0]!r} has values"
+        )
     if origin_of(proto) is None:
         raise ModelError(f"{file}: it says of itself neither what it is nor who recorded it")
     state_of(proto)
@@ -43,22 +47,22 @@ def checked_program(proto: onnx.ModelProto, file: str) -> tuple[tuple[str, Value
 
 
 def _check_values(node: onnx.NodeProto, graph: Graph, known: Collection[str], file: str) -> None:
-    """Refuse a node that is no call, or whose values have no type or are not ``known`` before."""
+    """Raise for a node that is no call, or whose values have no type or no producer before."""
     if not is_call(node):
         raise ModelError(f"{file}: {label(node)} is no call, in a recorded program")
     for name in (*node.input, *node.output):
         if name and name not in graph.types:
             raise ModelError(f"{file}: {label(node)} has a value without a type: {name!r}")
-    unmade = [name for name in node.input if name not in known]
-    if unmade:
+    missing = [name for name in node.input if name not in known]
+    if missing:
         raise ModelError(
-            f"{file}: {label(node)} reads {unmade[0]!r}, which no call before it makes: record"
+            f"{file}: {label(node)} reads {missing[0]!r}, which no call before it makes: record"
             " the program again"
         )
 
 
 def _check_call(node: onnx.NodeProto, file: str) -> None:
-    """Refuse a call with arguments, or a layout, of other tensors than it reads."""
+    """Raise for a call whose arguments or layout refer to tensors that it does not read."""
     try:
         call = call_of(node)
     except ModelError as exc:
@@ -72,7 +76,7 @@ def _check_call(node: onnx.NodeProto, file: str) -> None:
         raise ModelError(f"{file}: {label(node)} lays out more tensors than it has")
 
 
-def _numbers(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor holds the numbers of a call, as they were recorded."""
+def _is_numbers(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor has the recorded numbers of a call: DOUBLE, of rank 1."""
     dims: Sequence[int] = tensor.dims
     return tensor.data_type == onnx.TensorProto.DOUBLE and len(dims) == 1

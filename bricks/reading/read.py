@@ -1,8 +1,8 @@
 """Read an ONNX file as a :class:`Model`: checked, normalised, with concrete input shapes.
 
 Later stages can rely on one form: constants are initializers, functions are inlined, nodes are
-sorted, every input has a producer, no weight is in memory. Must not know runtimes, bricks or
-measuring; properties that only a runtime can check (operators of other domains) are accepted.
+sorted, every input has a producer, no weight is in memory. Properties that only a runtime can
+check (operators of other domains) are accepted. Must not know runtimes, bricks or measuring.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from bricks.graph.form import ModelForm, form_of
 from bricks.graph.input_values import literal
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import (
-    GIVEN,
     ITEMS,
+    SPECIFIED,
     checked_type,
+    json_value,
     note,
     note_weights,
     noted_weights,
-    plain,
 )
 from bricks.graph.payload import PayloadError
 from bricks.graph.shapes import make_concrete
@@ -39,7 +39,7 @@ from bricks.graph.sketch import Sketch
 from bricks.graph.topology import check_attributes
 from bricks.graph.wire import skim, skim_bytes
 from bricks.reading.bulk import check_bulk
-from bricks.reading.data_folder import beside_link, check_places
+from bricks.reading.data_folder import check_locations, link_data_folder
 from bricks.reading.digest import digest
 from bricks.reading.functions import inlined
 from bricks.reading.loaded_values import load_steering_values
@@ -51,12 +51,11 @@ __all__ = ["parse_shape", "read_bytes", "read_model"]
 
 Shapes = Mapping[str, Sequence[int | None]]
 
-# No folder: data of a model in memory is looked for there, and never found.
-_NOWHERE = Path(os.devnull)
-# Of a model in memory, payloads up to here are kept: scales and zero points, which count.
+# Data folder of a model in memory: no file exists there.
+_NO_FOLDER = Path(os.devnull)
+# Largest payloads that a model in memory keeps inline: scales and zero points, which count.
 _SENT_BYTES = 1 << 18
-
-# A message of protocol buffers is no larger.
+# Largest message of protobuf.
 _MOST_BYTES = (1 << 31) - 1
 
 _logger = logging.getLogger(__name__)
@@ -70,37 +69,36 @@ def read_model(
     values: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> Model:
-    """The model in the ONNX file ``path``, without its weights.
+    """Read the model in the ONNX file ``path``, without its weights.
 
-    ``shapes`` gives complete shapes of inputs; ``batch`` is the first dimension of the inputs whose
-    first dimension is open or 1. ``values`` holds contents of inputs in the form that a runtime
-    takes (arrays, lists for sequences, dicts for maps, None for an absent optional), or texts as on
-    the command line (``2,3``); all other inputs are synthetic. ``name`` defaults to the file's name
-    without suffix. Data are beside the file; if it is a link, beside the link or beside the file
-    itself. What is no file but can be read once (``/dev/stdin``) is read into memory. Raises
-    :class:`ModelError`, and :class:`ShapeError` if a dimension stays open or an option is invalid
-    for the model.
+    ``shapes`` are complete shapes of inputs; ``batch`` is the first dimension of the inputs whose
+    first dimension is open or 1. ``values`` are values of inputs in the form that a runtime takes
+    (arrays, lists for sequences, dicts for maps, None for an absent optional), or texts as on the
+    command line (``2,3``); all other inputs are synthetic. ``name`` defaults to the file's name
+    without suffix. Data are next to the file; if it is a link, next to the link or to its target.
+    Pipes and devices (``/dev/stdin``) are read into memory. Raises :class:`ModelError`, and
+    :class:`ShapeError` if a dimension stays open or an option is invalid for the model.
     """
     started = time.perf_counter()
-    given = Path(path)
-    if given.is_dir():
-        raise ModelError(f"{given} is a folder: give an ONNX file")
-    if not given.exists():
-        raise ModelError(f"{given} does not exist: give an ONNX file")
-    if not given.is_file():
-        content, called = _read_once(given), given.name if name is None else name
-        return read_bytes(content, called, batch=batch, shapes=shapes, values=values)
-    real = given.resolve()
-    title = given.stem if name is None else name
+    source = Path(path)
+    if source.is_dir():
+        raise ModelError(f"{source} is a folder: give an ONNX file")
+    if not source.exists():
+        raise ModelError(f"{source} does not exist: give an ONNX file")
+    if not source.is_file():
+        title = source.name if name is None else name
+        return read_bytes(_read_once(source), title, batch=batch, shapes=shapes, values=values)
+    real = source.resolve()
+    title = source.stem if name is None else name
     _logger.info("%s: reading %s", title, real)
-    _check_encoding(given.name, real.name, title)
-    wanted = _Wanted(given, real.parent, title, batch, shapes or {}, values or {})
-    model = wanted.read(skim(real))
+    _check_encoding(source.name, real.name, title)
+    request = _Request(source, real.parent, title, batch, shapes or {}, values or {})
+    model = request.read(skim(real))
     return replace(model, read_s=time.perf_counter() - started)
 
 
 def _read_once(path: Path) -> bytes:
-    """All of a pipe or a device; at most as much as ONNX can hold in one message."""
+    """Read a pipe or a device to its end; raises beyond the largest ONNX message."""
     try:
         with path.open("rb") as stream:
             content = stream.read(_MOST_BYTES + 1)
@@ -119,24 +117,24 @@ def read_bytes(
     shapes: Shapes | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> Model:
-    """The model in ``content``, an ONNX file in memory, of which nothing is written anywhere.
+    """Read the model in ``content``, an ONNX file in memory, of which no part is written to disk.
 
-    Data beside the model, and large weights in it, count as missing, as they may be: see
-    :func:`read_model`, which also lists the errors.
+    Large weights and external data count as missing. Options and errors are as for
+    :func:`read_model`.
     """
     started = time.perf_counter()
     _check_encoding(name)
-    given = Path(name.replace("/", "_").replace("\0", "_") or "model")
-    skeleton = skim_bytes(content, given.name, inline_bytes=_SENT_BYTES)
-    model = _Wanted(given, _NOWHERE, name, batch, shapes or {}, values or {}).read(skeleton)
+    path = Path(name.replace("/", "_").replace("\0", "_") or "model")
+    skeleton = skim_bytes(content, path.name, inline_bytes=_SENT_BYTES)
+    model = _Request(path, _NO_FOLDER, name, batch, shapes or {}, values or {}).read(skeleton)
     return replace(model, read_s=time.perf_counter() - started)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A model to be read: the file that was given, the ``folder`` of its data, and the options."""
+class _Request:
+    """Request to read a model: its ``path``, the ``folder`` of its data, and the options."""
 
-    given: Path
+    path: Path
     folder: Path
     title: str
     batch: int | None
@@ -144,12 +142,12 @@ class _Wanted:
     values: Mapping[str, Any]
 
     def read(self, skimmed: bytes) -> Model:
-        """The model, from its file without the weights."""
+        """Return the model, from its file without the weights."""
         try:
-            proto = _parse(skimmed, self.given)
+            proto = _parse(skimmed, self.path)
             return _READERS[form_of(proto)](self, proto)
         except PayloadError as exc:
-            raise ModelError(f"{self.given.name}: {exc}") from exc
+            raise ModelError(f"{self.path.name}: {exc}") from exc
 
     def model(
         self,
@@ -159,37 +157,37 @@ class _Wanted:
         *,
         rebatched: bool = False,
     ) -> Model:
-        """The model that ``proto`` is, whose data lie in ``folder``."""
+        """Return the model of ``proto`` with its data in ``folder``."""
         skeleton = proto.SerializeToString(deterministic=True)
         return Model(self.title, folder, skeleton, inputs, digest(proto), rebatched=rebatched)
 
 
-def _read_program(wanted: _Wanted, proto: onnx.ModelProto) -> Model:
-    """A recorded program, as it was recorded."""
-    if wanted.batch is not None or wanted.shapes or wanted.values:
+def _read_program(request: _Request, proto: onnx.ModelProto) -> Model:
+    """Read a recorded program, without normalisation."""
+    if request.batch is not None or request.shapes or request.values:
         raise ShapeError(
-            f"{wanted.given.name}: a recorded program has the shapes that it was recorded with:"
+            f"{request.path.name}: a recorded program has the shapes that it was recorded with:"
             " record it again with another batch size"
         )
-    return wanted.model(proto, wanted.folder, checked_program(proto, wanted.given.name))
+    return request.model(proto, request.folder, checked_program(proto, request.path.name))
 
 
-def _read_graph(wanted: _Wanted, proto: onnx.ModelProto) -> Model:
-    """An ONNX model, normalised and with concrete shapes."""
-    given, folder = wanted.given, wanted.folder
-    if given.is_symlink() and folder != _NOWHERE:
-        folder = beside_link(proto.graph, given, folder)
-    normalise(proto, given, folder)
-    check_places(proto.graph, folder)
-    held = _given(proto.graph, wanted.values, given.name)
-    types = {name: type_ for name, (_, type_) in held.items()}
-    inputs, rebatched = make_concrete(proto.graph, wanted.batch, wanted.shapes, given.name, types)
+def _read_graph(request: _Request, proto: onnx.ModelProto) -> Model:
+    """Read an ONNX model: normalise it and make its shapes concrete."""
+    path, folder = request.path, request.folder
+    if path.is_symlink() and folder != _NO_FOLDER:
+        folder = link_data_folder(proto.graph, path, folder)
+    normalise(proto, path, folder)
+    check_locations(proto.graph, folder)
+    specified = _specified(proto.graph, request.values, path.name)
+    types = {name: type_ for name, (_, type_) in specified.items()}
+    inputs, rebatched = make_concrete(proto.graph, request.batch, request.shapes, path.name, types)
     noted = _noted_weights(proto)
-    _note_inputs(proto, dict(inputs), {name: value for name, (value, _) in held.items()})
+    _note_inputs(proto, dict(inputs), {name: value for name, (value, _) in specified.items()})
     drop_shapes(proto.graph, changed=rebatched)
-    load_steering_values(proto.graph, folder, given.name)
+    load_steering_values(proto.graph, folder, path.name)
     note_weights(proto, tiny_weights(proto.graph, folder, noted))
-    return wanted.model(proto, folder, inputs, rebatched=rebatched)
+    return request.model(proto, folder, inputs, rebatched=rebatched)
 
 
 _READERS = {ModelForm.PROGRAMS: _read_program, ModelForm.MODELS: _read_graph}
@@ -219,21 +217,21 @@ def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
     return inlined(proto, path.name)
 
 
-def _given(
+def _specified(
     graph: onnx.GraphProto, values: Mapping[str, Any], file: str
 ) -> dict[str, tuple[Any, ValueType]]:
-    """The given values of inputs, with their types."""
+    """Return the specified values of inputs, with their types."""
     declared = {value.name: value.type for value in graph.input}
     for name in values:
         if name not in declared:
             listed = ", ".join(f"'{known}'" for known in declared) or "none"
             raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
     try:
-        given = {
+        parsed = {
             name: literal(name, v, declared[name]) if isinstance(v, str) else v
             for name, v in values.items()
         }
-        return {name: (v, checked_type(name, v, declared[name])) for name, v in given.items()}
+        return {name: (v, checked_type(name, v, declared[name])) for name, v in parsed.items()}
     except ModelError as exc:
         raise ShapeError(f"{file}: {exc}") from exc
 
@@ -241,15 +239,15 @@ def _given(
 def _note_inputs(
     proto: onnx.ModelProto, types: Mapping[str, ValueType], values: Mapping[str, Any]
 ) -> None:
-    """Write the given values and types of inputs to the metadata; remove all other metadata."""
+    """Replace all metadata by the specified values and container types of inputs."""
     del proto.metadata_props[:]
     containers = {n: t.to_json() for n, t in types.items() if isinstance(t, ContainerType)}
     note(proto, ITEMS, containers)
-    note(proto, GIVEN, {name: plain(value, types[name]) for name, value in values.items()})
+    note(proto, SPECIFIED, {name: json_value(value, types[name]) for name, value in values.items()})
 
 
 def _noted_weights(proto: onnx.ModelProto) -> dict[str, Sketch]:
-    """Sketches of weights that were noted while their data were present, as suites store them."""
+    """Read the sketches of weights in the metadata, as suites store them without the weights."""
     try:
         return noted_weights(proto)
     except (ValueError, TypeError, AttributeError) as exc:

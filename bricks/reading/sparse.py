@@ -1,6 +1,6 @@
 """Convert sparse initializers to dense ones, as every runtime does when it loads them.
 
-Later stages then handle one kind of constant. Must not know the nodes that use them.
+Later stages then handle one kind of constant. Must not know nodes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from bricks.graph.payload import (
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import subgraphs
 
-# A few numbers may declare a huge matrix, and dense matrices are held in memory.
+# Limit of a dense tensor in memory: a few numbers may declare a huge matrix.
 MAX_BYTES = 1 << 26
 
 
 def make_dense(graph: onnx.GraphProto, folder: Path, file: str) -> None:
     """Replace the sparse initializers of ``graph`` and its subgraphs by dense ones.
 
-    Raises :class:`ModelError` for invalid ones, and for those that take over 64 MiB.
+    Raises :class:`ModelError` for invalid ones, and for dense tensors over 64 MiB.
     """
     for sparse in graph.sparse_initializer:
         graph.initializer.append(_dense(sparse, folder, file))
@@ -43,15 +43,15 @@ def make_dense(graph: onnx.GraphProto, folder: Path, file: str) -> None:
 
 def _dense(sparse: onnx.SparseTensorProto, folder: Path, file: str) -> onnx.TensorProto:
     name, dims = sparse.values.name, tuple(sparse.dims)
-    what = f"{file}: sparse initializer '{name}'"
+    subject = f"{file}: sparse initializer '{name}'"
     if any(dim < 0 for dim in dims):
-        raise ModelError(f"{what} has negative dimensions")
+        raise ModelError(f"{subject} has negative dimensions")
     kind = TensorType(type_of(sparse.values).dtype, dims)
     if ELEMENT_BITS.get(kind.dtype, 0) < 8:
-        raise ModelError(f"{what} holds {kind.dtype}: not supported")
+        raise ModelError(f"{subject} holds {kind.dtype}: not supported")
     if kind.size_bytes > MAX_BYTES:
         raise ModelError(
-            f"{what} takes {kind.size_bytes} bytes when dense: make it dense in the file"
+            f"{subject} takes {kind.size_bytes} bytes when dense: make it dense in the file"
         )
     values = _read(sparse.values, folder, file).reshape(-1)
     indices = _read(sparse.indices, folder, file)
@@ -62,7 +62,7 @@ def _dense(sparse: onnx.SparseTensorProto, folder: Path, file: str) -> onnx.Tens
         else:
             dense.reshape(-1)[indices] = values
     except (IndexError, ValueError) as exc:
-        raise ModelError(f"{what} has positions outside its shape: {list(dims)}") from exc
+        raise ModelError(f"{subject} has positions outside its shape: {list(dims)}") from exc
     tensor = onnx.TensorProto(name=name, data_type=sparse.values.data_type, dims=dims)
     store_inline(tensor, dense)
     return tensor

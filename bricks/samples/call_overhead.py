@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from bricks.decompose.plan import Plan
 from bricks.graph.program_phases import (
     BACKWARD,
-    DISPLACED,
-    EACH,
+    EVICTION,
     FORWARD,
     INFERENCE,
-    ONCE,
     OPTIMIZER,
+    PER_CALL,
+    PER_PHASE,
 )
 
 SHORT, LONG = 1, 33
@@ -38,7 +38,7 @@ PROBES = {length: f"p1-chain{length}" for length in (SHORT, LONG)}
 PHASE_PROBES = {
     phase: {
         part: (f"p1-{phase}{infix}-step", f"p1-{phase}{infix}-calls")
-        for part, infix in ((ONCE, "-once"), (EACH, ""), (DISPLACED, "-displaced"))
+        for part, infix in ((PER_PHASE, "-once"), (PER_CALL, ""), (EVICTION, "-displaced"))
     }
     for phase in (INFERENCE, FORWARD, BACKWARD, OPTIMIZER)
 }
@@ -60,7 +60,7 @@ class CallCounts:
     @property
     def times(self) -> Mapping[str, float]:
         """The number of times by part."""
-        return {ONCE: self.once, EACH: self.calls, DISPLACED: self.displaced}
+        return {PER_PHASE: self.once, PER_CALL: self.calls, EVICTION: self.displaced}
 
 
 def call_overhead_s(short_s: float, long_s: float) -> float:

@@ -21,9 +21,9 @@ from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import ModelError, SuiteError, first_line, later_format
 from bricks.graph.model import Model
-from bricks.graph.model_metadata import given_values
+from bricks.graph.model_metadata import specified_values
 from bricks.graph.payload import all_tensors, is_referenced
-from bricks.graph.program import leave_out_code
+from bricks.graph.program import strip_code_location
 from bricks.graph.view import graph_of, parse_model
 from bricks.reading.read import read_model
 from bricks.suite.archive import Archive, write
@@ -224,7 +224,7 @@ def unpack_model(source: str, name: str, digest: str, skeleton: bytes) -> Model:
         file.write_bytes(skeleton)
         try:
             proto = parse_model(skeleton)
-            given = given_values(proto, graph_of(proto).types)
+            given = specified_values(proto, graph_of(proto).types)
             model = read_model(file, values=given, name=name)
         except (ModelError, LookupError, TypeError, ValueError) as exc:
             raise SuiteError(f"{source}: the model {name} in it is refused: {exc}") from exc
@@ -242,7 +242,7 @@ def _weightless(skeleton: bytes) -> bytes:
         if is_referenced(tensor):
             del tensor.external_data[:]
             tensor.external_data.add(key="location", value="weights")
-    leave_out_code(proto)
+    strip_code_location(proto)
     written: bytes = proto.SerializeToString(deterministic=True)
     return written
 

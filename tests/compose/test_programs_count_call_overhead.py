@@ -12,7 +12,7 @@ from bricks.compose.recompose import recompose
 from bricks.decompose.allocated import Allocated
 from bricks.decompose.memory import Phase
 from bricks.decompose.plan import Plan
-from bricks.graph.program_phases import DISPLACED, EACH, ONCE
+from bricks.graph.program_phases import EVICTION, PER_CALL, PER_PHASE
 from bricks.samples.call_overhead import PHASE_PROBES, call_counts, probes_of
 
 
@@ -24,7 +24,7 @@ def step(kind: str = "training step") -> Plan:
     return replace(made, memory=Allocated(kind, phases, (None,) * 5, (-1,) * 5, (), {}))
 
 
-def probed(overhead_s: dict[str, float], part: str = EACH) -> Results:
+def probed(overhead_s: dict[str, float], part: str = PER_CALL) -> Results:
     found = dict(results({"a": 1e-3, "b": 2e-3, "c": 4e-3}))
     for phase, cost_s in overhead_s.items():
         for each, (real, without) in PHASE_PROBES[phase].items():
@@ -48,13 +48,13 @@ def test_each_phase_adds_what_is_around_its_calls() -> None:
 
 
 def test_what_is_done_once_in_a_phase_counts_once() -> None:
-    estimate = recompose(Basis(step(), probed(AROUND, ONCE)))
+    estimate = recompose(Basis(step(), probed(AROUND, PER_PHASE)))
     assert isinstance(estimate, Estimate)
     assert [p.overhead_s for p in estimate.phases] == pytest.approx([1e-4, -1e-6, 2e-4])
 
 
 def test_code_takes_longer_where_calls_displaced_it() -> None:
-    estimate = recompose(Basis(step(), probed(AROUND, DISPLACED)))
+    estimate = recompose(Basis(step(), probed(AROUND, EVICTION)))
     assert isinstance(estimate, Estimate)
     assert [p.overhead_s for p in estimate.phases] == pytest.approx([0.0, 0.0, 2.5 * 2e-4])
 

@@ -38,8 +38,8 @@ def net(folder: Path, values: np.ndarray, external: str | None = None) -> Path:
 def test_denormals_are_counted_and_zeros_are_not(
     tmp_path: Path, external: str | None, dtype: type[np.floating], denormal: int
 ) -> None:
-    found = denormal_share(read_model(net(tmp_path, weights(denormal, dtype), external)))
-    assert found == pytest.approx(denormal / SIDE**2)
+    share = denormal_share(read_model(net(tmp_path, weights(denormal, dtype), external)))
+    assert share == pytest.approx(denormal / SIDE**2)
 
 
 def test_what_is_tiny_in_sixteen_bits_is_ordinary_in_arithmetic(tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_weights_that_are_not_there_are_not_said_to_be_ordinary(tmp_path: Path) 
 
 
 def test_a_large_weight_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bricks.graph.denormals.PIECE_BYTES", 1000)
-    found = denormal_share(read_model(net(tmp_path, weights(300))))
-    assert found == pytest.approx(300 / SIDE**2)
+    monkeypatch.setattr("bricks.graph.denormals.CHUNK_BYTES", 1000)
+    share = denormal_share(read_model(net(tmp_path, weights(300))))
+    assert share == pytest.approx(300 / SIDE**2)
 
 
 @pytest.mark.parametrize("command", ["decompose", "measure", "compare"])

@@ -1,4 +1,4 @@
-"""Loops that end when a condition says so are counted in the model, and repeated in its bricks."""
+"""Iterations of conditional loops are counted in the model, and repeated in its bricks."""
 
 from typing import Any
 
@@ -11,14 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from bricks.graph.loops import conditional_loops, counter, counting, running_as_noted
+from bricks.graph.loops import (
+    conditional_loops,
+    counter_name,
+    with_iteration_counters,
+    with_noted_iterations,
+)
 from bricks.graph.model_metadata import ITERATIONS, note
 
 COUNT = "after"
 
 
 def halving(*, most: int | None = None, begins: bool | None = True) -> onnx.ModelProto:
-    """A loop that halves a number until it is less than 1, and says how often."""
+    """A Loop that halves a number until it is less than 1, and outputs the number of iterations."""
     body = helper.make_graph(
         [
             node("Mul", ["h", "half"], ["next"]),
@@ -38,8 +43,8 @@ def halving(*, most: int | None = None, begins: bool | None = True) -> onnx.Mode
             value("count", []),
         ],
     )
-    held = {"half": 0.5, "one": 1.0, "zero": 0.0, "least": 1.0}
-    initializers = [numpy_helper.from_array(np.float32(v), n) for n, v in held.items()]
+    constants = {"half": 0.5, "one": 1.0, "zero": 0.0, "least": 1.0}
+    initializers = [numpy_helper.from_array(np.float32(v), n) for n, v in constants.items()]
     if most is not None:
         initializers.append(numpy_helper.from_array(np.array(most), "most"))
     if begins is not None:
@@ -54,20 +59,20 @@ def halving(*, most: int | None = None, begins: bool | None = True) -> onnx.Mode
 
 def run(proto: onnx.ModelProto, x: float, *names: str) -> list[np.ndarray]:
     session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    found: list[np.ndarray] = session.run(list(names) or None, {"x": np.array(x, np.float32)})
-    return found
+    results: list[np.ndarray] = session.run(list(names) or None, {"x": np.array(x, np.float32)})
+    return results
 
 
 def with_counter(proto: onnx.ModelProto) -> onnx.ModelProto:
-    copy = counting(proto, ["y"])
-    copy.graph.output.append(onnx.ValueInfoProto(name=counter(copy.graph.node[0])))
+    copy = with_iteration_counters(proto, ["y"])
+    copy.graph.output.append(onnx.ValueInfoProto(name=counter_name(copy.graph.node[0])))
     return copy
 
 
 def test_iterations_of_a_run_are_counted() -> None:
     for x, times in ((100.0, 7), (1.5, 1), (1000.0, 10)):
         proto = with_counter(halving())
-        counted, after = run(proto, x, counter(proto.graph.node[0]), COUNT)
+        counted, after = run(proto, x, counter_name(proto.graph.node[0]), COUNT)
         assert counted.size == times == int(after)
 
 
@@ -77,18 +82,18 @@ def test_a_brick_runs_as_often_whatever_it_reads(most: int | None, times: int) -
     proto = halving(most=most)
     note(proto, ITERATIONS, {"y": times})
     for x in (1e-3, 1e9):
-        assert int(run(running_as_noted(proto), x, COUNT)[0]) == times
+        assert int(run(with_noted_iterations(proto), x, COUNT)[0]) == times
 
 
 def test_a_loop_without_a_first_condition_is_repeated_too() -> None:
     proto = halving(most=50, begins=None)
     note(proto, ITERATIONS, {"y": 5})
-    assert int(run(running_as_noted(proto), 1.0, COUNT)[0]) == 5
+    assert int(run(with_noted_iterations(proto), 1.0, COUNT)[0]) == 5
 
 
 def test_a_model_that_says_nothing_of_loops_stays_as_it_is() -> None:
     proto = halving()
-    assert running_as_noted(proto) is proto
+    assert with_noted_iterations(proto) is proto
 
 
 @pytest.mark.parametrize("kind", ["condition", "Identity", "Constant"])

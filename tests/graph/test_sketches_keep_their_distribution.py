@@ -1,4 +1,4 @@
-"""What is drawn from a sketch has that sketch: as many zeros, distinct values, rises, quantiles."""
+"""Values drawn from a sketch have its zeros, distinct values, rises and quantiles."""
 
 from collections.abc import Callable
 
@@ -59,9 +59,9 @@ def test_as_many_are_zero_as_the_sketch_says(zeros: int, sixteenths: int, seed: 
 
 
 def test_of_rare_zeros_the_order_of_magnitude_counts() -> None:
-    lonely = np.ones(3200, np.float32)
-    lonely[::33] = 0
-    sketch = Sketch.of(lonely, (DENSITY,))
+    rare = np.ones(3200, np.float32)
+    rare[::33] = 0
+    sketch = Sketch.of(rare, (DENSITY,))
     assert (sketch.zeros, sketch.changes) == (0.03, 0.06)
     drawn = sketch.drawn(np.ones(3200, np.float32), 0)
     assert np.mean(drawn[1:] != drawn[:-1]) == pytest.approx(0.06, abs=0.01)
@@ -69,7 +69,7 @@ def test_of_rare_zeros_the_order_of_magnitude_counts() -> None:
 
 
 def test_what_is_selected_counts_exactly() -> None:
-    mask = np.arange(3_000_017) % 1009 == 0  # of more elements than a sketch looks at
+    mask = np.arange(3_000_017) % 1009 == 0  # of more elements than a sketch examines
     sketch = Sketch.of(mask, (SELECTED,))
     assert np.count_nonzero(sketch.drawn(np.ones_like(mask), 3)) == np.count_nonzero(mask)
 
@@ -78,12 +78,12 @@ def test_what_is_selected_counts_exactly() -> None:
 def test_numbers_that_are_made_have_the_size_they_are_made_for(log_size: float, seed: int) -> None:
     made = Sketch(0.5, 0.5, log_size).drawn(np.ones(ELEMENTS, np.float32), seed)
     assert made.dtype == np.float32
-    found = Sketch.of(made, (SIGNS, SIZE))
-    assert (found.negative, found.changes) == (0.5, 0.5)
-    assert found.log_size == pytest.approx(log_size, abs=0.15)  # half a step, and some noise
+    sketch = Sketch.of(made, (SIGNS, SIZE))
+    assert (sketch.negative, sketch.changes) == (0.5, 0.5)
+    assert sketch.log_size == pytest.approx(log_size, abs=0.15)  # half a step, and some noise
 
 
-def test_sizes_beyond_those_that_matter_are_alike() -> None:
+def test_sizes_beyond_the_bounds_are_equal() -> None:
     extremes = ([0.0], [], [1e-9], [np.inf], [1e30, -3.0])
     sizes = [Sketch.of(np.array(values), (SIZE,)).log_size for values in extremes]
     assert sizes == [-8, -8, -8, 4, 4]
@@ -157,7 +157,7 @@ def test_numbers_that_are_none_stay_as_frequent() -> None:
 def test_another_seed_gives_other_values_of_the_same_sketch(seed: int) -> None:
     values = np.random.default_rng(0).standard_normal(1000)
     sketch = Sketch.of(values, (QUANTILES,))
-    first, same, other = (sketch.drawn(random(values), each) for each in (seed, seed, seed + 1))
+    first, same, other = (sketch.drawn(random(values), s) for s in (seed, seed, seed + 1))
     assert np.array_equal(first, same) and not np.array_equal(first, other)
     assert np.array_equal(np.sort(first), np.sort(other))
 

@@ -54,9 +54,9 @@ def test_weights_keep_activations_in_scale(pool):
     conv = pool.weight("w", TensorType("FLOAT", (64, 32, 3, 3)))
     assert np.abs(conv).max() == pytest.approx((6 / 288) ** 0.5, rel=0.01)
     assert abs(conv.mean()) < 0.01
-    given = pool.input("x", TensorType("FLOAT", (512, 64)))
-    assert np.abs(given).max() <= 1
-    assert given.std() > 0.4
+    values = pool.input("x", TensorType("FLOAT", (512, 64)))
+    assert np.abs(values).max() <= 1
+    assert values.std() > 0.4
 
 
 @pytest.mark.parametrize("dtype", ["FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16"])

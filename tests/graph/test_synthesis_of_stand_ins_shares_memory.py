@@ -14,7 +14,7 @@ BEGINNING = 1 << 20  # bytes of ordinary numbers, however small the weights
 
 
 def quantised(dtype: str) -> onnx.ModelProto:
-    """Two products with weights of 8 bits, and a table whose rows long integers choose."""
+    """Two products with INT8 weights, and a table whose rows INT64 indices choose."""
     nodes = [
         node("DequantizeLinear", ["w", "scale"], ["dw"]),
         node("DequantizeLinear", ["v", "scale"], ["dv"]),
@@ -32,7 +32,7 @@ def quantised(dtype: str) -> onnx.ModelProto:
 
 
 def arrays(proto: onnx.ModelProto) -> tuple[dict[str, np.ndarray], int]:
-    """What stands in for the weights of a model, and the bytes that all of it takes."""
+    """Surrogate weights of a model, by name, and the bytes that they take."""
     with SurrogateWeights(Pool(0)).of(proto) as (referring, folder):
         made = {
             tensor.name: numpy_helper.to_array(tensor, str(folder))

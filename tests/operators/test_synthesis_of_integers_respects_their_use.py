@@ -7,7 +7,7 @@ from factories import constant, embedding_net, model, node, one_node, save, valu
 from graphs import Maker, cut
 from onnx import TensorProto, helper
 
-from bricks.graph.model_metadata import between_types
+from bricks.graph.model_metadata import inner_types
 from bricks.graph.source import source_graph
 from bricks.graph.synthesis import Range
 from bricks.graph.tensor import TensorType
@@ -242,6 +242,6 @@ def test_what_a_brick_holds_in_between_says_what_its_inputs_may_hold():
     maker.outputs.append(maker.node("GatherND", [data, at], ["y"], [TensorType("FLOAT", (6, 1))]))
     brick = cut(maker.graph(), [0, 1]).brick
     proto = parse_model(brick.model)
-    assert between_types(proto) == {"v0": pairs}
+    assert inner_types(proto) == {"v0": pairs}
     found = integer_ranges(graph_of(proto), list(brick.inputs))
     assert [(each.low, each.high) for each in found.values()] == [(0, 3), (0, 3)]

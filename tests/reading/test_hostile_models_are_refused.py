@@ -155,8 +155,8 @@ def lying(dtype: str, *dims: int, **fields: object) -> onnx.TensorProto:
 def test_shapes_of_billions_are_refused_before_anything_is_allocated(
     tmp_path: Path, shape: list[int]
 ) -> None:
-    # Of the input, of a weight in the file, of one beside it, and of a constant that steers.
-    given = model([node("Relu", ["x"], ["y"])], [value("x", shape)], [value("y", None)])
+    # Shapes of an input, of weights in the file and in a data file, and of a steering constant.
+    declared = model([node("Relu", ["x"], ["y"])], [value("x", shape)], [value("y", None)])
     missing = lying("FLOAT", *shape, data_location=1)
     missing.external_data.add(key="location", value="weights.bin")
     steering = model(
@@ -165,9 +165,9 @@ def test_shapes_of_billions_are_refused_before_anything_is_allocated(
         [value("y", None)],
         [lying("INT64", *shape, raw_data=bytes(8))],
     )
-    held = weighing(lying("FLOAT", *shape, raw_data=bytes(2000)))
-    for proto in (given, weighing(missing), held, steering):
-        if 0 in shape and proto is given:
+    inline = weighing(lying("FLOAT", *shape, raw_data=bytes(2000)))
+    for proto in (declared, weighing(missing), inline, steering):
+        if 0 in shape and proto is declared:
             continue  # for inputs, zero means any number
         path = save(proto, tmp_path)
         tracemalloc.start()
@@ -218,8 +218,8 @@ def test_element_types_that_nobody_can_compute_with_are_refused(tmp_path: Path, 
         pytest.skip("this version of onnx does not know it")
     weight = lying(dtype, 4, raw_data=bytes(3))
     assert f"is of type {dtype}: not supported" in refusal(save(weighing(weight), tmp_path))
-    given = model([node("Relu", ["x"], ["y"])], [value("x", [4], dtype)], [value("y", None)])
-    assert "input 'x' has no known element type" in refusal(save(given, tmp_path))
+    declared = model([node("Relu", ["x"], ["y"])], [value("x", [4], dtype)], [value("y", None)])
+    assert "input 'x' has no known element type" in refusal(save(declared, tmp_path))
 
 
 # Numbers of parts
@@ -349,7 +349,7 @@ def test_containers_in_containers_do_not_grow_without_end(tmp_path: Path) -> Non
 
 
 def test_containers_of_what_no_host_holds_are_refused(tmp_path: Path) -> None:
-    given = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [1 << 40, 1 << 20])
-    proto = model([node("SequenceLength", ["s"], ["n"])], [given], [value("n", [], "INT64")])
+    declared = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [1 << 40, 1 << 20])
+    proto = model([node("SequenceLength", ["s"], ["n"])], [declared], [value("n", [], "INT64")])
     with refused(ShapeError, "model.onnx", "s", 1 << 40, 1 << 20):
         read_model(save(proto, tmp_path))

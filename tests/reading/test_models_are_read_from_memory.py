@@ -1,4 +1,4 @@
-"""A model in memory reads like its file, and nothing of it is written anywhere."""
+"""A model in memory is read like its file, and no part is written to disk."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from bricks.reading.read import read_bytes, read_model
 @pytest.mark.parametrize("make", [mlp, conv_net, branching_net, embedding_net])
 def test_a_model_in_memory_is_that_of_its_file(tmp_path: Path, make) -> None:
     path = save(make(), tmp_path)
-    found = read_bytes(path.read_bytes(), "net", batch=2)
-    assert found.digest == read_model(path, batch=2).digest
-    assert found.name == "net"
+    read = read_bytes(path.read_bytes(), "net", batch=2)
+    assert read.digest == read_model(path, batch=2).digest
+    assert read.name == "net"
 
 
 def test_weights_may_be_left_out(tmp_path: Path) -> None:
     whole = save(mlp(widths=(256, 512, 10)), tmp_path)
     graph = save(mlp(widths=(256, 512, 10)), tmp_path, "graph.onnx", external="weights")
-    found = read_bytes(graph.read_bytes(), "graph")
-    assert found.digest == read_model(whole).digest
-    assert len(found.skeleton) < 4096
+    read = read_bytes(graph.read_bytes(), "graph")
+    assert read.digest == read_model(whole).digest
+    assert len(read.skeleton) < 4096
 
 
 def test_scales_of_many_channels_count_as_in_the_file(tmp_path: Path) -> None:

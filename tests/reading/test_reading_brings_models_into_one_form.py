@@ -46,13 +46,13 @@ def test_constants_become_initializers(tmp_path):
     nodes.append(node("Identity", ["value_floats"], ["u"]))
     outputs = [value("s", None), value("t", None, "INT64"), value("u", None)]
     graph = skeleton(read_model(save(model(nodes, [value("x", [1])], outputs), tmp_path))).graph
-    held = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
-    assert {name: array.tolist() for name, array in held.items()} == {
+    constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
+    assert {name: array.tolist() for name, array in constants.items()} == {
         "value": [1.5], "value_int": 3, "value_ints": [1, 2],
         "value_float": 0.5, "value_floats": [0.25, 0.75],
     }  # fmt: skip
-    assert held["value_int"].dtype == np.int64
-    assert held["value_floats"].dtype == np.float32
+    assert constants["value_int"].dtype == np.int64
+    assert constants["value_floats"].dtype == np.float32
     assert [n.op_type for n in graph.node] == ["Constant", "Identity", "Sum", "Add", "Identity"]
 
 
@@ -128,11 +128,11 @@ def test_constants_in_subgraphs_are_moved_outside(tmp_path):
         [value("y", [1])],
     )
     graph = skeleton(read_model(save(proto, tmp_path))).graph
-    held = {t.name: numpy_helper.to_array(t).tolist() for t in graph.initializer}
-    assert held == {"k:0": [2], "k:1": [3]} or held == {"k:1": [2], "k:0": [3]}
+    constants = {t.name: numpy_helper.to_array(t).tolist() for t in graph.initializer}
+    assert constants == {"k:0": [2], "k:1": [3]} or constants == {"k:1": [2], "k:0": [3]}
     for attribute in graph.node[0].attribute:
         assert not attribute.g.initializer
-        # What a branch returns must be its own: a constant alone is copied.
+        # What a branch returns must be its own: an initializer is copied.
         assert [n.op_type for n in attribute.g.node] == [
             "Add" if attribute.name == "then_branch" else "Identity"
         ]
@@ -188,10 +188,10 @@ def test_what_a_model_computes_stays_when_constants_of_nested_subgraphs_move(tmp
         [value("on", [], "BOOL"), value("new", [2]), value("k", [2])],
         [constant("k", [3, 4], "FLOAT")],
     )
-    beside = branch([node("Neg", ["k"], ["n"])], "n", constant("k", [5, 6], "FLOAT"))
+    sibling = branch([node("Neg", ["k"], ["n"])], "n", constant("k", [5, 6], "FLOAT"))
     nodes = [
         node("Loop", ["times", "c", "x"], ["y", "all"], body=body),
-        node("If", ["c"], ["z"], then_branch=beside, else_branch=beside),
+        node("If", ["c"], ["z"], then_branch=sibling, else_branch=sibling),
     ]
     proto = model(
         nodes,
@@ -200,9 +200,9 @@ def test_what_a_model_computes_stays_when_constants_of_nested_subgraphs_move(tmp
         [constant("times", 2), constant("k:0", 0)],
     )
     read = skeleton(read_model(save(proto, tmp_path)))
-    held = {t.name: numpy_helper.to_array(t).tolist() for t in read.graph.initializer}
-    assert held.pop("times") == 2
-    assert sorted(held.values()) == [[3, 4], [5, 6], [5, 6], [10, 20]]
+    constants = {t.name: numpy_helper.to_array(t).tolist() for t in read.graph.initializer}
+    assert constants.pop("times") == 2
+    assert sorted(constants.values()) == [[3, 4], [5, 6], [5, 6], [10, 20]]
     for switch in (True, False):
         feeds = {"c": np.array(switch), "x": np.array([1, 2], np.float32)}
         results = [run(m.SerializeToString(), feeds, {}) for m in (proto, read)]

@@ -85,8 +85,8 @@ def test_short_floats_written_as_integers_stay_inline(tmp_path):
     )
     read = read_model(save(proto, tmp_path))
     assert not is_external(tensors(onnx.load_from_string(read.skeleton))["h"])
-    held = tensors(onnx.load_from_string(read.skeleton))["h"]
-    np.testing.assert_array_equal(numpy_helper.to_array(held), np.ones(2000, np.float16))
+    tensor = tensors(onnx.load_from_string(read.skeleton))["h"]
+    np.testing.assert_array_equal(numpy_helper.to_array(tensor), np.ones(2000, np.float16))
 
 
 def test_integers_that_may_steer_stay_inline_and_long_tables_do_not(tmp_path):
@@ -95,8 +95,12 @@ def test_integers_that_may_steer_stay_inline_and_long_tables_do_not(tmp_path):
     nodes = [node("Gather", [name, "i"], [f"{name}.y"]) for name in ("table", "long", "bytes")]
     outputs = [value(n.output[0], None) for n in nodes]
     proto = model(nodes, [value("i", [1], "INT64")], outputs, [table, long, bytes_])
-    found = tensors(skeleton_of(save(proto, tmp_path)))
-    assert [is_external(found[name]) for name in ("table", "long", "bytes")] == [False, True, True]
+    by_name = tensors(skeleton_of(save(proto, tmp_path)))
+    assert [is_external(by_name[name]) for name in ("table", "long", "bytes")] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_weights_in_subgraphs_functions_and_attributes_are_referred_to(tmp_path):
@@ -234,9 +238,9 @@ def test_external_numbers_that_count_for_nothing_may_be_missing(tmp_path):
     )
     path = save(proto, tmp_path, external="weights.bin")
     (tmp_path / "weights.bin").unlink()
-    found = tensors(skeleton_of(path))
-    assert is_external(found["k"])
-    assert is_external(found["b"])
+    by_name = tensors(skeleton_of(path))
+    assert is_external(by_name["k"])
+    assert is_external(by_name["b"])
 
 
 @pytest.mark.parametrize(
@@ -327,9 +331,9 @@ def test_data_are_found_through_links_as_in_the_cache_of_a_hub(tmp_path: Path) -
     read = read_model(link)
     assert has_own_weights(read)
     plain = read_model(save(mlp(), tmp_path, "plain.onnx"))
-    found = own_weights(read)
+    by_name = own_weights(read)
     for name, values in own_weights(plain).items():
-        assert found[name].tobytes() == values.tobytes(), name
+        assert by_name[name].tobytes() == values.tobytes(), name
 
 
 def test_data_beside_a_link_are_what_the_runtime_loads(tmp_path: Path) -> None:

@@ -129,16 +129,16 @@ def test_a_model_knows_whether_its_fixed_batch_was_replaced(tmp_path):
 
 
 def test_hints_can_be_pasted_into_a_shell(tmp_path):
-    def told(name: str, dims: list[object] | None) -> str:
+    def suggestion(name: str, dims: list[object] | None) -> str:
         proto = model([node("Relu", [name], ["y"])], [value(name, dims)], [value("y", None)])
         with pytest.raises(ShapeError) as caught:
             read_model(save(proto, tmp_path))
         return str(caught.value)
 
-    assert told("a b", ["N", 4]).endswith("give --batch 1, or other sizes")
-    assert told("a b", None).endswith("give --shape 'a b=16000', or other sizes")
-    assert told("$(x)", [1, "T"]).endswith("give --shape '$(x)=1x16000', or other sizes")
-    assert told("a.b/c:0", [1, "T"]).endswith("give --shape a.b/c:0=1x16000, or other sizes")
+    assert suggestion("a b", ["N", 4]).endswith("give --batch 1, or other sizes")
+    assert suggestion("a b", None).endswith("give --shape 'a b=16000', or other sizes")
+    assert suggestion("$(x)", [1, "T"]).endswith("give --shape '$(x)=1x16000', or other sizes")
+    assert suggestion("a.b/c:0", [1, "T"]).endswith("give --shape a.b/c:0=1x16000, or other sizes")
 
 
 def test_an_input_without_a_name_gets_no_hint_that_cannot_work(tmp_path):
@@ -243,8 +243,8 @@ def test_shapes_follow_from_constants_and_from_other_shapes(tmp_path):
         node("Concat", ["n", "rest"], ["target"], axis=0),
         node("Reshape", ["x", "target"], ["y"]),
     ]
-    held = [constant("zero", [0]), constant("rest", [-1])]
-    proto = model(nodes, [value("x", ["N", 3, 4])], [value("y", None)], held)
+    initializers = [constant("zero", [0]), constant("rest", [-1])]
+    proto = model(nodes, [value("x", ["N", 3, 4])], [value("y", None)], initializers)
     graph = source_graph(read_model(save(proto, tmp_path), batch=6))
     assert graph.types["y"] == TensorType("FLOAT", (6, 12))
     assert graph.inputs == ("x",)

@@ -54,7 +54,7 @@ class InputSigns:
 def signs(proto: onnx.ModelProto) -> dict[int, InputSigns]:
     """The signs that are written before ``proto`` runs, by position of the input."""
     noted = noted_sketches(proto)
-    sketches = {name: sketch for name, sketch in noted.items() if sketch.signs_alone}
+    sketches = {name: sketch for name, sketch in noted.items() if sketch.signs_only}
     if not sketches:
         return {}
     return {

@@ -91,7 +91,9 @@ class OnnxRuntimeBackend(OnnxRuntimeGraphs, Profiler, StandaloneLoader, TextGene
     def load_decoder(self, proto: onnx.ModelProto, decoder: Decoder) -> GeneratingSession:
         """A session for any number of tokens."""
         weights, _ = self.data.of(proto, decoder.name, share=True)
-        session = create_session(decoder.opened(proto), weights, self.options(optimize=True))
+        session = create_session(
+            decoder.with_open_dims(proto), weights, self.options(optimize=True)
+        )
         return GeneratingSession(session, decoder, graph_of(proto).types, weights)
 
     def _loaded(

@@ -32,7 +32,7 @@ from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
 from bricks.backends.onnxruntime.values import translated
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
-from bricks.graph.declared import declared
+from bricks.graph.onnx_types import type_proto
 from bricks.graph.payload import is_referenced, numpy_dtype, type_of
 from bricks.graph.subgraphs import hoist
 from bricks.graph.topology import producers, used_values
@@ -218,7 +218,7 @@ def _scalars(proto: onnx.ModelProto, known: Mapping[str, ValueType]) -> dict[str
     stated = {*(i.name for i in proto.graph.input), *(o.name for o in proto.graph.output)}
     for name, type_ in known.items():
         if name not in stated:
-            typed.graph.value_info.append(onnx.ValueInfoProto(name=name, type=declared(type_)))
+            typed.graph.value_info.append(onnx.ValueInfoProto(name=name, type=type_proto(type_)))
     try:
         inferred = onnx.shape_inference.infer_shapes(typed, data_prop=True)
     except Exception:  # of no documented class; on failure, one run determines the open types

@@ -17,7 +17,7 @@ import onnxruntime as ort
 from bricks.backends.onnxruntime.sessions import default_options
 from bricks.backends.onnxruntime.synthetic_data import Inputs
 from bricks.backends.onnxruntime.values import PROVIDERS, to_value, translated
-from bricks.graph.payload import WeightReference, is_referenced, refer, store_inline
+from bricks.graph.payload import WeightReference, is_referenced, set_reference, store_inline
 
 _MODEL, _WEIGHTS = "model.onnx", "model.onnx.data"
 
@@ -43,7 +43,7 @@ def write_standalone(
                 store_inline(tensor, values)
                 continue
             file.seek(-(-file.tell() // _PAGE_BYTES) * _PAGE_BYTES)
-            refer(tensor, WeightReference(_WEIGHTS, file.tell(), values.nbytes))
+            set_reference(tensor, WeightReference(_WEIGHTS, file.tell(), values.nbytes))
             file.write(np.ascontiguousarray(values).data)
     path = folder / _MODEL
     path.write_bytes(copy.SerializeToString())

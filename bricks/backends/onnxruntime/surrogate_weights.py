@@ -19,7 +19,7 @@ from pathlib import Path
 import onnx
 
 from bricks.backends.filling import filled
-from bricks.graph.payload import WeightReference, is_referenced, refer
+from bricks.graph.payload import WeightReference, is_referenced, set_reference
 from bricks.graph.synthesis import Pool, Range
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_values
@@ -71,7 +71,7 @@ class SurrogateWeights:
                 if is_referenced(tensor):
                     location = INTEGERS if tensor.name in offsets else WEIGHTS
                     offset, size_bytes = offsets.get(tensor.name, 0), types[tensor.name].size_bytes
-                    refer(tensor, WeightReference(location, offset, size_bytes))
+                    set_reference(tensor, WeightReference(location, offset, size_bytes))
             with _raised_memory_limit(sum(type_.size_bytes for type_ in types.values())):
                 yield copy, folder
 

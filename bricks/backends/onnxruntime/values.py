@@ -21,7 +21,7 @@ from onnx import helper
 
 from bricks.errors import BackendError, first_line
 from bricks.graph.containers import ContainerType, ValueType
-from bricks.graph.declared import declared
+from bricks.graph.onnx_types import type_proto
 from bricks.graph.payload import numpy_dtype, packed, unpacked, value_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 
@@ -158,13 +158,13 @@ def _maker(notation: str, count: int) -> ort.InferenceSession:
     if not count:
         node = helper.make_node("SequenceEmpty", [], ["y"], dtype=dtype)
     inputs = [helper.make_tensor_value_info(name, dtype, None) for name in names]
-    return _session(node, inputs, declared(ContainerType(notation)))
+    return _session(node, inputs, type_proto(ContainerType(notation)))
 
 
 def _texts(value: np.ndarray, type_: TensorType) -> ort.OrtValue:
     tensor = onnx.TensorProto(data_type=onnx.TensorProto.STRING, dims=type_.shape)
     tensor.string_data.extend(str(text).encode() for text in value.reshape(-1))
-    session = _session(helper.make_node("Constant", [], ["y"], value=tensor), [], declared(type_))
+    session = _session(helper.make_node("Constant", [], ["y"], value=tensor), [], type_proto(type_))
     return session.run_with_ort_values(["y"], {})[0]
 
 

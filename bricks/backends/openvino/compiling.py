@@ -15,7 +15,7 @@ import onnx
 import openvino as ov
 
 from bricks.errors import BackendError, BricksError, first_line
-from bricks.graph.payload import WeightReference, is_referenced, refer
+from bricks.graph.payload import WeightReference, is_referenced, set_reference
 
 # The location of external data in memory; their offset is an address.
 _IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
@@ -61,7 +61,7 @@ class Compiler:
 
 def _refer_to_memory(tensor: onnx.TensorProto, values: np.ndarray) -> None:
     if values.nbytes:
-        refer(tensor, WeightReference(_IN_MEMORY, values.ctypes.data, values.nbytes))
+        set_reference(tensor, WeightReference(_IN_MEMORY, values.ctypes.data, values.nbytes))
     else:
         del tensor.external_data[:]
         tensor.data_location = onnx.TensorProto.DEFAULT

@@ -20,8 +20,8 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from bricks.errors import BackendError
-from bricks.graph.declared import declared
 from bricks.graph.graph import Graph
+from bricks.graph.onnx_types import type_proto
 from bricks.graph.payload import is_referenced
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, default_domain, subgraphs, used_values
@@ -288,7 +288,7 @@ def _run(
         helper.make_graph(
             [node],
             "constant",
-            [onnx.ValueInfoProto(name=n, type=declared(graph.types[n])) for n in feeds],
+            [onnx.ValueInfoProto(name=n, type=type_proto(graph.types[n])) for n in feeds],
             [helper.make_empty_tensor_value_info(name) for name in outputs],
         ),
         opset_imports=[helper.make_opsetid(d, v) for d, v in graph.opsets.items()],

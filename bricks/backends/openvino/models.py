@@ -25,7 +25,7 @@ from bricks.decompose.identity import is_brick
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
-from bricks.graph.model_metadata import natural, noted_layouts, steering_values_of
+from bricks.graph.model_metadata import noted_layouts, runtime_value, steering_values_of
 from bricks.graph.source import OpenShapes, typed_graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
@@ -120,7 +120,8 @@ class OpenvinoModels(TensorRuntime):
             for output in model.outputs
         ]
         fixed = {
-            n: natural(values, inputs[n][1]) for n, values in steering_values_of(proto).items()
+            n: runtime_value(values, inputs[n][1])
+            for n, values in steering_values_of(proto).items()
         }
         if piece:
             model = with_model_layouts(model, noted_layouts(proto), fixed)

@@ -24,7 +24,7 @@ from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import ReplayedCall
 from bricks.errors import BackendError
 from bricks.graph.program import FREED, PHASE
-from bricks.graph.program_phases import DISPLACED, EACH, INFERENCE, ONCE
+from bricks.graph.program_phases import EVICTION, INFERENCE, PER_CALL, PER_PHASE
 from bricks.graph.program_traffic import evicted_share, touched_bytes
 from bricks.graph.view import graph_of
 from bricks.units.sample import Sample
@@ -195,14 +195,14 @@ class PhaseProbes:
             parts = {name: each[own] for name, each in calls.items()}
             # Two programs without evictions separate the overhead per call from the one per phase.
             beyond_s = real[_MANY] - parts[_MANY] - (real[_FEW] - parts[_FEW])
-            each_s = self._median(own, EACH, beyond_s / (many.calls[own] - few.calls[own]))
+            each_s = self._median(own, PER_CALL, beyond_s / (many.calls[own] - few.calls[own]))
             begun_s = real[_FEW] - parts[_FEW] - few.calls[own] * each_s
-            once_s = self._median(own, ONCE, begun_s)
+            once_s = self._median(own, PER_PHASE, begun_s)
             known_s = once_s + wide.calls[own] * each_s
             for part, per, of, without_s in (
-                (ONCE, 1, _FEW, parts[_FEW] + few.calls[own] * each_s),
-                (EACH, many.calls[own], _MANY, parts[_MANY] + once_s),
-                (DISPLACED, wide.displaced[own], _WIDE, parts[_WIDE] + known_s),
+                (PER_PHASE, 1, _FEW, parts[_FEW] + few.calls[own] * each_s),
+                (PER_CALL, many.calls[own], _MANY, parts[_MANY] + once_s),
+                (EVICTION, wide.displaced[own], _WIDE, parts[_WIDE] + known_s),
             ):
                 samples_s[phase, part, "step"] = real[of] / per
                 samples_s[phase, part, "calls"] = without_s / per

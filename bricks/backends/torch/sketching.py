@@ -28,7 +28,7 @@ class SketchedValues:
     """Collects sketches of values, by their names."""
 
     def __init__(self) -> None:
-        self._traits: dict[str, frozenset[str]] = {}
+        self._facts: dict[str, frozenset[str]] = {}
         self._sketches: dict[str, Sketch] = {}
 
     def read_by(self, node: onnx.NodeProto, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -38,12 +38,12 @@ class SketchedValues:
         types = {
             name: TensorType(ONNX_DTYPES[t.dtype], tuple(t.shape)) for name, t in tensors.items()
         }
-        for name, traits in dependent_arguments(node, types):
+        for name, facts in dependent_arguments(node, types):
             # A value has one sketch, of the features that count for any call.
-            known = self._traits.get(name, frozenset())
-            if not known.issuperset(traits):
-                self._traits[name] = known.union(traits)
-                self._sketches[name] = Sketch.of(numbers_of(tensors[name]), self._traits[name])
+            known = self._facts.get(name, frozenset())
+            if not known.issuperset(facts):
+                self._facts[name] = known.union(facts)
+                self._sketches[name] = Sketch.of(numbers_of(tensors[name]), self._facts[name])
 
     def unlike_synthetic(self, program: onnx.ModelProto) -> dict[str, Sketch]:
         """Return the sketches that differ from the synthetic values of the program's bricks."""

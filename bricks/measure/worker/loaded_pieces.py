@@ -13,7 +13,7 @@ import onnx
 
 from bricks.backends.base import Backend, BindableModel, Binding, BoundModel, RedrawableInputs
 from bricks.backends.instruments import Preparation
-from bricks.graph.loops import running_as_noted
+from bricks.graph.loops import with_noted_iterations
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, parse_model
@@ -86,7 +86,7 @@ class LoadedPieces:
 
     def load(self, request: LoadPiece) -> None:
         """Load a piece; several threads may do so at once if the backend allows it."""
-        proto = running_as_noted(parse_model(request.model))
+        proto = with_noted_iterations(parse_model(request.model))
         if request.folder and values_decide(proto.graph.node):
             proto = with_own_weights(proto, Path(request.folder))
         backend = self._runtime.backend

@@ -15,27 +15,32 @@ import onnx
 from bricks.backends.base import ExecutedGraph, ValueObserver, WeightObserver
 from bricks.decompose.lowering import UNKNOWN, Contents
 from bricks.graph.graph import Graph
-from bricks.graph.loops import conditional_loops, counter, counting, first_output
+from bricks.graph.loops import (
+    conditional_loops,
+    counter_name,
+    first_output,
+    with_iteration_counters,
+)
 from bricks.graph.model_metadata import noted_weights
 from bricks.graph.payload import value_dtype
 from bricks.graph.sketch import DENORMALS, SIGNS, Sketch
 from bricks.graph.suppression import OPERATOR as SUPPRESSION
-from bricks.graph.suppression import suppression
+from bricks.graph.suppression import suppression_sketch
 from bricks.graph.synthesis import Range
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
-from bricks.graph.weights import holding
+from bricks.graph.weights import with_values
 from bricks.operators.dependence import dependent_inputs
 from bricks.operators.integer_ranges import integer_ranges
 
 
 @dataclass(frozen=True, slots=True)
 class _ObservedValue:
-    """A value that ``node`` reads, and the ``traits`` of it that the node's time depends on."""
+    """A value that ``node`` reads, and the ``facts`` of it that the node's time depends on."""
 
     node: onnx.NodeProto
     name: str
-    traits: frozenset[str]
+    facts: frozenset[str]
 
 
 def contents_of(
@@ -52,8 +57,8 @@ def contents_of(
     loops = conditional_loops(graph.nodes)
     if not to_observe and not loops:
         return UNKNOWN
-    names = _names_of(to_observe) | {counter(loop) for loop in loops}
-    proto = holding(executed.proto, weights) if weights else executed.proto
+    names = _names_of(to_observe) | {counter_name(loop) for loop in loops}
+    proto = with_values(executed.proto, weights) if weights else executed.proto
     values = _values(observer, model, proto, names, key)
     values |= _constants(graph, names - values.keys())
     sketches = {name: Sketch.of(values, (DENORMALS,)) for name, values in weights.items()}
@@ -61,7 +66,7 @@ def contents_of(
         sketch = _sketch(observed, graph, values)
         if sketch is not None:
             sketches[observed.name] = sketch
-    iterations = {first_output(loop): values[counter(loop)].size for loop in loops}
+    iterations = {first_output(loop): values[counter_name(loop)].size for loop in loops}
     return Contents(sketches=sketches, iterations=iterations)
 
 
@@ -105,18 +110,18 @@ def _dependent(observer: ValueObserver, graph: Graph) -> Iterator[_ObservedValue
         own = observer.branching_on(node.op_type)
         if own and known and first is not None and first.dtype == "FLOAT":
             yield _ObservedValue(node, node.input[0], frozenset(own))
-        for name, traits in dependent_inputs(node, first.size_bytes if known and first else None):
+        for name, facts in dependent_inputs(node, first.size_bytes if known and first else None):
             type_ = graph.types.get(name)
             if name not in graph.initializers and _numbers(type_):
-                yield _ObservedValue(node, name, frozenset(traits))
+                yield _ObservedValue(node, name, frozenset(facts))
 
 
 def _merged(values: Iterable[_ObservedValue]) -> list[_ObservedValue]:
-    """One entry for each value, with the traits that matter to any node."""
+    """One entry for each value, with the facts that matter to any node."""
     merged: dict[str, _ObservedValue] = {}
     for value in values:
         before = merged.setdefault(value.name, value)
-        merged[value.name] = replace(before, traits=before.traits | value.traits)
+        merged[value.name] = replace(before, facts=before.facts | value.facts)
     return list(merged.values())
 
 
@@ -141,7 +146,7 @@ def _values(
     values: dict[str, np.ndarray] = {}
     for proto in (model, executed):
         loops = [first_output(loop) for loop in conditional_loops(proto.graph.node)]
-        proto = counting(proto, loops) if loops else proto
+        proto = with_iteration_counters(proto, loops) if loops else proto
         made = {name for node in proto.graph.node for name in node.output}
         made |= {info.name for info in proto.graph.input}
         here = sorted(names.intersection(made) - values.keys())
@@ -160,12 +165,12 @@ def _sketch(
     observed: _ObservedValue, graph: Graph, values: Mapping[str, np.ndarray]
 ) -> Sketch | None:
     if observed.node.op_type == SUPPRESSION and observed.name == observed.node.input[0]:
-        return suppression(observed.node, values)
+        return suppression_sketch(observed.node, values)
     if observed.name not in values:
         return None
     value = values[observed.name]
-    sketch = Sketch.of(value, observed.traits)
-    if SIGNS in observed.traits:
+    sketch = Sketch.of(value, observed.facts)
+    if SIGNS in observed.facts:
         return sketch
     single = replace(graph, nodes=(observed.node,), inputs=(observed.name,))
     range_ = integer_ranges(single, [observed.name]).get(observed.name)

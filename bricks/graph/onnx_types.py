@@ -1,7 +1,6 @@
-"""Types as ONNX declares them, and in ONNX's notation.
+"""Conversion of types to and from ONNX's ``TypeProto`` and its notation (``seq(tensor(float))``).
 
-Separate from the types themselves, which modules without knowledge of ONNX use too. Must not know
-graphs.
+Separate from the types, which modules without ONNX use too. Must not know graphs.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _DTYPES = {name.lower(): number for name, number in onnx.TensorProto.DataType.it
 
 
 def dtype_of(number: int) -> str:
-    """ONNX's name of an element type; :class:`ModelError` for numbers that ONNX does not define."""
+    """Return ONNX's name of an element type; :class:`ModelError` for a number without a type."""
     try:
         name: str = onnx.TensorProto.DataType.Name(number)
     except ValueError as exc:
@@ -27,7 +26,7 @@ def dtype_of(number: int) -> str:
 
 
 def notation(proto: onnx.TypeProto) -> str:
-    """A declared type in ONNX's notation, without shapes; :class:`ModelError` if it is invalid."""
+    """Return ``proto`` in ONNX's notation, without shapes; :class:`ModelError` if it is invalid."""
     kind = proto.WhichOneof("value")
     if kind in ("tensor_type", "sparse_tensor_type"):
         return f"{kind.removesuffix('_type')}({dtype_of(getattr(proto, kind).elem_type).lower()})"
@@ -41,10 +40,10 @@ def notation(proto: onnx.TypeProto) -> str:
     raise ModelError(f"a type is {kind or 'nothing'}: not supported")
 
 
-def declared(type_: ValueType) -> onnx.TypeProto:
-    """The type as ONNX declares it: with a tensor's shape, without the shapes in a container."""
+def type_proto(type_: ValueType) -> onnx.TypeProto:
+    """Return ``type_`` as a ``TypeProto``, with a tensor's shape but no shapes in a container."""
     if isinstance(type_, ContainerType):
-        return _parsed(type_.dtype)
+        return _parse(type_.dtype)
     proto = onnx.TypeProto()
     tensor = proto.tensor_type
     tensor.elem_type = _DTYPES[type_.dtype.lower()]
@@ -54,19 +53,19 @@ def declared(type_: ValueType) -> onnx.TypeProto:
     return proto
 
 
-def _parsed(text: str) -> onnx.TypeProto:
+def _parse(text: str) -> onnx.TypeProto:
     kind, _, inner = text.removesuffix(")").partition("(")
     proto = onnx.TypeProto()
     if kind == "tensor":
         proto.tensor_type.elem_type = _DTYPES[inner]
     elif kind == "seq":
-        proto.sequence_type.elem_type.CopyFrom(_parsed(inner))
+        proto.sequence_type.elem_type.CopyFrom(_parse(inner))
     elif kind == "optional":
-        proto.optional_type.elem_type.CopyFrom(_parsed(inner))
+        proto.optional_type.elem_type.CopyFrom(_parse(inner))
     elif kind == "map":
         key, _, value = inner.partition(",")
         proto.map_type.key_type = _DTYPES[key]
-        proto.map_type.value_type.CopyFrom(_parsed(value))
+        proto.map_type.value_type.CopyFrom(_parse(value))
     else:
         raise ModelError(f"there is no type {text!r}")
     return proto
