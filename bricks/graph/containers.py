@@ -26,7 +26,7 @@ class ContainerType:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of items."""
+        """``(number of items,)``."""
         return (len(self.items),)
 
     @property

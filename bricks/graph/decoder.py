@@ -1,7 +1,8 @@
 """Decoders: language models with inputs for new tokens and a cache of keys and values.
 
-The names are those of transformers' exports: ``input_ids``, ``attention_mask``, ``position_ids``,
-``past_key_values.0.key`` and ``present.0.key``. Must not know how steps are measured.
+Inputs and outputs are named as in transformers' exports: ``input_ids``, ``attention_mask``,
+``position_ids``, ``past_key_values.0.key`` and ``present.0.key``. Must not know how steps are
+measured.
 """
 
 from __future__ import annotations

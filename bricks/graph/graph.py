@@ -1,6 +1,6 @@
 """A graph to be cut: nodes in topological order, and the concrete type of every value.
 
-Its nodes are those of the model file, or those that a runtime executes after its own optimisation.
+Its nodes are the model file's, or the nodes that a runtime executes after its own optimisation.
 Neither this module nor cutting, identity and plans may know which.
 """
 
@@ -18,7 +18,7 @@ from bricks.graph.containers import ValueType
 class Graph:
     """Nodes, with the constants, types and opsets that are needed to run any part of them.
 
-    ``initializers`` are constants by name; those without values (weights) have
+    ``initializers`` are constants by name; weights, without values, have
     ``data_location == EXTERNAL``. ``types`` holds every value's type: inputs, initializers and
     node outputs.
     """

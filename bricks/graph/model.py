@@ -14,7 +14,7 @@ from bricks.graph.tensor import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model without its weights.
+    """An ONNX model or recorded program without its weights.
 
     ``skeleton`` is the serialised ``ModelProto``: input shapes concrete, local functions inlined,
     ``Constant`` nodes turned into initializers, and and every large payload replaced by a

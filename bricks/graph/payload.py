@@ -64,7 +64,10 @@ class PayloadError(ModelError):
 
 @dataclass(frozen=True, slots=True)
 class WeightReference:
-    """Byte range of a file; ``location`` is relative to the model's folder; ``length`` in bytes."""
+    """Byte range of a file; ``location`` is relative to the model's folder.
+
+    ``offset`` and ``length`` are in bytes; without a length it is the tensor's size.
+    """
 
     location: str
     offset: int

@@ -37,7 +37,7 @@ from onnx import helper
 from bricks.errors import ModelError
 from bricks.graph.form import DOMAIN
 
-# The namespace of calls that the backend makes itself, such as collectives between ranks.
+# Namespace of the backend's own calls: training steps in isolation and under data parallelism.
 REPLICATED = "replicated"
 # Key of metadata with the origin of a program; see :class:`Origin`.
 ORIGIN = "bricks.program"

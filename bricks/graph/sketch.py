@@ -259,7 +259,7 @@ class Sketch:
         falling, share = rises < 0.5, max(rises, 1 - rises)
         if share < 0.5 + CHANGES_STEP:
             return rng.permutation(ascending)
-        # Values rise within a run, and hardly from run to run: the share of rises sets the length.
+        # Values rise within a run, and rarely from run to run: the share of rises sets the length.
         length = count if share == 1 else max(2, round(1 / (1 - share)))
         shuffled = rng.permutation(ascending) if share < 1 else ascending
         whole = count // length * length

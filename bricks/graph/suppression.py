@@ -40,10 +40,8 @@ def suppression_sketch(node: onnx.NodeProto, values: Mapping[str, np.ndarray]) -
     candidates = beyond.sum(axis=-1)
     mean = candidates[candidates > 0].mean() if candidates.any() else 0.0
     image, label = np.unravel_index(np.argmin(np.abs(candidates - mean)), candidates.shape)
-    count, overlap = (
-        min(int(candidates[image, label]), _MOST_CANDIDATES),
-        _scalar(node, values, 3, 0.0),
-    )
+    count = min(int(candidates[image, label]), _MOST_CANDIDATES)
+    overlap = _scalar(node, values, 3, 0.0)
     best_first = np.argsort(-scores[image, label], kind="stable")[:count]
     # Ignores max_output_boxes_per_class, which does not depend on the positions of boxes.
     selected = selected_count(_as_centres(boxes[image], centred)[best_first], overlap, count)

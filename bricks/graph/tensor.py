@@ -46,7 +46,7 @@ class TensorType:
     def sensible(self) -> bool:
         """Whether a host could hold the values; checked before memory is allocated for them."""
         bits = ELEMENT_BITS.get(self.dtype, 8)
-        # A dimension of zero must not hide the others: arithmetic on those could overflow.
+        # A dimension of zero must not hide the other ones, whose product could overflow.
         elements = math.prod(dim or 1 for dim in self.shape)
         return len(self.shape) <= MAX_DIMS and elements * bits <= 8 * MAX_BYTES
 
@@ -61,7 +61,7 @@ class TensorType:
 
     @classmethod
     def from_json(cls, data: Sequence[object]) -> TensorType:
-        """The inverse of :meth:`to_json`."""
+        """Read ``[dtype, shape]``; raises ``ValueError`` for other data."""
         dtype, shape = data
         if not isinstance(dtype, str) or not isinstance(shape, list):
             raise ValueError(f"not a tensor type: {data!r}")

@@ -49,11 +49,11 @@ _STEERING_TYPES = frozenset({6, 7, 9})  # INT32, INT64, BOOL
 
 
 class _Malformed(Exception):
-    """The bytes are not a protobuf message."""
+    """Raised for bytes that are not a protobuf message."""
 
 
 class _Truncated(Exception):
-    """A field reaches past the end of the enclosing message."""
+    """Raised for a field that ends after the enclosing message."""
 
 
 # The exceptions that `fields` raises.

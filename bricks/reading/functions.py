@@ -77,7 +77,7 @@ class _Functions:
             self._bodies[key] = function
         nodes = [node for node, _ in _nested_nodes(proto.graph.node)]
         nodes += [node for body in proto.functions for node, _ in _nested_nodes(body.node)]
-        # Names and attributes of a call replace those in the function.
+        # Names and attributes of a call replace the names and attributes in the function.
         names = (name for node in nodes for name in (*node.input, *node.output))
         self._name_bytes = max(map(len, names), default=0)
         passed = [self._passed_bytes(node) for node in nodes if self._callee(node) in self._bodies]

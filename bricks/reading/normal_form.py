@@ -39,7 +39,7 @@ def normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
     Messages name ``path``; ``folder`` has the data of sparse initializers.
     """
     graph, file = proto.graph, path.name
-    if not set(map(type, _texts(proto))) <= {str}:
+    if not set(map(type, _names(proto))) <= {str}:
         raise ModelError(f"{path} is not an ONNX model: a name in it is no text")
     for node in all_nodes(graph):
         if not default_domain(node.domain):
@@ -60,7 +60,7 @@ def normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
         check_size(tensor)
 
 
-def _texts(proto: onnx.ModelProto) -> list[object]:
+def _names(proto: onnx.ModelProto) -> list[object]:
     """Return every name in ``proto``; protobuf returns names that are not UTF-8 as bytes."""
     texts: list[object] = []
     for node in all_nodes(proto.graph):

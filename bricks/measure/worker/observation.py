@@ -36,7 +36,7 @@ from bricks.operators.integer_ranges import integer_ranges
 
 @dataclass(frozen=True, slots=True)
 class _ObservedValue:
-    """A value that ``node`` reads, and the ``facts`` of it that the node's time depends on."""
+    """A value that ``node`` reads, and the ``facts`` on which the node's time depends."""
 
     node: onnx.NodeProto
     name: str
