@@ -82,7 +82,7 @@ def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
     from bricks.operators.integer_ranges import assumptions
 
     proto = parse_model(model.skeleton)
-    lines = assumptions(graph_of(proto), given=known_values(proto).keys())
+    lines = assumptions(graph_of(proto), specified=known_values(proto).keys())
     return [*lines, *decomposition.plan.assumed]
 
 

@@ -104,19 +104,20 @@ class Allocated:
 
     @property
     def repeatable(self) -> bool:
-        """A call that runs again allocates again."""
+        """No: a call that runs again allocates again."""
         return False
 
     @property
     def processor_specific(self) -> bool:
-        """The calls are those of the program, whatever runs it."""
+        """No: every processor makes the program's calls."""
         return False
 
     @property
     def overheads(self) -> tuple[tuple[str, Phase], ...]:
-        """Each phase after its name; without automatic differentiation, a forward pass is another.
+        """Pairs of the name of the probes of a phase's call overhead, and the phase.
 
-        Outside training, every phase is one of inference.
+        All phases outside training have the probes of inference: without automatic differentiation,
+        a forward pass has another overhead.
         """
         inference = self.kind == INFERENCE
         return tuple((INFERENCE if inference else phase.name, phase) for phase in self.phases)
@@ -184,7 +185,7 @@ class Allocated:
         return role
 
     def peak(self, flow: Flow) -> LiveMemory:
-        """Live bytes at the peak of a step, those from before it included."""
+        """Live bytes at the peak of a step, memory from before the step included."""
         at, live_bytes = live_at_peak(self.spans(flow), len(flow.occurrences))
         state, names = self.state_bytes, self.phase_names
         return LiveMemory(

@@ -1,6 +1,6 @@
 """Build the plan of a graph: cut it, identify each piece, number the values.
 
-The same for the graph that a runtime executes and for the source graph.
+It serves both the executed graph and the source graph.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class _Search:
 
     def __init__(self, vertices: int, edges: Sequence[Edge], budget: SearchBudget) -> None:
         rank = {label: r for r, label in enumerate(sorted({label for _, _, label in edges}))}
-        # Even numbers are edges that leave the vertex, odd ones those that enter it.
+        # Even numbers are edges that leave the vertex, odd numbers edges that enter it.
         self._adjacent: list[list[tuple[int, int]]] = [[] for _ in range(vertices)]
         for source, target, label in edges:
             self._adjacent[source].append((2 * rank[label], target))

@@ -1,6 +1,6 @@
 """The peak of live memory in a run, by role, without workspaces of kernels.
 
-Must not know how live ranges are found.
+Must not know how live ranges are derived.
 """
 
 from __future__ import annotations

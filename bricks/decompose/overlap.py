@@ -6,10 +6,10 @@ blocked layouts also across the boundaries of pieces.
 
 Pieces are cut as without overlap. A piece takes activations from outside only by its first layer
 (``granularity``). Of the layers that feed this one, the last in the graph's order is the *shared*
-layer: the runtime runs the piece with the shared layer, and the shared layer alone. The latency is
-then estimated by inclusion and exclusion along the chain of pieces,
+layer: the runtime runs the piece with the shared layer, and separately the shared layer. The
+latency is then estimated by inclusion and exclusion along the chain of pieces,
 
-    T  =  sum of T(shared layer and piece)  -  sum of T(shared layer alone),
+    T  =  sum of T(shared layer and piece)  -  sum of T(shared layer),
 
 in which each layer counts once net. In a chain, the cost of converting a layout at the end of one
 piece and at the beginning of the next cancels out. A piece whose first layer reads only inputs of

@@ -35,7 +35,11 @@ Names = MutableMapping[str, str]
 
 
 class PieceContent:
-    """The kinds, types and contents of the values of one piece."""
+    """The kinds, types and contents of the values of one piece of ``graph``.
+
+    ``produced`` maps each value that the piece computes to whether it leaves the piece. ``steered``
+    are the names at steering inputs, ``steering`` the contents of steering values by name.
+    """
 
     def __init__(
         self,
@@ -81,12 +85,15 @@ class PieceContent:
 
 
 class PieceWriter:
-    """Writes the canonical model of one piece, naming values by first use."""
+    """Writes the canonical model of one piece, naming values by first use.
+
+    ``rank`` is the canonical rank of each node by path; empty for a single node.
+    """
 
     def __init__(self, content: PieceContent, rank: Mapping[Path, int]) -> None:
         self.names: dict[str, str] = {}
         self.outputs: list[str] = []
-        # The graph's names by kind (input, weight, constant, value in the piece), by first use.
+        # The graph's names by kind (input, weight, constant, value in the piece), in order of use.
         self.by_kind: dict[str, list[str]] = {"i": [], "w": [], "c": [], "v": []}
         self._content = content
         self._rank = rank

@@ -20,7 +20,7 @@ from bricks.graph.containers import ValueType, type_from_json
 # Consecutive runs of a brick that is measured without a model, and bytes of weights read before
 # them: more than a core's own caches hold. Without that read, small bricks appear a third too
 # fast; with four times as many bytes, up to a tenth too slow.
-_AGAIN, SURROUNDING_BYTES = 3, 4 << 20
+_RUNS, SURROUNDING_BYTES = 3, 4 << 20
 
 _PLANNED = Planned()
 
@@ -336,7 +336,7 @@ def isolated_decomposition(
     """
     inputs, outputs = len(brick.inputs), len(brick.outputs)
     outputs_by_run = [
-        tuple(range(inputs + i * outputs, inputs + (i + 1) * outputs)) for i in range(_AGAIN)
+        tuple(range(inputs + i * outputs, inputs + (i + 1) * outputs)) for i in range(_RUNS)
     ]
     plan = Plan(
         model=brick.key,
@@ -344,7 +344,7 @@ def isolated_decomposition(
         granularity=granularity,
         inputs=tuple(range(inputs)),
         outputs=outputs_by_run[-1],
-        types=(*brick.inputs.values(), *_AGAIN * (*brick.outputs.values(),)),
+        types=(*brick.inputs.values(), *_RUNS * (*brick.outputs.values(),)),
         occurrences=tuple(
             Occurrence(brick.key, tuple(range(inputs)), values, in_place=0 if in_place else None)
             for values in outputs_by_run

@@ -39,7 +39,7 @@ def explain_failure(model: Model, reason: str) -> str:
     if empty and not any(name in reason for name in empty):
         listed = ", ".join(empty)
         explanation += f" (without elements: {listed}; not every runtime takes that)"
-    names = synthetic_inputs(graph_of(parse_model(model.skeleton)), given=given_inputs(model))
+    names = synthetic_inputs(graph_of(parse_model(model.skeleton)), specified=given_inputs(model))
     if names and "while running" in reason:
         listed = ", ".join(map(repr, names))
         explanation += f" (made up was {listed}: say with --value what it holds)"

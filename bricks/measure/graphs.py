@@ -70,7 +70,7 @@ class Graphs:
 
         cuttable = self._executed(model) if granularity.executed else self._source(model)
         answer = cuttable.answer
-        observed = observations(cuttable.graph, set(answer.observed), given=given_inputs(model))
+        observed = observations(cuttable.graph, set(answer.observed), specified=given_inputs(model))
         decomposition = build(
             model,
             cuttable.graph,

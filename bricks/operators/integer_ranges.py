@@ -53,15 +53,15 @@ def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
     return {name: range for name, range in ranges if range is not None}
 
 
-def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
+def assumptions(graph: Graph, specified: Collection[str] = ()) -> list[str]:
     """Return notes on the assumed contents of inputs that the graph does not restrict.
 
-    Inputs whose values were specified by the user (``given``) need no note. Neither do inputs of
-    recorded programs, whose contents were recorded.
+    Inputs whose values the user has ``specified`` need no note. Neither do inputs of recorded
+    programs, whose contents were recorded.
     """
     if not nodes_form(graph.nodes).synthetic_inputs:
         return []
-    names = [name for name in graph.inputs if name not in given]
+    names = [name for name in graph.inputs if name not in specified]
     ranges = integer_ranges(graph, names)
     notes = []
     for name in names:
@@ -84,25 +84,26 @@ def assumptions(graph: Graph, given: Collection[str] = ()) -> list[str]:
     return notes
 
 
-def synthetic_inputs(graph: Graph, given: Collection[str] = ()) -> list[str]:
-    """Return the integer inputs without specified values that have no safe synthetic value.
+def synthetic_inputs(graph: Graph, specified: Collection[str] = ()) -> list[str]:
+    """Return the integer inputs that have no safe synthetic value, and no ``specified`` value.
 
-    Inputs ``given`` have specified values. A single integer, such as a sampling rate, may choose a
-    branch.
+    A single integer, such as a sampling rate, may choose a branch.
     """
-    names = [n for n in graph.inputs if n not in given and "INT" in graph.types[n].dtype]
+    names = [n for n in graph.inputs if n not in specified and "INT" in graph.types[n].dtype]
     safe = integer_ranges(graph, names)
     return [n for n in names if n not in safe or graph.types[n].elements == 1]
 
 
-def observations(graph: Graph, observed: Collection[str], given: Collection[str] = ()) -> list[str]:
+def observations(
+    graph: Graph, observed: Collection[str], specified: Collection[str] = ()
+) -> list[str]:
     """Return notes on the first values of ``observed`` whose types depend on the data of inputs.
 
     A runtime cannot infer every type that depends only on shapes, or on inputs with specified
-    values (``given``); such types need no note.
+    values (``specified``); such types need no note.
     """
-    # Values that depend on the data of inputs, and those whose type depends on it too.
-    data, dependent = set(graph.inputs).difference(given), set[str]()
+    # Values that depend on the data of inputs, and values whose type depends on the data too.
+    data, dependent = set(graph.inputs).difference(specified), set[str]()
     notes = []
     for node in graph.nodes:
         reads = used_values(node)

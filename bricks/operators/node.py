@@ -20,9 +20,9 @@ NO_CONSTANTS: Mapping[str, onnx.TensorProto] = {}
 
 
 class Node:
-    """An ONNX node; ``types`` are those of its values by name, ``constants`` the known values.
+    """An ONNX node with the ``types`` of its values and the tensors of ``constants``, by name.
 
-    ``version`` is that of its operator's domain, 0 if unknown.
+    ``version`` is the opset version of its operator's domain, 0 if unknown.
     """
 
     def __init__(

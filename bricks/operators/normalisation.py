@@ -61,7 +61,7 @@ OPERATORS = (
         work=per_input(_NORMALISE),
         workspace=no_workspace,
     ),
-    # Runtimes expand these into others, so that no plan has their kernels.
+    # Runtimes expand these operators into others, so that no plan has their kernels.
     Operator(
         onnx=names("GroupNormalization MeanVarianceNormalization"), work=per_input(_NORMALISE)
     ),

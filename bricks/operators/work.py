@@ -1,4 +1,4 @@
-"""The arithmetic of nodes and of parts of a graph, from types alone.
+"""Count the arithmetic operations of nodes and of parts of a graph, from types only.
 
 A multiply-add is two operations. An operator without a rule makes the work of the whole part
 unknown; nothing is guessed. Must not know runtimes or times.
@@ -20,7 +20,7 @@ _MAX = 2**63 - 1  # the largest integer that a database stores
 
 
 def flops(graph: Graph, nodes: Sequence[int]) -> int | None:
-    """Operations of the nodes at these positions; None where one of them isn't known."""
+    """Return the operations of the nodes at these positions; None if one is unknown."""
     total = 0
     for node in map(graph.nodes.__getitem__, nodes):
         work = node_flops(node, graph.types)
@@ -31,10 +31,7 @@ def flops(graph: Graph, nodes: Sequence[int]) -> int | None:
 
 
 def node_flops(node: onnx.NodeProto, types: Mapping[str, ValueType]) -> int | None:
-    """Operations of a node or call; None where they aren't known.
-
-    Attributes that are invalid for their operator also give None.
-    """
+    """Return the operations of a node or call; None if unknown or if attributes are invalid."""
     rule = operator_of(node).work
     try:
         return None if rule is None else rule(node_view(node, types))

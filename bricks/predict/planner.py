@@ -1,6 +1,6 @@
 """Plans which bricks are worth measuring, when the others can be predicted.
 
-Measuring a brick reduces the uncertainty of that brick and of all similar ones, as given by the
+Measuring a brick reduces the uncertainty of this brick and of all similar bricks, as given by the
 predictor's Gaussian process. The reduction is known before the measurement: so the planner chooses
 the bricks that narrow the estimates of models most for the time that measuring them takes (active
 learning after Cohn, Ghahramani and Jordan, *Active Learning with Statistical Models*, 1996). The
@@ -162,7 +162,7 @@ class Planner:
 
 
 class _Candidate(NamedTuple):
-    """A brick to measure: its position among those of its kind, and its cost in seconds."""
+    """A brick to measure: its position among the bricks of its kind, and its cost in seconds."""
 
     position: int
     key: str

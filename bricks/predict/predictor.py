@@ -104,7 +104,7 @@ class Field:
         """
         latency_s = self.roofline.latency_s
         lower = self.process.lower
-        assert lower is not None, "what was learned is checked before it is kept without the factor"
+        assert lower is not None, "errors are computed before the factor is dropped"
         # Single precision suffices from here on, and takes half the time.
         unit = np.eye(len(lower), dtype=np.float32)
         root = solve_triangular(lower.astype(np.float32), unit, lower=True, overwrite_b=True)

@@ -1,10 +1,10 @@
-"""Predicts latencies on a target with few measurements, from those on other targets.
+"""Predicts latencies on a target with few measurements, from latencies on other targets.
 
-The latency of a brick on other targets explains most of its latency here. The rest is how much
-faster or slower this target is at bricks of that kind and size, which a few dozen measured bricks
-show. A ridge regression weights the other targets; a Gaussian process interpolates its residuals,
-as it does for rooflines (:mod:`bricks.predict.predictor`). The error is found by leaving out some
-families of models after others. Must not know how measurements came about.
+The latency of a brick on the other (source) targets explains most of its latency on this target.
+The rest is the relative speed of this target for bricks of a kind and size, which a few dozen
+measured bricks show. A ridge regression weights the sources; a Gaussian process interpolates its
+residuals, as it does for rooflines (:mod:`bricks.predict.predictor`). Cross-validation over
+families of models gives the errors. Must not know how bricks were measured.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def _combined(one: Prediction, other: Prediction) -> Prediction:
 def expected_s(
     features: Mapping[str, BrickFeatures], others: Sequence[SourceTarget]
 ) -> dict[str, float]:
-    """The expected seconds of each brick from other targets, before any measurement here."""
+    """Return the expected latency in seconds of each brick on an unmeasured target, by key."""
     if not features:
         return {}
     weighted_mean = np.exp(_SourceLatencies.of(features, others).weighted_mean)
@@ -326,9 +326,9 @@ def learn_transfer(
     groups: Mapping[str, Collection[str]],
     others: Sequence[SourceTarget],
 ) -> Transfer | None:
-    """Learn from bricks that are measured here, and from the data of ``others``.
+    """Learn from bricks measured on this target, and from source targets, ``others``.
 
-    None if too few are measured, or there are no others. Arguments are as those of
+    None if too few bricks are measured, or there are no sources. Other arguments are as for
     :func:`bricks.predict.predictor.learn`.
     """
     own = learn(features, latency_s, groups) if others else None

@@ -31,19 +31,19 @@ def facts(of: Decomposition) -> Allocated:
 
 
 def test_a_plan_knows_the_phases_of_a_step(tmp_path: Path) -> None:
-    found = facts(decomposed(training_step(), tmp_path))
-    assert found.kind == "training step"
-    assert found.phases == (
+    memory = facts(decomposed(training_step(), tmp_path))
+    assert memory.kind == "training step"
+    assert memory.phases == (
         Phase("forward", 2, 2),
         Phase("backward", 3, 3),
         Phase("optimizer", 1, 1),
     )
-    assert found.phase_names == ("forward",) * 2 + ("backward",) * 3 + ("optimizer",)
+    assert memory.phase_names == ("forward",) * 2 + ("backward",) * 3 + ("optimizer",)
 
 
 def test_joined_calls_count_as_calls(tmp_path: Path) -> None:
-    found = facts(decomposed(inference_step(), tmp_path, "2"))
-    assert found.phases == (Phase("forward", 1, 2),)
+    memory = facts(decomposed(inference_step(), tmp_path, "2"))
+    assert memory.phases == (Phase("forward", 1, 2),)
 
 
 def test_values_are_freed_where_the_program_frees_them(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_an_onnx_model_has_no_phases(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"phases": [["forward", 1, 1]]}, "its phases are not its occurrences"),
         ({"freed": [None]}, "its lifetimes are not those of its values"),
@@ -92,12 +92,12 @@ def test_an_onnx_model_has_no_phases(tmp_path: Path) -> None:
     ],
 )
 def test_contradictions_in_received_plans_are_noticed(
-    change: dict[str, object], told: str, tmp_path: Path
+    change: dict[str, object], message: str, tmp_path: Path
 ) -> None:
-    found = decomposed(training_step(), tmp_path)
-    data = found.plan.to_json()
+    decomposition = decomposed(training_step(), tmp_path)
+    data = decomposition.plan.to_json()
     data["program"] = {**data["program"], **change}
-    assert Plan.from_json(data).problem(found.bricks) == told
+    assert Plan.from_json(data).problem(decomposition.bricks) == message
 
 
 def test_the_work_of_calls_is_counted(tmp_path: Path) -> None:

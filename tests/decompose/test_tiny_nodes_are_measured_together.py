@@ -92,10 +92,10 @@ def test_equal_stretches_are_one_brick_that_computes_what_the_model_does(
     bench: Bench, tmp_path: Path
 ) -> None:
     read = bench.read(save(chain(4096), tmp_path))
-    found = bench.decompose(read)
-    assert [each.nodes for each in found.plan.occurrences] == [2048, 2048]
-    assert len(found.bricks) == 1
-    assert found.plan.nodes == 4096
+    decomposition = bench.decompose(read)
+    assert [occurrence.nodes for occurrence in decomposition.plan.occurrences] == [2048, 2048]
+    assert len(decomposition.bricks) == 1
+    assert decomposition.plan.nodes == 4096
     assert bench.verify(read).exact
     assert bench.measure([read]).failures == ()
 
@@ -103,8 +103,8 @@ def test_equal_stretches_are_one_brick_that_computes_what_the_model_does(
 def test_places_of_a_stretch_have_sessions_of_their_own_and_are_run_once(
     bench: Bench, tmp_path: Path
 ) -> None:
-    found = bench.decompose(bench.read(save(chain(4096), tmp_path)))
-    walk = walk_of(found, found.bricks.keys())
+    decomposition = bench.decompose(bench.read(save(chain(4096), tmp_path)))
+    walk = walk_of(decomposition, decomposition.bricks.keys())
     assert len({step.load for step in walk.steps if step.timed}) == 2
     assert not any(step.repeated for step in walk.steps)
 
@@ -113,7 +113,9 @@ def test_what_is_predicted_grows_with_the_nodes(bench: Bench, tmp_path: Path) ->
     few, many = (
         bench.decompose(bench.read(save(chain(n), tmp_path, f"{n}.onnx"))) for n in (50, 2000)
     )
-    calls = [extract_features(*found.bricks.values()).calls for found in (few, many)]
+    calls = [
+        extract_features(*decomposition.bricks.values()).calls for decomposition in (few, many)
+    ]
     assert calls[1] > 20 * calls[0]
 
 

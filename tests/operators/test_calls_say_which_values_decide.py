@@ -20,7 +20,7 @@ SPREAD = (DISTINCT, ORDER, QUANTILES)
 
 
 @pytest.mark.parametrize(
-    ("operator", "arguments", "types", "found"),
+    ("operator", "arguments", "types", "dependent"),
     [
         ("nonzero", [T0], (MASK,), {"a": (SELECTED,)}),
         ("sort", [T0, 0, False], (FLOATS,), {"a": (DISTINCT, ORDER, ZEROS)}),
@@ -41,14 +41,14 @@ def test_traits_of_arguments(
     operator: str,
     arguments: list[object],
     types: tuple[TensorType, ...],
-    found: dict[str, tuple[str, ...]],
+    dependent: dict[str, tuple[str, ...]],
 ) -> None:
     names = ["a", "b"][: len(types)]
     node = Call("aten", operator, (arguments, {})).node(names, ["y"])
     known = dict(zip(names, types, strict=True))
-    assert dict(dependent_arguments(node, known)) == found
-    assert decisive_values(node, known) == [*found]
-    if found:
+    assert dict(dependent_arguments(node, known)) == dependent
+    assert decisive_values(node, known) == [*dependent]
+    if dependent:
         assert branches_on_values(operator_called(f"{DOMAIN}aten.{operator}"))
 
 

@@ -17,7 +17,10 @@ from bricks.reading.read import read_model
 
 
 def ranges(tmp_path: Path, proto: onnx.ModelProto) -> dict[str, tuple[int, int]]:
-    return {name: (found.low, found.high) for name, found in whole_ranges(tmp_path, proto).items()}
+    return {
+        name: (permitted.low, permitted.high)
+        for name, permitted in whole_ranges(tmp_path, proto).items()
+    }
 
 
 def whole_ranges(tmp_path: Path, proto: onnx.ModelProto) -> dict[str, Range]:
@@ -26,10 +29,10 @@ def whole_ranges(tmp_path: Path, proto: onnx.ModelProto) -> dict[str, Range]:
 
 
 def test_token_ids_are_indices_and_masks_are_valid(tmp_path):
-    found = whole_ranges(tmp_path, embedding_net(vocabulary=100))
-    assert (found["ids"].low, found["ids"].high) == (0, 100)
-    assert found["ids"].why == "an index of Gather, from 0 to 99"
-    assert (found["mask"].low, found["mask"].high) == (1, 2)
+    permitted = whole_ranges(tmp_path, embedding_net(vocabulary=100))
+    assert (permitted["ids"].low, permitted["ids"].high) == (0, 100)
+    assert permitted["ids"].why == "an index of Gather, from 0 to 99"
+    assert (permitted["mask"].low, permitted["mask"].high) == (1, 2)
 
 
 def test_an_index_is_followed_through_what_hands_it_on(tmp_path):
@@ -42,9 +45,9 @@ def test_an_index_is_followed_through_what_hands_it_on(tmp_path):
         node("Add", ["e", "three"], ["f"]),
         node("Gather", ["table", "f"], ["y"]),
     ]
-    held = [constant("axis", [0]), constant("two", 2), constant("three", [3, 3])]
-    held.append(constant("table", np.zeros((20, 2)), "FLOAT"))
-    proto = model(nodes, [value("i", [2], "INT32")], [value("y", None)], held)
+    initializers = [constant("axis", [0]), constant("two", 2), constant("three", [3, 3])]
+    initializers.append(constant("table", np.zeros((20, 2)), "FLOAT"))
+    proto = model(nodes, [value("i", [2], "INT32")], [value("y", None)], initializers)
     # 0 ≤ 2·i + 3 < 20
     assert ranges(tmp_path, proto) == {"i": (-1, 9)}
 
@@ -63,9 +66,9 @@ def test_zero_points_of_weights_are_alike_and_in_the_middle(tmp_path, dtype, mid
             constant("w", np.ones((3, 2, 1, 1)), dtype),
         ],
     )
-    found = ranges(tmp_path, proto)
-    assert found["zeros"] == (middle, middle + 1)
-    assert found["x"] == found["zero"] == (0, 256)
+    permitted = ranges(tmp_path, proto)
+    assert permitted["zeros"] == (middle, middle + 1)
+    assert permitted["x"] == permitted["zero"] == (0, 256)
 
 
 def test_several_uses_intersect(tmp_path):
@@ -97,11 +100,15 @@ def test_sequence_lengths_are_the_length(tmp_path):
 
 
 def test_quantised_data_takes_its_whole_type(tmp_path):
-    held = [constant("scale", 0.1, "FLOAT"), constant("zero", 0, "UINT8")]
-    proto = one_node("DequantizeLinear", [value("q", [4], "UINT8")], [value("y", None)], held)
+    initializers = [constant("scale", 0.1, "FLOAT"), constant("zero", 0, "UINT8")]
+    proto = one_node(
+        "DequantizeLinear", [value("q", [4], "UINT8")], [value("y", None)], initializers
+    )
     assert ranges(tmp_path, proto) == {"q": (0, 256)}
-    held[1] = constant("zero", 0, "INT8")
-    proto = one_node("DequantizeLinear", [value("q", [4], "INT8")], [value("y", None)], held)
+    initializers[1] = constant("zero", 0, "INT8")
+    proto = one_node(
+        "DequantizeLinear", [value("q", [4], "INT8")], [value("y", None)], initializers
+    )
     assert ranges(tmp_path, proto) == {"q": (-128, 128)}
 
 
@@ -141,26 +148,33 @@ def test_scattered_and_multiple_indices_are_bounded(tmp_path):
 
 
 def test_one_hot_indices_stay_below_the_depth(tmp_path):
-    held = [constant("depth", 12), constant("values", [0, 1])]
-    proto = one_node("OneHot", [value("i", [3], "INT64")], [value("y", None, "INT64")], held)
+    initializers = [constant("depth", 12), constant("values", [0, 1])]
+    proto = one_node(
+        "OneHot", [value("i", [3], "INT64")], [value("y", None, "INT64")], initializers
+    )
     assert ranges(tmp_path, proto) == {"i": (0, 12)}
 
 
 def test_embeddings_of_fused_models_are_indices(tmp_path):
     tables = [("word", 50), ("position", 16), ("segment", 2)]
-    held = [constant(name, np.zeros((rows, 4)), "FLOAT") for name, rows in tables]
-    held += [constant(name, np.ones(4), "FLOAT") for name in ("gamma", "beta")]
+    initializers = [constant(name, np.zeros((rows, 4)), "FLOAT") for name, rows in tables]
+    initializers += [constant(name, np.ones(4), "FLOAT") for name in ("gamma", "beta")]
     inputs = [value(name, [1, 8], "INT32") for name in ("ids", "segments", "mask")]
     order = ["ids", "segments", "word", "position", "segment", "gamma", "beta", "mask"]
     outputs = [value("y", [1, 8, 4]), value("m", [1], "INT32")]
     proto = one_node(
-        "EmbedLayerNormalization", inputs, outputs, held, order=order, domain="com.microsoft"
+        "EmbedLayerNormalization",
+        inputs,
+        outputs,
+        initializers,
+        order=order,
+        domain="com.microsoft",
     )
     read = read_model(save(proto, tmp_path))
     known = {"y": floats((1, 8, 4)), "m": floats((1,))}
     graph = source_graph(read, known)
-    found = integer_ranges(graph, graph.inputs)
-    assert {name: (r.low, r.high) for name, r in found.items()} == {
+    permitted = integer_ranges(graph, graph.inputs)
+    assert {name: (r.low, r.high) for name, r in permitted.items()} == {
         "ids": (0, 50), "segments": (0, 2), "mask": (1, 2),
     }  # fmt: skip
 
@@ -168,8 +182,8 @@ def test_embeddings_of_fused_models_are_indices(tmp_path):
 @pytest.mark.parametrize("op", ["Div", "Mod"])
 def test_integers_are_never_divided_by_zero(tmp_path, op):
     inputs = [value("a", [3], "INT64"), value("b", [3], "INT64")]
-    found = ranges(tmp_path, one_node(op, inputs, [value("y", None, "INT64")]))
-    assert found["b"][0] >= 1
+    permitted = ranges(tmp_path, one_node(op, inputs, [value("y", None, "INT64")]))
+    assert permitted["b"][0] >= 1
 
 
 def test_a_mask_that_is_turned_round_is_valid(tmp_path):
@@ -186,9 +200,9 @@ def test_booleans_are_true_and_floats_are_none_of_this(tmp_path):
 
 def test_what_nothing_restricts_says_so(tmp_path):
     proto = one_node("Abs", [value("i", [3], "INT64")], [value("y", None, "INT64")])
-    found = whole_ranges(tmp_path, proto)["i"]
-    assert (found.low, found.high) == (0, 2)
-    assert "nothing in the graph restricts it" in found.why
+    permitted = whole_ranges(tmp_path, proto)["i"]
+    assert (permitted.low, permitted.high) == (0, 2)
+    assert "nothing in the graph restricts it" in permitted.why
 
 
 def test_uses_inside_subgraphs_count(tmp_path):
@@ -203,13 +217,15 @@ def test_uses_inside_subgraphs_count(tmp_path):
 
 
 def test_uses_that_contradict_each_other_leave_nothing(tmp_path):
-    held = [constant("far", 100), constant("t", np.zeros((5, 2)), "FLOAT")]
+    initializers = [constant("far", 100), constant("t", np.zeros((5, 2)), "FLOAT")]
     nodes = [
         node("Add", ["i", "far"], ["j"]),
         node("Gather", ["t", "j"], ["y"]),
         node("Gather", ["t", "i"], ["z"]),
     ]
-    proto = model(nodes, [value("i", [1], "INT64")], [value("y", None), value("z", None)], held)
+    proto = model(
+        nodes, [value("i", [1], "INT64")], [value("y", None), value("z", None)], initializers
+    )
     assert ranges(tmp_path, proto) == {}
 
 
@@ -243,5 +259,5 @@ def test_what_a_brick_holds_in_between_says_what_its_inputs_may_hold():
     brick = cut(maker.graph(), [0, 1]).brick
     proto = parse_model(brick.model)
     assert inner_types(proto) == {"v0": pairs}
-    found = integer_ranges(graph_of(proto), list(brick.inputs))
-    assert [(each.low, each.high) for each in found.values()] == [(0, 3), (0, 3)]
+    permitted = integer_ranges(graph_of(proto), list(brick.inputs))
+    assert [(r.low, r.high) for r in permitted.values()] == [(0, 3), (0, 3)]

@@ -61,30 +61,30 @@ def test_convolutions_are_known_by_their_windows(program: str) -> None:
 
 def test_gradients_of_convolutions_are_another_kernel_and_tell_what_is_asked_for() -> None:
     found = called("torch_resnet44_training", "convolution_backward")
-    asked = {each.tag("activation") for each in found}
+    asked = {call.tag("activation") for call in found}
     assert asked == {"010", "110"}  # of the weight alone where the input is the image
     forward = called("torch_resnet44_training", "convolution")
-    assert not {each.kernel for each in found} & {each.kernel for each in forward}
-    assert {each.kind for each in found} == {CONVOLUTION}
+    assert not {call.kernel for call in found} & {call.kernel for call in forward}
+    assert {call.kind for call in found} == {CONVOLUTION}
 
 
 def test_a_depthwise_convolution_has_a_form_of_its_own() -> None:
-    assert "depthwise" in {each.tag("form") for each in called("torch_mobilenet_v3", "convolution")}
+    assert "depthwise" in {call.tag("form") for call in called("torch_mobilenet_v3", "convolution")}
 
 
 def test_the_memory_format_is_told() -> None:
     plain = called("torch_resnet50", "convolution")
     last = called("torch_resnet50_channels_last", "convolution")
-    assert {each.tag("summed") for each in plain} == {"False"}
-    assert "True" in {each.tag("summed") for each in last}
+    assert {call.tag("summed") for call in plain} == {"False"}
+    assert "True" in {call.tag("summed") for call in last}
 
 
 def test_transposed_factors_are_told() -> None:
-    tags = {each.tag("transposed") for each in called("torch_bert_training", "mm", "addmm")}
+    tags = {call.tag("transposed") for call in called("torch_bert_training", "mm", "addmm")}
     assert {"01", "10"} <= tags
 
 
 def test_all_other_calls_are_streams() -> None:
-    assert {each.kind for each in called("torch_bert", "add", "gelu", "native_layer_norm")} == {
+    assert {call.kind for call in called("torch_bert", "add", "gelu", "native_layer_norm")} == {
         STREAM
     }

@@ -104,8 +104,8 @@ def predicted_s(
 ) -> list[float]:
     predictor = learn(known, {key: taken_s(t) for key, t in known.items()}, groups_of(known))
     assert predictor is not None
-    wanted = {str(i): replace(brick, context=context) for i, context in enumerate(contexts)}
-    return [p.latency_s for p in predictor.predict(wanted).values()]
+    in_contexts = {str(i): replace(brick, context=context) for i, context in enumerate(contexts)}
+    return [p.latency_s for p in predictor.predict(in_contexts).values()]
 
 
 def test_weights_beyond_the_caches_are_predicted_slower_where_they_were_measured_so() -> None:

@@ -82,7 +82,7 @@ def test_what_costs_less_and_tells_as_much_comes_first() -> None:
 
 
 def test_something_of_every_operator_is_measured_first() -> None:
-    """However little of any model it is believed to be: that is a guess as long as none was."""
+    """A kernel's share of models is a guess as long as no brick of it was measured."""
     convs = [conv(16, 32, size) for size in (14, 28, 56)]
     rare = [unary("Exp", 100), unary("Exp", 200), unary("Sin", 100)]
     features = {b.key: extract_features(b) for b in (*convs, *rare)}
@@ -129,11 +129,11 @@ def test_time_and_number_are_limits() -> None:
 
 
 def test_the_last_few_models_do_not_keep_all_others_waiting() -> None:
-    strange = conv(640, 640, 56, taps=7)
-    features = {**BRICKS, strange.key: extract_features(strange)}
-    counts = {**zoo(30), "strange": {strange.key: 1}}
-    assert strange.key not in planner(counts, features).choose(0.1)
-    assert planner({"strange": {strange.key: 1}}, features).choose(0.1) == [strange.key]
+    unmeasured = conv(640, 640, 56, taps=7)
+    features = {**BRICKS, unmeasured.key: extract_features(unmeasured)}
+    counts = {**zoo(30), "strange": {unmeasured.key: 1}}
+    assert unmeasured.key not in planner(counts, features).choose(0.1)
+    assert planner({"strange": {unmeasured.key: 1}}, features).choose(0.1) == [unmeasured.key]
 
 
 def test_a_dear_brick_of_one_model_comes_late_however_little_is_known_of_it() -> None:

@@ -44,16 +44,16 @@ def sizes(of: BrickFeatures) -> dict[str, float]:
 def test_limits_are_the_highest_rates_that_were_measured() -> None:
     slow, fast = features(dense(64, 512, 512)), features(dense(1, 4096, 4096))
     usual = [slow] * ENOUGH
-    found = RooflineLimits.fit([*usual, fast], np.array([0.01] * ENOUGH + [0.002]))
-    assert found.flops_per_s == pytest.approx(max(slow.flops / 0.01, fast.flops / 0.002))
-    assert found.bytes_per_s == pytest.approx(fast.weight_bytes / 0.002)
+    result = RooflineLimits.fit([*usual, fast], np.array([0.01] * ENOUGH + [0.002]))
+    assert result.flops_per_s == pytest.approx(max(slow.flops / 0.01, fast.flops / 0.002))
+    assert result.bytes_per_s == pytest.approx(fast.weight_bytes / 0.002)
 
 
 def test_weights_in_the_caches_show_no_rate_of_memory() -> None:
     cached = features(dense(1, 4096, 4096), working_set_bytes=2**20)
-    found = RooflineLimits.fit([cached] * ENOUGH, np.full(ENOUGH, 0.001))
-    assert found.bytes_per_s == math.inf
-    assert found.least_s([cached]) == pytest.approx([0.001])  # by its operations
+    result = RooflineLimits.fit([cached] * ENOUGH, np.full(ENOUGH, 0.001))
+    assert result.bytes_per_s == math.inf
+    assert result.least_s([cached]) == pytest.approx([0.001])  # by its operations
 
 
 def test_few_measurements_show_no_limits() -> None:
@@ -63,26 +63,26 @@ def test_few_measurements_show_no_limits() -> None:
 
 
 def test_no_prediction_is_faster_than_the_machine() -> None:
-    found = predictor()
+    result = predictor()
     unseen = {
         "product": features(blockwise(1, 32768, 32768)),
         "convolution": features(conv(4096, 4096, 200)),
     }
-    for key, prediction in found.predict(unseen).items():
-        least_s = float(found.limits.least_s([unseen[key]])[0])
+    for key, prediction in result.predict(unseen).items():
+        least_s = float(result.limits.least_s([unseen[key]])[0])
         assert least_s > 0
         assert prediction.latency_s >= least_s
         assert prediction.spread().low >= least_s
 
 
 def test_products_of_quantised_weights_are_products() -> None:
-    found = extract_features(blockwise(3, 256, 96, bits=4))
-    assert found.kind == PRODUCT
-    named = sizes(found)
+    result = extract_features(blockwise(3, 256, 96, bits=4))
+    assert result.kind == PRODUCT
+    named = sizes(result)
     assert [named[n] for n in ("batch", "rows", "columns", "terms")] == pytest.approx(
         [1, 3, 96, 256]
     )
-    assert found.weight_bytes == 96 * 256 / 2 + 96 * 8 * 4
+    assert result.weight_bytes == 96 * 256 / 2 + 96 * 8 * 4
 
 
 def test_kernels_of_quantised_weights_differ_by_bits_and_by_how_they_compute() -> None:
@@ -102,15 +102,15 @@ def test_weights_that_nobody_measured_take_as_long_as_those_that_were() -> None:
     """A product of a vector reads its weights once: their bytes decide, whatever they hold."""
     measured, unseen = features(dense(1, 4096, 4096)), features(blockwise(1, 4096, 16384))
     per_byte = latencies({"it": measured})["it"] / measured.weight_bytes
-    found = predictor().predict({"it": unseen})["it"]
-    assert found.latency_s / unseen.weight_bytes == pytest.approx(per_byte, rel=0.5)
-    assert found.log_sd >= 0.7
+    result = predictor().predict({"it": unseen})["it"]
+    assert result.latency_s / unseen.weight_bytes == pytest.approx(per_byte, rel=0.5)
+    assert result.log_sd >= 0.7
 
 
 def test_limits_are_kept_with_what_was_learned() -> None:
     few = learned(mixture(), latencies(mixture()))
     for limits in (RooflineLimits(1e9, 2e9), NO_LIMITS, RooflineLimits(1e9)):
         kept = Learned(replace(few, limits=limits), StateCounts({}), None, {})
-        found = read(written({"t": kept}, "executed"), "t", "executed")
-        assert found is not None
-        assert found.predictor.limits == limits
+        result = read(written({"t": kept}, "executed"), "t", "executed")
+        assert result is not None
+        assert result.predictor.limits == limits

@@ -90,7 +90,7 @@ def weight_memory(plan: Plan, bricks: Mapping[str, Brick]) -> WeightMemory:
 
 
 def _distinct(plan: Plan, bricks: Mapping[str, Brick]) -> tuple[list[_Weight], int]:
-    """The weights in the order of their first use, and the number of those without a size."""
+    """The weights in the order of their first use, and the number of weights without a size."""
     weights_by_brick = {key: list(_weights_of(bricks[key])) for key in plan.keys}
     weights: list[_Weight] = []
     forms: dict[int, set[WeightForm | None]] = {}  # by the weight's number

@@ -14,7 +14,7 @@ MIB = 1 << 20
 TABLE = 8 / UNIT_BYTES
 
 
-def taken(arena: Arena, size_bytes: int) -> Chunk:
+def allocated_chunk(arena: Arena, size_bytes: int) -> Chunk:
     chunk = arena.allocate(size_bytes)
     arena.touch(chunk, size_bytes)
     return chunk
@@ -31,10 +31,10 @@ def test_only_what_is_touched_is_resident() -> None:
 
 def test_memory_that_is_given_back_stays_resident_and_is_taken_again() -> None:
     arena = Arena()
-    first = taken(arena, MIB)
+    first = allocated_chunk(arena, MIB)
     before = arena.resident_bytes
     arena.free(first)
-    assert taken(arena, MIB).offset == first.offset
+    assert allocated_chunk(arena, MIB).offset == first.offset
     assert arena.resident_bytes == before
 
 
@@ -77,25 +77,25 @@ def test_a_chunk_grows_together_with_free_neighbours_on_both_sides() -> None:
 @given(st.lists(st.tuples(st.integers(1, 4 * MIB), st.booleans()), max_size=40))
 def test_chunks_that_are_taken_never_overlap(requests: list[tuple[int, bool]]) -> None:
     arena = Arena()
-    held: list[Chunk] = []
+    allocated: list[Chunk] = []
     for size, back in requests:
         chunk = arena.allocate(size)
         assert chunk.size >= size
-        for other in held:
+        for other in allocated:
             assert (
                 other.region != chunk.region
                 or other.offset + other.size <= chunk.offset
                 or chunk.offset + chunk.size <= other.offset
             )
-        held.append(chunk)
+        allocated.append(chunk)
         if back:
-            arena.free(held.pop(len(held) // 2))
+            arena.free(allocated.pop(len(allocated) // 2))
     before = arena.resident_bytes
-    for chunk in held:
+    for chunk in allocated:
         arena.free(chunk)
     assert arena.resident_bytes == before
     # Free neighbours have grown together: each region is one chunk again.
-    regions = {chunk.region: chunk for chunk in held}
+    regions = {chunk.region: chunk for chunk in allocated}
     for _ in regions:
         assert arena.allocate(1).offset % UNIT_BYTES == 0
 
@@ -105,22 +105,22 @@ def test_what_a_pattern_holds_at_the_same_time_never_overlaps(
     requests: list[tuple[int, bool]],
 ) -> None:
     pattern = Pattern()
-    held: list[tuple[int, int]] = []  # (what, size)
-    for what, (size, back) in enumerate(requests):
-        pattern.allocate(what, size)
-        held.append((what, size))
-        ranges = sorted((pattern.offsets[w], pattern.offsets[w] + s) for w, s in held)
+    allocated: list[tuple[int, int]] = []  # (name, size)
+    for name, (size, back) in enumerate(requests):
+        pattern.allocate(name, size)
+        allocated.append((name, size))
+        ranges = sorted((pattern.offsets[w], pattern.offsets[w] + s) for w, s in allocated)
         assert all(a[1] <= b[0] for a, b in pairwise(ranges))
         assert ranges[-1][1] <= pattern.size_bytes
         if back:
-            given_back, _ = held.pop(0)
-            pattern.free(given_back)
+            freed, _ = allocated.pop(0)
+            pattern.free(freed)
 
 
 def test_a_pattern_fills_the_smallest_gap() -> None:
     pattern = Pattern()
-    for what, size in enumerate((256, 64, 128, 64)):
-        pattern.allocate(what, size)
+    for name, size in enumerate((256, 64, 128, 64)):
+        pattern.allocate(name, size)
     pattern.free(0)
     pattern.free(2)
     pattern.allocate("new", 100)

@@ -36,17 +36,17 @@ def places(*bricks: tuple[Brick, tuple[int, ...]]) -> list[Occurrence]:
 
 
 def test_a_product_keeps_its_weight_packed_with_padded_columns_instead_of_the_original() -> None:
-    found = weight_memory(known(places((PRODUCT, (0,)))), {PRODUCT.key: PRODUCT})
-    assert found.kept_bytes == 4 * 500 * 1008
-    assert found.loading_bytes == found.kept_bytes + 4 * 500 * 1000  # both, while it is packed
+    memory = weight_memory(known(places((PRODUCT, (0,)))), {PRODUCT.key: PRODUCT})
+    assert memory.kept_bytes == 4 * 500 * 1008
+    assert memory.loading_bytes == memory.kept_bytes + 4 * 500 * 1000  # both, while it is packed
 
 
 def test_a_weight_that_occurrences_share_counts_once() -> None:
     bricks = {PRODUCT.key: PRODUCT}
     shared = weight_memory(known(places((PRODUCT, (0,)), (PRODUCT, (0,)))), bricks)
-    apart = weight_memory(known(places((PRODUCT, (0,)), (PRODUCT, (1,)))), bricks)
-    assert apart.kept_bytes == 2 * shared.kept_bytes
-    assert (shared.count, apart.count) == (1, 2)
+    separate = weight_memory(known(places((PRODUCT, (0,)), (PRODUCT, (1,)))), bricks)
+    assert separate.kept_bytes == 2 * shared.kept_bytes
+    assert (shared.count, separate.count) == (1, 2)
 
 
 def test_a_weight_that_kernels_keep_in_two_forms_counts_twice() -> None:
@@ -57,14 +57,14 @@ def test_a_weight_that_kernels_keep_in_two_forms_counts_twice() -> None:
 
 
 def test_weights_whose_numbers_are_not_known_count_at_each_place() -> None:
-    found = weight_memory(known(places((LOOKUP, ()), (LOOKUP, ()))), {LOOKUP.key: LOOKUP})
-    assert found.kept_bytes == 2 * LOOKUP.weight_bytes
+    memory = weight_memory(known(places((LOOKUP, ()), (LOOKUP, ()))), {LOOKUP.key: LOOKUP})
+    assert memory.kept_bytes == 2 * LOOKUP.weight_bytes
 
 
 def test_a_mapped_weight_takes_nothing_while_the_model_is_loaded() -> None:
-    found = weight_memory(known(places((LOOKUP, (0,)))), {LOOKUP.key: LOOKUP})
-    assert found.kept_bytes == LOOKUP.weight_bytes
-    assert found.loading_bytes == 0
+    memory = weight_memory(known(places((LOOKUP, (0,)))), {LOOKUP.key: LOOKUP})
+    assert memory.kept_bytes == LOOKUP.weight_bytes
+    assert memory.loading_bytes == 0
 
 
 def test_reordering_needs_three_more_copies_of_one_weight_at_a_time() -> None:
@@ -101,5 +101,5 @@ def test_weights_that_fusion_has_rewritten_are_there_while_others_are_reordered(
 def test_only_transposed_convolutions_keep_weights_in_the_arena() -> None:
     up = brick("ConvTranspose", (1, 8, 8, 8), (1, 16, 4, 4), (16, 8, 2, 2), strides=[2, 2])
     both = {up.key: up, PRODUCT.key: PRODUCT}
-    found = weight_memory(known(places((up, (0,)), (PRODUCT, (1,)))), both)
-    assert found.in_arena == (up.weight_bytes,)
+    memory = weight_memory(known(places((up, (0,)), (PRODUCT, (1,)))), both)
+    assert memory.in_arena == (up.weight_bytes,)

@@ -139,10 +139,10 @@ def observe() -> Iterator[Callable[[Case], Observed]]:
 def test_a_rule_says_what_the_runtime_takes(
     case: Case, observe: Callable[[Case], Observed]
 ) -> None:
-    found = observe(case)
-    predicted = workspace(found.brick, threads=1)
+    observed = observe(case)
+    predicted = workspace(observed.brick, threads=1)
     assert predicted is not None
-    assert found.workspace_bytes == pytest.approx(sum(predicted), abs=TOLERANCE_BYTES)
+    assert observed.workspace_bytes == pytest.approx(sum(predicted), abs=TOLERANCE_BYTES)
 
 
 def brick(op: str, *dims: tuple[int, ...], dtype: str = "FLOAT", **attributes: object) -> Brick:
