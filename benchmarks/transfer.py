@@ -158,7 +158,7 @@ def run(case: Case, run: Run) -> Row:
     features = {key: known.features[key] for key in sorted(set().union(*counts.values()))}
     posteriors = {key: Posterior(s) for key, s in expected_s(features, others).items()}
     kernels = frozenset[str]().union(*(other.kernels for other in others))
-    probes = Planner(counts, features, posteriors, kernels).choose(0.001, most=case.probes)
+    probes = Planner(counts, features, posteriors, kernels).choose(0.001, max_count=case.probes)
     measured = {key: known.latency_s[key] for key in probes}
     transfer = learn_transfer(features, measured, known.families, others)
     separate = learn(features, measured, known.families)

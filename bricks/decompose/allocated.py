@@ -179,8 +179,8 @@ class Allocated:
         def role(value: int, begin: int, end: int) -> str:
             if value in gradients:
                 return GRADIENT
-            kept = inference or (names[begin] == FORWARD and names[end] != FORWARD)
-            return ACTIVATION if kept else TEMPORARY
+            is_activation = inference or (names[begin] == FORWARD and names[end] != FORWARD)
+            return ACTIVATION if is_activation else TEMPORARY
 
         return role
 

@@ -41,7 +41,7 @@ def stretches(graph: Graph) -> list[tuple[int, ...]]:
     last = _last_readers(graph) if sum(tiny) >= SHORTEST else {}
     for short, run in groupby(range(len(tiny)), tiny.__getitem__):
         for part in _parts(tuple(run)):
-            joined = short and len(part) >= SHORTEST and _narrow(graph, part, last)
+            joined = short and len(part) >= SHORTEST and _has_few_ports(graph, part, last)
             cut += [part] if joined else [(i,) for i in part]
     return cut
 
@@ -56,14 +56,14 @@ def _last_readers(graph: Graph) -> dict[str, int]:
     return readers | dict.fromkeys(graph.outputs, len(graph.nodes))
 
 
-def _narrow(graph: Graph, part: tuple[int, ...], last: Mapping[str, int]) -> bool:
+def _has_few_ports(graph: Graph, part: tuple[int, ...], last: Mapping[str, int]) -> bool:
     """Whether the nodes of ``part`` have few inputs from outside and few outputs."""
     nodes = [graph.nodes[i] for i in part]
-    made = {name for node in nodes for name in node.output if name}
+    produced = {name for node in nodes for name in node.output if name}
     read = {name for node in nodes for name in used_values(node)}
-    come = read - made - graph.initializers.keys()
-    leave = [name for name in made if last.get(name, len(graph.nodes)) > part[-1]]
-    return _NODES_A_PORT * (len(come) + len(leave)) <= len(part) + 2 * SHORTEST
+    inputs = read - produced - graph.initializers.keys()
+    outputs = [name for name in produced if last.get(name, len(graph.nodes)) > part[-1]]
+    return _NODES_A_PORT * (len(inputs) + len(outputs)) <= len(part) + 2 * SHORTEST
 
 
 def _tiny(graph: Graph, node: onnx.NodeProto) -> bool:

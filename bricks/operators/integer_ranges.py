@@ -32,11 +32,14 @@ _MAX_STEPS, _ALL_STEPS, _FEW_STEPS = 10_000, 200_000, 10
 
 @dataclass(frozen=True, slots=True)
 class _Affine:
-    """A value followed from x: it lies between ``scale * x + least`` and ``scale * x + most``."""
+    """Bounds of a value computed from x: ``scale * x`` plus an offset.
+
+    The offset is from ``low_offset`` to ``high_offset``, both included.
+    """
 
     scale: int
-    least: int
-    most: int
+    low_offset: int
+    high_offset: int
 
 
 def integer_ranges(graph: Graph, names: Collection[str]) -> dict[str, Range]:
@@ -194,8 +197,8 @@ class _UseFollower:
                 masks.append(restriction.why)
                 continue
             # low ≤ scale·x + least and scale·x + most < high, solved for x
-            low = max(low, -((affine.least - restriction.low) // affine.scale))
-            high = min(high, (restriction.high - 1 - affine.most) // affine.scale + 1)
+            low = max(low, -((affine.low_offset - restriction.low) // affine.scale))
+            high = min(high, (restriction.high - 1 - affine.high_offset) // affine.scale + 1)
             why.append(restriction.why)
         if why:
             return Range(low, high, "; ".join(dict.fromkeys(why))) if low < high else None
@@ -234,14 +237,22 @@ class _UseFollower:
         bounds = self._constant_bounds(node.input[1 - index])
         if bounds is None:
             return None
-        least, most = bounds
+        low_offset, high_offset = bounds
         if node.op_type == "Add":
-            return _Affine(affine.scale, affine.least + least, affine.most + most)
+            return _Affine(
+                affine.scale, affine.low_offset + low_offset, affine.high_offset + high_offset
+            )
         if node.op_type == "Sub":
-            return _Affine(affine.scale, affine.least - most, affine.most - least)
-        if least != most or least < 1:
+            return _Affine(
+                affine.scale, affine.low_offset - high_offset, affine.high_offset - low_offset
+            )
+        if low_offset != high_offset or low_offset < 1:
             return None
-        return _Affine(affine.scale * least, affine.least * least, affine.most * least)
+        return _Affine(
+            affine.scale * low_offset,
+            affine.low_offset * low_offset,
+            affine.high_offset * low_offset,
+        )
 
     def _constant_bounds(self, name: str) -> tuple[int, int] | None:
         tensor = self._graph.initializers.get(name)

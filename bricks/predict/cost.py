@@ -105,16 +105,16 @@ def fit(measured: Sequence[tuple[Brick, float]]) -> CostModel | None:
         begin, end = int(part[0]), int(part[-1]) + 1
         model = _fitted(costs[:begin] + costs[end:])
         outcomes += [(wall_s, model.brick_s(brick)) for brick, wall_s in costs[begin:end]]
-    whole = _fitted(costs)
-    return CostModel(whole.factors, whole.blind_factors, tuple(outcomes))
+    model = _fitted(costs)
+    return CostModel(model.factors, model.blind_factors, tuple(outcomes))
 
 
 def _fitted(costs: Sequence[tuple[Brick, float]]) -> CostModel:
     features = np.array([_features(brick) for brick, _ in costs])
     seconds = np.array([wall_s for _, wall_s in costs])
-    known = np.array([brick.flops is not None for brick, _ in costs])
+    has_flops = np.array([brick.flops is not None for brick, _ in costs])
     blind = features * (1.0, 0.0, 1.0, 1.0)
-    factors = _factors(features[known], seconds[known]) if known.any() else (0.0,) * 4
+    factors = _factors(features[has_flops], seconds[has_flops]) if has_flops.any() else (0.0,) * 4
     return CostModel(factors, _factors(blind, seconds), ())
 
 

@@ -147,11 +147,11 @@ def _limits_json(limits: RooflineLimits) -> list[float | None]:
 
 
 def _roofline_json(roofline: Roofline) -> dict[str, Any]:
-    own = {name: factors.tolist() for name, factors in roofline.own.items()}
-    return {"factors": roofline.factors.tolist(), "own": own}
+    by_kernel = {name: factors.tolist() for name, factors in roofline.by_kernel.items()}
+    return {"factors": roofline.factors.tolist(), "own": by_kernel}
 
 
 def _roofline(data: Mapping[str, Any]) -> Roofline:
     """A roofline without the bricks that it was fitted to, which yields seconds only."""
-    own = {name: np.array(factors) for name, factors in data["own"].items()}
-    return Roofline.known(np.array(data["factors"]), own)
+    by_kernel = {name: np.array(factors) for name, factors in data["own"].items()}
+    return Roofline.known(np.array(data["factors"]), by_kernel)

@@ -22,7 +22,7 @@ Array = np.ndarray
 # The least number of measured bricks from which limits follow.
 ENOUGH = 300
 # Smaller bricks are left out: the timer's error and the caches decide how fast they seem.
-_LEAST_FLOPS, _LEAST_BYTES = 1e7, 2.0**20
+_MIN_FLOPS, _MIN_BYTES = 1e7, 2.0**20
 # A run reads all weights of these kinds. Other operators may have branches, experts or tables.
 _READ_ALL = frozenset({CONVOLUTION, PRODUCT})
 
@@ -43,15 +43,13 @@ class RooflineLimits:
         if len(features) < ENOUGH:
             return NO_LIMITS
         flops, weights = _flops_and_weight_bytes(features)
-        return cls(
-            _highest(flops, latency_s, _LEAST_FLOPS), _highest(weights, latency_s, _LEAST_BYTES)
-        )
+        return cls(_highest(flops, latency_s, _MIN_FLOPS), _highest(weights, latency_s, _MIN_BYTES))
 
-    def least_s(self, features: Sequence[BrickFeatures]) -> Array:
+    def min_latency_s(self, features: Sequence[BrickFeatures]) -> Array:
         """Return a lower bound of the latency of each brick, in seconds."""
         flops, weights = _flops_and_weight_bytes(features)
-        least: Array = np.maximum(flops / self.flops_per_s, weights / self.bytes_per_s)
-        return least
+        bounds_s: Array = np.maximum(flops / self.flops_per_s, weights / self.bytes_per_s)
+        return bounds_s
 
 
 NO_LIMITS = RooflineLimits()
@@ -64,10 +62,10 @@ def _flops_and_weight_bytes(features: Sequence[BrickFeatures]) -> tuple[Array, A
 
 
 def _uncached(features: BrickFeatures) -> bool:
-    far = features.context.working_set_bytes >= 2.0**UNCACHED
-    return far and features.kind in _READ_ALL
+    exceeds_caches = features.context.working_set_bytes >= 2.0**UNCACHED
+    return exceeds_caches and features.kind in _READ_ALL
 
 
-def _highest(amounts: Array, latency_s: Array, least: float) -> float:
-    large = amounts >= least
+def _highest(amounts: Array, latency_s: Array, minimum: float) -> float:
+    large = amounts >= minimum
     return float((amounts[large] / latency_s[large]).max()) if large.any() else math.inf

@@ -119,15 +119,15 @@ def call_convolution(node: BrickNode) -> Description:
     call, gradients = call_of(node.proto), node.features.gradients
     first = node.features.operands[0]
     data, weight = (node.shape(_port(call, at)) for at in node.features.operands)
-    made = node.shape(_port(call, 0)) if gradients else node.output_shape
+    output = node.shape(_port(call, 0)) if gradients else node.output_shape
     stride, _, dilation, transposed, _, groups = call.arguments[0][first + 3 : first + 9]
-    space = (data if transposed else made)[2:]
+    space = (data if transposed else output)[2:]
     terms, outputs = (weight[0] // groups, weight[1]) if transposed else (
         weight[1], weight[0] // groups,
     )  # fmt: skip
     taps = math.prod(weight[2:])
     sizes = (
-        made[0] * math.prod(space), space[-1] if space else 1, terms, outputs, groups, taps,
+        output[0] * math.prod(space), space[-1] if space else 1, terms, outputs, groups, taps,
         math.prod(stride), max(dilation, default=1),
     )  # fmt: skip
     tags = (

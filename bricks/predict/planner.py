@@ -35,7 +35,7 @@ Array = np.ndarray
 # Models are brought to this fraction of the goal, so that none stays just above it.
 _BELOW = 0.8
 
-# No model may be more uncertain than so many times the goal, which most of them meet.
+# The largest deviation of any model, as a multiple of the goal that most models meet.
 _WORST = 2.5
 
 
@@ -101,24 +101,29 @@ class Planner:
         return _WORST * goal if deviations.max(initial=0.0) > _WORST * goal else None
 
     def choose(
-        self, goal: float, *, least: int = 0, most: int | None = None, max_s: float = math.inf
+        self,
+        goal: float,
+        *,
+        min_count: int = 0,
+        max_count: int | None = None,
+        max_s: float = math.inf,
     ) -> list[str]:
-        """The bricks to measure, the most worthwhile first, until the ``goal`` is met.
+        """Return keys of bricks to measure, the greatest benefit first, until the ``goal`` is met.
 
-        The goal is a relative standard deviation (:meth:`meets`); at zero all bricks are chosen. At
-        least ``least`` bricks are chosen, if there are that many; at most ``most``, and at most as
-        many as take about ``max_s`` seconds, but at least one.
+        The goal is a relative standard deviation (:meth:`meets`); at zero all bricks are chosen.
+        ``min_count`` bricks are chosen in any case, if there are as many. The choice ends at
+        ``max_count`` bricks, or before measuring them takes ``max_s`` seconds, but not before one.
         """
         chosen: list[str] = []
         spent_s = 0.0
-        for key, cost_s in self._candidates(goal, least):
+        for key, cost_s in self._candidates(goal, min_count):
             spent_s += cost_s
-            if chosen and (spent_s > max_s or len(chosen) == most):
+            if chosen and (spent_s > max_s or len(chosen) == max_count):
                 break
             chosen.append(key)
         return chosen
 
-    def _candidates(self, goal: float, least: int) -> Iterator[tuple[str, float]]:
+    def _candidates(self, goal: float, min_count: int) -> Iterator[tuple[str, float]]:
         """The next brick to measure, and its cost in seconds; counts as measured afterwards."""
         count = 0
         for kind in self._kinds:
@@ -128,7 +133,7 @@ class Planner:
                 self._variances -= kind.condition_on(candidate.position)
                 count += 1
         aim, open_models, benefits = -1.0, np.zeros(0, bool), np.zeros(0)
-        while count < least or not self.meets(goal):
+        while count < min_count or not self.meets(goal):
             before, aim = (aim, open_models), self._aim(goal) or 0.0
             open_models = self._variances > max(aim**2, 1e-9)
             # Recomputed only when a further model is known well enough, which is often enough.
@@ -141,7 +146,7 @@ class Planner:
             yield first.key, first.cost_s
             self._variances -= best.condition_on(first.position)
             count += 1
-        more = None if goal == 0.0 else max(0, least - count)
+        more = None if goal == 0.0 else max(0, min_count - count)
         yield from islice(
             (candidate for kind in self._kinds for candidate in kind.unmeasured()), more
         )

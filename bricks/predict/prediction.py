@@ -12,7 +12,7 @@ from bricks.units.interval import Interval
 
 # The lowest lower end of an interval of samples, as a share of their median; and the least standard
 # deviation of the logarithm.
-_LEAST_SHARE, _LEAST_SD = 0.05, 1e-3
+_MIN_SHARE, _MIN_SD = 0.05, 1e-3
 
 # Half of a 95 % interval, in standard deviations. Errors of predictions have longer tails than
 # normal ones: this held 95 % of the models of half of the zoo's families, six targets and two
@@ -25,12 +25,12 @@ class Prediction:
     """The predicted latency of an unmeasured brick: log-normal, with its median in seconds.
 
     It includes the cost of a call, as a brick's measurement does. ``log_sd`` is the standard
-    deviation of its logarithm. The machine takes at least ``least_s`` for the brick's work.
+    deviation of its logarithm. The machine takes at least ``min_latency_s`` for the brick's work.
     """
 
     latency_s: float
     log_sd: float
-    least_s: float = 0.0
+    min_latency_s: float = 0.0
 
     @property
     def mean(self) -> float:
@@ -47,7 +47,7 @@ class Prediction:
     def spread(self, reach: float = _REACH) -> Interval:
         """The 95 % interval in seconds, which reaches ``reach`` standard deviations."""
         factor = math.exp(reach * self.log_sd)
-        low_s = max(self.least_s, self.latency_s / factor)
+        low_s = max(self.min_latency_s, self.latency_s / factor)
         return Interval(self.latency_s, low_s, self.latency_s * factor)
 
     def combined_with(self, measured: Interval) -> tuple[Interval, float]:
@@ -55,8 +55,8 @@ class Prediction:
 
         Logarithms are weighted by their certainty.
         """
-        low_s = max(measured.low, measured.value * _LEAST_SHARE)
-        log_sd = max(_LEAST_SD, math.log(measured.high / low_s) / 2 / NORMAL_95)
+        low_s = max(measured.low, measured.value * _MIN_SHARE)
+        log_sd = max(_MIN_SD, math.log(measured.high / low_s) / 2 / NORMAL_95)
         weight = 1.0 / (1.0 + (self.log_sd / log_sd) ** 2)
         log = weight * math.log(self.latency_s) + (1.0 - weight) * math.log(measured.value)
         both = Prediction(math.exp(log), self.log_sd * math.sqrt(weight))

@@ -145,10 +145,14 @@ class Predictor:
         for kind, keys in by_kind(features, sorted(features)).items():
             for begin in range(0, len(keys), STRIPE):
                 stripe = keys[begin : begin + STRIPE]
-                mine = [features[key] for key in stripe]
-                logs, sds = self._predict(kind, mine)
-                least_s = self.limits.least_s(mine)
-                columns = np.maximum(logs, np.log(np.maximum(least_s, _TINY_S))), sds, least_s
+                stripe_features = [features[key] for key in stripe]
+                logs, sds = self._predict(kind, stripe_features)
+                min_latency_s = self.limits.min_latency_s(stripe_features)
+                columns = (
+                    np.maximum(logs, np.log(np.maximum(min_latency_s, _TINY_S))),
+                    sds,
+                    min_latency_s,
+                )
                 for key, log, *rest in zip(stripe, *columns, strict=True):
                     predictions[key] = Prediction(math.exp(log), *map(float, rest))
         return {key: predictions[key] for key in features}
@@ -177,13 +181,13 @@ def learn(
     only one group show the errors to expect for a new group. The order of mappings does not matter,
     and nothing is random.
     """
-    known = sorted(key for key in features if latency_s.get(key, 0.0) > 0)
-    if len(known) < MIN:
+    measured = sorted(key for key in features if latency_s.get(key, 0.0) > 0)
+    if len(measured) < MIN:
         return None
-    general = Roofline.fit([features[key] for key in known], _array(latency_s, known))
+    general = Roofline.fit([features[key] for key in measured], _array(latency_s, measured))
     fields, all_errors = {}, []
-    owners = owners_of(groups, known)
-    for kind, keys in by_kind(features, known).items():
+    owners = owners_of(groups, measured)
+    for kind, keys in by_kind(features, measured).items():
         chosen = keys[:MAX]
         kind_features, seconds = [features[key] for key in chosen], _array(latency_s, chosen)
         roofline = Roofline.fit(kind_features, seconds, general.factors)
@@ -192,8 +196,8 @@ def learn(
         scales = scales_of(errors)
         fields[kind] = replace(field, scales=scales)
         all_errors += [replace(o, log_sd=o.log_sd * scales[o.name]) for o in errors]
-    limits = RooflineLimits.fit([features[key] for key in known], general.latency_s)
-    return Predictor(len(known), bias_of(all_errors), fields, general, limits)
+    limits = RooflineLimits.fit([features[key] for key in measured], general.latency_s)
+    return Predictor(len(measured), bias_of(all_errors), fields, general, limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,20 +223,20 @@ def _held_out_errors(field: Field, owners: Sequence[str | None]) -> list[HeldOut
     groups = {name: np.array(positions[name]) for name in sorted(positions)}
     groups = {name: members for name, members in groups.items() if len(members) < len(owners)}
     held_out = []
-    measured = Counter(field.roofline.classes)
+    measured = Counter(field.roofline.kernels)
     if groups:
         for group, (errors, variances) in zip(
             groups, field.left_out([*groups.values()]), strict=True
         ):
             members = groups[group]
-            names, latency_s = field.roofline.classes[members], field.roofline.latency_s[members]
-            rows = zip(names, latency_s, errors, np.sqrt(variances), strict=True)
-            own = Counter(names)
+            kernels, latency_s = field.roofline.kernels[members], field.roofline.latency_s[members]
+            rows = zip(kernels, latency_s, errors, np.sqrt(variances), strict=True)
+            group_counts = Counter(kernels)
             # A kernel that no other group has is out of distribution: its variance is large.
             held_out += [
                 HeldOutError(group, str(name), *map(float, row))
                 for name, *row in rows
-                if own[name] < measured[name]
+                if group_counts[name] < measured[name]
             ]
     return held_out
 
@@ -245,15 +249,15 @@ def scales_of(errors: Sequence[HeldOutError]) -> dict[str, float]:
     if not errors:
         return {"": 1.0}
     ratios_of_all = [abs(o.error / o.log_sd) for o in errors]
-    most = _WORST * float(np.quantile(ratios_of_all, 0.683))
+    max_ratio = _WORST * float(np.quantile(ratios_of_all, 0.683))
     ratios: dict[str, list[float]] = {}
     for o, ratio in zip(errors, ratios_of_all, strict=True):
-        ratios.setdefault(o.name, []).append(min(most, ratio))
+        ratios.setdefault(o.name, []).append(min(max_ratio, ratio))
     squares_of_all = [ratio**2 for of_kernel in ratios.values() for ratio in of_kernel]
-    usual = (_FEW + sum(squares_of_all)) / (_FEW + len(squares_of_all))
-    scales = {"": math.sqrt(usual)}
+    pooled = (_FEW + sum(squares_of_all)) / (_FEW + len(squares_of_all))
+    scales = {"": math.sqrt(pooled)}
     for name, of_kernel in sorted(ratios.items()):
-        squares = _FEW * usual + sum(ratio**2 for ratio in of_kernel)
+        squares = _FEW * pooled + sum(ratio**2 for ratio in of_kernel)
         scales[name] = math.sqrt(squares / (_FEW + len(of_kernel)))
     return scales
 

@@ -38,14 +38,14 @@ _NOTABLE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Factors of the parts, ``factors`` for all bricks and ``own`` by class of operator.
+    """Log-seconds of a unit of each part: ``factors`` for all bricks, ``by_kernel`` for a kernel's.
 
-    ``classes``, ``parts`` and ``latency_s`` are those of the bricks that it was fitted to.
+    ``kernels``, ``parts`` and ``latency_s`` have an entry or row for each brick of the fit.
     """
 
     factors: Array
-    own: Mapping[str, Array]
-    classes: Array
+    by_kernel: Mapping[str, Array]
+    kernels: Array
     parts: Array
     latency_s: Array
 
@@ -54,10 +54,12 @@ class Roofline:
         cls, features: Sequence[BrickFeatures], latency_s: Array, prior: Array | None = None
     ) -> Roofline:
         """Fit to measured bricks, in seconds; ``prior`` are the factors of similar bricks."""
-        parts, classes = _parts(features), np.array([t.kernel for t in features])
+        parts, kernels = _parts(features), np.array([t.kernel for t in features])
         factors = _factors(parts, latency_s, _START if prior is None else prior, _FREEDOM)
-        bare = cls(factors, {}, classes, parts, latency_s)
-        return replace(bare, own={c: bare._own(classes == c) for c in sorted(set(classes))})
+        bare = cls(factors, {}, kernels, parts, latency_s)
+        return replace(
+            bare, by_kernel={c: bare._kernel_factors(kernels == c) for c in sorted(set(kernels))}
+        )
 
     @classmethod
     def usual(cls) -> Roofline:
@@ -65,14 +67,14 @@ class Roofline:
         return cls.known(_START, {})
 
     @classmethod
-    def known(cls, factors: Array, own: Mapping[str, Array]) -> Roofline:
+    def known(cls, factors: Array, by_kernel: Mapping[str, Array]) -> Roofline:
         """From stored factors, without the bricks that they were fitted to."""
         nothing = np.zeros((0, len(_START)))
-        return cls(factors, own, np.array([], str), nothing, np.array([]))
+        return cls(factors, by_kernel, np.array([], str), nothing, np.array([]))
 
     def seconds(self, features: Sequence[BrickFeatures]) -> Array:
         """Return the latency of each brick in seconds."""
-        factors = np.array([self.own.get(t.kernel, self.factors) for t in features])
+        factors = np.array([self.by_kernel.get(t.kernel, self.factors) for t in features])
         return _seconds(_parts(features), factors)
 
     def seconds_without(self, left_out: Array) -> Array:
@@ -81,16 +83,16 @@ class Roofline:
         ``left_out`` are positions. The factors common to all operators do not change, nor do the
         factors of operators that lose only a few bricks.
         """
-        kept = np.ones(len(self.classes), bool)
-        kept[left_out] = False
-        own = dict(self.own)
-        for name in sorted(set(self.classes[left_out])):
-            members = self.classes == name
-            if (members & ~kept).sum() > _NOTABLE * members.sum():
-                own[name] = self._own(members & kept)
-        return _seconds(self.parts, np.array([own[name] for name in self.classes]))
+        included = np.ones(len(self.kernels), bool)
+        included[left_out] = False
+        by_kernel = dict(self.by_kernel)
+        for name in sorted(set(self.kernels[left_out])):
+            members = self.kernels == name
+            if (members & ~included).sum() > _NOTABLE * members.sum():
+                by_kernel[name] = self._kernel_factors(members & included)
+        return _seconds(self.parts, np.array([by_kernel[name] for name in self.kernels]))
 
-    def _own(self, members: Array) -> Array:
+    def _kernel_factors(self, members: Array) -> Array:
         if not members.any():
             return self.factors
         return _factors(self.parts[members], self.latency_s[members], self.factors, _OWN_FREEDOM)
@@ -106,9 +108,9 @@ def _parts(features: Sequence[BrickFeatures]) -> Array:
     rows = []
     for t in features:
         size = math.log2(max(1.0, t.context.working_set_bytes))
-        far = min(1.0, max(0.0, (size - _CACHED) / (UNCACHED - _CACHED)))
+        uncached = min(1.0, max(0.0, (size - _CACHED) / (UNCACHED - _CACHED)))
         values = t.read_bytes + t.written_bytes
-        weights = t.weight_bytes * (1.0 - far), t.weight_bytes * far
+        weights = t.weight_bytes * (1.0 - uncached), t.weight_bytes * uncached
         rows.append((t.calls, t.flops, values, *weights, t.pieces))
     return np.array(rows).reshape(-1, len(_START))
 

@@ -40,13 +40,15 @@ def _pattern(node: BrickNode) -> tuple[str, int]:
         return _permuted(shape, tuple(node.attribute("perm", ()) or range(len(shape))[::-1]))
     if access in (Access.ALONG_AXIS, Access.JOINING):
         axis = int(node.attribute("axis", -1))
-        whole = node.output_shape if access is Access.JOINING else shape
+        full_shape = node.output_shape if access is Access.JOINING else shape
         # Split and Concat cut along the axis, so the shortest piece counts.
         pieces = (
-            [shape_of(t) for t in (*node.input_types, *node.output_types)] if len(whole) else []
+            [shape_of(t) for t in (*node.input_types, *node.output_types)]
+            if len(full_shape)
+            else []
         )
-        along = [math.prod(p[axis:]) for p in pieces if len(p) == len(whole)]
-        inner = math.prod(whole[axis:][1:]) <= 1
+        along = [math.prod(p[axis:]) for p in pieces if len(p) == len(full_shape)]
+        inner = math.prod(full_shape[axis:][1:]) <= 1
         return ("last" if inner else "axis"), min(along, default=1)
     if access is Access.REDUCING:
         axes = node.constant(1) or tuple(node.attribute("axes", ()) or ())
@@ -62,9 +64,9 @@ def _permuted(shape: tuple[int, ...], perm: tuple[int, ...]) -> tuple[str, int]:
     """A transpose's pattern and run, with axes of size one dropped and adjacent ones merged."""
     if sorted(perm) != list(range(len(shape))):
         return "unknown", 1
-    kept = [axis for axis in perm if shape[axis] > 1]
+    long_axes = [axis for axis in perm if shape[axis] > 1]
     blocks: list[list[int]] = []
-    for axis in kept:
+    for axis in long_axes:
         previous = blocks[-1][-1] if blocks else None
         between = () if previous is None else shape[previous + 1 : axis]
         if previous is not None and previous < axis and math.prod(between) == 1:
@@ -75,9 +77,9 @@ def _permuted(shape: tuple[int, ...], perm: tuple[int, ...]) -> tuple[str, int]:
         return "same", math.prod(shape)
     starts = [block[0] for block in blocks]
     moved = "one" if _moves_one(starts) else "several"
-    if blocks[-1][-1] == max(kept):
+    if blocks[-1][-1] == max(long_axes):
         return f"{moved} outside", math.prod(shape[axis] for axis in blocks[-1])
-    return f"{moved} inside", shape[max(kept)]
+    return f"{moved} inside", shape[max(long_axes)]
 
 
 def _moves_one(order: Sequence[int]) -> bool:

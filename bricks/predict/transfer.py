@@ -240,7 +240,7 @@ class Transfer:
     It has the interface of :class:`Predictor`. The two predictions are weighted by their certainty.
     """
 
-    own: Predictor
+    target_predictor: Predictor
     bias: float
     _others: Sequence[SourceTarget]
     _trust: Array
@@ -251,7 +251,7 @@ class Transfer:
         """The latency of each brick, by the keys of ``features``."""
         if not features:
             return {}
-        own = self.own.predict(features)
+        own = self.target_predictor.predict(features)
         logs, sds = self._fit.predict(_SourceLatencies.of(features, self._others, self._trust))
         predictions = {}
         for key, log, sd in zip(features, logs, sds, strict=True):
@@ -261,7 +261,7 @@ class Transfer:
 
     def scale(self, features: BrickFeatures) -> float:
         """The error of predictions of such a brick, relative to the expected error."""
-        return self.own.scale(features)
+        return self.target_predictor.scale(features)
 
 
 # The standard deviation of the logarithm of an unmeasured system's speed relative to others: about

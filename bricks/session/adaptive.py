@@ -169,8 +169,8 @@ class AdaptiveMeasurement:
         if least or not measured or not known:
             chosen = self._planner.choose(
                 goal,
-                least=least,
-                most=max(_FIRST, int(_GROWTH * measured)),
+                min_count=least,
+                max_count=max(_FIRST, int(_GROWTH * measured)),
                 max_s=math.inf if left_s is None else max(1.0, _AHEAD * left_s),
             )
         begin = self._span[1]
@@ -200,7 +200,9 @@ class AdaptiveMeasurement:
 
 def probes(jobs: Sequence[ModelJob], latencies: Latencies, most: int) -> list[str]:
     """The ``most`` bricks of ``jobs`` that are most informative about a target, given others."""
-    return _planner(jobs, latencies, latencies.posteriors(_keys(jobs))).choose(_WELL, most=most)
+    return _planner(jobs, latencies, latencies.posteriors(_keys(jobs))).choose(
+        _WELL, max_count=most
+    )
 
 
 def deviation(jobs: Sequence[ModelJob], latencies: Latencies) -> float | None:

@@ -47,7 +47,7 @@ def test_what_is_chosen_meets_the_goal_and_no_more(goal: float) -> None:
 
 def test_measuring_one_after_the_other_is_the_same_as_all_at_once() -> None:
     step_by_step = planner(zoo())
-    chosen = step_by_step.choose(0.0, most=40)
+    chosen = step_by_step.choose(0.0, max_count=40)
     at_once = planner(zoo(), measured=chosen)
     # In single precision; variances of streams are small differences of large ones.
     assert step_by_step.deviations() == pytest.approx(at_once.deviations(), rel=3e-3)
@@ -115,16 +115,16 @@ def test_nothing_of_one_kind_tells_of_another() -> None:
 
 def test_so_many_are_chosen_at_least_where_there_are() -> None:
     enough = planner(zoo()).choose(0.2)
-    more = planner(zoo()).choose(0.2, least=len(enough) + 20)
+    more = planner(zoo()).choose(0.2, min_count=len(enough) + 20)
     assert more[: len(enough)] == enough
     assert len(set(more)) == len(more) == len(enough) + 20
-    assert sorted(planner(zoo()).choose(0.2, least=10**6)) == KEYS
-    assert len(planner(zoo()).choose(0.2, least=50, most=5)) == 5
+    assert sorted(planner(zoo()).choose(0.2, min_count=10**6)) == KEYS
+    assert len(planner(zoo()).choose(0.2, min_count=50, max_count=5)) == 5
 
 
 def test_time_and_number_are_limits() -> None:
     every = planner(zoo()).choose(0.0)
-    assert planner(zoo()).choose(0.0, most=7) == every[:7]
+    assert planner(zoo()).choose(0.0, max_count=7) == every[:7]
     assert planner(zoo()).choose(0.0, max_s=1e-9) == every[:1]  # some progress
 
 

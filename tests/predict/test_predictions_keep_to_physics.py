@@ -53,13 +53,13 @@ def test_weights_in_the_caches_show_no_rate_of_memory() -> None:
     cached = features(dense(1, 4096, 4096), working_set_bytes=2**20)
     result = RooflineLimits.fit([cached] * ENOUGH, np.full(ENOUGH, 0.001))
     assert result.bytes_per_s == math.inf
-    assert result.least_s([cached]) == pytest.approx([0.001])  # by its operations
+    assert result.min_latency_s([cached]) == pytest.approx([0.001])  # by its operations
 
 
 def test_few_measurements_show_no_limits() -> None:
     one = features(dense(64, 512, 512))
     assert RooflineLimits.fit([one] * (ENOUGH - 1), np.full(ENOUGH - 1, 0.01)) == NO_LIMITS
-    assert NO_LIMITS.least_s([one]) == pytest.approx([0.0])
+    assert NO_LIMITS.min_latency_s([one]) == pytest.approx([0.0])
 
 
 def test_no_prediction_is_faster_than_the_machine() -> None:
@@ -69,10 +69,10 @@ def test_no_prediction_is_faster_than_the_machine() -> None:
         "convolution": features(conv(4096, 4096, 200)),
     }
     for key, prediction in result.predict(unseen).items():
-        least_s = float(result.limits.least_s([unseen[key]])[0])
-        assert least_s > 0
-        assert prediction.latency_s >= least_s
-        assert prediction.spread().low >= least_s
+        min_latency_s = float(result.limits.min_latency_s([unseen[key]])[0])
+        assert min_latency_s > 0
+        assert prediction.latency_s >= min_latency_s
+        assert prediction.spread().low >= min_latency_s
 
 
 def test_products_of_quantised_weights_are_products() -> None:
