@@ -35,9 +35,9 @@ class Lowering:
 class Contents:
     """Observed contents of values, by name, that decide on kernels or on their latency.
 
-    ``steering`` are the flattened contents of computed steering values, ``sketches`` those of
-    values on which the time of an operator depends (see ``graph.sketch``), and ``iterations`` how
-    often loops run, by the name of their first output.
+    ``steering`` are the flattened contents of computed steering values. ``sketches`` are sketches
+    (``graph.sketch``) of values on which the latency of an operator depends. ``iterations`` are
+    the numbers of iterations of loops, by the name of a loop's first output.
     """
 
     steering: Mapping[str, Sequence[float]] = field(default_factory=dict)

@@ -24,7 +24,7 @@ ACTIVATION, GRADIENT, TEMPORARY = "activation", "gradient", "temporary"
 class Flow(Protocol):
     """The data flow of a model: its values, their producers and their readers.
 
-    ``types[v]`` is the type of value ``v``; ``inputs`` and ``outputs`` are those of the model.
+    ``types[v]`` is the type of value ``v``; ``inputs`` and ``outputs`` are the model's.
     """
 
     @property

@@ -125,7 +125,7 @@ def _bytes_but_texts(types: Iterable[ValueType]) -> int:
 class Plan:
     """A model as occurrences of bricks in execution order, sufficient for recomposing it.
 
-    Values are numbers; ``inputs`` and ``outputs`` are those of the model. Value ``v`` is of type
+    Values are numbers; ``inputs`` and ``outputs`` are the model's. Value ``v`` is of type
     ``types[v]``. ``assumed`` lists, one a line, observations from a run on synthetic data, which
     may differ for real data. ``rewritten_bytes`` is the size of the weights that the runtime
     rewrites while it loads the model, before they get their final form; None if it isn't known, as

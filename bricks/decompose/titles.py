@@ -1,6 +1,6 @@
-"""Display titles of models and bricks: names of models, if these are distinct; shapes of bricks.
+"""Display titles of models and bricks: distinct names of models, and shapes of bricks.
 
-Separate so that all outputs name them the same way. Must not know how titles are displayed.
+All outputs use these titles. Must not know how titles are displayed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from bricks.graph.tensor import TensorType
 
 
 def titles(plans: Sequence[Plan]) -> list[str]:
-    """Names of models; where several share a name, their inputs or, if needed, digests are added.
+    """Return names of models; models of one name also have their inputs or, if needed, digests.
 
-    The list may contain one model with several batch sizes, or two files of one name.
+    ``plans`` may contain one model with several batch sizes, or two files of one name.
     """
     names = [plan.model for plan in plans]
     for detail in (_inputs, lambda plan: plan.digest[:11]):
@@ -32,7 +32,7 @@ def _inputs(plan: Plan) -> str:
 
 
 def shapes(brick: Brick) -> str:
-    """A brick's inputs, weights included, and its outputs: ``1×8×8, 8×4 → 1×8×4``."""
+    """Return the shapes of a brick's inputs, weights and outputs: ``1×8×8, 8×4 → 1×8×4``."""
     ends = (*brick.inputs.values(), *brick.weights.values()), brick.outputs.values()
     return " → ".join(", ".join(_shape(type_) for type_ in types) or "nothing" for types in ends)
 

@@ -74,7 +74,7 @@ def _require_floats(node: Node) -> None:
 
 
 def _unfolded(node: Node, threads: int) -> Sequence[int]:
-    """The unfolded input: all of it if there are more filters than pixels, else by segments."""
+    """The unfolded input: the whole if there are more filters than pixels, else one segment."""
     _require_floats(node)
     filters, *window = node.tensor_at(1).shape
     plain = not any(node.numbers("pads")) and set(node.numbers("strides")) <= {1}

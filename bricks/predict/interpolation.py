@@ -26,9 +26,9 @@ NEAR = 128
 class Interpolation:
     """A Gaussian process whose observations are rows ``at`` of a feature matrix.
 
-    ``noise`` is the variance of each observation, and ``weights`` are those of the observations in
-    a mean. ``lower`` is the Cholesky factor of their covariance matrix; None where only the
-    weights were kept.
+    ``noise`` is the variance of each observation, and ``weights`` are the observations' weights in
+    a predicted mean. ``lower`` is the Cholesky factor of their covariance matrix; None where only
+    the weights were stored.
     """
 
     params: CovarianceParams

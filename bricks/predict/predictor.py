@@ -62,7 +62,7 @@ class Field:
 
     ``process`` interpolates the residuals of the roofline. ``scales`` are multipliers of standard
     deviations: one for each kernel, and under the empty name one for all others. ``kernels`` are
-    those with a measured brick.
+    the kernels with a measured brick, which are in distribution.
     """
 
     params: CovarianceParams
@@ -126,11 +126,12 @@ class Field:
 class Predictor:
     """Predicts bricks of one target.
 
-    ``learned_from`` is the number of measured bricks. ``fields`` are what was learned of each kind,
-    and ``general`` is for kinds without a measured brick. ``bias`` is the log-standard deviation
-    that all predictions of one model have in common, so that the sum ``P`` of ``n`` occurrences of
-    each has a variance of about ``sum((n * latency_s * log_sd) ** 2) + (bias * P) ** 2``. No
-    prediction is faster than ``limits`` allow.
+    ``learned_from`` is the number of training points. ``fields`` are the models by kind of brick,
+    and ``general`` is the roofline for kinds without a measured brick. ``bias`` is the standard
+    deviation of an error common to all predictions of a model, so the sum ``P`` of ``n``
+    occurrences of each brick has a variance of about
+    ``sum((n * latency_s * log_sd) ** 2) + (bias * P) ** 2``. No prediction is faster than
+    ``limits`` allow.
     """
 
     learned_from: int

@@ -55,8 +55,8 @@ _FOLDS = 8
 class SourceTarget:
     """A source target: the latencies measured on it in seconds, and the predictor learned from it.
 
-    ``kernels`` are those with a measured brick. A predictor that distinguishes machine states has
-    ``state_counts`` of its training points and predicts for the state ``state_s``.
+    ``kernels`` are the kernels with a measured brick. A predictor that distinguishes machine states
+    has ``state_counts`` of its training points and predicts for the state ``state_s``.
     """
 
     target_key: str
@@ -260,7 +260,7 @@ class Transfer:
         return predictions
 
     def scale(self, features: BrickFeatures) -> float:
-        """The error of predictions of such a brick, relative to the expected error."""
+        """The error of predictions for the kernel of a brick, relative to the expected error."""
         return self.target_predictor.scale(features)
 
 

@@ -160,8 +160,8 @@ def test_a_plan_says_where_each_value_comes_from_and_travels(graph: Graph, layer
     for i, occurrence in enumerate(plan.occurrences):
         assert set(occurrence.inputs) <= set(made), "read before it is made"
         made += occurrence.made
-        if occurrence.times < 0:
-            assert plan.occurrences[i + 1].times == 1
+        if occurrence.sign < 0:
+            assert plan.occurrences[i + 1].sign == 1
     assert len(made) == len(set(made)), "made twice"
     assert set(plan.outputs) <= set(made)
     assert len(plan.types) == len(made)
@@ -172,7 +172,7 @@ def test_shared_layers_are_bricks_of_one_layer(graph: Graph, layers: int) -> Non
     """So they are measured once, whatever the granularity."""
     ones = set(build(MODEL, graph, Granularity(1)).bricks)
     plan = overlapping(graph, layers).plan
-    assert {o.brick for o in plan.occurrences if o.times < 0} <= ones
+    assert {o.brick for o in plan.occurrences if o.sign < 0} <= ones
 
 
 @given(random_graphs(), sizes)

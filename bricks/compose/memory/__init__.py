@@ -1,5 +1,5 @@
 """The memory that a plan needs for values, weights and workspaces of kernels.
 
-The rules are those of ONNX Runtime on CPU, checked against it by tests and by
-``benchmarks/memory.py``. Must not know how anything is measured, or how results are used.
+Rules are ONNX Runtime's on CPU; tests and ``benchmarks/memory.py`` compare them with the runtime.
+Must not know how bricks are measured, or how results are used.
 """
