@@ -25,7 +25,7 @@ _AROUND = 14
 @contextmanager
 def terminal_progress() -> Iterator[Callable[[str, float], None]]:
     """Yield a function of the current activity and its finished share, from 0 to 1."""
-    if not _wanted():
+    if not _enabled():
         yield lambda what, share: None
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -59,7 +59,7 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
         yield show
 
 
-def _wanted() -> bool:
+def _enabled() -> bool:
     """Whether standard error is a terminal that can redraw a line, and ``--quiet`` is not given."""
     dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
     return sys.stderr.isatty() and not dumb and verbosity() is not Verbosity.QUIET

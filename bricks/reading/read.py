@@ -92,7 +92,7 @@ def read_model(
     title = source.stem if name is None else name
     _logger.info("%s: reading %s", title, real)
     _check_encoding(source.name, real.name, title)
-    request = _Request(source, real.parent, title, batch, shapes or {}, values or {})
+    request = _ReadRequest(source, real.parent, title, batch, shapes or {}, values or {})
     model = request.read(skim(real))
     return replace(model, read_s=time.perf_counter() - started)
 
@@ -126,12 +126,12 @@ def read_bytes(
     _check_encoding(name)
     path = Path(name.replace("/", "_").replace("\0", "_") or "model")
     skeleton = skim_bytes(content, path.name, inline_bytes=_SENT_BYTES)
-    model = _Request(path, _NO_FOLDER, name, batch, shapes or {}, values or {}).read(skeleton)
+    model = _ReadRequest(path, _NO_FOLDER, name, batch, shapes or {}, values or {}).read(skeleton)
     return replace(model, read_s=time.perf_counter() - started)
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _ReadRequest:
     """Request to read a model: its ``path``, the ``folder`` of its data, and the options."""
 
     path: Path
@@ -162,7 +162,7 @@ class _Request:
         return Model(self.title, folder, skeleton, inputs, digest(proto), rebatched=rebatched)
 
 
-def _read_program(request: _Request, proto: onnx.ModelProto) -> Model:
+def _read_program(request: _ReadRequest, proto: onnx.ModelProto) -> Model:
     """Read a recorded program, without normalisation."""
     if request.batch is not None or request.shapes or request.values:
         raise ShapeError(
@@ -172,7 +172,7 @@ def _read_program(request: _Request, proto: onnx.ModelProto) -> Model:
     return request.model(proto, request.folder, checked_program(proto, request.path.name))
 
 
-def _read_graph(request: _Request, proto: onnx.ModelProto) -> Model:
+def _read_graph(request: _ReadRequest, proto: onnx.ModelProto) -> Model:
     """Read an ONNX model: normalise it and make its shapes concrete."""
     path, folder = request.path, request.folder
     if path.is_symlink() and folder != _NO_FOLDER:

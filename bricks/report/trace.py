@@ -39,7 +39,7 @@ from bricks.report.trace_notes import MEASURED, RECOMPOSED, trace_notes
 from bricks.samples.profile import NodeRun, NoProfile, Profile
 
 _PROCESSES = {RECOMPOSED: 1, MEASURED: 2}
-_WHOLE, _FIRST_LANE, _MISSING, _SUBTRACTED, _FIRST_REMARK = 0, 1, 700, 800, 900
+_WHOLE, _FIRST_LANE, _MISSING, _SUBTRACTED, _FIRST_NOTE = 0, 1, 700, 800, 900
 # Limits on operators per slice, and on the length of a name: node names in models are arbitrary, at
 # any length.
 _MAX_OPERATORS, _MAX_CHARACTERS = 3, 120
@@ -268,12 +268,12 @@ def _labels(
     yield named_event("process_sort_index", _WHOLE, sort_index=pid)
     if label:
         yield named_event("process_labels", _WHOLE, labels=label)
-    lines = {_FIRST_REMARK + i: "remark" for i in range(len(notes))}
+    lines = {_FIRST_NOTE + i: "remark" for i in range(len(notes))}
     for thread, name in {_WHOLE: "whole model", **threads, **lines}.items():
         yield named_event("thread_name", thread, name=name)
         yield named_event("thread_sort_index", thread, sort_index=thread)
     for i, text in enumerate(notes):
-        yield _mark(process, _FIRST_REMARK + i, text, 0, {})
+        yield _mark(process, _FIRST_NOTE + i, text, 0, {})
 
 
 def _slice(process: str, thread: int, name: str, extent: Extent, args: Mapping[str, Any]) -> Event:

@@ -204,11 +204,11 @@ class Measurement:
         return {}
 
     def _near(self, state_s: float | None) -> tuple[Round, ...]:
-        wanted_s = self.state_s if state_s is None else state_s
-        if wanted_s not in self._by_state:
-            near = (r for r in self.quiet_rounds if same_state(r.state_s, wanted_s))
-            self._by_state[wanted_s] = tuple(near)
-        return self._by_state[wanted_s]
+        target_state_s = self.state_s if state_s is None else state_s
+        if target_state_s not in self._by_state:
+            near = (r for r in self.quiet_rounds if same_state(r.state_s, target_state_s))
+            self._by_state[target_state_s] = tuple(near)
+        return self._by_state[target_state_s]
 
     def _enough(self, rounds: tuple[Round, ...]) -> bool:
         return len(rounds) >= min(ENOUGH, len(self.quiet_rounds))

@@ -365,5 +365,5 @@ def _threads(text: str) -> int | None:
 
 
 def _zoo_rows() -> list[dict[str, Any]]:
-    wanted = ("name", "task", "family", "framework", "source", "parameters", "flops", "inputs")
-    return [{name: each.to_json()[name] for name in wanted} for each in entries()]
+    keys = ("name", "task", "family", "framework", "source", "parameters", "flops", "inputs")
+    return [{name: each.to_json()[name] for name in keys} for each in entries()]

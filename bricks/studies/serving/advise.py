@@ -144,8 +144,8 @@ def advise_serving(
 def _best(
     name: str, load: ScenarioLoad, target: Target, times: ServiceTimes, largest_batch: int
 ) -> ServingAdvice:
-    wanted_qps = load.qps
-    assert wanted_qps is not None
+    total_qps = load.qps
+    assert total_qps is not None
     tried = [
         (highest_qps(times, load, serving, high_of), serving)
         for serving in _servings(target, largest_batch)
@@ -155,10 +155,10 @@ def _best(
         return ServingAdvice(name, target, None, None, None)
     # Of as few hosts as any, the one with the most room; of equals, the smaller batch.
     qps, serving = min(
-        kept, key=lambda candidate: (math.ceil(wanted_qps / candidate[0]), -candidate[0])
+        kept, key=lambda candidate: (math.ceil(total_qps / candidate[0]), -candidate[0])
     )
-    hosts = math.ceil(wanted_qps / qps)
-    share = replace(load, qps=wanted_qps / hosts)
+    hosts = math.ceil(total_qps / qps)
+    share = replace(load, qps=total_qps / hosts)
     price = target.system.price_per_hour
     return ServingAdvice(
         name,

@@ -99,11 +99,11 @@ class ServiceTimes:
         own_s: list[float] = serving.drawn_batch_costs_s(_DRAWS).tolist()
         requests_s = [0.0, *(size * serving.request_s for size in sizes)]
         places = [0, *map(runs.place, sizes)]
-        asleep = [batch.idle_penalty or 0.0 for batch in self.batches]
+        penalties = [batch.idle_penalty or 0.0 for batch in self.batches]
 
         def batch_s(size: int, number: int, sleep: float) -> float:
             place = places[size]
-            factor = runs.factor(place, number) * (1 + asleep[place] * sleep)
+            factor = runs.factor(place, number) * (1 + penalties[place] * sleep)
             return medians_s[size] * factor + requests_s[size] + own_s[number % _DRAWS]
 
         return batch_s
