@@ -207,7 +207,7 @@ def test_who_may_only_read_can_look_and_is_told_why_not_more(
 def test_what_cannot_be_reached_is_one_line_without_the_password(
     run: Callable[..., CommandResult], postgresql: Server
 ) -> None:
-    with socket.socket() as bound:  # bound, and not listening: whoever connects is refused
+    with socket.socket() as bound:  # bound, and not listening: connections are refused
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
         caches = {
