@@ -97,6 +97,13 @@ class OutputOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DetailOptions:
+    """Whether an answer has all details."""
+
+    every: bool = option("Show all details and remarks.", default=False, flag="--all")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLocation:
     """The cache that is read or written, a folder or a database URL."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
@@ -42,6 +42,20 @@ def show(*parts: RenderableType) -> None:
     with _writing():
         for part in parts:
             _print(console, part)
+
+
+def show_answer(
+    answer: str, *parts: RenderableType, remarks: Sequence[str] = (), every: bool = False
+) -> None:
+    """Print the answer in words on the first line, then ``parts``, then the few main remarks.
+
+    ``every`` shows all remarks. With ``--quiet``, remarks are left out.
+    """
+    from bricks.report.answers.remarks import fewest
+
+    show(answer, *(["", *parts] if parts else []))
+    shown = fewest(remarks, every=every)
+    show_notes(*(["", *shown] if shown else []))
 
 
 def show_notes(*lines: str) -> None:

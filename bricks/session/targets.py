@@ -20,23 +20,39 @@ if TYPE_CHECKING:
 
 
 def systems_called(known: Iterable[System], name: str) -> list[System]:
-    """Systems with this name or key; :class:`UsageError` if there are none.
+    """Systems with this name or key, or else with this word in their name.
 
-    A published name counts where the cache calls the system otherwise.
+    ``zen5`` is enough for ``amd-epyc-zen5-2c``. A published name counts where the cache calls the
+    system otherwise. Raises :class:`UsageError` if no system has it, or if several names do.
     """
     systems = list(known)
     matching = [system for system in systems if name in (system.name, system.key)]
     if not matching:
         keys = _published_keys(name)
         matching = [system for system in systems if system.key in keys]
+    return matching or _with_word(systems, name)
+
+
+def _with_word(systems: Sequence[System], word: str) -> list[System]:
+    """The systems whose name has ``word`` in it; :class:`UsageError` for none or several names."""
+    matching = [system for system in systems if word and word.lower() in system.name.lower()]
+    names = sorted({system.name for system in matching})
+    if len(names) > 1:
+        raise UsageError(f"{word!r} is a part of {' and '.join(names)}: give the whole name of one")
     if not matching:
-        names = sorted({system.name for system in systems})
-        meant = nearest(name, names)
-        raise UsageError(
-            f"no known system is called {name!r}; known: {', '.join(names) or 'none yet'}"
-            f"{f'; did you mean {meant}?' if meant else ''}"
-        )
+        raise UsageError(_unknown(word, sorted({system.name for system in systems})))
     return matching
+
+
+def _unknown(name: str, names: Sequence[str]) -> str:
+    """The error of a name that no known system has."""
+    meant = nearest(name, names)
+    return (
+        f"no {name} among the known systems ({', '.join(names) or 'none yet'})"
+        f"{f', did you mean {meant}?' if meant else ''}; measure it there:"
+        " 'bricks generate MODEL --out suite.zip' here, then 'bricks measure suite.zip' on it and"
+        " 'bricks cache export', and 'bricks cache import' here"
+    )
 
 
 def _published_keys(name: str) -> set[str]:

@@ -165,7 +165,7 @@ def test_coverage_of_another_system_is_by_what_was_measured_there(
 def test_a_system_that_nobody_knows_is_one_line(here: Here, models: list[Path]) -> None:
     done = here("zoo", "coverage", models[0], "--system", "nowhere")
     assert done.status == 2
-    assert done.complaint.startswith("no known system is called 'nowhere'")
+    assert done.complaint.startswith("no nowhere among the known systems")
 
 
 def test_pictures_are_what_their_names_say(here: Here, models: list[Path], tmp_path: Path) -> None:
