@@ -35,7 +35,7 @@ demo: setup ## estimates against whole-model runs on the shipped models
 	$(BIN)/bricks compare $(DEMO_MODELS)
 
 # An interrupted run goes on; remove the cache to measure anew. PAPER adds options, such as --quick.
-paper: setup ## the DLBricks paper's evaluation over again, an hour or two on a quiet host: docs/paper.md
+paper: setup ## the DLBricks paper's evaluation over again, an hour or two on a quiet host: research/paper.md
 	$(BIN)/python -m benchmarks paper --cache cache/paper $(PAPER)
 
 # Side by side, as many as there are cores; WORKERS=1: one by one.
@@ -49,20 +49,20 @@ test-all: setup ## all tests: every runtime, operator, model and page, kills, br
 docs: setup ## the documentation as a site, to be read without a network: docs/_build/html/index.html
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
 
-conformance: setup ## the test cases of the onnx package decomposed, chained, measured: docs/conformance.md
+conformance: setup ## the test cases of the onnx package decomposed, chained, measured: research/conformance.md
 	$(BIN)/python tools/conformance.py
 
-wild: setup ## trained models from packages on PyPI, against full runs: docs/conformance.md, ten minutes
+wild: setup ## trained models from packages on PyPI, against full runs: research/conformance.md, ten minutes
 	$(BIN)/python tools/wild.py
 
-exports: setup ## models exported from PyTorch, against full runs: docs/conformance.md, five minutes
+exports: setup ## models exported from PyTorch, against full runs: research/conformance.md, five minutes
 	$(BIN)/python tools/exports.py
 
-values: setup ## random models whose time depends on values, against full runs: docs/conformance.md
+values: setup ## random models whose time depends on values, against full runs: research/conformance.md
 	$(BIN)/python tools/values.py
 
-fuzz: setup ## damaged models through all that commands do (CASES=10000, SEED=0): docs/fuzz.json
-	$(BIN)/python tools/fuzzing.py --cases $(CASES) --seed $(SEED) --json docs/fuzz.json
+fuzz: setup ## damaged models through all that commands do (CASES=10000, SEED=0): research/fuzz.json
+	$(BIN)/python tools/fuzzing.py --cases $(CASES) --seed $(SEED) --json research/fuzz.json
 
 # MUTATIONS narrows them down, by words of files and laws.
 mutations: setup ## laws of the package broken on purpose, one at a time: which tier of tests notices
@@ -127,7 +127,7 @@ programs: setup ## record the zoo's PyTorch programs again (PROGRAMS: functions,
 learned: setup ## learn from the published measurements again, after a change of the predictor
 	$(BIN)/python tools/learn_published.py
 
-zoo-check: setup ## decompose, chain and measure every model of the zoo: docs/zoo.json
+zoo-check: setup ## decompose, chain and measure every model of the zoo: research/zoo.json
 	$(BIN)/python tools/zoo_check.py
 
 clean: ## remove the environment and what tools left behind; the cache stays

@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--only-page", action="store_true", help="measure nothing: write the page from the results")
     add("--rows", action="store_true", help="measure nothing: print all rows of the results")
     add("--results", type=Path, default=ROOT / "benchmarks" / "results", help="folder of results")
-    add("--docs", type=Path, default=ROOT / "docs", help="folder of the page")
+    add("--docs", type=Path, default=ROOT / "research", help="folder of the page")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The parts of docs/accuracy.md and of the README about accuracy, from the rows of accuracy.py.
+"""The parts of research/accuracy.md and of the README about accuracy, from the rows of accuracy.py.
 
 The newest host in detail, and a row for each host and case.
 """
@@ -222,7 +222,7 @@ def _overview(results: Results[Row]) -> str:
     )
     between = (
         " A model is *between two states* if the machine changed its [state]"
-        "(glossary.md#machine-state) between the model and a part of its bricks."
+        "(../docs/glossary.md#machine-state) between the model and a part of its bricks."
     )
     failed = [f"Not compared: {each.case.title}: {each.error}" for each in results.failed]
     body = table(["", *_COLUMNS], lines)
@@ -397,6 +397,6 @@ def readme(results: Results[Row]) -> dict[str, str]:
     note = (
         f"Of the zoo's {len(FAMILIES)} ONNX models, CNNs and transformers, with {runtimes}:"
         " |estimate / measured - 1|. From `benchmarks/accuracy.py`; see [how accurate estimates"
-        " are](docs/accuracy.md)."
+        " are](research/accuracy.md)."
     )
     return {"accuracy": paragraphs(body, note)}

@@ -1,4 +1,4 @@
-"""The parts of docs/performance.md about costs, from the rows of cost.py."""
+"""The parts of research/performance.md about costs, from the rows of cost.py."""
 
 from __future__ import annotations
 
@@ -150,11 +150,11 @@ def _note_on_states(row: Row) -> str:
     if not _in_one_state([model for effort in row.efforts for model in effort.models]):
         return (
             "; of each, nine tenths or more come from the [machine"
-            " state](glossary.md#machine-state) in which the model was run"
+            " state](../docs/glossary.md#machine-state) in which the model was run"
         )
     return (
         "; *of one state* are those models for which nine tenths of the estimate come from the"
-        " [machine state](glossary.md#machine-state) in which the model was run"
+        " [machine state](../docs/glossary.md#machine-state) in which the model was run"
     )
 
 

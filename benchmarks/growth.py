@@ -217,8 +217,8 @@ def _powers(rows: Sequence[Row]) -> str:
     slopes = ", ".join(f"{_slope(of):.2f} at `{name}`" for name, of in times_s.items())
     return (
         f"From {few} to {many} nodes, the time to read and decompose a model grows with its nodes"
-        f" to the power of {slopes} ([granularities](glossary.md#granularity)). At `executed`, this"
-        " includes the runtime's own session and optimisations, which alone take"
+        f" to the power of {slopes} ([granularities](../docs/glossary.md#granularity)). At"
+        " `executed`, this includes the runtime's own session and optimisations, which alone take"
         f" {runtime_s[few]:.2f} s for {few} nodes and {runtime_s[many]:.2f} s for {many}: a power"
         f" of {_slope(runtime_s):.2f}."
     )

@@ -1,6 +1,6 @@
 """Repeats the evaluation of the DLBricks paper: MXNet and ONNX Runtime, G = 1 … 10, `executed`.
 
-Writes docs/paper.md with its figures, and the raw results.
+Writes research/paper.md with its figures, and the raw results.
 
     .venv/bin/python benchmarks/paper.py --cache cache/paper
 
@@ -35,7 +35,7 @@ from bricks import BricksError, StopRule
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "paper.json"
-DOCS = ROOT / "docs"
+DOCS = ROOT / "research"
 # Quick runs go here, so that nobody mistakes their results for the others.
 ASIDE = ROOT / "build" / "paper"
 

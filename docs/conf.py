@@ -53,6 +53,10 @@ OUTSIDE = {
     ROOT / "CHANGELOG.md": COPIES / "changelog.md",
     ROOT / "models" / "README.md": COPIES / "models.md",
     ROOT / "notebooks" / "README.md": COPIES / "notebooks.md",
+    **{
+        page: COPIES / "research" / page.name.lower()
+        for page in sorted((ROOT / "research").glob("*.md"))
+    },
 }
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(?=[)#])")
 
@@ -76,9 +80,9 @@ def relinked(text: str, origin: Path, page: Path) -> str:
 
 def copy_pages(app: Any, config: Any) -> None:
     """Bring in the pages that are not in this folder."""
-    COPIES.mkdir(exist_ok=True)
     for origin, page in OUTSIDE.items():
         text = relinked(origin.read_text(encoding="utf-8"), origin, page)
+        page.parent.mkdir(parents=True, exist_ok=True)
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
 

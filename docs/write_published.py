@@ -57,7 +57,7 @@ nothing: {unpublished}. MXNet lacks
 operators of 16 of the zoo's models (`bricks cache publish --runtime mxnet` names them), and
 OpenVINO refuses one. Of the others those are published that were measured whole: in OpenVINO these
 are most of the models that take less than 60 ms with one thread, and in MXNet those without an
-error function, whose measurements did not tell [sizes](mxnet.md#how-it-is-timed) apart.
+error function, whose measurements did not tell [sizes](../research/mxnet.md#how-it-is-timed) apart.
 
 ## Contribute a system
 

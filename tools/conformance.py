@@ -1,6 +1,6 @@
 """Every test case of the onnx package: decomposed, chained, measured, and counted.
 
-``make conformance`` runs this, which writes docs/conformance.md; a test runs it too. Cases are
+``make conformance`` runs this, which writes research/conformance.md; a test runs it too. Cases are
 those of single operators (with the inputs they come with) and the models in the package. What the
 runtime runs must decompose at every granularity, its chained bricks must give what the runtime
 gives, and every brick must be measured or fail by name. What it does not run must be refused in one
@@ -35,8 +35,8 @@ from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "conformance.md"
-FINDINGS = ROOT / "docs" / "fuzz.json"  # written by fuzzing.py
+PAGE = ROOT / "research" / "conformance.md"
+FINDINGS = ROOT / "research" / "fuzz.json"  # written by fuzzing.py
 CUTS = ("1", "2", "5", "executed")
 OPERATORS = "operators"
 LIGHT = "light"
@@ -265,7 +265,7 @@ def reason(text: str) -> str:
 
 
 def page(results: Sequence[Result]) -> str:
-    """docs/conformance.md."""
+    """research/conformance.md."""
     import onnxruntime
 
     lines = [
@@ -273,11 +273,11 @@ def page(results: Sequence[Result]) -> str:
         "",
         "Written by `make conformance`: the test cases of onnx"
         f" {onnx.__version__} with ONNX Runtime {onnxruntime.__version__}. Each case that the"
-        " runtime runs by itself is decomposed, its [bricks](glossary.md#brick) are chained and"
-        " measured, and the outputs of the chain are compared with the runtime's own: `exact`"
-        " means every bit, `close` within the tolerance of `--verify`, because pieces that are"
-        " optimised separately may add up in another order. A case that the runtime does not run"
-        " must be refused in one line.",
+        " runtime runs by itself is decomposed, its [bricks](../docs/glossary.md#brick) are"
+        " chained and measured, and the outputs of the chain are compared with the runtime's own:"
+        " `exact` means every bit, `close` within the tolerance of `--verify`, because pieces that"
+        " are optimised separately may add up in another order. A case that the runtime does not"
+        " run must be refused in one line.",
         "",
         "| cases | granularity | tried | the runtime runs | exact | close | different | refused"
         " | bricks | not measured |",

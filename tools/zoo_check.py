@@ -1,7 +1,7 @@
 """Every model of the zoo: decomposed, chained, measured, and compared with where it came from.
 
 ``make zoo-check`` runs this by hand, since it takes a quarter of an hour and more (``--jobs 2`` on
-two cores: eight minutes); it writes docs/zoo.json. Per runtime
+two cores: eight minutes); it writes research/zoo.json. Per runtime
 (MXNet for the models that come from it) and granularity: are the chained bricks exact, or by how
 much are they off. With ``--values FOLDER``, where ``models/recipes/gluon_values.py`` has put what
 MXNet computes, also by how much the file's outputs are off from that. Measuring takes one sample of
@@ -31,7 +31,7 @@ from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.zoo import ZooEntry, entries, entry
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "zoo.json"
+PAGE = Path(__file__).resolve().parents[1] / "research" / "zoo.json"
 CUTS = (
     *("onnxruntime:executed", "onnxruntime:1", "onnxruntime:4"),
     *("openvino:executed", "mxnet:executed"),

@@ -225,7 +225,7 @@ class ParallelOptions:
         default=1, least=1, most=MAX_WORKERS, metavar="N", group=RUNNING,
     )  # fmt: skip
     overlap_rule: str | None = option(
-        "Python code that says which of them may be; see docs/construction.md.",
+        "Python code that says which of them may be; see research/construction.md.",
         default=None, metavar="FILE.py:NAME|MODULE:NAME", group=RUNNING,
     )  # fmt: skip
 

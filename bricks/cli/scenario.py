@@ -50,8 +50,8 @@ OFFER = StudyOffer(
 
     Missing bricks are measured first, for batches of several sizes; a simulated server then runs
     them. With --scenario generation, a decoder makes text token by token, such as decoder_llama
-    of the zoo. docs/scenarios.md says what is assumed. Example: bricks scenario resnet50 --scenario
-    server --qps 40 --slo 100ms --batching 4 --threads 1
+    of the zoo. docs/guides/serving.md says what is assumed. Example: bricks scenario resnet50
+    --scenario server --qps 40 --slo 100ms --batching 4 --threads 1
     """,
     options=ScenarioCommandOptions,
     load=_study,

@@ -17,7 +17,7 @@ CALL_SHARE = 1.0
 # The third is a share of the latency of bricks that mostly read their weights: where these lie in
 # memory is another in each process, and decides how much of them a shared cache keeps. Chosen on
 # chains of products of one size (18 of 20 are inside), and holds for all 16 of two sizes:
-# docs/measuring.md has the figures.
+# research/measuring.md has the figures.
 WEIGHTS_SHARE = 0.06
 
 # Twice as much of stretches of tiny nodes (see decompose.stretches) so long that what the runtime
@@ -28,7 +28,7 @@ CACHED_NODES = 1 << 10
 
 # The spread between physical hosts of one kind, as half the width of an interval that holds 95 % of
 # them, relative to latencies that another host measured. It was chosen before it was compared on 14
-# models (docs/measuring.md).
+# models (research/measuring.md).
 OTHER_HOST_SHARE = 0.08
 
 # The last is for recorded programs, whose call overhead in Python and in the autograd engine

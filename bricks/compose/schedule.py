@@ -12,7 +12,7 @@ may begin while the second runs::
     def no_two_large(first: Place, second: Place) -> bool:
         return first.brick.weight_bytes + second.brick.weight_bytes < 2**21
 
-See docs/construction.md.
+See research/construction.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Build the walk over a model: which occurrences it runs, on which memory, with whose weights.
 
-See docs/measuring.md. Must not know how steps are run, nor how many samples they get.
+See research/measuring.md. Must not know how steps are run, nor how many samples they get.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bricks.measure.timed_occurrences import (
 )
 from bricks.measure.walk import Load, Walk, WalkStep
 
-# Occurrences in the warm-up prefix of each timed one; docs/measuring.md says why.
+# Occurrences in the warm-up prefix of each timed one; research/measuring.md says why.
 PREFIX_LENGTH = 2
 # A prefix has at most this many times as many occurrences if some of them do next to nothing.
 _MAX_IDLE = 6

@@ -16,7 +16,7 @@ _MIN_SHARE, _MIN_SD = 0.05, 1e-3
 
 # Half of a 95 % interval, in standard deviations. Errors of predictions have longer tails than
 # normal ones: this held 95 % of the models of half of the zoo's families, six targets and two
-# efforts together, and 94 % of the others (docs/design-experiments.md).
+# efforts together, and 94 % of the others (research/design-experiments.md).
 _REACH = 1.3 * NORMAL_95
 
 

@@ -25,7 +25,7 @@ from bricks.samples.measurement import Measurement
 from bricks.samples.statistics import median
 
 # Prior: everything in this block was chosen on the first half of the zoo's families, on two EPYC
-# cores (docs/states.md reports the other half), and rounded. Standard deviations of shared
+# cores (research/states.md reports the other half), and rounded. Standard deviations of shared
 # coefficients are wider than that one host would have them.
 
 # Shares of costs in a latency: a cost c in a latency l has the share c / (c + l). A byte exchanged

@@ -54,7 +54,7 @@ def measure_memory(
 
     Its weights are synthetic, in a file next to the model, or with ``inline`` in the model's own
     file. With ``keeps_freed``, the process keeps freed memory as the C library does by default;
-    otherwise it counts what the runtime needs (docs/memory.md). The result is not stored.
+    otherwise it counts what the runtime needs (research/memory.md). The result is not stored.
     Raises :class:`~bricks.errors.WorkerError` where the runtime or the system has no such
     measurement.
     """

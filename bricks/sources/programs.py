@@ -67,7 +67,7 @@ class Function:
     def record(self, options: ReadOptions) -> Model:
         """One step of the program, recorded in a worker of its own.
 
-        docs/torch.md says what the function returns. Raises
+        research/torch.md says what the function returns. Raises
         :class:`~bricks.errors.WorkerError` for a program that cannot be recorded, and
         :class:`~bricks.errors.BackendError` if the runtime is not installed.
         """

@@ -14,7 +14,7 @@ from pathlib import PurePath
 # The C library's allocator, configured to keep freed memory: the allocator of workers that time
 # programs, unless the environment configures another one. By default it returns memory to the
 # system depending on the layout of the heap, so that the latency of a step differs between
-# processes (docs/torch.md).
+# processes (research/torch.md).
 KEPT = "kept"
 
 # Allocators that take the place of the C library's when they are loaded before it.

@@ -4,11 +4,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-from pages import DOCS, blocks, commands, slow_unless_changed
+from pages import RESEARCH, blocks, commands, slow_unless_changed
 
 from bricks.cli.main import run
 
-PAGE = DOCS / "construction.md"
+PAGE = RESEARCH / "construction.md"
 (PYTHON,) = (block.text for block in blocks(PAGE) if block.language == "python")
 
 pytestmark = slow_unless_changed(PAGE)

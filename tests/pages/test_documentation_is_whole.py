@@ -11,11 +11,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from pages import DOCS, ROOT
+from pages import DOCS, RESEARCH, ROOT
 
 import bricks
 
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = [*sorted(DOCS.glob("*.md")), *sorted((DOCS / "guides").glob("*.md"))]
+PAGES += sorted(RESEARCH.glob("*.md"))
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *PAGES]
 WRITTEN += [ROOT / "models" / "README.md", ROOT / "notebooks" / "README.md"]
 

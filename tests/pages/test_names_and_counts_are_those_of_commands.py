@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import Here
-from pages import DOCS, NOTEBOOKS, ROOT, script
+from pages import DOCS, NOTEBOOKS, RESEARCH, ROOT, script
 
 from bricks.store import Published
 from bricks.store.published_index import read_index
@@ -20,8 +20,13 @@ README = ROOT / "README.md"
 PAGES = (
     *(README, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", ROOT / "models" / "README.md"),
     *(NOTEBOOKS / "README.md", *sorted(DOCS.glob("*.md"))),
+    *(*sorted((DOCS / "guides").glob("*.md")), *sorted(RESEARCH.glob("*.md"))),
 )
-PICTURES = (*sorted((DOCS / "figures").glob("*.svg")), *sorted(NOTEBOOKS.glob("*.ipynb")))
+PICTURES = (
+    *sorted((DOCS / "figures").glob("*.svg")),
+    *sorted((RESEARCH / "figures").glob("*.svg")),
+    *sorted(NOTEBOOKS.glob("*.ipynb")),
+)
 
 # As a host is called by default, after its processor and cores.
 SYSTEM = re.compile(r"\b(?:amd|intel)-[a-z0-9-]+-\d+c\b")
@@ -49,7 +54,9 @@ def counted() -> Iterator[tuple[str, str, int]]:
 def test_pages_call_systems_as_the_command_lists_them() -> None:
     listed = {system.name for system in Published(PUBLISHED).systems.all()}
     known = listed | {*write_published.UNPUBLISHED}
-    found = {page.name: {*SYSTEM.findall(prose(page))} for page in (*PAGES, *PICTURES)}
+    found = {
+        str(page.relative_to(ROOT)): {*SYSTEM.findall(prose(page))} for page in (*PAGES, *PICTURES)
+    }
     assert {page: names - known for page, names in found.items() if names - known} == {}
     assert listed <= set().union(*found.values())
     assert {*SYSTEM.findall(prose(README))} <= listed
@@ -66,7 +73,7 @@ def test_pages_count_the_zoo_as_it_is() -> None:
     assert {kind for page, kind, _ in found if page == README.name} == COUNTS.keys()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_page_counts_the_zoo_in_other_words(page: Path) -> None:
     """Which :func:`counted` would not find."""
     other = re.compile(r"zoo(?:'s| of) \d+ models|\d+ models of the zoo|\d+ zoo models")

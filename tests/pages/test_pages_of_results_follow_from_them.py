@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pages import DOCS, ROOT
+from pages import DOCS, RESEARCH, ROOT
 from refusals import refused
 
 from benchmarks import collectives
@@ -20,22 +20,24 @@ OLDER = ("growth", "transfer")
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in OLDER])
 def test_pages_are_written_from_the_results_that_are_kept(name: str, tmp_path: Path) -> None:
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    copies = {docs / page.name: page for page in DOCS.glob("*.md")}
+    folder = tmp_path / "research"
+    folder.mkdir()
+    (tmp_path / "docs").mkdir()
+    pages = (*RESEARCH.glob("*.md"), *DOCS.glob("*.md"))
+    copies = {tmp_path / page.relative_to(ROOT): page for page in pages}
     copies[tmp_path / "README.md"] = ROOT / "README.md"
     committed = {copy: page.read_text(encoding="utf-8") for copy, page in copies.items()}
     stale = dict(committed)
     for benchmark in benchmarks_in(name):
         (results, *_) = benchmark.kept(RESULTS)
         for page, parts in {benchmark.page: benchmark.parts, **benchmark.others}.items():
-            copy = (docs / page).resolve()
+            copy = (folder / page).resolve()
             outdated = dict.fromkeys(parts(results), "as it was before")
             stale[copy] = with_parts(stale[copy], benchmark.script, outdated)
     assert stale != committed
     for copy, text in stale.items():
         copy.write_text(text, encoding="utf-8")
-    assert main([name, "--only-page", "--docs", str(docs)]) == 0
+    assert main([name, "--only-page", "--docs", str(folder)]) == 0
     assert {copy: copy.read_text(encoding="utf-8") for copy in copies} == committed
 
 

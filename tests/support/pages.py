@@ -18,13 +18,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+RESEARCH = ROOT / "research"
 NOTEBOOKS = ROOT / "notebooks"
 RECORD = Path(__file__).parent / "recorded" / "pages.json"
 
 # Pages whose blocks tests run.
 RUN = (
     *(ROOT / "README.md", DOCS / "using.md", DOCS / "looking.md", DOCS / "tutorial.md"),
-    *(DOCS / "construction.md", DOCS / "diff.md", DOCS / "backends.md", DOCS / "api.md"),
+    *(RESEARCH / "construction.md", DOCS / "diff.md", DOCS / "backends.md", DOCS / "api.md"),
 )
 
 _FILE = re.compile(r"`([\w.-]+\.(?:py|toml))`.*:$")

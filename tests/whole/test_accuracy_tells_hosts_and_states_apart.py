@@ -37,7 +37,7 @@ class Accuracy:
         self.docs = folder / "docs"
         self.docs.mkdir()
         for name in (ACCURACY.page, "../README.md"):
-            text = (study.ROOT / "docs" / name).read_text(encoding="utf-8")
+            text = (study.ROOT / "research" / name).read_text(encoding="utf-8")
             (self.docs / name).write_text(text, encoding="utf-8")
         monkeypatch.setattr(accuracy, "THREADS", (1,))
         monkeypatch.setattr(accuracy, "BATCHES", (1,))

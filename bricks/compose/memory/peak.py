@@ -2,7 +2,7 @@
 
 It is the sum of the memory that a process needs beyond the imported runtime: weights in the form
 that kernels keep, values and workspaces as the runtime's arena lays them out, the runtime's own
-data, and the surplus of loading over running. docs/memory.md has the definition and its errors.
+data, and the surplus of loading over running. research/memory.md has the definition and its errors.
 Must not know latencies.
 """
 

@@ -23,8 +23,8 @@ OFFER = StudyOffer(
     Predict text that a decoder generates token by token: latencies of tokens, rates, and memory.
 
     Steps of a few lengths of the cache are recomposed from bricks, and missing bricks are measured
-    first. docs/scenarios.md says what is assumed. Example: bricks llm decoder_llama --prompt-tokens
-    128 --new-tokens 64 --threads 1
+    first. docs/guides/llm.md says what is assumed. Example: bricks llm decoder_llama
+    --prompt-tokens 128 --new-tokens 64 --threads 1
     """,
     options=GenerationOptions,
     load=_study,

@@ -115,7 +115,7 @@ def ready_gradients(
     if plan.kind != TRAINING:
         raise UsageError(
             f"{plan.model} is no training step: give a function that returns a loss and an"
-            " optimizer, see docs/torch.md"
+            " optimizer, see docs/guides/training.md"
         )
     used = () if module is None else tuple(name for name, used in module.parameters if used)
     if module is None or len(used) != len(gradients):

@@ -28,8 +28,8 @@ OFFER = StudyOffer(
     Train a PyTorch program until it is accurate, and tell how long that takes and was to take.
 
     The step is predicted from its bricks; loading a batch and evaluating are timed as a whole. An
-    interrupted training goes on from its last epoch. docs/levels.md says what a workload returns.
-    Example: bricks train digits_cnn --until accuracy=0.95 --seeds 5 --threads 1
+    interrupted training goes on from its last epoch. docs/guides/training.md says what a workload
+    returns. Example: bricks train digits_cnn --until accuracy=0.95 --seeds 5 --threads 1
     """,
     options=TrainingOptions,
     load=_study,

@@ -34,10 +34,10 @@ class TrainingOptions:
     """Training ``workload`` from each of ``seeds`` until an accuracy of ``until``, from 0 to 1.
 
     ``workload`` is ``FILE.py:FUNCTION``, ``module:FUNCTION`` or the name of a workload of the zoo
-    (docs/levels.md says what the function returns); ``batch`` is passed on to it. The accuracy is
-    computed after each epoch, and after ``max_epochs`` a training ends. Epochs are kept in
-    ``folder``, so that an interrupted training goes on and a finished one is not repeated, unless
-    ``again``. With ``validate``, what the training relies on is checked first.
+    (docs/guides/training.md says what the function returns); ``batch`` is passed on to it. The
+    accuracy is computed after each epoch, and after ``max_epochs`` a training ends. Epochs are
+    kept in ``folder``, so that an interrupted training goes on and a finished one is not repeated,
+    unless ``again``. With ``validate``, what the training relies on is checked first.
 
     Raises :class:`~bricks.errors.UsageError` for a goal or seeds that make no sense.
     """
