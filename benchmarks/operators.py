@@ -2,7 +2,8 @@
 
     .venv/bin/python -m benchmarks operators
 
-Compares the operators over all installed runtimes, as ``bricks operators`` does, with one thread.
+Compares the operators over all installed runtimes, as ``bricks validate operators`` does,
+with one thread.
 Run nothing else meanwhile.
 """
 
@@ -98,7 +99,7 @@ def _installed(name: str) -> bool:
 
 
 def row_of(case: Case, operator: Mapping[str, Any]) -> Row:
-    """The row of an operator from its facts, as ``bricks operators --json`` has them."""
+    """The row of an operator from its facts, as ``bricks validate operators --json`` has them."""
     runtimes = tuple(map(_runtime_row, operator["runtimes"]))
     return Row(case, operator["flops"], operator["bytes"], runtimes)
 

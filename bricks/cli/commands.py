@@ -17,53 +17,53 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Prepare": {
         "zoo": "The models that ship with bricks, and their recipes.",
         "backends": "The runtimes that models can be measured with, and their install.",
+        "systems": "List the systems in the cache and the published ones, and say which one"
+        " this host is.",
         "decompose": "Split models into bricks, and count how many of them are unique.",
     },
     "Measure": {
         "measure": "Measure the bricks of models, each once per system and runtime.",
-        "probe": "Measure the few bricks that tell most of this system, and predict all others from"
-        " them.",
-        "network": "Networks between the processes of a data-parallel training.",
+        "probe": "Measure the few bricks that tell most of this system, and predict all"
+        " others from them.",
+        "interconnect": "Networks between the processes of a data-parallel training.",
     },
-    "Predict": {
+    "Ask": {
         "predict": "Predict how fast models run, from measurements of their bricks.",
-        "compare": "Compare estimates with runs of the whole models, sampled in turn with their"
-        " bricks.",
-        "scenario": "Predict a served model's latency under load, its throughput, and the rate it"
-        " can keep.",
-        "llm": "Predict text that a decoder generates token by token: latencies of tokens, rates,"
-        " and memory.",
-        "train": "Train a PyTorch program until it is accurate, and tell how long that takes and"
-        " was to take.",
-        "scale": "Predict a PyTorch training on several ranks, from the bricks of its step and a"
-        " network.",
-        "advise": "Tell on which known systems models keep a latency, how sure that is, and what it"
-        " costs.",
-    },
-    "Compare runtimes": {
-        "operators": "Compare operators over runtimes: latency, rates beside the peaks, and"
-        " accuracy.",
-        "networks": "Compare what whole models compute over runtimes, and find the first operator"
-        " that errs.",
-    },
-    "Look": {
-        "explain": "Tell where the time of models goes: operators and their bricks, the hottest"
-        " first.",
-        "report": "Write what the cache knows of models and systems into one HTML file.",
+        "compare": "Compare estimates with runs of the whole models, sampled in turn with"
+        " their bricks.",
+        "advise": "Tell on which known systems models keep a latency, how sure that is, and"
+        " what it costs.",
+        "scenario": "Predict a served model's latency under load, its throughput, and the"
+        " rate it can keep.",
+        "llm": "Predict text that a decoder generates token by token: latencies of tokens,"
+        " rates, and memory.",
+        "scale": "Predict a PyTorch training on several ranks, from the bricks of its step"
+        " and a network.",
+        "train": "Train a PyTorch program until it is accurate, and tell how long that takes"
+        " and was to take.",
+        "validate": "Compare what runtimes compute with double precision, and with each other.",
+        "explain": "Tell where the time of models goes: operators and their bricks, the"
+        " hottest first.",
         "diff": "Tell which bricks and models are slower or faster on one target than on another.",
-        "systems": "List the systems in the cache and the published ones, and say which one this"
-        " host is.",
-        "cache": "Look into the cache of measurements, and check it.",
     },
     "Share": {
-        "generate": "Write the suite of models: all that measuring them elsewhere needs, without"
-        " weights.",
+        "generate": "Write the suite of models: all that measuring them elsewhere needs,"
+        " without weights.",
+        "cache": "Look into the cache of measurements, and check it.",
+        "report": "Write what the cache knows of models and systems into one HTML file.",
         "web": "Serve pages that tell what a model takes on every known system, until interrupted.",
         "worker": "Measure on this host what 'bricks measure --scheduler' asks for, until"
         " interrupted.",
     },
 }
 NAMES = frozenset(name for summaries in SECTIONS.values() for name in summaries)
+
+# Former names that still work, unlisted: the words of the command now.
+FORMER: Mapping[str, tuple[str, ...]] = {
+    "network": ("interconnect",),
+    "operators": ("validate", "operators"),
+    "networks": ("validate", "models"),
+}
 
 
 class LazyCommands(Mapping[str, Any]):
@@ -80,10 +80,19 @@ class LazyCommands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         """The command; raises :class:`KeyError` for an unknown name."""
+        if name in FORMER:
+            return self._now(*FORMER[name])
         if name not in self._built:
             function = _own(name) if name in NAMES else _of_others(name)
             self._built[name] = self._prepare(_typer_command(name, function))
         return self._built[name]
+
+    def _now(self, name: str, *below: str) -> Any:
+        """The command that these words call."""
+        command = self[name]
+        for word in below:
+            command = command.commands[word]
+        return command
 
     def __iter__(self) -> Iterator[str]:
         """Names of the commands of bricks, then of others' studies."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -20,6 +22,15 @@ from bricks.cli.verbosity import VerbosityOptions, usual
 from bricks.errors import BricksError, UsageError
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+
+# Messages of the library that checks values, and what they mean to a person.
+_PLAIN = (
+    (re.compile(r"Input should be a valid integer.*"), "not a whole number"),
+    (re.compile(r"Input should be a valid number.*"), "not a number"),
+    (re.compile(r"Input should be greater than or equal to (\S+)"), r"at least \1 is needed"),
+    (re.compile(r"Input should be less than or equal to (\S+)"), r"at most \1 is possible"),
+    (re.compile(r"^Invalid value for '?([^':]+)'?: "), r"\1: "),
+)
 
 app = typer.Typer(
     name="bricks",
@@ -80,9 +91,9 @@ def _run(arguments: list[str]) -> int:
         )
         sys.stdout.flush()
     except typer.TyperException as error:
-        return _wrong_usage(_said(error), error)
+        return _wrong_usage(_said(error), error, arguments)
     except UsageError as error:
-        return _wrong_usage(str(error), error)
+        return _wrong_usage(str(error), error, arguments)
     except BricksError as error:
         print_error(" ".join(str(error).split()))  # whole: its end is what to do
         return FAILED
@@ -113,21 +124,38 @@ def root_command() -> Any:
     return with_pages(root)
 
 
-def _wrong_usage(text: str, error: Exception) -> int:
-    """Report the error and the help command; show the help itself if no command was given."""
+def _wrong_usage(text: str, error: Exception, arguments: Sequence[str]) -> int:
+    """Report the error and the command's help; show the help itself if no command was given."""
     context = getattr(error, "ctx", None)
     if context is not None and type(error).__name__ == "NoArgsIsHelpError":  # not a public class
         show_page(context, sys.stderr)
         return WRONG_USAGE
-    command = context.command_path if context is not None else "bricks"
+    command = " ".join(["bricks", *_command_words(arguments)])
     print_error(f"{' '.join(text.split())} (try '{command} --help')")
     return WRONG_USAGE
+
+
+def _command_words(arguments: Sequence[str]) -> Iterator[str]:
+    """The words of ``arguments`` that name the command; none of a command that does not exist."""
+    command = root_command()
+    for word in arguments:
+        if word.startswith("-"):  # options of the program, which take no values
+            continue
+        command = getattr(command, "commands", {}).get(word)
+        if command is None:
+            return
+        yield word
 
 
 def _said(error: typer.TyperException) -> str:
     """Typer's message; for an unknown option, with the most similar known one."""
     meant = getattr(error, "possibilities", None)
-    return f"{error.message}. Did you mean {meant[0]}?" if meant else error.format_message()
+    if meant:
+        return f"{error.message}. Did you mean {meant[0]}?"
+    text = error.format_message().rstrip(".")
+    for theirs, ours in _PLAIN:
+        text = theirs.sub(ours, text)
+    return text
 
 
 def _coloured() -> bool | None:

@@ -164,8 +164,8 @@ class MeasuredNetwork:
             return _shared(self.time(operation, num_bytes, ranks, computing=False))
         if not by_ranks:
             raise UsageError(
-                f"no {written(operation)} was measured on network {self.name}: run 'bricks network"
-                f" measure {self.name} --operation {written(operation)}'"
+                f"no {written(operation)} was measured on network {self.name}: run 'bricks"
+                f" interconnect measure {self.name} --operation {written(operation)}'"
             )
         if ranks not in by_ranks:
             return _by_formula(by_ranks, operation, num_bytes, ranks)

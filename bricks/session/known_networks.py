@@ -39,12 +39,12 @@ def network_called(store: Store, name: str) -> MeasuredNetwork:
     if not matching:
         meant = suggestion(name, known, "known are") if known else "none is known yet"
         raise UsageError(
-            f"no network is called {name!r}: {meant}; 'bricks network measure {name}' makes it"
+            f"no network is called {name!r}: {meant}; 'bricks interconnect measure {name}' makes it"
             " known"
         )
     matching = [network for network in matching if network.samples]
     if not matching:
         raise UsageError(
-            f"nothing is measured on network {name!r} yet: run 'bricks network measure {name}'"
+            f"nothing is measured on network {name!r} yet: run 'bricks interconnect measure {name}'"
         )
     return max(matching, key=lambda network: version_numbers(network.fingerprint["version"]))

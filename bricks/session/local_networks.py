@@ -61,7 +61,7 @@ def rank_locations_of(network: MeasuredNetwork, ranks: int) -> Iterator[Sequence
     if not identity["same_host"] or kind not in ("loopback", "veth"):
         raise UsageError(
             f"network {network.name} is between hosts and cannot be set up on this one: choose one"
-            " of 'bricks network measure --loopback' or '--bandwidth'"
+            " of 'bricks interconnect measure --loopback' or '--bandwidth'"
         )
     with local_rank_locations(ranks, identity["rate_bps"], shaped=kind == "veth") as locations:
         yield locations

@@ -162,7 +162,7 @@ def _refuse_other_name(store: Store, network: NetworkFingerprint) -> None:
             )
         if known.key == network.key and known.name != network.name:
             raise UsageError(
-                f"this network is known as {known.name!r}: run 'bricks network measure"
+                f"this network is known as {known.name!r}: run 'bricks interconnect measure"
                 f" {known.name}' with the same options, which measures what is missing, and with"
                 " --again further rounds of all"
             )

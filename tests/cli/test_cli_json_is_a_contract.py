@@ -58,14 +58,14 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
             " error uncertainty advice"
         },
     ),
-    "operators": (
+    "validate operators": (
         "system missing runtimes operators page",
         {
             "runtimes": "backend version provider threads brick_optimization peaks",
             "operators": "operator source flops bytes runtimes",
         },
     ),
-    "networks": (
+    "validate models": (
         "system missing runtimes models",
         {
             "runtimes": "backend version provider threads brick_optimization",
@@ -99,9 +99,9 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
     "cache publish": (
         "folder bytes file sha256 system targets about left_out", {"targets": "key runtime"}
     ),
-    "network measure": (f"{NETWORK} fits slowdowns new known again left_out", FITS),
-    "network list": ("networks", {"networks": NETWORK}),
-    "network show": (f"{NETWORK} fits slowdowns", FITS),
+    "interconnect measure": (f"{NETWORK} fits slowdowns new known again left_out", FITS),
+    "interconnect list": ("networks", {"networks": NETWORK}),
+    "interconnect show": (f"{NETWORK} fits slowdowns", FITS),
     "zoo list": (
         "models",
         {
@@ -224,8 +224,8 @@ def test_every_other_command_has_the_facts_of_its_contract(
         "explain": (path, *one),
         "report": (path, *one, "--out", tmp_path / "report.html"),
         "advise": (path, *one, "--slo", "1s"),
-        "operators": (publishing[0], "--threads", 1),
-        "networks": (publishing[0], "--threads", 1),
+        "validate operators": (publishing[0], "--threads", 1),
+        "validate models": (publishing[0], "--threads", 1),
         "scenario": (path, "--threads", 1),
         "systems set": (host, "--name", "office"),
         "systems": (),
@@ -233,9 +233,9 @@ def test_every_other_command_has_the_facts_of_its_contract(
         "cache export": (file, "--system", "office"),
         "cache import": (file,),
         "cache publish": (*publishing, "--threads", 1),
-        "network measure": network,
-        "network list": (),
-        "network show": ("lan",),
+        "interconnect measure": network,
+        "interconnect list": (),
+        "interconnect show": ("lan",),
         "zoo list": (),
         "backends list": (),
         "backends install": ("fake",),
@@ -244,13 +244,13 @@ def test_every_other_command_has_the_facts_of_its_contract(
     for name, words in lines.items():
         own = tmp_path / name if name in ("cache import", "cache publish") else here.cache
         options = () if name.split()[0] in ("zoo", "backends") else ("--cache", own)
-        if name.split()[0] not in ("systems", "network", "zoo", "backends", "cache"):
+        if name.split()[0] not in ("systems", "interconnect", "zoo", "backends", "cache"):
             options += ("--runtime", "fake")
         if name == "cache publish":
             options += ("--runtime", "fake")
         done = here.plain(*name.split(), *words, *options, "--json")
         # The fake runtime computes nothing that could be compared; few bricks predict no others.
-        assert done.status == (name in ("networks", "probe")), (name, done.err)
+        assert done.status == (name in ("validate models", "probe")), (name, done.err)
         facts, (names, lists) = done.json, FACTS[name]
         assert facts.keys() == set(names.split()), name
         for of, inner in lists.items():

@@ -4,6 +4,8 @@ import pytest
 from commands import Here
 from factories import mlp, save
 
+from bricks.cli.commands import FORMER
+from bricks.cli.main import root_command
 from bricks.errors import nearest, suggestion
 
 
@@ -111,3 +113,31 @@ def test_the_nearest_is_told_as_it_is_written() -> None:
     assert suggestion("zzz", ["a", "b", "a"]) == "choose one of a, b"
     many = [f"number {n}" for n in range(30)]
     assert suggestion("zzz", many).endswith("number 19 and 10 more")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("predict", "x.onnx", "--threads", "many"), "--threads: not a whole number"),
+        (("predict", "x.onnx", "--precision", "high"), "--precision: not a number"),
+        (("measure", "x.onnx", "--threads", "0"), "--threads: at least 1 is needed"),
+        (("cache", "export"), "Missing argument 'FILE'"),
+        (("advise", "x.onnx", "--slo", "3"), "--slo '3' is no latency"),
+    ],
+)
+def test_wrong_usage_is_told_plainly_and_points_to_the_help_of_its_command(
+    here: Here, words: tuple[str, ...], problem: str
+) -> None:
+    done = here.plain(*words)
+    command = "cache export" if words[0] == "cache" else words[0]
+    assert done.status == 2
+    assert problem in done.complaint and done.complaint.endswith(f"(try 'bricks {command} --help')")
+
+
+@pytest.mark.parametrize(("former", "now"), [(name, words) for name, words in FORMER.items()])
+def test_a_former_name_calls_the_command_and_is_not_listed(
+    here: Here, former: str, now: tuple[str, ...]
+) -> None:
+    assert former not in list(root_command().commands)
+    of_former, of_now = (here.plain(*words, "--help").out for words in ((former,), now))
+    assert of_former.partition("\n")[2] == of_now.partition("\n")[2] != ""

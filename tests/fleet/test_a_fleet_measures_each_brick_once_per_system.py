@@ -199,7 +199,7 @@ def host(scheduler: str) -> Iterator[psutil.Process]:
         yield host
 
 
-NETWORK = ("network", "measure", "lab", "--backend", "fake", "--max-bytes", 5000, "--json")
+NETWORK = ("interconnect", "measure", "lab", "--backend", "fake", "--max-bytes", 5000, "--json")
 
 
 class TestWithOneHost:

@@ -201,7 +201,7 @@ def test_a_stated_network_is_its_formula() -> None:
 
 def test_what_was_not_measured_is_an_error_that_says_what_to_do() -> None:
     lan = network(measured(line(1e-4, 1e9)))
-    with refused(UsageError, "bricks network measure lan --operation broadcast"):
+    with refused(UsageError, "bricks interconnect measure lan --operation broadcast"):
         lan.time("broadcast", 1024, 2, computing=False)
     with refused(UsageError, "shuffle", *OPERATIONS):
         lan.time("shuffle", 1024, 2, computing=False)

@@ -1,4 +1,4 @@
-"""``bricks network``: measured once, listed, shown, exported, and refused in one line."""
+"""``bricks interconnect``: measured once, listed, shown, exported, and refused in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def measure(here: Here) -> Measure:
 
     def measure(name: str, *words: object) -> CommandResult:
         options = ("--backend", "fake", "--cache", here.cache, "--max-bytes", 70_000)
-        return here.plain("network", "measure", name, *options, *words)
+        return here.plain("interconnect", "measure", name, *options, *words)
 
     return measure
 
@@ -37,17 +37,19 @@ def test_a_network_is_measured_once_and_shown(here: Here, measure: Measure) -> N
     assert len(first["new"]) == 4 * 4 * 4 and first["known"] == first["left_out"] == []
     again = json_of(measure("lab", "--computing", "--json"))
     assert again["new"] == [] and again["known"] == first["new"]
-    listed = json_of(here.plain("network", "list", "--json", "--cache", here.cache))["networks"]
+    listed = json_of(here.plain("interconnect", "list", "--json", "--cache", here.cache))[
+        "networks"
+    ]
     assert [(each["name"], each["ranks"], each["series"]) for each in listed] == [("lab", [2], 64)]
     assert listed[0]["identity"]["kind"] == "loopback"
-    shown = json_of(here.plain("network", "show", "lab", "--json", "--cache", here.cache))
+    shown = json_of(here.plain("interconnect", "show", "lab", "--json", "--cache", here.cache))
     assert shown == {name: first[name] for name in shown}
     for fit in shown["fits"]:
         assert all(abs(point["residual"]) < 0.02 for point in fit["points"])
     assert shown["slowdowns"][0]["ratio"] == pytest.approx(2.0, rel=0.02)
-    told = here.plain("network", "show", "lab", "--cache", here.cache)
+    told = here.plain("interconnect", "show", "lab", "--cache", here.cache)
     assert "all-reduce, computing" in told.out and "2.00 times as long" in told.out
-    assert "lab" in here.plain("network", "list", "--cache", here.cache).out
+    assert "lab" in here.plain("interconnect", "list", "--cache", here.cache).out
 
 
 def test_a_network_travels_with_what_was_measured_on_it(
@@ -61,7 +63,7 @@ def test_a_network_travels_with_what_was_measured_on_it(
     again = json_of(here.plain("cache", "import", file, "--json", "--cache", other))
     assert (again["networks"], again["rounds"], again["known"]) == (0, 0, 4)
     one, two = (
-        json_of(here.plain("network", "show", "lab", "--json", "--cache", cache))
+        json_of(here.plain("interconnect", "show", "lab", "--json", "--cache", cache))
         for cache in (here.cache, other)
     )
     assert one == two
@@ -80,7 +82,7 @@ def test_a_network_that_was_altered_is_noticed(here: Here, measure: Measure) -> 
         connection.execute("DELETE FROM networks")
     done = here.plain("cache", "verify", "--cache", here.cache)
     assert done.status == 1 and "is unknown" in done.err
-    done = here.plain("network", "list", "--cache", here.cache)
+    done = here.plain("interconnect", "list", "--cache", here.cache)
     assert done.status == 1 and "bricks cache verify" in done.complaint
 
 
@@ -88,7 +90,7 @@ def test_a_name_stands_for_one_network(here: Here, measure: Measure) -> None:
     json_of(measure("lab", "--operation", "broadcast", "--json"))
     done = measure("other", "--operation", "broadcast")
     assert done.status == 2 and "'lab'" in done.complaint
-    assert "'bricks network measure lab'" in done.complaint and "--again" in done.complaint
+    assert "'bricks interconnect measure lab'" in done.complaint and "--again" in done.complaint
     with closing(sqlite3.connect(here.cache / "bricks.sqlite")) as connection, connection:
         key = NetworkFingerprint("there", {}).key
         change = "UPDATE networks SET name = 'there', key = ?, identity = '{}'"
@@ -133,16 +135,16 @@ def test_what_cannot_be_measured_is_one_line(here: Here, tmp_path: Path) -> None
         ("measure lab --loopback --bandwidth 1Gbit", 2, "--loopback", "--bandwidth"),
         ("measure lab --scheduler there", 2, "'there'"),
     ):
-        done = here.plain("network", *line.split(), "--cache", tmp_path / "none")
+        done = here.plain("interconnect", *line.split(), "--cache", tmp_path / "none")
         assert done.status == status, line
         assert all(fact in done.complaint for fact in facts), done.complaint
-    assert here.plain("network", "measure", " ", "--cache", tmp_path / "none").status == 2
+    assert here.plain("interconnect", "measure", " ", "--cache", tmp_path / "none").status == 2
 
 
 def test_an_unknown_network_is_one_line(here: Here, measure: Measure) -> None:
-    assert json_of(here.plain("network", "list", "--json", "--cache", here.cache)) == {
+    assert json_of(here.plain("interconnect", "list", "--json", "--cache", here.cache)) == {
         "networks": []
     }
     json_of(measure("lab", "--operation", "broadcast", "--json"))
-    done = here.plain("network", "show", "lap", "--cache", here.cache)
+    done = here.plain("interconnect", "show", "lap", "--cache", here.cache)
     assert done.status == 2 and "did you mean lab?" in done.complaint

@@ -1,4 +1,4 @@
-"""``bricks operators``: single operators over runtimes."""
+"""``bricks validate operators``: single operators over runtimes."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class OperatorMeasuring:
 
 @command
 def operators(
-    options: RuntimeComparison, operators: ComparedOperators, measuring: OperatorMeasuring
+    options: RuntimeComparison, compared: ComparedOperators, measuring: OperatorMeasuring
 ) -> None:
-    """Compare operators over runtimes: latency, rates beside the peaks, and accuracy.
+    """Compare operators over runtimes: latency, share of the machine's peak, and accuracy.
 
     Errors are norms of the difference from a reference in double precision. What a runtime lacks is
     named with its reason; the exit status is 1 only where nothing ran, or a file cannot be read.
     The list zoo holds the costliest bricks of the zoo, by measurements of this system or --system.
-    Example: bricks operators deepbench --threads 1 --out operators.html
+    Example: bricks validate operators deepbench --threads 1 --out operators.html
     """
     from bricks.studies.numerics.named import DEEPBENCH
     from bricks.studies.numerics.options import OperatorComparisonOptions
@@ -70,12 +70,12 @@ def operators(
     from bricks.studies.study import ask
     from bricks.units.facts import json_of
 
-    out = operators.out
+    out = compared.out
     if out is not None:
         check_page(out)
     asked = OperatorComparisonOptions(
-        runtimes=runtimes_of(options), what=operators.what or [DEEPBENCH],
-        system=operators.system, top=operators.top, repeats=operators.repeats,
+        runtimes=runtimes_of(options), what=compared.what or [DEEPBENCH],
+        system=compared.system, top=compared.top, repeats=compared.repeats,
     )  # fmt: skip
     with open_first(options, precision=measuring.precision, retry=measuring.retry) as workspace:
         result = ask(OperatorStudy(asked, workspace, note))

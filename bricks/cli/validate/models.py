@@ -1,4 +1,4 @@
-"""``bricks networks``: the accuracy of whole models over runtimes."""
+"""``bricks validate models``: the accuracy of whole models over runtimes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedNetworks:
+class ComparedModels:
     """The models that are compared, how often each is evaluated, and the tolerated error."""
 
     models: ShapedModels
@@ -37,13 +37,13 @@ class ComparedNetworks:
 
 
 @command
-def networks(options: RuntimeComparison, networks: ComparedNetworks) -> None:
+def models(options: RuntimeComparison, compared: ComparedModels) -> None:
     """Compare what whole models compute over runtimes, and find the first operator that errs.
 
     Outputs are held against a reference in double precision and against each other; of an ONNX
     model, every value too. Of a PyTorch program, outputs or loss and gradients are held against the
     same step in double. Nothing is timed. The exit status is 1 where a model was run by none.
-    Example: bricks networks squeezenet --runtime onnxruntime --runtime mxnet
+    Example: bricks validate models squeezenet --runtime onnxruntime --runtime mxnet
     """
     from bricks.studies.numerics.options import NetworkComparisonOptions
     from bricks.studies.numerics.study import NetworkStudy
@@ -51,8 +51,8 @@ def networks(options: RuntimeComparison, networks: ComparedNetworks) -> None:
     from bricks.units.facts import json_of
 
     asked = NetworkComparisonOptions(
-        models=_read(options, networks.models), runtimes=runtimes_of(options),
-        repeats=networks.repeats, tolerance=networks.tolerance,
+        models=_read(options, compared.models), runtimes=runtimes_of(options),
+        repeats=compared.repeats, tolerance=compared.tolerance,
     )  # fmt: skip
     with open_first(options) as workspace:
         result = ask(NetworkStudy(asked, workspace, note))

@@ -1,4 +1,4 @@
-"""``bricks network``: measure networks between the ranks of a training, list and show them."""
+"""``bricks interconnect``: measure networks between the ranks of a training, list and show them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions)
     """Measure collectives on a network, into the cache: from 1 KiB on, in steps of four.
 
     Measured are processes that really communicate, a core for each. Sizes that would take over ten
-    seconds are left out. Example: bricks network measure lan --bandwidth 1Gbit --computing
+    seconds are left out. Example: bricks interconnect measure lan --bandwidth 1Gbit --computing
     """
     from bricks.session.networks import NetworkRequest
     from bricks.store import Store
@@ -140,7 +140,7 @@ def _counted(done: NetworkMeasured) -> str:
 def list_networks(output: CacheOptions) -> None:
     """List the networks that the cache knows.
 
-    Example: bricks network list --json
+    Example: bricks interconnect list --json
     """
     from bricks.session.known_networks import measured_networks
     from bricks.store import Store
@@ -152,7 +152,7 @@ def list_networks(output: CacheOptions) -> None:
     if output.json:
         print_json({"networks": rows})
     elif not rows:
-        show("The cache knows no network yet: 'bricks network measure NAME' makes one known.")
+        show("The cache knows no network yet: 'bricks interconnect measure NAME' makes one known.")
     else:
         from bricks.report.network import networks_table
 
@@ -164,7 +164,7 @@ def list_networks(output: CacheOptions) -> None:
 def show_network(network: KnownNetwork, output: CacheOptions) -> None:
     """Show what was measured on a network, the fit to it, and how far it is from what was measured.
 
-    Example: bricks network show lan
+    Example: bricks interconnect show lan
     """
     with existing_store(output.cache) as store:
         facts = _facts(_called(store, network.name))
