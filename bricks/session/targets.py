@@ -46,10 +46,11 @@ def _with_word(systems: Sequence[System], word: str) -> list[System]:
 
 def _unknown(name: str, names: Sequence[str]) -> str:
     """The error of a name that no known system has."""
-    meant = nearest(name, names)
+    unknown = f"no {name} among the known systems ({', '.join(names) or 'none yet'})"
+    if (meant := nearest(name, names)) is not None:
+        return f"{unknown}: did you mean {meant}?"
     return (
-        f"no {name} among the known systems ({', '.join(names) or 'none yet'})"
-        f"{f', did you mean {meant}?' if meant else ''}; measure it there:"
+        f"{unknown}; measure it there:"
         " 'bricks generate MODEL --out suite.zip' here, then 'bricks measure suite.zip' on it and"
         " 'bricks cache export', and 'bricks cache import' here"
     )

@@ -149,7 +149,7 @@ def test_what_cannot_be_meant_is_refused(fleet: Here, models: tuple[Path, Path])
         (("--slo", "1ms", "--batches", "1", "--batch", "2"), "leave one out"),
         (
             ("--slo", "1ms", "--system", "bigg"),
-            f"no bigg among the known systems ({NAMES}), did you",
+            f"no bigg among the known systems ({NAMES}): did you",
         ),
         (("--slo", "1ms", "--granularity", "3"), "was measured with fake like that"),
     ):

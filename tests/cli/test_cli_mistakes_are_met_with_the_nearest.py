@@ -56,7 +56,7 @@ def test_a_mistyped_system_is_met_with_the_nearest(here: Here, good: Path) -> No
     for words in (("predict", good, "--system", "ofice"), ("zoo", "coverage", "--system", "ofice")):
         done = here(*words)
         assert done.status == 2
-        assert "is called 'ofice'; known: office; did you mean office?" in done.complaint
+        assert "no ofice among the known systems (office): did you mean office?" in done.complaint
     done = here("predict", good, "--system", "zzz")
     assert "known: office (try" in done.complaint
 
