@@ -58,7 +58,7 @@ def test_a_mistyped_system_is_met_with_the_nearest(here: Here, good: Path) -> No
         assert done.status == 2
         assert "no ofice among the known systems (office): did you mean office?" in done.complaint
     done = here("predict", good, "--system", "zzz")
-    assert "known: office (try" in done.complaint
+    assert "(office); measure it there" in done.complaint
 
 
 def _host(here: Here) -> str:
