@@ -83,10 +83,10 @@ def test_facts_that_one_lacks_are_none_there() -> None:
 
 
 def test_a_name_that_is_mistyped_is_answered(two: Here, here: Here, tmp_path: Path) -> None:
-    done = two("systems", "diff", "ther", runtime=None)
+    done = two("systems", "diff", "thare", runtime=None)
     assert (done.status, done.out) == (2, "")
     known = ", ".join(sorted((HOME.name, "there")))
-    assert f"is called 'ther'; known: {known}" in done.complaint
+    assert f"no thare among the known systems ({known})" in done.complaint
     nowhere = here.plain("systems", "diff", "there", "--cache", tmp_path / "none")
     assert nowhere.status == 1
     assert "there is no cache in" in nowhere.complaint
@@ -138,8 +138,8 @@ def test_what_cannot_be_meant_is_refused(two: Here) -> None:
         (("--name", "there"), 1, "is called 'there' already: give another name"),
         (("--name", " "), 2, "' ' is no name"),
         (("--name", "a\x1b[0m"), 2, "is no name"),
-        (("--price", "-1"), 2, "should be greater than or equal to 0"),
-        (("--price", "nan"), 2, "should be greater than or equal to 0"),
+        (("--price", "-1"), 2, "at least 0 is needed"),
+        (("--price", "nan"), 2, "at least 0 is needed"),
         (("--price", "inf"), 2, "the price inf cannot be paid"),
     ):
         done = two("systems", "set", HOME.name, *words, runtime=None)
