@@ -2,6 +2,7 @@ r"""The errors of this package, as one tree.
 
     BricksError
     ├── UsageError      the caller gave invalid arguments (exit status 2)
+    │   └── NameUnknown  a name that nothing has, or several things
     ├── ModelError      a model cannot be read, or is not valid
     │   └── ShapeError  a shape cannot be inferred, or a shape option does not fit the model
     │       └── OpenDimensions  inputs have open dimensions, and no option sets them
@@ -40,6 +41,10 @@ class BricksError(Exception):
 
 class UsageError(BricksError):
     """The caller gave invalid arguments."""
+
+
+class NameUnknown(UsageError):
+    """A name that nothing has, or several things; the message says which names there are."""
 
 
 class ModelError(BricksError):

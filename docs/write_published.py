@@ -25,7 +25,7 @@ bricks ships measurements of its models on the systems below, so `predict`, `adv
 
 ```console
 bricks systems
-bricks predict squeezenet --system {system}
+bricks predict squeezenet --on {system}
 bricks advise squeezenet --slo 20ms
 ```
 

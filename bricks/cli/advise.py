@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from bricks.cli.command import command, typed_options
@@ -11,17 +11,14 @@ from bricks.cli.options import SurveyOptions
 from bricks.cli.runtime_advice import RuntimeAdviceOptions, advise_runtimes
 from bricks.cli.serving_advice import ServerAdviceOptions, advise_server
 from bricks.errors import UsageError
-from bricks.studies.options import option
+from bricks.studies.options import systems_option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisedSystems:
     """The systems that advice is about, by name or key; None: all that are known."""
 
-    names: list[str] | None = option(
-        "Only this system; may be repeated.",
-        default=None, flag="--system", metavar="NAME", values="systems",
-    )  # fmt: skip
+    names: Sequence[str] | None = systems_option("Only these systems.", "SYSTEM,…|all")
 
 
 @command
@@ -37,10 +34,10 @@ def advise(
     Of models named, on all systems of the cache and all published ones; without any, of the whole
     zoo. Nothing is timed; bricks that a system has not measured are predicted. Prices are those of
     'bricks systems set'. With --scenario server: instances, batches and hosts that keep the latency
-    at a rate. With --runtimes: the fastest runtime for each model, on this host or --system; one
+    at a rate. With --runtimes: the fastest runtime for each model, on this host or --on; one
     that is not installed counts where it was measured. Example: bricks advise resnet50 --slo 20ms
     """
-    names = systems.names or ()
+    names = () if systems.names in (None, ("all",)) else systems.names
     if choice.runtimes is not None:
         if needless := [*_flags(latency), *_flags(server)]:
             raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from bricks.cli.output import finish, print_json, show
 from bricks.cli.publish import publish
 from bricks.errors import StoreError
 from bricks.session.targets import systems_called
-from bricks.studies.options import argument, option
+from bricks.studies.options import argument, systems_option
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
@@ -29,10 +30,7 @@ class ExportOptions:
     """The file of results that is written, and the systems whose results it gets."""
 
     file: Path = argument("The file to write (JSON Lines).", metavar="FILE")
-    systems: list[str] | None = option(
-        "Only of this system (or key); may be repeated.",
-        default=None, flag="--system", metavar="NAME", values="systems",
-    )  # fmt: skip
+    systems: Sequence[str] | None = systems_option("Only of these systems, by name or key.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

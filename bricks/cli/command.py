@@ -89,6 +89,8 @@ def parameters_of(
             if name not in without:
                 default = (defaults or {}).get(name, _default(field))
                 yield _parameter(name, _kind(options, field), described, default)
+                if described.formerly is not None:
+                    yield _hidden(described, _kind(options, field))
 
 
 def made(options: Any, values: Mapping[str, Any]) -> Any:
@@ -101,12 +103,19 @@ def made(options: Any, values: Mapping[str, Any]) -> Any:
         if (group := _group(options, field)) is not None:
             arguments[field.name] = made(group, values)
         elif (described := option_of(field)) is not None:
-            name = _name(field, described)
-            if described.read is None and name in values:
-                arguments[field.name] = values[name]
-            elif described.read is not None and values.get(name) is not None:
-                arguments[field.name] = described.read(_flag(name), values[name])
+            if (value := _value(_name(field, described), described, values)) is not MISSING:
+                arguments[field.name] = value
     return options(**arguments)
+
+
+def _value(name: str, described: Option, values: Mapping[str, Any]) -> Any:
+    """The value of an option, by its own flag or an earlier one; ``MISSING`` keeps the default."""
+    typed = values.get(name, MISSING)
+    if described.formerly is not None and not typed:
+        typed = values.get(_parameter_name(described.formerly)) or typed
+    if described.read is None or typed is MISSING:
+        return typed
+    return MISSING if typed in (None, []) else described.read(_flag(name), typed)
 
 
 def typed_options(options: Any) -> Iterator[TypedOption]:
@@ -140,7 +149,10 @@ def _kind(options: Any, field: Field[Any]) -> Any:
 
 def _name(field: Field[Any], described: Option) -> str:
     """The name of an option's parameter: that of its flag."""
-    flag = described.flag or field.name
+    return _parameter_name(described.flag or field.name)
+
+
+def _parameter_name(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
 
 
@@ -162,6 +174,20 @@ def _parameter(name: str, kind: Any, described: Option, default: Any) -> inspect
     annotation = Annotated[kind, _typer_parameter(name, described, shown)]
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, keyword, default=default, annotation=annotation)
+
+
+def _hidden(described: Option, kind: Any) -> inspect.Parameter:
+    """The parameter of an option's earlier flag, which neither help nor completion shows."""
+    assert described.formerly is not None
+    name, kind = _parameter_name(described.formerly), _written(kind, described)
+    annotation = Annotated[kind, typer.Option(described.formerly, hidden=True)]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=None, annotation=annotation)
+
+
+def _written(kind: Any, described: Option) -> Any:
+    """The type of the typed value of an option whose field has the type ``kind``."""
+    return kind if described.read is None else described.written | None
 
 
 def _typer_parameter(name: str, of: Option, shown: str | bool) -> Any:

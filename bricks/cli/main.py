@@ -19,7 +19,7 @@ from bricks.cli.commands import LazyCommands
 from bricks.cli.help import show_page, with_pages
 from bricks.cli.output import drop_output, print_error, show
 from bricks.cli.verbosity import VerbosityOptions, usual
-from bricks.errors import BricksError, UsageError
+from bricks.errors import BricksError, NameUnknown, UsageError
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -92,6 +92,9 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.flush()
     except typer.TyperException as error:
         return _wrong_usage(_said(error), error, arguments)
+    except NameUnknown as error:
+        print_error(str(error))
+        return WRONG_USAGE
     except UsageError as error:
         return _wrong_usage(str(error), error, arguments)
     except BricksError as error:

@@ -190,4 +190,4 @@ def _hint(there: Sequence[Target], known: Sequence[Target]) -> str:
     if there:
         return f", or add --threads {there[0].runtime.threads}, with which it was measured"
     names = sorted({target.system.name for target in known})
-    return f", or add --system {names[0]}, where it was measured" if names else ""
+    return f", or add --on {names[0]}, where it was measured" if names else ""

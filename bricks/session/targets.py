@@ -6,17 +6,20 @@ Must not know what is asked about them.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bricks.errors import UsageError, nearest
+from bricks.errors import NameUnknown, UsageError, nearest
 from bricks.system.names import names_of
 
 if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
     from bricks.system import Runtime, System, Target
+
+# An error lists so many systems.
+_MOST = 8
 
 
 def systems_called(known: Iterable[System], name: str) -> list[System]:
@@ -38,22 +41,50 @@ def _with_word(systems: Sequence[System], word: str) -> list[System]:
     matching = [system for system in systems if word and word.lower() in system.name.lower()]
     names = sorted({system.name for system in matching})
     if len(names) > 1:
-        raise UsageError(f"{word!r} is a part of {' and '.join(names)}: give the whole name of one")
+        listed = " and ".join(names)
+        raise NameUnknown(f"{word!r} is a part of {listed}: give the whole name of one")
     if not matching:
-        raise UsageError(_unknown(word, sorted({system.name for system in systems})))
+        raise NameUnknown(_unknown(word, sorted({system.name for system in systems})))
     return matching
 
 
 def _unknown(name: str, names: Sequence[str]) -> str:
     """The error of a name that no known system has."""
-    unknown = f"no {name} among the known systems ({', '.join(names) or 'none yet'})"
+    unknown = f"no {name} among the known systems ({_some(short_names(names))})"
     if (meant := nearest(name, names)) is not None:
         return f"{unknown}: did you mean {meant}?"
     return (
         f"{unknown}; measure it there:"
-        " 'bricks generate MODEL --out suite.zip' here, then 'bricks measure suite.zip' on it and"
-        " 'bricks cache export', and 'bricks cache import' here"
+        " 'bricks generate MODEL --out suite.zip' here, 'bricks measure suite.zip' and"
+        " 'bricks cache export' there, 'bricks cache import' here"
     )
+
+
+def _some(known: Mapping[str, str]) -> str:
+    """A few of the short names."""
+    names = sorted(known.values())
+    return ", ".join(names[:_MOST]) + (" …" if len(names) > _MOST else "") if names else "none yet"
+
+
+def short_names(names: Collection[str]) -> dict[str, str]:
+    """A word of each name that no other name holds, which is enough to name it.
+
+    Words such as ``zen5`` and ``h100`` come first, then long ones. A name without such a word stays
+    whole.
+    """
+    return {name: max(_own_words(name, names), key=_telling, default=name) for name in names}
+
+
+def _own_words(name: str, names: Collection[str]) -> list[str]:
+    """The words of ``name``, without numbers, that are no part of another of ``names``."""
+    others = [other.lower() for other in names if other != name]
+    words = [word for word in name.split("-") if word.isalnum() and not word.isdecimal()]
+    return [word for word in words if not any(word.lower() in other for other in others)]
+
+
+def _telling(word: str) -> tuple[bool, int]:
+    """A sort key: the greater, the more a word tells."""
+    return len(word) > 2 and any(map(str.isdecimal, word)), len(word)
 
 
 def _published_keys(name: str) -> set[str]:

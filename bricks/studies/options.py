@@ -5,9 +5,11 @@ A field whose type is a dataclass is a group of options. Must not know how a com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field
 from typing import Any
+
+from bricks.errors import UsageError
 
 _KEY = "option"
 
@@ -23,7 +25,8 @@ class Option:
     :class:`~bricks.errors.UsageError`. ``check`` gets the value too, and returns or refuses it.
     ``shown`` is the default as text, False to show none. ``values`` are those that completion
     offers, with a description of each, or the name of a function in ``cli/completion.py``.
-    ``group`` is the title of the options' section in the help.
+    ``group`` is the title of the options' section in the help. ``formerly`` is a hidden flag of the
+    same meaning: an earlier name.
     """
 
     help: str
@@ -33,11 +36,12 @@ class Option:
     least: float | None = None
     most: float | None = None
     read: Callable[[str, Any], Any] | None = None
-    written: type = str
+    written: Any = str
     shown: str | bool = True
     values: Mapping[str, str] | str | None = None
     group: str | None = None
     short: str | None = None
+    formerly: str | None = None
     variable: str | None = None
     check: Callable[[Any], Any] | None = None
 
@@ -84,9 +88,27 @@ def value_option() -> Any:
     )  # fmt: skip
 
 
-def system_option() -> Any:
+def system_option(
+    help: str = "A known system ('bricks systems') in place of this host.", **described: Any
+) -> Any:
     """The field of the system that is asked about; None: this host."""
     return option(
-        "A known system ('bricks systems') in place of this host.",
-        default=None, metavar="NAME", values="systems",
+        help, default=None, metavar="SYSTEM", values="systems", flag="--on", formerly="--system",
+        **described,
     )  # fmt: skip
+
+
+def systems_option(help: str, metavar: str = "SYSTEM,…") -> Any:
+    """The field of several systems, whose names are separated by commas; None: not given."""
+    return option(
+        help, default=None, metavar=metavar, values="systems", flag="--on", formerly="--system",
+        written=list[str], read=_names,
+    )  # fmt: skip
+
+
+def _names(flag: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """The names in ``texts``, each once: the option may be repeated."""
+    names = [name.strip() for text in texts for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"{flag} {','.join(texts)}: a name is empty")
+    return tuple(dict.fromkeys(names))

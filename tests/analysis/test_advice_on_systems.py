@@ -14,6 +14,7 @@ from systems import copied, measure_on
 from bricks.compose.advice import per_million, risk
 from bricks.compose.estimate import Estimate
 from bricks.compose.uncertainty import Uncertainty
+from bricks.session.targets import short_names
 from bricks.store import Store
 from bricks.system import fingerprint
 
@@ -23,7 +24,7 @@ ARM = replace(
     HOME, name="arm", identity={**HOME.identity, "architecture": "aarch64", "logical_cpus": 98}
 )
 # Of the systems in a cache of two.
-NAMES = ", ".join(sorted((HOME.name, BIG.name)))
+NAMES = ", ".join(sorted(short_names((HOME.name, BIG.name)).values()))
 
 
 def estimate(low_s: float, estimate_s: float, high_s: float) -> Estimate:
@@ -109,7 +110,7 @@ def test_what_keeps_the_latency_comes_before_what_is_cheap(
 
 def test_batches_are_part_of_the_search(fleet: Here, models: tuple[Path, Path]) -> None:
     assert fleet("measure", models[1], "--batch", 4).status == 0
-    rows = answers(fleet, models[1], "--slo", "1s", "--batches", "1,4", "--system", HOME.name)
+    rows = answers(fleet, models[1], "--slo", "1s", "--batches", "1,4", "--on", HOME.name)
     assert {row["batch"] for row in rows} == {1, 4}
     by_batch = {row["batch"]: row for row in rows}
     for batch, row in by_batch.items():
@@ -148,7 +149,7 @@ def test_what_cannot_be_meant_is_refused(fleet: Here, models: tuple[Path, Path])
         (("--slo", "1ms", "--batches", "0"), "are no batch sizes"),
         (("--slo", "1ms", "--batches", "1", "--batch", "2"), "leave one out"),
         (
-            ("--slo", "1ms", "--system", "bigg"),
+            ("--slo", "1ms", "--on", "bigg"),
             f"no bigg among the known systems ({NAMES}): did you",
         ),
         (("--slo", "1ms", "--granularity", "3"), "was measured with fake like that"),

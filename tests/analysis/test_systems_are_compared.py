@@ -121,7 +121,7 @@ def test_names_and_prices_travel_with_results(
 ) -> None:
     two("systems", "set", "there", "--name", "big box", "--price", 3, runtime=None)
     file, other = tmp_path / "results.jsonl", Here(tmp_path / "other", capsys)
-    assert two("cache", "export", file, "--system", "big box", runtime=None).status == 0
+    assert two("cache", "export", file, "--on", "big box", runtime=None).status == 0
     assert other("cache", "import", file, runtime=None).status == 0
     (known,) = other("systems", "--json", runtime=None).json["systems"]
     assert (known["name"], known["price_per_hour"], known["key"]) == ("big box", 3.0, THERE.key)

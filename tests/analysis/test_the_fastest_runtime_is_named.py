@@ -157,11 +157,11 @@ def test_what_was_really_measured_tells_what_to_take(here: Here) -> None:
 
 def test_the_command_tells_what_to_take_elsewhere(two: Here, net: Path) -> None:
     words = ("advise", net, *BOTH)
-    (there,) = two(*words, "--system", "there", "--json", runtime=None).json["models"]
+    (there,) = two(*words, "--on", "there", "--json", runtime=None).json["models"]
     assert there["system"] == "there" and there["threads"] == 1
     assert there["fastest"] == "fake"
     assert [row["error"] for row in there["runtimes"]] == [None, None]
-    both = ("--system", "there", "--system", HOME.key)
+    both = ("--on", "there", "--on", HOME.key)
     rows = two(*words, *both, "--json", runtime=None).json["models"]
     assert [row["system"] for row in rows] == ["there", HOME.name]
     assert [row["system_key"] for row in rows] == [THERE.key, HOME.key]
@@ -173,7 +173,7 @@ def test_the_command_tells_what_to_take_elsewhere(two: Here, net: Path) -> None:
 def test_runtimes_are_compared_with_as_many_threads(here: Here, net: Path) -> None:
     know_on(THERE, here.cache, net, 1e-5, runtime="fake", threads=2)
     know_on(THERE, here.cache, net, 4e-5, runtime="onnxruntime", threads=1)
-    words = ("advise", net, *BOTH, "--system", "there")
+    words = ("advise", net, *BOTH, "--on", "there")
     done = here(*words, runtime=None)
     assert done.status == 2 and "with 1 and 2 threads" in done.complaint
     know_on(THERE, here.cache, net, 1e-5, runtime="fake", threads=1)
@@ -186,16 +186,16 @@ def test_what_was_not_measured_elsewhere_is_predicted(here: Here, tmp_path: Path
     for runtime, latency_s in RUNTIMES.items():
         know_on(THERE, here.cache, many, latency_s, runtime=runtime, threads=1)
     path = save(mlp(widths=range(100, 104)), tmp_path, "other.onnx")
-    words = ("advise", path, *BOTH, "--system", "there", "--json")
+    words = ("advise", path, *BOTH, "--on", "there", "--json")
     (other,) = here(*words, runtime=None).json["models"]
     assert [each["measured_share"] for each in other["runtimes"]] == [0, 0]
     assert other["fastest"] == "fake"
 
 
 def test_what_nobody_measured_elsewhere_is_refused(two: Here, net: Path) -> None:
-    mistyped = two("advise", net, *BOTH, "--system", "ther", runtime=None)
+    mistyped = two("advise", net, *BOTH, "--on", "thehre", runtime=None)
     assert mistyped.status == 2 and "did you mean there" in mistyped.complaint
-    other = two("advise", net, *BOTH, "--system", "there", "--threads", 3, runtime=None)
+    other = two("advise", net, *BOTH, "--on", "there", "--threads", 3, runtime=None)
     assert other.status == 2 and "no measurements with" in other.complaint
 
 
@@ -224,7 +224,7 @@ def published(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_published_measurements_tell_what_to_take_on_hosts_one_lacks(
     alone: Here, net: Path
 ) -> None:
-    words = ("advise", net, *BOTH, "--system", "there", "--json")
+    words = ("advise", net, *BOTH, "--on", "there", "--json")
     (model,) = alone(*words, runtime=None).json["models"]
     assert (model["system"], model["fastest"]) == ("there", "fake")
     assert [each["published_share"] for each in model["runtimes"]] == [1, 1]
@@ -282,7 +282,7 @@ def test_a_runtime_that_is_neither_here_nor_measured_says_where_it_was(
     elsewhere = empty("advise", net, *BOTH, "--threads", 1, runtime=None)
     with on(THERE):
         with_others = empty("advise", net, *BOTH, "--threads", 2, runtime=None)
-    for done, option in ((elsewhere, "--system there"), (with_others, "--threads 1")):
+    for done, option in ((elsewhere, "--on there"), (with_others, "--threads 1")):
         assert (done.status, done.out) == (1, "")
         assert f"pip install onnxruntime, or add {option}" in done.err
 
@@ -338,7 +338,7 @@ def test_what_ships_with_the_package_tells_what_to_take(
     runtime_environments.python("openvino")
     monkeypatch.setenv("BRICKS_PUBLISHED", str(PUBLISHED))
     system = "amd-epyc-zen4-2c"
-    words = ("squeezenet", "--runtimes", "onnxruntime,openvino", "--system", system, "--json")
+    words = ("squeezenet", "--runtimes", "onnxruntime,openvino", "--on", system, "--json")
     with on(THERE):
         (model,) = alone("advise", *words, runtime=None).json["models"]
     assert (model["system"], model["fastest"]) == (system, model["runtimes"][0]["runtime"])

@@ -183,7 +183,7 @@ def test_the_version_is_told_without_a_command(here: Here) -> None:
 
 
 def test_a_system_that_the_cache_does_not_know_is_wrong_usage(here: Here, good: Path) -> None:
-    done = here("predict", good, "--system", "deep-thought")
+    done = here("predict", good, "--on", "deep-thought")
     assert done.status == 2
     assert "no deep-thought among the known systems (" in done.complaint
 

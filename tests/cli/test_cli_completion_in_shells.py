@@ -166,7 +166,7 @@ def test_a_real_bash_offers_what_the_program_answers(
         (tmp_path / name).touch()
     for words, offered in (
         (("predict", "q"), []),
-        (("predict", "--cache", known, "--system", "=", "th"), ["this-host"]),
+        (("predict", "--cache", known, "--on", "=", "th"), ["this-host"]),
         (("predict", "--cache", '""', "--effort", "q"), ["quick"]),
     ):
         assert real(*words) == complete(*words) == offered, words
@@ -210,10 +210,10 @@ def test_folders_that_are_not_there_offer_nothing(complete: Complete) -> None:
 def test_systems_of_the_cache(complete: Complete, known: Path) -> None:
     for command in ("predict x", "zoo coverage", "advise", "cache export x"):
         words = command.split()
-        assert complete(*words, "--system", "", BRICKS_CACHE=str(known)) == ["this-host"], command
-        assert complete(*words, "--system", "other", BRICKS_CACHE=str(known)) == [], command
-        assert complete(*words, "--cache", known, "--system", "th") == ["this-host"], command
-        assert complete(*words, "--cache", known, "--system", "=", "th") == ["this-host"], command
+        assert complete(*words, "--on", "", BRICKS_CACHE=str(known)) == ["this-host"], command
+        assert complete(*words, "--on", "other", BRICKS_CACHE=str(known)) == [], command
+        assert complete(*words, "--cache", known, "--on", "th") == ["this-host"], command
+        assert complete(*words, "--cache", known, "--on", "=", "th") == ["this-host"], command
     for command in ("set", "diff"):
         assert complete("systems", command, "", BRICKS_CACHE=str(known)) == ["this-host"], command
 
@@ -222,7 +222,7 @@ def test_a_cache_is_looked_for_where_commands_do(
     complete: Complete, known: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(known, tmp_path / "cache")
-    assert complete("predict", "--system", "") == ["this-host"]
+    assert complete("predict", "--on", "") == ["this-host"]
 
 
 def test_a_system_whose_name_is_not_plain_is_offered_by_its_key(
@@ -232,23 +232,23 @@ def test_a_system_whose_name_is_not_plain_is_offered_by_its_key(
     shutil.copytree(known, cache)
     with Bench(cache, runtime="fake") as bench:
         rename(bench, "it's $(id)")
-    (offered,) = complete("predict", "--system", "")
+    (offered,) = complete("predict", "--on", "")
     assert offered.startswith("s1-")
 
 
 def test_a_cache_that_is_none_offers_nothing(complete: Complete, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    assert complete("predict", "--system", "") == []
+    assert complete("predict", "--on", "") == []
     assert not cache.exists()
     cache.mkdir()
     for content in (b"", b"no database", b"SQLite format 3\x00" * 100):
         (cache / "bricks.sqlite").write_bytes(content)
-        assert complete("predict", "--system", "") == [], content
+        assert complete("predict", "--on", "") == [], content
 
 
 def test_nothing_is_left_beside_a_cache(complete: Complete, known: Path) -> None:
     before = sorted(path.name for path in known.iterdir())
-    assert complete("predict", "--system", "", BRICKS_CACHE=str(known))
+    assert complete("predict", "--on", "", BRICKS_CACHE=str(known))
     assert sorted(path.name for path in known.iterdir()) == before
 
 
@@ -257,7 +257,7 @@ def test_a_server_is_not_asked(complete: Complete) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         address = f"postgresql+psycopg://bricks@127.0.0.1:{server.getsockname()[1]}/bricks"
-        assert complete("predict", "--system", "", BRICKS_CACHE=address) == []
+        assert complete("predict", "--on", "", BRICKS_CACHE=address) == []
         with pytest.raises(BlockingIOError):
             server.accept()
 
@@ -302,7 +302,7 @@ def test_a_line_is_completed_where_it_is_typed(
         bash.type(b"--effort=q\t")
         bash.until("--effort=quick ")
         bash.type(b"--sys\tth\t")
-        bash.until("--system this-host ")
+        bash.until("--on this-host ")
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
@@ -319,7 +319,7 @@ def test_other_shells_are_answered_too(asked: Asked, shell: str, known: Path) ->
         ("bricks predict squeezen", "squeezenet"),
         ("bricks predict --effort q", "quick"),
         ("bricks predict --effort q", EFFORTS["quick"]),
-        ("bricks predict --system ", "this-host"),
+        ("bricks predict --on ", "this-host"),
     ):
         done = ask(line)
         assert (done.status, done.err) == (0, "")

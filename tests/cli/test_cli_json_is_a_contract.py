@@ -230,7 +230,7 @@ def test_every_other_command_has_the_facts_of_its_contract(
         "systems set": (host, "--name", "office"),
         "systems": (),
         "systems diff": ("office", "lab"),
-        "cache export": (file, "--system", "office"),
+        "cache export": (file, "--on", "office"),
         "cache import": (file,),
         "cache publish": (*publishing, "--threads", 1),
         "interconnect measure": network,

@@ -53,12 +53,13 @@ def test_only_the_nearest_option_is_named(here: Here) -> None:
 def test_a_mistyped_system_is_met_with_the_nearest(here: Here, good: Path) -> None:
     here("measure", good)
     here.plain("systems", "set", _host(here), "--name", "office", "--cache", here.cache)
-    for words in (("predict", good, "--system", "ofice"), ("zoo", "coverage", "--system", "ofice")):
+    for words in (("predict", good, "--on", "ofice"), ("zoo", "coverage", "--on", "ofice")):
         done = here(*words)
         assert done.status == 2
         assert "no ofice among the known systems (office): did you mean office?" in done.complaint
-    done = here("predict", good, "--system", "zzz")
-    assert "(office); measure it there" in done.complaint
+    done = here("predict", good, "--on", "zzz")
+    assert done.complaint.startswith("no zzz among the known systems (office); measure it there: ")
+    assert "--help" not in done.complaint
 
 
 def _host(here: Here) -> str:

@@ -125,7 +125,7 @@ def test_what_makes_no_sense_is_one_line(scenario: Scenario) -> None:
         ("--batching 0", "--batching 0"),
         ("--batch-timeout 1ms", "--batch-timeout", "--batching N"),
         ("--instances 900", "900 instances", "--threads 1"),
-        ("--system nowhere", "'nowhere'"),
+        ("--on nowhere", "'nowhere'"),
     ):
         done = scenario(*line.split())
         assert done.status == 2, line

@@ -152,7 +152,7 @@ def test_coverage_of_another_system_is_by_what_was_measured_there(
         bench.decompose(dense)
         measure(bench.store, there, bench.decompose(conv).plan.keys[:1])
     words = ("zoo", "coverage", models[0], models[2], "--threads", 1, "--json")
-    here_facts, done = here(*words).json, here(*words, "--system", "lab")
+    here_facts, done = here(*words).json, here(*words, "--on", "lab")
     assert here_facts["union"]["measured"] == 0
     assert done.status == 1
     known, unknown = done.json["models"]
@@ -163,7 +163,7 @@ def test_coverage_of_another_system_is_by_what_was_measured_there(
 
 
 def test_a_system_that_nobody_knows_is_one_line(here: Here, models: list[Path]) -> None:
-    done = here("zoo", "coverage", models[0], "--system", "nowhere")
+    done = here("zoo", "coverage", models[0], "--on", "nowhere")
     assert done.status == 2
     assert done.complaint.startswith("no nowhere among the known systems")
 

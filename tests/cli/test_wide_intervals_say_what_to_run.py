@@ -274,7 +274,7 @@ def test_another_system_is_to_measure_it_there(
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: away)
     both = in_two_states(tmp_path, threads=1)
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: home)
-    words = ("predict", both, "--system", "away", "--workers", 2)
+    words = ("predict", both, "--on", "away", "--workers", 2)
     found = row(here(*words, "--json"))
     assert "further rounds on away: bricks measure " in found["advice"]
     assert "--workers" not in found["advice"]

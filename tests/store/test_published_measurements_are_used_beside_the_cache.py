@@ -77,7 +77,7 @@ def place(by_big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def test_a_system_that_nobody_has_here_is_predicted_from_what_it_published(
     here: Here, place: Path, models: dict[str, Path], by_big: Path
 ) -> None:
-    done = here("predict", models["conv"], "--system", "big", "--threads", 1, "--json")
+    done = here("predict", models["conv"], "--on", "big", "--threads", 1, "--json")
     assert (done.status, done.err) == (0, "")
     (row,) = done.json["models"]
     assert done.json["system"]["name"] == "big"
@@ -98,8 +98,8 @@ def digest_of(path: Path) -> str:
 def test_nothing_published_gets_into_the_cache(
     here: Here, place: Path, models: dict[str, Path]
 ) -> None:
-    here("predict", models["conv"], "--system", "big", "--threads", 1)
-    here("advise", models["conv"], "--slo", "1s", "--system", "big")
+    here("predict", models["conv"], "--on", "big", "--threads", 1)
+    here("advise", models["conv"], "--slo", "1s", "--on", "big")
     with Store.open(here.cache) as store:
         assert [t.system.name for t in store.systems.targets() if t.system.name == "big"] == []
         assert store.contents.stats().measurements == 0
@@ -122,7 +122,7 @@ def test_a_published_name_counts_where_the_cache_has_another(
     assert "ours (" in (listed := here("systems", runtime=None).out)
     assert ", published as big," in listed
     for name in ("ours", "big"):
-        done = here("predict", models["conv"], "--system", name, "--threads", 1, "--json")
+        done = here("predict", models["conv"], "--on", name, "--threads", 1, "--json")
         assert done.json["system"]["name"] == "ours"
         assert done.json["models"][0]["error"] is None
 
@@ -137,7 +137,7 @@ def test_systems_and_advice_cover_published_systems_and_this_one(
     done = here("advise", models["conv"], "--slo", "1s", "--json")
     assert {row["system"] for row in done.json["answers"]} == {HOME.name, "big"}
     assert here("diff", "big", HOME.name, models["conv"], runtime=None).status == 0
-    assert here("explain", models["conv"], "--system", "big", "--threads", 1).status == 0
+    assert here("explain", models["conv"], "--on", "big", "--threads", 1).status == 0
 
 
 def test_on_a_host_of_the_same_kind_own_measurements_win(
@@ -234,8 +234,8 @@ def test_a_file_that_was_changed_is_left_out_by_name_and_the_rest_serves(
     assert [row["name"] for row in done.json["systems"]] == ["big"]
     assert done.status == 0
     assert f"{entry.file} is not as it was published" in done.err
-    assert here("predict", models["conv"], "--system", "big", "--threads", 1).status == 0
-    refused = here("predict", models["conv"], "--system", "small", "--threads", 1)
+    assert here("predict", models["conv"], "--on", "big", "--threads", 1).status == 0
+    refused = here("predict", models["conv"], "--on", "small", "--threads", 1)
     assert refused.status != 0
     assert entry.file in refused.err
 
@@ -356,9 +356,9 @@ def test_a_published_file_is_a_results_file_that_a_cache_takes_in(here: Here, pl
 def test_a_system_measured_with_other_threads_is_named_with_them(
     here: Here, place: Path, models: dict[str, Path]
 ) -> None:
-    done = here("predict", models["conv"], "--system", "big", "--json")
+    done = here("predict", models["conv"], "--on", "big", "--json")
     assert done.json["runtime"]["threads"] == 1  # the only one there
-    refused = here("predict", models["conv"], "--system", "big", "--threads", 3)
+    refused = here("predict", models["conv"], "--on", "big", "--threads", 3)
     assert refused.status == 2
     assert "no measurements with fake, 3 threads" in refused.complaint
 
@@ -406,13 +406,13 @@ def test_a_host_without_measurements_borrows_those_of_others_with_a_wide_interva
     assert row["measured_share"] == 0
     assert row["low_s"] < 0.6 * row["estimate_s"]
     assert row["high_s"] > 1.4 * row["estimate_s"]
-    there = here(*words, "--system", "big").json["models"][0]
+    there = here(*words, "--on", "big").json["models"][0]
     assert row["estimate_s"] == pytest.approx(there["estimate_s"], rel=0.05)
 
 
 def shares_of(here: Here, model: str) -> tuple[float, float, float]:
     """A model that nobody measured, on the big system: the estimate, and its bounds beside it."""
-    done = here("predict", model, "--system", "big", "--threads", 1, "--no-measure", "--json")
+    done = here("predict", model, "--on", "big", "--threads", 1, "--no-measure", "--json")
     (row,) = done.json["models"]
     assert row["measured_share"] < 0.5
     estimate_s = row["estimate_s"]
@@ -458,7 +458,7 @@ def test_without_what_was_learned_it_is_learned_anew(
         write_index(
             learned_at, [replace(entry, learned=replace(entry.learned, learned_from="0" * 64))]
         )
-    done = here("predict", "shufflenet", "--system", "big", "--no-measure", "--json")
+    done = here("predict", "shufflenet", "--on", "big", "--no-measure", "--json")
     assert done.status == 0
     assert (entry.learned.file in done.err) == (damage != "of another file")
     assert done.json["models"][0]["estimate_s"] > 0

@@ -18,6 +18,7 @@ import bricks.session.workspace
 from bricks.api.bench import Bench
 from bricks.cli import main
 from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.session.targets import short_names
 from bricks.store import Owner, Store
 from bricks.store import results_file as file_format
 from bricks.system import fingerprint
@@ -153,7 +154,7 @@ def test_systems_are_never_mixed(
     assert {s["name"] for s in there("systems", "--json", runtime=None).json["systems"]} >= {
         mine.name, "elsewhere",
     }  # fmt: skip
-    at_home = there("predict", conv, "--system", mine.name, "--json").json["models"][0]
+    at_home = there("predict", conv, "--on", mine.name, "--json").json["models"][0]
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: mine)
     assert at_home == here("predict", conv, "--no-measure", "--json").json["models"][0]
 
@@ -172,12 +173,12 @@ def test_one_system_alone_can_be_exported(
     another = replace(mine, name="elsewhere", identity={**mine.identity, "logical_cpus": 97})
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: another)
     assert there("measure", conv).status == 0
-    exported(there, tmp_path / "mine.jsonl", "--system", mine.name)
+    exported(there, tmp_path / "mine.jsonl", "--on", mine.name)
     assert (tmp_path / "mine.jsonl").read_bytes() == results.read_bytes()
-    refused = there("cache", "export", tmp_path / "x.jsonl", "--system", "nowhere", runtime=None)
+    refused = there("cache", "export", tmp_path / "x.jsonl", "--on", "nowhere", runtime=None)
     assert refused.status == 2
-    known = ", ".join(sorted(("elsewhere", mine.name)))
-    assert f"is called 'nowhere'; known: {known}" in refused.complaint
+    known = ", ".join(sorted(short_names(("elsewhere", mine.name)).values()))
+    assert f"no nowhere among the known systems ({known})" in refused.complaint
     assert not (tmp_path / "x.jsonl").exists()
 
 

@@ -142,10 +142,10 @@ def test_its_latency_elsewhere_is_estimated_at_home(
     assert other("cache", "export", back, runtime=None).status == 0
     assert MARK not in back.read_text(encoding="utf-8")
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: home)
-    refused = here("predict", model, "--system", "there")
+    refused = here("predict", model, "--on", "there")
     assert refused.status != 0
     assert here("cache", "import", back, runtime=None).status == 0
-    estimate = here("predict", model, "--system", "there", "--json").json["models"][0]
+    estimate = here("predict", model, "--on", "there", "--json").json["models"][0]
     assert (estimate["measured_share"], estimate["error"]) == (1.0, None)
     assert estimate["estimate_s"] > 0
 

@@ -170,7 +170,7 @@ def test_elsewhere_it_is_measured_as_the_models_would_be(
     assert other("cache", "export", tmp_path / "back.jsonl", runtime=None).status == 0
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: home)
     assert here("cache", "import", tmp_path / "back.jsonl", runtime=None).status == 0
-    rows = here("predict", models, "--system", "there", "--json").json["models"]
+    rows = here("predict", models, "--on", "there", "--json").json["models"]
     assert rows == estimates
     assert all(row["measured_share"] == 1.0 for row in rows)
 

@@ -47,7 +47,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "predict": ("predict", *MODELS, *_ONE, *_HERE),
     "predict without measuring": ("predict", *MODELS, *_TWO, "--no-measure", *_HERE),
     "predict a model never seen": ("predict", "mobilenet_v2", *_ONE, "--no-measure", *_HERE),
-    "predict elsewhere": ("predict", *MODELS, *_ONE, "--system", AWAY, *_HERE),
+    "predict elsewhere": ("predict", *MODELS, *_ONE, "--on", AWAY, *_HERE),
     "probe": ("probe", *MODELS, *_ONE, "--bricks", "60", *_HERE),
     "explain": ("explain", "resnet50", "squeezenet", *_ONE, "--no-measure", *_HERE),
     "report": ("report", *MODELS, *_ONE, "--no-measure", "--out", "report.html", *_HERE),

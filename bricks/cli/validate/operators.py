@@ -61,7 +61,7 @@ def operators(
 
     Errors are norms of the difference from a reference in double precision. What a runtime lacks is
     named with its reason; the exit status is 1 only where nothing ran, or a file cannot be read.
-    The list zoo holds the costliest bricks of the zoo, by measurements of this system or --system.
+    The list zoo holds the costliest bricks of the zoo, by measurements of this system or --on.
     Example: bricks validate operators deepbench --threads 1 --out operators.html
     """
     from bricks.studies.numerics.named import DEEPBENCH

@@ -32,4 +32,4 @@ class GenerationOptions:
     def __post_init__(self) -> None:
         """Raise :class:`UsageError` for texts to be generated on another host."""
         if self.check and self.system is not None:
-            raise UsageError("--check generates text on this host: leave out --system")
+            raise UsageError("--check generates text on this host: leave out --on")

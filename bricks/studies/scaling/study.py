@@ -210,8 +210,7 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
             )
         if target.key != here.key:
             raise UsageError(
-                f"--check runs real steps on this host, not on {target.system.name}: leave out"
-                " --system"
+                f"--check runs real steps on this host, not on {target.system.name}: leave out --on"
             )
         if target.runtime.threads != 1:
             raise UsageError("--check gives each rank one thread: give --threads 1")

@@ -43,7 +43,7 @@ class ScenarioOptions:
         if not self.check:
             return
         if self.system is not None:
-            raise UsageError("--check serves the model on this host: leave out --system")
+            raise UsageError("--check serves the model on this host: leave out --on")
         _refuse_unchecked(self.load, self.serving)
 
 

@@ -179,7 +179,7 @@ def test_where_no_rate_keeps_the_bound_nothing_is_served(here: Here, path: Path)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--system", "x"), "--check serves the model on this host: leave out --system"),
+        (("--on", "x"), "--check serves the model on this host: leave out --on"),
         (("--scenario", "server", "--qps", 9, "--max-queue", 3), "leave out --max-queue"),
         (
             ("--batching", 64),
