@@ -1,6 +1,7 @@
 """Progress on a terminal: the current activity, its share, and the time left. Quiet in a pipe.
 
-A single line that is redrawn, and removed at the end of the work, however that ends. The cursor is
+It appears when work takes longer than a moment. A single line that is redrawn, and removed at the
+end of the work, however that ends. The cursor is
 never hidden, so that it stays visible even if the process is killed. Must not know what work is
 done.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,7 +18,16 @@ from bricks.cli.output import console_of
 from bricks.cli.verbosity import Verbosity, verbosity
 from bricks.errors import printable
 
-_BAR_WIDTH = 40
+_BAR_WIDTH = 24
+
+# Work that is done by then shows no progress.
+_MOMENT_S = 1.0
+
+# What a command does before anything reports progress.
+_BEGINNING = "reading models"
+
+# A bar that is full would count as finished, and show no time left.
+_ALMOST = 0.999
 
 # Columns for the spinner, the time left, and the spaces between.
 _AROUND = 14
@@ -33,7 +44,7 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
 
     console = console_of(sys.stderr)
     console.show_cursor = lambda show=True: False  # type: ignore[method-assign]  # it stays visible
-    width = min(_BAR_WIDTH, console.width // 3)
+    width = min(_BAR_WIDTH, console.width // 4)
     bar = Progress(
         SpinnerColumn(),
         TextColumn(
@@ -50,13 +61,27 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
         refresh_per_second=2,  # drawing takes time from the measurement
         redirect_stdout=sys.stdout.isatty(),  # else results would be printed into the progress line
     )
-    with bar:
-        task = bar.add_task("", total=1.0)
+    task = bar.add_task(_BEGINNING, total=1.0)
 
-        def show(what: str, share: float) -> None:
-            bar.update(task, description=printable(what), completed=share)
+    def show(what: str, share: float) -> None:
+        bar.update(task, description=printable(what), completed=min(share, _ALMOST))
 
+    with _after_a_moment(bar.start, bar.stop):
         yield show
+
+
+@contextmanager
+def _after_a_moment(begin: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
+    """Call ``begin`` once the block has run for a moment, and ``end`` after it if that was so."""
+    begun = threading.Timer(_MOMENT_S, begin)
+    begun.daemon = True
+    begun.start()
+    try:
+        yield
+    finally:
+        begun.cancel()
+        begun.join()
+        end()
 
 
 def _enabled() -> bool:

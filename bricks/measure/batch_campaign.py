@@ -85,6 +85,13 @@ class BatchCampaign:
                 new |= {claim.key for claim in claims}
         return new
 
+    def _label(self, keys: Collection[str]) -> str:
+        """What progress shows while ``keys`` are measured."""
+        count = len(set(keys) & set(self._plan_keys))
+        if not count:
+            return f"measuring {self._batch.name}"
+        return f"measuring {count} brick{'' if count == 1 else 's'} of {self._batch.name}"
+
     def _repeat(self, most: int, open_keys: Callable[[], set[str]], *, more: bool) -> None:
         """Measure ``open_keys`` again, at most ``most`` times, until there are none."""
         for _ in range(most):
@@ -131,7 +138,7 @@ class BatchCampaign:
         goals = dict.fromkeys(walks, goal)
         rule = parts.conditions.rule
         done = parts.tasks.sample(
-            SamplingTask(batch.name, walks, claims, rule, parts.deadline, goals, self._span)
+            SamplingTask(self._label(keys), walks, claims, rule, parts.deadline, goals, self._span)
         )
         measured = parts.tasks.tally.measured
         for job, keys_of_job in assigned:

@@ -26,7 +26,7 @@ from bricks.measure.progress import Progress
 from bricks.measure.sampling_task import OVERHEAD, SamplingTask, probes_for
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.task_sampler import TaskSampler
-from bricks.measure.timing_lock import WAITING, timing_lock
+from bricks.measure.timing_lock import timing_lock
 from bricks.samples.measurement import Measurement
 from bricks.store import Store
 from bricks.system import ForeignLoad
@@ -75,7 +75,8 @@ class Campaign:
     def _run_exclusively(self, jobs: Sequence[ModelJob], missing: Collection[str]) -> float | None:
         """Measure while no other process times; cores that other processes kept busy, if known."""
         exclusive = self._conditions.exclusive
-        with timing_lock(lambda: self._progress(WAITING, 0.0)) if exclusive else nullcontext():
+        lock = timing_lock(lambda message: self._progress(message, 0.0))
+        with lock if exclusive else nullcontext():
             load = ForeignLoad(self._supervisor.processor_s)
             self._run(jobs, missing)
             return load.cores() if exclusive else None

@@ -17,7 +17,7 @@ from bricks.measure.collective_sampling import (
 from bricks.measure.loop import Loop
 from bricks.measure.progress import Progress
 from bricks.measure.ranks import Ranks
-from bricks.measure.timing_lock import WAITING, timing_lock
+from bricks.measure.timing_lock import timing_lock
 from bricks.network.collective import Collective
 from bricks.samples.measurement import Failure, Measurement
 from bricks.store import Claim, Store
@@ -102,7 +102,7 @@ class CollectiveCampaign:
     ) -> AbstractContextManager[None]:
         if not (self._exclusive and chosen):
             return nullcontext()
-        return timing_lock(lambda: self._progress(WAITING, 0.0))
+        return timing_lock(lambda message: self._progress(message, 0.0))
 
     def _sample(self, chosen: list[SampledCollective], claims: Sequence[Claim]) -> None:
         self._ranks.join()

@@ -24,7 +24,7 @@ from bricks.measure.protocol.ranks import BeginSteps, TimeSteps
 from bricks.measure.ranks import LocalRanks, RankLocation
 from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerSettings
-from bricks.measure.timing_lock import WAITING, timing_lock
+from bricks.measure.timing_lock import timing_lock
 from bricks.samples.statistics import spread
 from bricks.units.interval import Interval
 
@@ -90,7 +90,7 @@ def measure_steps(
     seeded = SeededProgram(**program, seed=seed)
     entry = str(program["entry"])
     with (
-        timing_lock(lambda: progress(WAITING, 0.0)),
+        timing_lock(lambda message: progress(message, 0.0)),
         _joined(offer, locations) as solo,
         _joined(offer, locations) as synchronised,
     ):

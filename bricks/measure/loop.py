@@ -48,12 +48,12 @@ class Loop:
         keys: Collection[str],
         deadline: Deadline = NEVER,
         *,
-        waiting: Callable[[], None] | None = None,
+        waiting: Callable[[Sequence[str]], None] | None = None,
     ) -> Iterator[list[Claim]]:
         """Claims to complete, until all ``keys`` have results, or the time is up.
 
         While other processes own the claims to all remaining keys, ``waiting`` is called again and
-        again; without it, these keys are left to the other processes.
+        again with the names of these processes; without it, the keys are left to them.
         """
         while missing := self.missing(keys):
             if deadline.passed:
@@ -64,7 +64,7 @@ class Loop:
             elif waiting is None:
                 return
             else:
-                waiting()
+                waiting(self._store.claims.owners(self._target, sorted(missing)))
                 time.sleep(_POLL_S)
 
     def claim(self, keys: Collection[str]) -> list[Claim]:

@@ -7,7 +7,7 @@ which walks are worthwhile.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from bricks.measure.campaign_result import Tally
@@ -56,9 +56,12 @@ class TaskSampler:
         self, what: str, keys: Collection[str], deadline: Deadline, share: float, *, patient: bool
     ) -> Iterator[list[Claim]]:
         """Claims to ``keys``: see :meth:`Loop.claims`, which waits for others if ``patient``."""
-        announced = f"{what}: another process measures the rest"
-        waiting = partial(self.progress, announced, share) if patient else None
-        return self.loop.claims(keys, deadline, waiting=waiting)
+
+        def waiting(owners: Sequence[str]) -> None:
+            others = " and ".join(owners) or "another process"
+            self.progress(f"waiting for {others}: the rest of {what}", share)
+
+        return self.loop.claims(keys, deadline, waiting=waiting if patient else None)
 
     def sample(self, task: SamplingTask) -> set[str]:
         """Sample a task's walks, store every round, complete claims; returns the finished keys."""

@@ -23,9 +23,6 @@ from pathlib import Path
 
 from bricks.errors import WorkerError
 
-# The message to show while another process has the lock.
-WAITING = "waiting for another process that is measuring on this host"
-
 # In the order in which they are locked.
 FOLDERS: tuple[Path, ...] = (Path("/run/lock"), Path("/dev/shm"), Path("/tmp"))
 
@@ -36,11 +33,12 @@ _owned: ContextVar[bool] = ContextVar("_owned", default=False)
 
 
 @contextmanager
-def timing_lock(on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+def timing_lock(on_wait: Callable[[str], None] = lambda message: None) -> Iterator[None]:
     """Hold this host's timing lock; ``on_wait`` is called once if another process has it.
 
-    A caller that has it already continues at once. Raises :class:`~bricks.errors.WorkerError` where
-    a lock file cannot be opened.
+    It gets a message for people, which names that process. A caller that has the lock already
+    continues at once. Raises :class:`~bricks.errors.WorkerError` where a lock file cannot be
+    opened.
     """
     if _owned.get():
         yield
@@ -54,7 +52,7 @@ def timing_lock(on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 @contextmanager
-def _locked(on_wait: Callable[[], None]) -> Iterator[None]:
+def _locked(on_wait: Callable[[str], None]) -> Iterator[None]:
     try:
         import fcntl
     except ImportError:  # no such locks on this platform: the user is the only guard
@@ -76,11 +74,20 @@ def _locked(on_wait: Callable[[], None]) -> Iterator[None]:
                     break
                 except BlockingIOError:
                     if not waited:
-                        on_wait()
+                        on_wait(_waiting(descriptor))
                     waited = True
                     time.sleep(_POLL_S)
             locked.add(file)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
+
+
+def _waiting(descriptor: int) -> str:
+    """The message about the process that has locked this file, which writes its number into it."""
+    text = os.pread(descriptor, 16, 0)
+    process = f"process {int(text)}, which" if text.isdigit() else "another process, which"
+    return f"waiting for {process} is measuring on this host"
 
 
 def _lock_files() -> list[Path]:

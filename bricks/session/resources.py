@@ -9,7 +9,6 @@ import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 
 from bricks.closing import Closing
@@ -19,7 +18,7 @@ from bricks.measure.graphs import Graphs
 from bricks.measure.jobs import ModelJob, memory_bytes
 from bricks.measure.progress import Progress
 from bricks.measure.supervisor import Supervisor
-from bricks.measure.timing_lock import WAITING, timing_lock
+from bricks.measure.timing_lock import timing_lock
 from bricks.session.options import Options
 from bricks.session.setup import Setup
 from bricks.store import Published, Reading, Store, Union
@@ -94,9 +93,9 @@ class Resources(Closing):
     @contextmanager
     def timing(self) -> Iterator[None]:
         """Exclude other timing by this user on this host; the worker's process is ended first."""
-        on_wait = partial(self.progress, WAITING, 0.0)
         self.supervisor.reset()  # its threads and memory would be in the way
-        with timing_lock(on_wait) if self.conditions.exclusive else nullcontext():
+        lock = timing_lock(lambda message: self.progress(message, 0.0))
+        with lock if self.conditions.exclusive else nullcontext():
             yield
 
     def memory_for(self, jobs: Sequence[ModelJob]) -> AbstractContextManager[None]:

@@ -80,6 +80,17 @@ class Claims:
         other = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
         return self._watch.is_valid(other, row.lease_until_s, row.lease_until_monotonic_s)
 
+    def owners(self, target_key: str, keys: Sequence[str]) -> list[str]:
+        """Processes that have open claims on ``keys``, for people: ``process 1234 on host``."""
+        owners: set[tuple[str, int]] = set()
+        claimed = measurements.c.state == OPEN, measurements.c.owner_token != NOBODY
+        query = select(measurements.c.owner_host, measurements.c.owner_pid).where(*claimed)
+        with self._database.reading() as connection:
+            for chunk in chunks(sorted(keys)):
+                rows = connection.execute(query.where(of_keys(target_key, chunk)).distinct())
+                owners |= {(row.owner_host, row.owner_pid) for row in rows}
+        return [f"process {pid} on {host}" for host, pid in sorted(owners)]
+
     def append_rounds(self, target_key: str, walk: Mapping[str, TimedRound], owner: Owner) -> None:
         """Add one round to each key of a walk: its raw samples and wall time, in seconds.
 

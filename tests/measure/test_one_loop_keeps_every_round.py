@@ -128,11 +128,15 @@ def test_what_another_process_measures_is_left_to_it_or_waited_for(store: Store)
         store.claims.fail(TARGET.key, "b1-a", "of no use", loop.owner)
     assert claimed == ["b1-a"]
 
-    def waiting() -> None:
+    waited_for: list[str] = []
+
+    def waiting(owners: Sequence[str]) -> None:
+        waited_for.extend(owners)
         store.claims.fail(TARGET.key, "b1-b", "of no use", other)
 
     assert list(loop.claims(["b1-a", "b1-b"], waiting=waiting)) == []
     assert loop.unfinished == set()
+    assert waited_for == [f"process {other.pid} on {other.host}"]
 
 
 def test_when_the_time_is_up_nothing_is_claimed(store: Store) -> None:

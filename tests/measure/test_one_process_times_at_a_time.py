@@ -23,7 +23,7 @@ HOLDER = """
 import os, sys
 os.getuid = lambda: int(sys.argv[1])
 from bricks.measure.timing_lock import timing_lock
-with timing_lock(lambda: print("waits", flush=True)):
+with timing_lock(lambda message: print("waits", flush=True)):
     print("times", flush=True)
     sys.stdin.read()
 """
@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 from bricks.measure import timing_lock
 timing_lock.FOLDERS = tuple(map(Path, sys.argv[1:]))
-with timing_lock.timing_lock(lambda: print("waits", flush=True)):
+with timing_lock.timing_lock(lambda message: print(message, flush=True)):
     print("times", flush=True)
 """
 USER = 10**9 + os.getpid()
@@ -104,7 +104,8 @@ def test_processes_that_share_only_one_folder_wait_for_each_other(tmp_path: Path
             order.append(said(other))
         order.append(said(other))
     other.communicate(timeout=PATIENCE_S)
-    assert order == ["waits", "times"]
+    waits = f"waiting for process {os.getpid()}, which is measuring on this host"
+    assert order == [waits, "times"]
 
 
 def test_two_names_of_one_folder_are_locked_once(
@@ -113,7 +114,7 @@ def test_two_names_of_one_folder_are_locked_once(
     (folder,) = folders(tmp_path, "shared")
     (tmp_path / "link").symlink_to(folder)
     monkeypatch.setattr(locking, "FOLDERS", (folder, tmp_path / "link", tmp_path / "nowhere"))
-    with locking.timing_lock(lambda: pytest.fail("it waits for itself")):
+    with locking.timing_lock(lambda message: pytest.fail("it waits for itself")):
         assert len(list(folder.iterdir())) == 1
 
 
@@ -122,7 +123,7 @@ def test_the_lock_is_free_again_after_each_use(
 ) -> None:
     monkeypatch.setattr(locking, "FOLDERS", folders(tmp_path, "shared", "private"))
     for _ in range(2):
-        with locking.timing_lock(lambda: pytest.fail("nobody else times")):
+        with locking.timing_lock(lambda message: pytest.fail("nobody else times")):
             pass
 
 
