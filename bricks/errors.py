@@ -23,7 +23,7 @@ Here because every package raises them. Must not know who raises or shows them.
 """
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 # A message keeps this much of its beginning (the problem) and of its end (the remedy).
 _BEGINNING, _END = 700, 300
@@ -56,13 +56,24 @@ class ShapeError(ModelError):
 
 
 class OpenDimensions(ShapeError):
-    """Inputs have open dimensions; ``options``, if any, are options that would set them."""
+    """Inputs have open dimensions; ``options``, if any, are options that would set them.
 
-    def __init__(self, problem: str, options: Sequence[str]) -> None:
+    ``dims`` are the dimensions of each named input: sizes, and symbols of open ones ("" without a
+    symbol); ``examples`` are usual sizes. Both are empty if an input has no rank or no name.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        options: Sequence[str],
+        dims: Mapping[str, Sequence[int | str]] | None = None,
+        examples: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
         super().__init__(
             f"{problem}: give {shlex.join(options)}, or other sizes" if options else problem
         )
         self.problem, self.options = problem, tuple(options)
+        self.dims, self.examples = dims or {}, examples or {}
 
 
 class BackendError(BricksError):

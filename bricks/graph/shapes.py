@@ -252,7 +252,10 @@ class _Binding:
         problem = f"{self._file}: {'; '.join(problems)}"
         if not only_batch and (nameless is None or any(isinstance(d, str) for d in nameless)):
             return OpenDimensions(f"{problem}: give the input a name in the file, then --shape", ())
-        return OpenDimensions(problem, options)
+        ranked = {name: dims for name, dims in known.items() if name and dims is not None}
+        if len(ranked) < len(known):
+            return OpenDimensions(problem, options)
+        return OpenDimensions(problem, options, ranked, sizes)
 
 
 def _read_dim(dim: onnx.TensorShapeProto.Dimension) -> int | str:

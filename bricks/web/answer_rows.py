@@ -14,6 +14,10 @@ from bricks.errors import BricksError
 from bricks.session import peak_memory
 from bricks.session.workspace import Workspace
 from bricks.system import Target
+from bricks.units.interval import Interval
+
+# Whether a latency meets a bound: it does not if even the lower end of its interval is longer.
+YES, NO, UNCERTAIN = "yes", "no", "uncertain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,13 @@ def row_of(workspace: Workspace, of: Answer | NoAnswer, target_name: str) -> Ans
     except BricksError as error:
         memory = UnknownMemory(of.plan.model, str(error))
     return AnswerRow(of, target_name, memory)
+
+
+def meets(latency: Interval, bound: float) -> str:
+    """Whether ``latency`` is at most ``bound``; uncertain if the bound is within the interval."""
+    if latency.high <= bound:
+        return YES
+    return NO if latency.low > bound else UNCERTAIN
 
 
 def fastest_first(row: AnswerRow | LackingRow) -> tuple[Any, ...]:

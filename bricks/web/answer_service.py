@@ -12,7 +12,7 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 from bricks.analysis.answers import Answer, NoAnswer, answer, answers
 from bricks.analysis.cache_summary import TargetView, view_of
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.errors import UsageError
 from bricks.graph.model import Model
 from bricks.measure.conditions import Conditions
 from bricks.measure.graphs import Decomposer
@@ -29,9 +28,10 @@ from bricks.session import measuring
 from bricks.session.options import Options
 from bricks.session.targets import runtime_facts
 from bricks.session.workspace import Workspace
+from bricks.system import Target
 from bricks.system.names import names_of
 from bricks.units.facts import facts
-from bricks.web.answer_rows import fastest_first, row_of
+from bricks.web.answer_rows import AnswerRow, LackingRow, fastest_first, row_of
 from bricks.web.server_limits import Keep, ServerLimits
 
 T = TypeVar("T")
@@ -43,12 +43,15 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswers:
-    """All answers for a model as JSON, made at ``made_s``, and ``pages`` rendered so far.
+    """All answers for a model, the fastest first, and ``pages`` rendered so far.
 
-    ``made_s`` is in seconds of ``time.monotonic()``; ``pages`` go by number of threads.
+    ``facts`` are the same as JSON. ``here`` is the server's own target. ``made_s`` is in seconds of
+    ``time.monotonic()``; ``pages`` go by question.
     """
 
     plan: Plan
+    rows: Sequence[AnswerRow | LackingRow]
+    here: Target
     facts: dict[str, Any]
     made_s: float
     pages: dict[Any, bytes] = field(default_factory=dict, compare=False)
@@ -181,7 +184,8 @@ class AnswerService:
         if plan is None:
             return kept  # where nothing is kept, a fresh workspace knows less than this
         names = names_of([of.target for of in target_answers])
-        rows = [row_of(workspace, of, names[of.target.key]) for of in target_answers]
+        unsorted = (row_of(workspace, of, names[of.target.key]) for of in target_answers)
+        rows = sorted(unsorted, key=fastest_first)
         facts_of_model = {
             "model": plan.model,
             "digest": digest,
@@ -190,12 +194,12 @@ class AnswerService:
             "nodes": plan.nodes,
             "bricks": len(plan.keys),
             "assumed": list(plan.assumed),
-            "answers": [facts(row) for row in sorted(rows, key=fastest_first)],
+            "answers": [facts(row) for row in rows],
         }
         if self._decomposed >= self._limits.renew_after:
             self._decomposed = 0
             self._close()
-        return ModelAnswers(plan, facts_of_model, time.monotonic())
+        return ModelAnswers(plan, rows, workspace.target, facts_of_model, time.monotonic())
 
     async def pictured(self, digest: str, target_key: str) -> ModelPictures | None:
         """Where the model's time goes on a target; None where one of them is not known."""
@@ -260,14 +264,3 @@ def _systems(workspace: Workspace) -> list[dict[str, Any]]:
         }
         for key, system in systems.items()
     ]
-
-
-def checked_batch(text: str) -> int | None:
-    """Parse a batch size; None for an empty ``text``, UsageError for a text that is no size."""
-    from bricks.graph.sizes import LARGEST_DIM
-
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= LARGEST_DIM):
-        raise UsageError(f"the batch {text[:20]!r} is no batch size: give a number such as 1 or 8")
-    return int(text)

@@ -1,7 +1,7 @@
-"""A bounded queue of models that wait for decomposing, are decomposed, or were.
+"""A bounded queue of questions that wait for work, are worked on, or were.
 
-A model is read and decomposed by one of a few workers, in the supervised process of its own and
-within its allowances, so one that takes long does not hold up the others. Must not know HTTP.
+Each is worked on by one of a few workers, so one that takes long does not hold up the others. Must
+not know HTTP, nor what the work is.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import contextlib
 import logging
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from bricks.errors import BricksError
-from bricks.graph.model import Model
+from bricks.errors import BricksError, OpenDimensions
 from bricks.measure.graphs import Decomposer
 from bricks.web.answer_service import AnswerService
-from bricks.web.server_limits import Keep, ServerLimits
+from bricks.web.origins import OpenAxis, OpenShapes, open_axes
+from bricks.web.server_limits import ServerLimits
+
+T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
@@ -36,17 +39,39 @@ class Busy(BricksError):
 
 @dataclass(slots=True)
 class Job:
-    """A model in the queue; ``read`` returns the model, and is released after that."""
+    """A question in the queue; its ``work`` is released once it has ended.
+
+    ``address`` is that of the answer's page, and ``digest`` that of a model, once they are known.
+    ``open_axes`` are those of ``shapes`` that a model lacks sizes of.
+    """
 
     id: str
     client: str
     name: str
-    upload: bool
-    read: Callable[[], Model] | None
+    work: Work | None
     state: str = QUEUED
+    address: str | None = None
     digest: str | None = None
     error: str | None = None
+    open_axes: Sequence[OpenAxis] = ()
+    shapes: OpenShapes = field(default_factory=dict)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class JobWorker:
+    """What a worker has: a decomposer with a process of its own, and threads."""
+
+    decomposer: Decomposer
+    threads: ThreadPoolExecutor
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """The result of ``function``, called in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, function)
+
+
+# Sets the state of a job while it works, and its address in the end.
+Work = Callable[[Job, JobWorker], Awaitable[None]]
 
 
 class Jobs:
@@ -99,10 +124,10 @@ class Jobs:
             self._arriving -= 1
             self._leave(client)
 
-    def submit(self, client: str, name: str, read: Callable[[], Model], *, upload: bool) -> Job:
-        """Queue a model; :class:`Busy` if the queue or a client's share is full."""
+    def submit(self, client: str, name: str, work: Work) -> Job:
+        """Queue ``work``; :class:`Busy` if the queue or a client's share is full."""
         self._refuse(client)
-        job = Job(secrets.token_urlsafe(12), client, name, upload, read)
+        job = Job(secrets.token_urlsafe(12), client, name, work)
         self._of_client[client] += 1
         self._jobs[job.id] = job
         while len(self._jobs) > self._limits.jobs:
@@ -112,6 +137,10 @@ class Jobs:
             del self._jobs[oldest.id]
         self._waiting.put_nowait(job)
         return job
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """The result of ``function``, called in one of the workers' threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
     def get(self, name: str) -> Job | None:
         """The job of this id; None where there is none, or none any more."""
@@ -144,39 +173,32 @@ class Jobs:
     async def _work(self) -> None:
         decomposer = await self._service.decomposer()
         self._decomposers.append(decomposer)
+        worker = JobWorker(decomposer, self._threads)
         try:
             while True:
-                job = await self._waiting.get()
-                try:
-                    await self._do(job, decomposer)
-                except asyncio.CancelledError:
-                    job.state, job.error = FAILED, "the server is going down"
-                    raise
-                except Exception as error:  # whatever it is, the next model has its turn
-                    if not isinstance(error, BricksError):
-                        _logger.exception("a model could not be decomposed")
-                    job.state, job.error = FAILED, self._error_text(error)
-                finally:
-                    job.read = None
-                    job.ended.set()
-                    self._leave(job.client)
+                await self._do(await self._waiting.get(), worker)
         finally:
             with contextlib.suppress(BricksError):
                 decomposer.close()
 
-    async def _do(self, job: Job, decomposer: Decomposer) -> None:
-        assert job.read is not None
-        loop = asyncio.get_running_loop()
-        job.state = READING
-        model = await loop.run_in_executor(self._threads, job.read)
-        job.read = None  # releases the upload
-        decomposition = None
-        if not await self._service.knows(model):
-            job.state = DECOMPOSING
-            decomposition = await loop.run_in_executor(self._threads, decomposer, model)
-        job.state = PREDICTING
-        await self._service.add(model, decomposition)
-        if job.upload and self._service.keep is Keep.MODEL:
-            self._service.keep_model(model)
-        await self._service.answered(model.digest)
-        job.digest, job.state = model.digest, DONE
+    async def _do(self, job: Job, worker: JobWorker) -> None:
+        assert job.work is not None
+        try:
+            await job.work(job, worker)
+            job.state = DONE
+        except asyncio.CancelledError:
+            job.state, job.error = FAILED, "the server is going down"
+            raise
+        except Exception as error:  # whatever it is, the next question has its turn
+            self._fail(job, error)
+        finally:
+            job.work = None
+            job.ended.set()
+            self._leave(job.client)
+
+    def _fail(self, job: Job, error: Exception) -> None:
+        if not isinstance(error, BricksError):
+            _logger.exception("a question could not be answered")
+        if isinstance(error, OpenDimensions):
+            job.open_axes, job.shapes = open_axes(error), error.dims
+        job.state, job.error = FAILED, self._error_text(error)

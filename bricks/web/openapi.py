@@ -29,6 +29,12 @@ _SCHEMAS: dict[str, Schema] = {
         state={"enum": ["queued", "reading", "decomposing", "predicting", "done", "failed"]},
         ahead={"type": "integer", "description": "jobs that wait before this one"},
         digest=_OPEN_TEXT,
+        address=_OPEN_TEXT,
+        open_axes={
+            "type": "array",
+            "items": _object(key=_TEXT, title=_TEXT, example={"type": "integer"}),
+            "description": "dimensions that a failed upload lacks sizes of",
+        },
         error=_OPEN_TEXT,
     ),
     "Answer": _object(
@@ -49,8 +55,10 @@ _SCHEMAS: dict[str, Schema] = {
         memory={"type": ["object", "null"]},
         no_memory=_OPEN_TEXT,
         error=_OPEN_TEXT,
+        meets_slo={"enum": ["yes", "no", "uncertain", None]},
     ),
     "Model": _object(
+        answer=_TEXT,
         model=_TEXT,
         digest=_TEXT,
         granularity=_TEXT,
@@ -81,6 +89,12 @@ _BATCH = {
     "description": "the first dimension of inputs; by default the model's",
 }
 _THREADS = {"name": "threads", "in": "query", "schema": {"type": "integer", "minimum": 1}}
+_BOUND = {
+    "name": "slo_ms",
+    "in": "query",
+    "schema": {"type": "number", "exclusiveMinimum": 0},
+    "description": "a bound on the latency (SLO) in milliseconds",
+}
 _WORDS = {"name": "q", "in": "query", "schema": _TEXT, "description": "words that must all occur"}
 
 
@@ -119,7 +133,7 @@ def description(limits: ServerLimits) -> Schema:
         "paths": {
             "/api/models": {"post": upload},
             "/api/models/{digest}": {
-                "get": _operation("Model", "The answers for a model", digest, _THREADS)
+                "get": _operation("Model", "The answers for a model", digest, _THREADS, _BOUND)
             },
             "/api/models/{digest}/{target}": {
                 "get": _operation("Where", "Where the time goes on a target", digest, target)

@@ -5,6 +5,7 @@ Templates escape all names. Must not compute what is shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
@@ -26,14 +27,21 @@ from bricks.web.answer_service import ModelPictures
 _HERE = Path(__file__).parent
 _REPORT = _HERE.parent / "report" / "templates"
 
+_UNIT = re.compile(r"(\d) (%|s\b|ms\b|µs\b|ns\b|[KMG]iB\b|threads?\b)")
+
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 @cache
 def _environment() -> jinja2.Environment:
     found = environment(_HERE / "templates")
-    found.filters["measured"] = measured_text
+    found.filters |= {"measured": measured_text, "unbroken": _unbroken}
     return found
+
+
+def _unbroken(text: str) -> str:
+    """``text`` without line breaks between numbers and their units."""
+    return _UNIT.sub("\\1\u00a0\\2", text)
 
 
 def page(template: str, *, measure: bool, **values: Any) -> bytes:
@@ -50,18 +58,6 @@ def static() -> Mapping[str, tuple[bytes, str]]:
     script = (_REPORT / "report.js").read_text(encoding="utf-8")
     files["pictures.js"] = f"{library()}\n{script}".encode()
     return {name: (content, _TYPES[Path(name).suffix]) for name, content in files.items()}
-
-
-def model_values(facts: Mapping[str, Any], threads: int | None) -> dict[str, Any]:
-    """The values of the page of a model's answers with ``threads``; None: with any number."""
-    rows = [row for row in facts["answers"] if threads in (None, row["threads"])]
-    return {
-        "facts": facts,
-        "threads": threads,
-        "every_threads": sorted({row["threads"] for row in facts["answers"]}),
-        "told": [row for row in rows if row["error"] is None],
-        "lacking": [row for row in rows if row["error"] is not None],
-    }
 
 
 def picture_values(pictures: ModelPictures, digest: str) -> dict[str, Any]:

@@ -24,7 +24,9 @@ class ServerLimits:
     ``queue`` is the number of models that may wait, ``per_client`` that of models of one client
     that may wait, arrive or be decomposed, ``arriving`` that of uploads at the same time.
     ``decomposers`` is the number of parallel decomposers, each with a process of its own.
-    ``answer_s`` is the lifetime of an answer before it is computed again.
+    ``answer_s`` is the lifetime of an answer before it is computed again. ``held_bytes`` of uploads
+    without weights are held in memory. A page waits ``wait_s`` for an answer before it says that it
+    is being made.
     """
 
     upload_bytes: int = 32 << 20
@@ -37,6 +39,8 @@ class ServerLimits:
     decompose_s: float = 120.0
     answer_s: float = 600.0
     answers: int = 256
+    held_bytes: int = 128 << 20
+    wait_s: float = 1.0
     jobs: int = 512
     # A workspace remembers all that it has decomposed: after so many, a fresh one replaces it.
     renew_after: int = 256

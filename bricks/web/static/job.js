@@ -14,7 +14,11 @@ async function ask() {
     const job = await answer.json();
     if (!answer.ok) throw new Error(job.error);
     if (job.state === "done") {
-      location.replace(`/models/${job.digest}${location.search}`);
+      location.replace(`${job.address}${location.search}`);
+      return;
+    }
+    if (job.open_axes.length) {  // the page asks for sizes now
+      location.reload();
       return;
     }
     const words = WORDS[job.state](job);
