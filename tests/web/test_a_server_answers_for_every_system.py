@@ -8,10 +8,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from commands import PATIENCE_S, Here
+from commands import PATIENCE_S, Here, until
 from factories import conv_net, mlp
 from web_caches import BIG
-from web_server import Served, serving, serving_here
+from web_models import open_batch
+from web_server import Reply, Served, serving, serving_here
 
 from bricks.web.server_limits import Keep
 
@@ -70,6 +71,52 @@ def test_the_batch_makes_another_model(served: Served, conv: dict) -> None:
     found = served.answers(conv_net().SerializeToString(), name="conv", batch=4)
     assert (found["batch"], conv["batch"]) == (4, 1)
     assert found["digest"] != conv["digest"]
+
+
+def test_the_first_line_is_the_answer_and_a_bound_is_judged_by_the_interval(
+    served: Served, conv: dict
+) -> None:
+    fastest, *_ = [row for row in conv["answers"] if row["error"] is None]
+    assert conv["answer"].startswith("conv is fastest ")
+    address = f"models/{conv['digest']}"
+    assert conv["answer"].partition(":")[0] in served.get(f"/{address}").text
+    for bound_s, meets in (
+        (fastest["high_s"] * 1.001, "yes"),
+        ((fastest["low_s"] + fastest["estimate_s"]) / 2, "uncertain"),
+        (fastest["low_s"] * 0.999, "no"),
+    ):
+        judged = served.get(f"/api/{address}?slo_ms={1e3 * bound_s:.9g}").json["answers"]
+        assert {row["meets_slo"] for row in judged if row["target"] == fastest["target"]} == {meets}
+    assert {row["meets_slo"] for row in conv["answers"]} == {None}
+
+
+def test_another_batch_is_asked_for_at_the_same_address(served: Served, conv: dict) -> None:
+    address = f"/models/{conv['digest']}?batch=6&threads=1&slo_ms=20"
+    redirected = served.get(address).headers["location"]
+    until(lambda: served.get(redirected).status in (200, 303))
+    again = until(lambda: "/models/" in (at := served.get(address).headers["location"]) and at)
+    assert again.endswith("?threads=1&slo_ms=20")
+    assert conv["digest"] not in again
+    assert served.get("/api" + again).json["batch"] == 6
+
+
+def test_open_axes_of_an_upload_are_asked_for(served: Served) -> None:
+    job = served.finished(served.upload(open_batch("T").SerializeToString(), name="open"))
+    assert [axis["title"] for axis in job["open_axes"]] == ["Batch (N)", "Axis 1 of x (T)"]
+    assert job["open_axes"][0]["example"] == 1
+    page = served.get(f"/jobs/{job['job']}").text
+    assert "Which size has open?" in page
+    sent = served.ask("POST", f"/jobs/{job['job']}", b"size0=2&size1=5")
+    assert sent.status == 303
+    again = until(lambda: "/models/" in (at := location(served, sent)) and at)
+    assert served.get("/api" + again).json["batch"] == 2
+    assert served.ask("POST", f"/jobs/{job['job']}", b"size0=-2").status == 400
+
+
+def location(served: Served, sent: Reply) -> str:
+    """The address of the answer of a job, or of its page."""
+    here: str = sent.headers["location"]
+    return served.get(here).headers.get("location", here) if "/jobs/" in here else here
 
 
 def test_what_is_unknown_is_said_by_name(served: Served) -> None:

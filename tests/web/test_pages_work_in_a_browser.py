@@ -14,6 +14,7 @@ import onnx
 import pytest
 from commands import ROOT
 from factories import mlp, save
+from web_models import open_batch
 from web_server import Served, serving
 
 from bricks.closing import Closing
@@ -87,7 +88,7 @@ class Visit(Closing):
 
     def pictures(self) -> None:
         """Go to where the time goes, and wait for the pictures."""
-        self.page.get_by_role("link", name="pictures").first.click()
+        self.page.get_by_role("link", name="Where the time goes").first.click()
         self.page.wait_for_function(
             "[...document.querySelectorAll('.chart, .graph')].every(e => e.querySelector('svg'))"
         )
@@ -202,9 +203,61 @@ def test_the_keyboard_suffices(visit: Visit) -> None:
     focus("form.ask button")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("/models/m1-"))
-    assert "Batch 2" in page.text_content("main")
-    if page.locator("td a").count():
-        focus("td a")
+    assert page.input_value("#batch") == "2"
+    focus("#threads")
+
+
+def test_a_bound_moves_over_the_bars_without_a_reload(visit: Visit, folder: Path) -> None:
+    visit.upload(folder / "conv.onnx")
+    page = visit.page
+    heading = page.text_content("h1")
+    assert heading is not None and "conv is fastest" in heading
+    end = float(page.get_attribute("ol.bars", "data-end") or 0)
+    page.evaluate("window.stays = true")
+    page.fill("#slo", f"{end:.6g}")
+    assert int(page.text_content("[data-count=yes]") or 0) == page.locator("ol.bars > li").count()
+    page.focus("#slide")
+    page.keyboard.press("Home")
+    assert page.text_content("[data-count=yes]") == "0"
+    playwright.expect(page.locator("ol.bars .verdict.no").first).to_have_text("does not meet it")
+    box = page.locator("svg.bar").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 5, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 10)
+    page.mouse.up()
+    assert float(page.input_value("#slo")) == pytest.approx(end / 2, rel=0.05)
+    page.wait_for_url(re.compile(r"slo_ms=[\d.]+"))
+    assert page.evaluate("window.stays")
+    linked = page.input_value("#slo")
+    page.reload()
+    assert page.input_value("#slo") == linked
+    assert visit.complaints == []
+
+
+def test_batch_and_threads_change_in_place(visit: Visit, folder: Path) -> None:
+    digest = visit.upload(folder / "conv.onnx")
+    page = visit.page
+    page.evaluate("window.stays = true")
+    page.select_option("#threads", "2")
+    page.wait_for_url(re.compile("threads=2"))
+    playwright.expect(page.locator("ol.bars > li")).to_have_count(1)
+    page.fill("#batch", "3")
+    page.keyboard.press("Tab")
+    page.wait_for_url(lambda url: "/models/m1-" in url and digest not in url)
+    assert "threads=2" in page.url
+    assert page.evaluate("window.stays")
+    assert visit.complaints == []
+
+
+def test_open_axes_are_asked_for(visit: Visit, tmp_path: Path) -> None:
+    visit.page.goto("/")
+    visit.page.set_input_files("#file", save(open_batch(), tmp_path, "open.onnx"))
+    visit.page.get_by_role("button", name="Tell me").click()
+    visit.page.get_by_label("Batch (N)").fill("2")
+    visit.page.get_by_role("button", name="Tell me").click()
+    visit.page.wait_for_url(re.compile("/models/m1-"))
+    assert visit.page.input_value("#batch") == "2"
 
 
 @pytest.mark.parametrize("width", [320, 800])
@@ -228,6 +281,21 @@ def test_without_scripts_the_zoo_still_answers(browser: Any, served: Served) -> 
         visit.page.get_by_role("button", name="Tell me").click()
         visit.page.wait_for_url(re.compile("/models/m1-"))
         assert "squeezenet" in visit.page.text_content("h1")
+
+
+def test_without_scripts_batch_threads_and_bound_are_a_form(
+    browser: Any, served: Served, folder: Path
+) -> None:
+    with Visit(browser, served, java_script_enabled=False) as visit:
+        page = visit.page
+        digest = served.answers((folder / "conv.onnx").read_bytes(), name="conv")["digest"]
+        page.goto(f"/models/{digest}")
+        page.fill("#batch", "5")
+        page.fill("#slo", "20")
+        page.get_by_role("button", name="Show").click()
+        page.wait_for_url(lambda url: "/models/m1-" in url and digest not in url)
+        assert page.input_value("#batch") == "5"
+        assert page.input_value("#slo") == "20"
 
 
 def test_it_is_dark_where_people_want_that(browser: Any, served: Served) -> None:
