@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from bricks.analysis.explanation import BestImplementation, Explanation, same_work
 from bricks.analysis.explanation import explain as explained
+from bricks.analysis.gains import OWN, Gain, gains
 from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.latencies import latencies
+from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Plan
 from bricks.graph.model import Model
+from bricks.samples.measurement import round_spread
 from bricks.session import peak_memory, predicting
 from bricks.session.machine_peaks import Peaks, call_s, measured_peaks
 from bricks.session.workspace import Workspace
-from bricks.system import Target
+from bricks.system import Runtime, Target
+from bricks.units.interval import Interval
 
 # A smaller advantage than this counts as none: two measurements of one brick differ by as much.
 _NOTABLE = 0.05
@@ -52,12 +58,23 @@ class Explainer:
     ) -> Explanation:
         """The breakdown of the latency of ``model``; ``estimate`` is passed if known already."""
         workspace, target = self.workspace, self._target
-        if estimate is None:
-            estimate = predicting.predict(workspace, model, measure=self.measure, target=target)
-        return self.of(workspace.plans.plan(model, target=target), estimate)
+        if estimate is not None:
+            return self.of(workspace.plans.plan(model, target=target), estimate)
+        basis = predicting.basis(workspace, model, measure=self.measure, target=target)
+        known = latencies(basis)
+        net = {key: known.net(key) for key in known.gross_s}
+        return self.of(basis.plan, recompose(basis), net)
 
-    def of(self, plan: Plan, estimate: Estimate | IncompleteEstimate) -> Explanation:
-        """The breakdown of ``estimate``, which was made from ``plan``."""
+    def of(
+        self,
+        plan: Plan,
+        estimate: Estimate | IncompleteEstimate,
+        net: Mapping[str, Interval] = MappingProxyType({}),
+    ) -> Explanation:
+        """The breakdown of ``estimate``, which was made from ``plan``.
+
+        ``net`` are the latencies of single occurrences with their intervals, in seconds, by brick.
+        """
         workspace, target = self.workspace, self._target
         bricks = workspace.plans.bricks(plan)
         features = workspace.estimators.latencies(target).target.features(plan.keys)
@@ -70,7 +87,15 @@ class Explainer:
             models=self._models_with(plan),
             fastest=self._faster(plan, estimate),
             memory=peak_memory.memory_of_plan(workspace, plan, target=target),
+            net=net,
         )
+
+    def gains(self, explanation: Explanation) -> tuple[Gain, ...]:
+        """What replacing the costliest operators of an explained model would gain."""
+        own = self._target
+        names = {of.key: runtime_title(of.runtime) for of in self._same_host_targets()}
+        names[own.key] = f"{OWN} {own.runtime.backend}"
+        return gains(explanation, own.system, names)
 
     @property
     def _target(self) -> Target:
@@ -96,8 +121,7 @@ class Explainer:
         self, plan: Plan, estimate: Estimate | IncompleteEstimate
     ) -> dict[str, BestImplementation]:
         """For each measured brick, the fastest other implementation of its work, if any."""
-        latencies = self.workspace.estimators.latencies(self._target)
-        features = latencies.target.features(plan.keys)
+        features = self.workspace.estimators.latencies(self._target).target.features(plan.keys)
         faster = {}
         for share in estimate.shares:
             if share.predicted or share.occurrences <= 0:
@@ -126,10 +150,17 @@ class Explainer:
     def _consider(
         self, target: Target, fastest: dict[tuple[object, ...], BestImplementation]
     ) -> None:
-        latencies = self.workspace.estimators.latencies(target)
-        latency_s = latencies.target.latencies().seconds
-        overhead_s = call_s(self.workspace, target)
-        for key, features in latencies.target.features(sorted(latency_s)).items():
+        of_target = self.workspace.estimators.latencies(target).target
+        known = of_target.latencies()
+        latency_s, overhead_s = known.seconds, call_s(self.workspace, target)
+        for key, features in of_target.features(sorted(latency_s)).items():
             work, net_s = same_work(features), max(0.0, latency_s[key] - overhead_s)
             if work not in fastest or net_s < fastest[work].latency_s:
-                fastest[work] = BestImplementation(key, target.key, net_s)
+                half_s = round_spread(known.measured[key]).half_width
+                fastest[work] = BestImplementation(key, target.key, net_s, half_s)
+
+
+def runtime_title(runtime: Runtime) -> str:
+    """A runtime with its version, and with its level of optimisation unless that is the highest."""
+    level = "" if runtime.optimization == "all" else f" ({runtime.optimization})"
+    return f"{runtime.backend} {runtime.version}{level}"

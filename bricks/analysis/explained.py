@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bricks.analysis.explanation import Explanation, OperatorPart, Part
+from bricks.analysis.gains import Gain
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.session.machine_peaks import Peaks
 from bricks.studies.inference.prediction import PredictedModel
@@ -16,15 +17,19 @@ _NOT_MEASURED = Peaks()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedModel(PredictedModel):
-    """A prediction with its explanation; None where there is no prediction."""
+    """A prediction with its explanation, and what replacing its operators would gain.
+
+    The explanation is None where there is no prediction.
+    """
 
     FACTS: ClassVar = (
         *(("parts", "bricks") if fact == ("shares", "bricks") else fact
           for fact in PredictedModel.FACTS),
-        "fastest_s", "peaks", "operators",
+        "fastest_s", "peaks", "operators", "gains",
     )  # fmt: skip
 
     explanation: Explanation | None = None
+    gains: tuple[Gain, ...] = ()
 
     @property
     def LIKE(self) -> type:

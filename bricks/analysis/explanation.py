@@ -24,8 +24,9 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.view import parse_model
 from bricks.operators.operator import Loops
 from bricks.operators.registry import operator_called
-from bricks.predict.features import CONVOLUTION, PRODUCT, SIZES, BrickFeatures
+from bricks.predict.features import CONVOLUTION, PRODUCT, SIZES, STREAM, BrickFeatures
 from bricks.session.machine_peaks import Peaks
+from bricks.units.interval import Interval
 
 # Sizes are logarithms: 0 is no dilation.
 _DILATION = SIZES[CONVOLUTION].index("dilation")
@@ -33,11 +34,17 @@ _DILATION = SIZES[CONVOLUTION].index("dilation")
 
 @dataclass(frozen=True, slots=True)
 class BestImplementation:
-    """A measured implementation of a brick's work: its brick, target and latency."""
+    """A measured implementation of a brick's work: its brick, target and latency.
+
+    ``half_width_s`` is half the width of the latency's 95 % interval.
+    """
+
+    FACTS: ClassVar = ("brick", "target", "latency_s")
 
     brick: str
     target: str
     latency_s: float
+    half_width_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,9 @@ class Part:
     comparable with the peak: operations on 32-bit floats, without those that a kernel skips in the
     padding. None if there are none. ``moved_bytes`` is the minimum traffic: less than ``bytes``
     where windows step over some; None where a runtime may move nothing. ``values`` are facts of
-    what it read, by input, where its time depends on values; see ``graph.sketch``.
+    what it read, by input, where its time depends on values; see ``graph.sketch``. ``net`` is
+    ``latency_s`` with its interval; None if only the estimate of the model is known. ``kind`` is
+    that of its features.
     """
 
     FACTS: ClassVar = (
@@ -76,6 +85,8 @@ class Part:
     comparable_flops: float | None = None
     moved_bytes: float | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    net: Interval | None = None
+    kind: str = STREAM
 
     @property
     def operator(self) -> str:
@@ -205,11 +216,12 @@ def explain(
     models: Mapping[str, int],
     fastest: Mapping[str, BestImplementation],
     memory: PeakMemory | UnknownMemory,
+    net: Mapping[str, Interval],
 ) -> Explanation:
     """The breakdown of ``estimate``; all mappings have keys of bricks.
 
     Bricks that cost nothing (views of other values) are parts too. ``fastest`` holds only bricks
-    with a faster implementation.
+    with a faster implementation. ``net`` are the latencies of single occurrences, in seconds.
     """
 
     def part(share: Share) -> Part:
@@ -230,6 +242,8 @@ def explain(
             comparable_flops=None if brick.flops is None else _comparable(brick, of),
             moved_bytes=_moved_bytes(brick, of),
             values=value_dependence(parse_model(brick.model)),
+            net=net.get(share.brick),
+            kind=of.kind,
         )
 
     parts = sorted(map(part, estimate.shares), key=lambda each: (-each.total_s, each.brick))

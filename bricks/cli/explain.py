@@ -1,15 +1,14 @@
-"""``bricks explain``: where the time of models goes, brick by brick."""
+"""``bricks explain``: where the time of models goes, and what replacing it would gain."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import command
-from bricks.cli.options import EstimateOptions, TargetOptions
-from bricks.cli.output import finish, print_json, show, show_notes
+from bricks.cli.options import DetailOptions, EstimateOptions, TargetOptions
+from bricks.cli.output import finish, print_json, show, show_answer, show_notes
 from bricks.cli.predict import asked_target, shown_with, with_advice
 from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
@@ -26,15 +25,14 @@ if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
     from bricks.system import Target
 
-# By default this many bricks are shown: as many as a screen has lines.
-_FEW = 24
+# Operators that are shown without --all.
+_MOST = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainOptions:
-    """How many bricks are shown, and the file of their timeline."""
+class TraceOptions:
+    """The file of the timeline of a model's bricks."""
 
-    every: bool = option("Show all bricks, not only the hottest.", default=False, flag="--all")
     trace: Path | None = option(
         "Write the bricks' timeline beside the runtime's own, for ui.perfetto.dev.",
         default=None, metavar="FILE.json", shown=False,
@@ -42,19 +40,22 @@ class ExplainOptions:
 
 
 @command
-def explain(options: EstimateOptions, asked: TargetOptions, output: ExplainOptions) -> None:
-    """Tell where the time of models goes: operators and their bricks, the hottest first.
+def explain(
+    options: EstimateOptions, asked: TargetOptions, output: TraceOptions, detail: DetailOptions
+) -> None:
+    """Tell where the time of models goes, and what replacing their costliest operators would gain.
 
-    Of each brick what it does, the rates that it reaches, how far these are from the machine's
-    peaks, and how many other models have it; of each model its peak memory. Example: bricks explain
-    resnet50 --threads 2
+    Of each operator its share, how far it is from the machine's roofline, and how much faster
+    another runtime's kernels, 8-bit integers or a perfect implementation would be. With --all, also
+    each brick and the peak memory. Example: bricks explain resnet50 --threads 2
     """
     from bricks.analysis.explain import Explainer
+    from bricks.report.answers.explanation import explanation_answers
     from bricks.units.facts import json_of
 
     trace = output.trace
     with open_workspace(options) as workspace:
-        target = asked_target(workspace, options, asked)
+        target, here = asked_target(workspace, options, asked), workspace.target
         measure = not asked.no_measure and asked.system is None
         insight = Explainer(workspace, target, measure=measure)
         read = read_all(options)
@@ -63,7 +64,7 @@ def explain(options: EstimateOptions, asked: TargetOptions, output: ExplainOptio
             raise UsageError(
                 f"--trace {trace} shows one model, not {len(models)}: name one of them"
             )
-        remedies = Remedies.on(target, workspace.target, "explain", options)
+        remedies = Remedies.on(target, here, "explain", options)
         explained = [_explained(insight, model) for model in models]
         shown = [
             shown_with(remedies, of, read.word(model))
@@ -75,6 +76,7 @@ def explain(options: EstimateOptions, asked: TargetOptions, output: ExplainOptio
     if options.general.json:
         print_json(
             {
+                "answer": explanation_answers(explained, target, here),
                 **target_facts(target, options),
                 "workers": options.parallel.workers,
                 "models": json_of(list(map(with_advice, explained, shown))),
@@ -82,7 +84,9 @@ def explain(options: EstimateOptions, asked: TargetOptions, output: ExplainOptio
             }
         )
     else:
-        _show(explained, shown, None if output.every else _FEW)
+        for of, estimate in zip(explained, shown, strict=True):
+            if of.parts:
+                _show(of, estimate, target, here, every=detail.every)
         if traced is not None and traced["error"] is None:
             show("", f"{traced['file']}: open it in ui.perfetto.dev")
             show_notes(*traced["remarks"])
@@ -104,19 +108,36 @@ def _explained(insight: Explainer, model: Model | Unread) -> ExplainedModel:
         estimate=explanation.estimate,
         memory=explanation.memory,
         explanation=explanation,
+        gains=insight.gains(explanation),
     )
 
 
 def _show(
-    explained: Sequence[ExplainedModel], shown: Sequence[ShownEstimate | None], most: int | None
+    of: ExplainedModel, estimate: ShownEstimate | None, target: Target, here: Target, *, every: bool
 ) -> None:
-    from bricks.report.explanation import explanation_lines
+    """Print the answer for one model, its operators, and what replacing them would gain."""
+    from bricks.analysis.operator_times import operator_times
+    from bricks.report.answers.explanation import explanation_answer
+    from bricks.report.explanation import detail_lines, explanation_remarks
+    from bricks.report.gains import gains_table, operators_table
     from bricks.report.wide_intervals import estimate_lines
 
-    estimated = [(of, estimate) for of, estimate in zip(explained, shown, strict=True) if of.parts]
-    for number, (of, estimate) in enumerate(estimated):
-        show(*([""] if number else []), *explanation_lines(of, most))
-        show(*estimate_lines([] if estimate is None else [estimate]))
+    assert of.explanation is not None, "it has parts"
+    times = operator_times(of.explanation)
+    parts: list[Any] = [operators_table(times if every else times[:_MOST])]
+    if of.gains:
+        parts += ["", "What replacing would gain", gains_table(of.gains)]
+    if every:
+        parts += ["", *detail_lines(of)]
+    remarks = estimate_lines([] if estimate is None else [estimate]) + explanation_remarks(of)
+    left_out = (
+        []
+        if every or len(times) <= _MOST
+        else [f"{len(times) - _MOST} operators are not shown: add --all."]
+    )
+    show_answer(
+        explanation_answer(of, target, here), *parts, remarks=[*left_out, *remarks], every=every
+    )
 
 
 def _traced(

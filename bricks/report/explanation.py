@@ -1,4 +1,4 @@
-"""Latency of a model by operator and brick, for terminals. Must not compute results."""
+"""Details of an explanation: bricks by operator, peaks, memory. Must not compute results."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from rich.text import Text
 
 from bricks.analysis.explained import ExplainedModel
 from bricks.analysis.explanation import OperatorPart, Part
-from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import printable
 from bricks.report.columns import DASH, Column, part_column, table_of
-from bricks.report.figures import value_text
 from bricks.report.prediction import memory_remarks, phase_lines
 from bricks.report.tables import (
     billions,
-    measured_text,
     number,
     peak_parts,
     peak_size,
@@ -28,18 +25,15 @@ from bricks.report.tables import (
 from bricks.report.values import value_lines
 from bricks.session.machine_peaks import Peaks
 
-# Bricks that together take less than this share of a model are one line at the end.
-_REST = 0.02
-
 # The maximum width of the first column: beyond it, figures are far from their names.
 _WIDEST = 56
 
 
-def explanation_lines(model: ExplainedModel, most: int | None) -> list[Text | Table | str]:
-    """The explanation of one model; at most ``most`` of its bricks (None: all)."""
+def detail_lines(model: ExplainedModel) -> list[Text | Table | str]:
+    """All bricks of an explained model, below the peaks of the machine; and its memory."""
     lines: list[Text | Table | str] = [
-        f"{_head(model)}; peaks of the machine: {_peaks(model.peaks)}",
-        explanation_table(model, most),
+        f"{model.model}: peaks of the machine: {_peaks(model.peaks)}",
+        explanation_table(model),
     ]
     lost_s = sum(part.lost_s for part in model.parts)
     if lost_s and model.interval is not None and model.interval.value:
@@ -47,23 +41,16 @@ def explanation_lines(model: ExplainedModel, most: int | None) -> list[Text | Ta
             f"With the fastest implementation of each brick that is known here:"
             f" {seconds(model.fastest_s)}, {percent(lost_s / model.interval.value)} less."
         )
-    lines += value_lines(model.parts)
-    lines += phase_lines(model.model, model.phases)
     if isinstance(model.memory, PeakMemory):
         peak = peak_size(model.memory.peak_bytes, model.memory.unknown)
         lines.append(f"Peak memory: {peak} ({peak_parts(asdict(model.memory))}).")
-    lines += memory_remarks(model)
     return lines
 
 
-def _head(model: ExplainedModel) -> str:
-    match model.estimate:
-        case Estimate() as of:
-            measured = measured_text(of.measured_share, of.published_share)
-            return f"{model.model}: {value_text(of.latency_s)}; measured: {measured}"
-        case IncompleteEstimate() as of:
-            return f"{model.model}: incomplete, {seconds(of.measured_s)} of it are known"
-    return model.model
+def explanation_remarks(model: ExplainedModel) -> list[str]:
+    """Remarks on an explained model: values that decide its time, phases, memory."""
+    values = value_lines(model.parts)
+    return [*values, *phase_lines(model.model, model.phases), *memory_remarks(model)]
 
 
 def _peaks(of: Peaks) -> str:
@@ -76,7 +63,7 @@ def _peaks(of: Peaks) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of the table: an operator, one of its bricks (``part``), or the rest of its bricks."""
+    """A line of the table: an operator, or one of its bricks (``part``)."""
 
     title: str
     share: float
@@ -94,7 +81,7 @@ def _of_part(title: str, text: Callable[[Part], str]) -> Column[_Line]:
 _COLUMNS: Sequence[Column[_Line]] = (
     Column("operator and brick", lambda line: line.title, left=True),
     Column("share", lambda line: percent(line.share)),
-    Column("places", lambda line: line.occurrences),
+    Column("nodes", lambda line: line.occurrences),
     Column("latency", lambda line: seconds(line.latency_s)),
     _of_part("GFLOP/s", lambda part: billions(part.flops_per_s, ".1f")),
     _of_part("GB/s", lambda part: billions(part.bytes_per_s, ".1f")),
@@ -105,10 +92,9 @@ _COLUMNS: Sequence[Column[_Line]] = (
 )
 
 
-def explanation_table(model: ExplainedModel, most: int | None) -> Table:
+def explanation_table(model: ExplainedModel) -> Table:
     """Operators, the one that takes longest first, and the bricks of each."""
-    shown = _shown(model.parts, most)
-    lines = [line for group in model.operators for line in _lines(group, model.parts, shown)]
+    lines = [line for group in model.operators for line in _lines(group, model.parts)]
     table = table_of(lines, _COLUMNS)
     # Keys and shapes are truncated in a narrow terminal, figures never are.
     first = table.columns[0]
@@ -118,37 +104,13 @@ def explanation_table(model: ExplainedModel, most: int | None) -> Table:
     return table
 
 
-def _lines(group: OperatorPart, parts: Sequence[Part], shown: set[str]) -> Iterator[_Line]:
-    """The lines of one operator: its bricks are listed if their keys are ``shown``."""
+def _lines(group: OperatorPart, parts: Sequence[Part]) -> Iterator[_Line]:
+    """The line of one operator, and those of its bricks."""
     yield _Line(group.operator, group.share, str(group.occurrences), group.total_s, style="bold")
     of_operator = [part for part in parts if part.operator == group.operator]
-    listed = [part for part in of_operator if part.brick in shown]
-    rest = [part for part in of_operator if part.brick not in shown]
-    for position, part in enumerate(listed, 1):
-        last = position == len(listed) and not rest
-        title = f"{'└' if last else '├'} {_short(part)}"
+    for position, part in enumerate(of_operator, 1):
+        title = f"{'└' if position == len(of_operator) else '├'} {_short(part)}"
         yield _Line(title, part.share, f"{part.occurrences} ×", part.latency_s, part)
-    if rest:
-        yield _Line(
-            f"└ {len(rest)} more",
-            sum(part.share for part in rest),
-            str(sum(part.occurrences for part in rest)),
-            sum(part.total_s for part in rest),
-            style="dim",
-        )
-
-
-def _shown(bricks: Sequence[Part], most: int | None) -> set[str]:
-    """Keys of at most ``most`` bricks, until the others take less than ``_REST`` together."""
-    if most is None:
-        return {brick.brick for brick in bricks}
-    shown, left = set(), 1.0
-    for brick in bricks[:most]:
-        if left < _REST:
-            break
-        shown.add(brick.brick)
-        left -= brick.share
-    return shown
 
 
 def _short(brick: Part) -> str:

@@ -254,7 +254,13 @@ def test_the_command_tells_the_same_to_programs_and_to_people(
         assert brick["brick"][:11] in shown.out
     assert "→ 1×" in shown.out
     few = here(*explain, path)
-    assert len(few.out.splitlines()) <= len(shown.out.splitlines())
+    assert len(few.out.splitlines()) < len(shown.out.splitlines())
+    for out in (few.out, shown.out):
+        assert out.splitlines()[0] == facts["answer"]
+    assert facts["answer"].startswith("conv spends ")
+    costly = {gain["operator"] for gain in row["gains"]}
+    assert costly and all(operator in few.out for operator in costly)
+    assert all(gain["low_s"] <= gain["gain_s"] <= gain["high_s"] for gain in row["gains"])
 
 
 def test_what_lacks_is_named(here: Here, tmp_path: Path) -> None:

@@ -39,11 +39,11 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
         {},
     ),
     "explain": (
-        "system runtime granularity workers models trace",
+        "answer system runtime granularity workers models trace",
         {
             "models": "model estimate_s low_s high_s critical_path_s call_overhead_s"
             " other_state_share measured_share published_share predicted_share peak_bytes memory"
-            " missing bricks phases error uncertainty advice fastest_s peaks operators"
+            " missing bricks phases error uncertainty advice fastest_s peaks operators gains"
         },
     ),
     "report": (

@@ -1,0 +1,60 @@
+"""The tables of an explained model: its operators, and what replacing them would gain.
+
+Must not compute results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from bricks.analysis.gains import Gain, Replacement
+from bricks.analysis.operator_times import OperatorTime
+from bricks.report.answers.explanation import gain_text
+from bricks.report.answers.words import uncertainty_text
+from bricks.report.columns import Column, table_of
+from bricks.report.tables import percent, seconds
+
+# Longer sequences of operators are cut.
+_WIDEST = 30
+
+_OPERATORS: Sequence[Column[OperatorTime]] = (
+    Column("operator", lambda time: _short(time.operator), left=True),
+    Column("share", lambda time: percent(time.share)),
+    Column("nodes", lambda time: f"{time.occurrences:,}"),
+    Column("latency", lambda time: seconds(time.total.value)),
+    Column("±", lambda time: uncertainty_text(time.total) if time.total.value > 0 else None),
+    Column("bound by", lambda time: time.bound, left=True),
+    Column("of roofline", lambda time: _percent(time.peak_share)),
+)
+
+_WORDS = {
+    Replacement.IMPLEMENTATION: "measured implementation",
+    Replacement.INT8: "int8, by its roofline",
+    Replacement.ROOFLINE: "its roofline",
+}
+
+_GAINS: Sequence[Column[Gain]] = (
+    Column("replace", lambda gain: _short(gain.operator or "whole model"), left=True),
+    Column("by", lambda gain: gain.name or _WORDS[gain.replacement], left=True),
+    Column("gains", lambda gain: gain_text(gain)),
+)
+
+
+def operators_table(times: Sequence[OperatorTime]) -> Table:
+    """Operators, a row each, with their share of the time and of the roofline."""
+    return table_of(times, _OPERATORS)
+
+
+def gains_table(gains: Sequence[Gain]) -> Table:
+    """What each replacement of the costliest operators would gain."""
+    return table_of(gains, _GAINS)
+
+
+def _short(operator: str) -> str:
+    return operator if len(operator) <= _WIDEST else f"{operator[: _WIDEST - 1]}…"
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else percent(share, 0)

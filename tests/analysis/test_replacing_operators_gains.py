@@ -1,0 +1,120 @@
+"""Gains of replacing operators: measured implementations have intervals, rooflines are bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from store_examples import make_target
+
+from bricks.analysis.explained import ExplainedModel
+from bricks.analysis.explanation import BestImplementation, Explanation, Part
+from bricks.analysis.gains import OWN, Gain, Replacement, gains, largest
+from bricks.analysis.operator_times import operator_times
+from bricks.compose.estimate import Estimate
+from bricks.compose.memory.peak import UnknownMemory
+from bricks.compose.uncertainty import Uncertainty
+from bricks.predict.features import CONVOLUTION
+from bricks.report.answers.explanation import explanation_answer
+from bricks.session.machine_peaks import Level, Peaks
+from bricks.units.interval import Interval
+
+PEAKS = Peaks(flops_per_s=100e9, bytes_per_s=10e9, levels=(Level(1 << 15, 10e9),))
+TARGET = make_target()
+NAMES = {"t1-other": "openvino 2026.4.1", TARGET.key: f"{OWN} fake"}
+
+
+def part(**facts: Any) -> Part:
+    """A part with one occurrence of 2 ms, whose roof is 1 ms of computing."""
+    usual: dict[str, Any] = {
+        "brick": "b1-a", "operators": ("Conv",), "shapes": "1 → 1", "occurrences": 1,
+        "total_s": 2e-3, "share": 0.8, "predicted": False, "flops": 100_000_000,
+        "bytes": 1_000_000, "peaks": PEAKS, "models": 0, "kind": CONVOLUTION,
+        "net": Interval.around(2e-3, 2e-4),
+    }  # fmt: skip
+    made = usual | facts
+    return Part(**{"comparable_flops": made["flops"], "moved_bytes": made["bytes"], **made})
+
+
+def explanation(*parts: Part) -> Explanation:
+    total_s = sum(each.total_s for each in parts)
+    estimate = Estimate(
+        "net", "executed", total_s, total_s * 0.9, total_s * 1.1, total_s, 0.0, 0.0, 0.0, 1.0, (),
+        Uncertainty(samples_s=0.1 * total_s),
+    )  # fmt: skip
+    return Explanation(estimate, PEAKS, parts, UnknownMemory("net", "not of interest"))
+
+
+def gain_of(replacement: Replacement, *parts: Part) -> Gain:
+    """The gain of replacing the first operator."""
+    found = gains(explanation(*parts), TARGET.system, NAMES)
+    return next(gain for gain in found if gain.replacement is replacement)
+
+
+def said(*parts: Part) -> str:
+    """The sentence about these parts."""
+    of = explanation(*parts)
+    model = ExplainedModel(
+        model="net", estimate=of.estimate, explanation=of,
+        gains=gains(of, TARGET.system, NAMES),
+    )  # fmt: skip
+    return explanation_answer(model, TARGET, TARGET)
+
+
+def test_a_perfect_implementation_gains_at_most_what_lies_above_the_roofline() -> None:
+    gain = gain_of(Replacement.ROOFLINE, part())
+    assert gain.bound and gain.seconds == Interval(pytest.approx(1e-3), 0.0, pytest.approx(1e-3))
+    none = part(brick="b1-b", total_s=1e-4, flops=None, net=None)
+    assert gain_of(Replacement.ROOFLINE, part(), none).seconds.value == pytest.approx(1.1e-3)
+
+
+def test_integers_of_8_bits_are_at_most_four_times_as_fast_without_tiles() -> None:
+    assert gain_of(Replacement.INT8, part()).seconds.value == pytest.approx(2e-3 - 1e-3 / 4)
+    streams = gains(explanation(part(kind="stream")), TARGET.system, NAMES)
+    assert Replacement.INT8 not in {gain.replacement for gain in streams}
+
+
+def test_a_measured_implementation_has_the_errors_of_both() -> None:
+    fastest = BestImplementation("b1-c", "t1-other", 0.5e-3, 1.5e-4)
+    gain = gain_of(Replacement.IMPLEMENTATION, part(fastest=fastest))
+    assert (gain.name, gain.bound) == ("openvino 2026.4.1", False)
+    assert gain.seconds.value == pytest.approx(1.5e-3)
+    assert gain.seconds.half_width == pytest.approx(2.5e-4)
+
+
+def test_only_costly_operators_are_replaced() -> None:
+    tiny = part(brick="b1-b", operators=("Relu",), share=0.01, total_s=2e-5)
+    assert {gain.operator for gain in gains(explanation(part(), tiny), TARGET.system, NAMES)} == {
+        "Conv"
+    }
+
+
+def test_what_is_known_comes_before_what_is_a_bound() -> None:
+    bound = Gain("Conv", Replacement.ROOFLINE, None, Interval(2.0, 0.0, 2.0), bound=True)
+    known = Gain("Conv", Replacement.IMPLEMENTATION, "a", Interval(1.0, 0.5, 1.5), bound=False)
+    unsure = Gain("Conv", Replacement.IMPLEMENTATION, "a", Interval(1.0, -0.5, 2.5), bound=False)
+    assert largest([bound, known]) is known
+    assert largest([bound, unsure]) is bound
+    assert largest([]) is None
+
+
+def test_operators_of_all_domains_count_together() -> None:
+    blocked = part(brick="b1-b", operators=("com.microsoft.nchwc.Conv",), share=0.2)
+    (time,) = operator_times(explanation(part(), blocked))
+    assert (time.operator, time.occurrences) == ("Conv", 2)
+    assert time.total.value == pytest.approx(4e-3)
+    assert time.total.half_width == pytest.approx(2e-4 * 2**0.5)
+    assert (time.bound, time.peak_share) == ("compute", pytest.approx(0.5))
+
+
+def test_the_answer_names_operator_roofline_and_gain() -> None:
+    assert said(part()) == (
+        "net spends 80 % of 2.00 ms (±10 %) in Conv, at 50 % of this machine's peak;"
+        " a perfect Conv would gain at most 1.00 ms."
+    )
+    other = BestImplementation("b1-c", "t1-other", 0.5e-3, 1.5e-4)
+    assert said(part(fastest=other)).endswith(
+        "openvino 2026.4.1's Conv would gain 1.50 ms (±17 %)."
+    )
+    own = BestImplementation("b1-c", TARGET.key, 0.5e-3, 1.5e-4)
+    assert said(part(fastest=own)).endswith("another kernel of fake would gain 1.50 ms (±17 %).")
