@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from benchmarks import accuracy_page
+from benchmarks import accuracy_page, summary
 from benchmarks.accuracy_page import CALLS, Case, Cut, Granularity, Row
 from benchmarks.ratios import microseconds
 from benchmarks.study import Benchmark, Run
@@ -158,7 +158,7 @@ def run_granularity(case: Granularity, run: Run) -> Cut:
 
 BENCHMARKS = (
     Benchmark("accuracy", "accuracy.md", Row, cases, run, accuracy_page.parts, per_host=True,
-              others={"../README.md": accuracy_page.readme}),
+              others={"../README.md": accuracy_page.readme, summary.PAGE: accuracy_page.summed_up}),
     Benchmark("granularities", "accuracy.md", Cut, granularities, run_granularity,
               accuracy_page.granularities, per_host=True, module="accuracy"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The parts of research/accuracy.md and of the README about accuracy, from the rows of accuracy.py.
+"""The parts of research/accuracy.md, docs/accuracy.md and the README, from rows of accuracy.py.
 
 The newest host in detail, and a row for each host and case.
 """
@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from benchmarks import summary
 from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, quantile
 from benchmarks.study import Results
@@ -384,19 +385,28 @@ def granularities(results: Results[Cut]) -> dict[str, str]:
     }
 
 
+def summed_up(results: Results[Row]) -> dict[str, str]:
+    """A row for each host, and the figures of the newest."""
+    hosts = [(host.about, _by_case(host)[-1][1]) for host in (results, *results.others)]
+    lines = [
+        [f"{about.system}, {about.runtime}", str(len(of)), *_cells(of, whole=True)]
+        for about, of in hosts
+    ]
+    inside = [row.inside for row in results.rows]
+    return {
+        **summary.row("onnx", Ratios(tuple(row.ratio for row in results.rows)), inside),
+        "accuracy": _dense(table(["host", "estimates", *_COLUMNS], lines)),
+    }
+
+
 def readme(results: Results[Row]) -> dict[str, str]:
-    """The README's rows for each host."""
-    hosts = (results, *results.others)
-    lines = []
-    for host in hosts:
-        lines.append([f"**{host.about.system}**", *[""] * (len(_COLUMNS) + 1)])
-        lines += [[title, str(len(of)), *_cells(of, whole=whole)]
-                  for title, of, whole in _by_case(host)]  # fmt: skip
-    body = _dense(table(["on these processors", "models", *_COLUMNS], lines))
-    runtimes = " and ".join(sorted({host.about.runtime for host in hosts}))
-    note = (
-        f"Of the zoo's {len(FAMILIES)} ONNX models, CNNs and transformers, with {runtimes}:"
-        " |estimate / measured - 1|. From `benchmarks/accuracy.py`; see [how accurate estimates"
-        " are](research/accuracy.md)."
+    """The README's sentence about the newest host."""
+    rows = results.rows
+    ratios = Ratios(tuple(row.ratio for row in rows))
+    inside = percent(sum(row.inside for row in rows) / len(rows), 0)
+    sentence = (
+        f"Half of {len(rows)} estimates of the zoo are within {percent(ratios.median_error)} of a"
+        f" run, 95 % within {percent(ratios.p95_error)}; {inside} of the runs lie inside the"
+        f" interval ({results.about.system}, {results.about.runtime})."
     )
-    return {"accuracy": paragraphs(body, note)}
+    return {"accuracy": sentence}

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks import cost_page
+from benchmarks import cost_page, summary
 from benchmarks.cost_page import Case, Effort, ModelRow, Row
 from benchmarks.prediction import took_s
 from benchmarks.ratios import digits
@@ -230,7 +230,7 @@ def _saved_s(whole: Measurement) -> float:
 
 BENCHMARKS = (
     Benchmark("cost", "performance.md", Row, cases, run, cost_page.parts, cost_page.listed,
-              rule=StopRule()),
+              rule=StopRule(), others={summary.PAGE: cost_page.summed_up}),
     Benchmark("noisy", "performance.md", Row, cases, run, cost_page.noisy_parts, cost_page.listed,
               rule=StopRule(), module="cost"),
 )  # fmt: skip

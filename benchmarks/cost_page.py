@@ -110,6 +110,22 @@ def parts(results: Results[Row]) -> dict[str, str]:
     }
 
 
+def summed_up(results: Results[Row]) -> dict[str, str]:
+    """What each effort costs and how accurate it is, next to running the models."""
+    (row,) = results.rows
+    head = ["", "time", "times cheaper", "median error", "95th percentile",
+            "inside the interval"]  # fmt: skip
+    lines = [["run each model", _s(row.all_s), "1", "–", "–", "–"]]
+    for effort in row.efforts:
+        ratios = Ratios(tuple(model.ratio for model in effort.models))
+        inside = sum(model.inside for model in effort.models) / len(effort.models)
+        lines.append([
+            f"`--effort {effort.name}`", _s(effort.all_s), number(effort.speedup, 1),
+            percent(ratios.median_error), percent(ratios.p95_error), percent(inside, 0),
+        ])  # fmt: skip
+    return {"cost_models": str(row.models), "cost": table(head, lines)}
+
+
 def noisy_parts(results: Results[Row]) -> dict[str, str]:
     """The tables of a noisy host, and the figures of the text."""
     (row,) = results.rows

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from benchmarks import summary
 from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, shortened
 from benchmarks.study import Benchmark, Failed, Results, Run
@@ -147,6 +148,15 @@ def parts(results: Results[Row]) -> dict[str, str]:
     }
 
 
+def summed_up(results: Results[Row]) -> dict[str, str]:
+    """Steps of one token, at lengths of the cache that were not measured."""
+    reals = [row.real for row in results.rows if row.real is not None]
+    steps = [(step.estimate_s, step.real_s) for real in reals for step in real.steps]
+    ratios = Ratios.of((estimate.value, real_s) for estimate, real_s in steps)
+    inside = (estimate.low <= real_s <= estimate.high for estimate, real_s in steps)
+    return summary.row("tokens", ratios, inside)
+
+
 def _checked(results: Results[Row], rows: Sequence[Row]) -> str:
     head = ["decoder", "threads", "texts", "first token", "generated", "ratio",
             "token at three lengths", "generated", "ratios", "between steps",
@@ -206,4 +216,8 @@ def _large_cells(row: Row) -> list[str]:
             seconds(row.wall_s)]  # fmt: skip
 
 
-BENCHMARKS = (Benchmark("generation", "scenarios.md", Row, cases, run, parts),)
+BENCHMARKS = (
+    Benchmark(
+        "generation", "scenarios.md", Row, cases, run, parts, others={summary.PAGE: summed_up}
+    ),
+)

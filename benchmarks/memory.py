@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks import summary
 from benchmarks.markdown import table
 from benchmarks.ratios import Ratios
 from benchmarks.study import Benchmark, Options, Results, Run
@@ -180,6 +181,11 @@ def parts(results: Results[Row]) -> dict[str, str]:
     }
 
 
+def summed_up(results: Results[Row]) -> dict[str, str]:
+    """Peaks at all batch sizes together; they have no interval."""
+    return summary.row("memory", Ratios(tuple(1 + row.error for row in results.rows)))
+
+
 def _variants(rows: Iterable[Row]) -> dict[str, str]:
     """Peaks with the C library's defaults and with inline weights, over those without."""
     default = [(max(row.default), row) for row in rows if row.default is not None]
@@ -233,7 +239,9 @@ def _p95(values: Sequence[float]) -> float:
     return float(np.quantile(values, 0.95, method="higher"))
 
 
-BENCHMARKS = (Benchmark("memory", "memory.md", Row, cases, run, parts),)
+BENCHMARKS = (
+    Benchmark("memory", "memory.md", Row, cases, run, parts, others={summary.PAGE: summed_up}),
+)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from statistics import geometric_mean
 
 import numpy as np
 
+from benchmarks import summary
 from benchmarks.markdown import table
 from benchmarks.ratios import Ratios, digits
 from benchmarks.study import Benchmark, Results, Run
@@ -328,6 +329,13 @@ def parts(results: Results[Row]) -> dict[str, str]:
     }
 
 
+def summed_up(results: Results[Row]) -> dict[str, str]:
+    """Models of families of which nothing was measured."""
+    models = [model for row in results.rows if row.case.known == "full" for model in row.models]
+    inside = (model.low_s <= model.measured_s <= model.high_s for model in models)
+    return summary.row("unseen", _ratios(models), inside)
+
+
 def _in_words(row: Row) -> str:
     ratios, threads = _ratios(row.models), row.case.threads
     return (
@@ -356,4 +364,7 @@ def _figures(models: Sequence[ModelRow]) -> list[str]:
     ]
 
 
-BENCHMARKS = (Benchmark("prediction", "performance.md", Row, cases, run, parts),)
+BENCHMARKS = (
+    Benchmark("prediction", "performance.md", Row, cases, run, parts,
+              others={summary.PAGE: summed_up}),
+)  # fmt: skip

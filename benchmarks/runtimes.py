@@ -23,6 +23,7 @@ from onnx import numpy_helper
 from onnxruntime import quantization
 from onnxruntime.transformers import float16
 
+from benchmarks import summary
 from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, microseconds
 from benchmarks.study import Benchmark, Failed, Results, Run
@@ -172,6 +173,20 @@ def parts(results: Results[Row]) -> dict[str, str]:
     }
 
 
+def summed_up(results: Results[Row]) -> dict[str, str]:
+    """OpenVINO's estimates of the zoo, and how often estimates name the fastest runtime."""
+    own = [row for row in results.rows if row.case.form == ZOO]
+    openvino = [row for row in own if row.case.runtime == "openvino"]
+    columns: dict[tuple[str, int], dict[str, Row]] = {}
+    for row in own:
+        columns.setdefault((row.case.runtime, row.case.threads), {})[row.case.model] = row
+    pairs = [pair for threads in THREADS for pair in _fastest(columns, threads)]
+    right = sum(measured == predicted for measured, predicted in pairs)
+    ratios = Ratios.of((row.estimate_us, row.measured_us) for row in openvino)
+    named = {"fastest_named": f"{right} of {len(pairs)}"}
+    return {**summary.row("openvino", ratios, [row.inside for row in openvino]), **named}
+
+
 def _tables(results: Results[Row], form: str) -> str:
     rows = {row.case: row for row in results.rows if row.case.form == form}
     columns = [
@@ -284,4 +299,6 @@ def _refusals(failed: Iterable[Failed[Case]]) -> Iterable[str]:
     return dict.fromkeys(lines)
 
 
-BENCHMARKS = (Benchmark("runtimes", "runtimes.md", Row, cases, run, parts),)
+BENCHMARKS = (
+    Benchmark("runtimes", "runtimes.md", Row, cases, run, parts, others={summary.PAGE: summed_up}),
+)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from benchmarks import summary
 from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, shortened
 from benchmarks.study import Benchmark, Results, Run
@@ -240,6 +241,14 @@ def _summary(results: Results[Row]) -> str:
     )
 
 
+def summed_up(results: Results[Row]) -> dict[str, str]:
+    """Steps on two ranks."""
+    rows = results.rows
+    ratios = Ratios.of((row.step_s.value, row.measured_step_s) for row in rows)
+    inside = (row.step_s.low <= row.measured_step_s <= row.step_s.high for row in rows)
+    return summary.row("ranks", ratios, inside)
+
+
 def curve_parts(results: Results[CurveRow]) -> dict[str, str]:
     """The speed-up of the study's workload by ranks, on each network."""
     rows = results.rows
@@ -253,7 +262,7 @@ def _span(figure: Interval) -> str:
 
 
 BENCHMARKS = (
-    Benchmark("scaling", "scaling.md", Row, cases, run, parts),
+    Benchmark("scaling", "scaling.md", Row, cases, run, parts, others={summary.PAGE: summed_up}),
     Benchmark("harder", "scaling.md", Row, harder_cases, run, harder_parts, module="scaling"),
     Benchmark("curves", "scaling.md", CurveRow, curve_cases, run_curve, curve_parts,
               module="scaling"),

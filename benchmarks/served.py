@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks import summary
 from benchmarks.markdown import table
 from benchmarks.ratios import Ratios, digits
 from benchmarks.study import Benchmark, Results, Run
@@ -230,6 +231,16 @@ def loaded_parts(results: Results[LoadedRow]) -> dict[str, str]:
     return {"loaded": table(head, [*lines, *_summaries(list(zip(*ratios, strict=True)))])}
 
 
+def summed_up(results: Results[LoadedRow]) -> dict[str, str]:
+    """Medians and 99th percentiles under load."""
+    served = [row.served.figures for row in results.rows]
+    figures: dict[str, str] = {}
+    for name in ("p50", "p99"):
+        ratios = Ratios(tuple(of[f"{name}_s"].ratio for of in served))
+        figures |= summary.row(name, ratios)
+    return figures
+
+
 def served_parts(results: Results[ServedRow]) -> dict[str, str]:
     """Each model's predictions over what was served."""
     head = [results.about.system, "batch", "offline", "at half of it: p50", "p99", "at 80 %: p50",
@@ -254,7 +265,7 @@ def _summaries(columns: Sequence[Sequence[float]]) -> Iterator[list[str]]:
 
 BENCHMARKS = (
     Benchmark("loaded", "scenarios.md", LoadedRow, loaded_cases, run_loaded, loaded_parts,
-              rule=StopRule(), module="served"),
+              rule=StopRule(), module="served", others={summary.PAGE: summed_up}),
     Benchmark("served", "scenarios.md", ServedRow, served_cases, run_served, served_parts,
               rule=StopRule()),
 )  # fmt: skip

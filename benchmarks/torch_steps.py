@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks import summary
 from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, microseconds
 from benchmarks.study import Benchmark, Results, Run
@@ -140,6 +141,13 @@ def parts(results: Results[Row]) -> dict[str, str]:
     return {"steps": paragraphs(table(head, lines), failed)}
 
 
+def summed_up(results: Results[Row]) -> dict[str, str]:
+    """All steps together."""
+    ratios = Ratios(tuple(row.ratio for row in results.rows))
+    inside = (row.low_us <= row.measured_us <= row.high_us for row in results.rows)
+    return summary.row("torch", ratios, inside)
+
+
 def _cost(rows: Sequence[Row]) -> str:
     """The wall time of measuring steps over that of measuring their bricks."""
     steps_s = sum(row.steps_wall_s or 0.0 for row in rows)
@@ -158,4 +166,6 @@ def _cells(group: str, threads: str, batch: str, rows: Sequence[Row], cost: str)
     ]  # fmt: skip
 
 
-BENCHMARKS = (Benchmark("torch_steps", "torch.md", Row, cases, run, parts),)
+BENCHMARKS = (
+    Benchmark("torch_steps", "torch.md", Row, cases, run, parts, others={summary.PAGE: summed_up}),
+)

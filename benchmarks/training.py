@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks import summary
 from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, digits
 from benchmarks.study import Benchmark, Results, Run
@@ -154,6 +155,11 @@ def _summary(rows: list[Row]) -> str:
     )
 
 
+def summed_up(results: Results[Row]) -> dict[str, str]:
+    """Times to an accuracy."""
+    return summary.row("training", Ratios(tuple(r.ratio for r in results.rows if r.ratio)))
+
+
 def _cells(row: Row) -> list[str]:
     steps = sorted(seed.steps for seed in row.reached)
     predicted = [s.predicted_ms for s in row.reached if s.predicted_ms is not None]
@@ -172,4 +178,6 @@ def _time(time_ms: float | None) -> str:
     return seconds(None if time_ms is None else time_ms / 1e3)
 
 
-BENCHMARKS = (Benchmark("training", "levels.md", Row, cases, run, parts),)
+BENCHMARKS = (
+    Benchmark("training", "levels.md", Row, cases, run, parts, others={summary.PAGE: summed_up}),
+)  # fmt: skip

@@ -20,8 +20,8 @@ UNPUBLISHED = ("intel-xeon-6-207-2c",)
 BEGINNING = """\
 # Published measurements
 
-bricks ships measurements of its models on the systems below, so `predict`, `advise`, `explain`,
-`diff` and `report` answer about these systems where nothing was measured yet:
+bricks ships measurements of its models on the systems below. So `predict`, `advise`, `explain`,
+`diff` and `report` answer about them before anything was measured:
 
 ```console
 bricks systems
@@ -29,61 +29,45 @@ bricks predict squeezenet --on {system}
 bricks advise squeezenet --slo 20ms
 ```
 
-A model of which all [bricks](glossary.md#brick) are published gets an estimate from measurements;
-bricks that are missing are predicted, and the interval tells. On a host of the same kind, your own
-measurements count before published ones, and `measure` and `compare` never take published ones for
-measured. Published files are read where they lie, and nothing of them gets into your cache.
-`BRICKS_PUBLISHED` names another folder; `BRICKS_PUBLISHED=/dev/null` leaves them out.
+If all [bricks](glossary.md#brick) of a model are published, its estimate comes from measurements.
+Missing bricks are predicted, and the interval tells. On a host of the same kind, your own
+measurements count first; `measure` and `compare` never take published ones for measured. Published
+files are read where they lie, and never copied into your cache.
 
-Of a model that is unlike the published ones, most of the latency is predicted, with errors that its
-interval tells. Eighteen architectures exported from PyTorch (`tools/exported_models.py`), predicted
-on intel-xeon-6-167-2c from its published file alone and then run there, came out 8.4 % off in the
-median with one thread (15 of 18 inside the interval) and 8.0 % with two (18 of 18). The worst are
-those with kernels of shapes that no shipped model has: GPT-NeoX (1.6 times too high) and ConvBERT
-(0.6 times). Measuring their bricks brings the median to 2.5 %.
+Models unlike the published ones are mostly predicted. Eighteen architectures exported from PyTorch
+(`tools/exported_models.py`) were predicted on intel-xeon-6-167-2c from its published file alone,
+and then run there. The median error was 8.4 % with one thread (15 of 18 inside the interval) and
+8.0 % with two (18 of 18). Measuring their bricks brings it to 2.5 %.
 
 ## Systems
 """
 
 ENDING = """\
 
-Written by `docs/write_published.py` from the index that `bricks cache publish` writes. *Disturbed*
-is the share of rounds in which other work delayed the threads or the machine changed
-its speed; such rounds do not count. *Noise* is the median difference between two halves of the runs
-of one model. *Inside* is the share of models whose run lies in the interval of their estimate.
-Every model was run whole beside its bricks; errors are |estimate / run - 1|, and the geometric mean
-is that of estimate / run. Other pages name systems as this one does, and one that published
-nothing: {unpublished}. MXNet lacks
-operators of 16 of the zoo's models (`bricks cache publish --runtime mxnet` names them), and
-OpenVINO refuses one. Of the others those are published that were measured whole: in OpenVINO these
-are most of the models that take less than 60 ms with one thread, and in MXNet those without an
-error function, whose measurements did not tell [sizes](../research/mxnet.md#how-it-is-timed) apart.
+Written by `docs/write_published.py` from the index that `bricks cache publish` writes. *Disturbed*:
+rounds that were noisy and ignored. *Noise*: the median difference between two halves of the runs of
+one model. *Inside*: models whose run lies in the interval of their estimate. Every model was run
+whole next to its bricks; errors are |estimate / run - 1|, and the geometric mean is that of
+estimate / run. Research names one more system, which published nothing: {unpublished}. MXNet lacks
+operators of 16 models and OpenVINO refuses one. Of the others, published are the models that were
+measured whole: most of those below 60 ms with OpenVINO, and with MXNet those without an
+[error function](../research/mxnet.md#how-it-is-timed).
 
 ## Contribute a system
 
     bricks cache publish
-    bricks cache publish --runtime mxnet
     bricks cache publish --runtime openvino
 
-watches the host for other work and refuses a busy one, measures the zoo with one and two threads
-into a cache of its own, runs every model whole beside its bricks, writes a results file, what is
-learned from it (`.learned.npz`) and its entry in the index (`cache/published/index.json`), and
-reads the results back. It takes a quarter of an hour for each number of threads, with MXNet or
-OpenVINO three to five times that; after an interruption, the same command goes on. What the file of
-your system holds of other runtimes stays. Then write this page again with
+refuses a busy host, measures the zoo with one and two threads into a cache of its own, and runs
+every model whole. It then writes a results file, a file of what is learned from it, and an entry in
+`cache/published/index.json`. ONNX Runtime takes a quarter of an hour for each number of threads,
+other runtimes three to five times that. After an interruption, the same command goes on. Run
 `docs/write_published.py`, and send the four files as a pull request.
 
-**What can be checked.** The digest in the index is that of the file. Keys of systems, targets and
-bricks follow from their content (`bricks cache import` computes them again), plans name only
-bricks that are there, and their values fit. Errors and noise in the index follow from the file,
-which holds the runs of whole models too.
-
-**What cannot be checked.** No check shows that latencies are honest, or that a host was as quiet as
-its numbers are even. So a reviewer compares the file with those of similar systems
-(`bricks diff OLD NEW`), asks for the reason of any brick that is off by more than its system's
-peaks, and merges files of people who can be asked. A file whose index entry does not fit, that is
-cut off, or of a later format, is left out by name, and the others serve: see
-[formats](formats.md#published-files).
+Digests, keys and plans are checked when a file is read; a file that is cut off, altered or of a
+later format is left out by name ([formats](formats.md#published-files)). No check shows that
+latencies are honest, or that a host was quiet. So a reviewer compares the file with those of
+similar systems (`bricks diff`), and merges files of people who can be asked.
 """
 
 

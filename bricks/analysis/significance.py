@@ -1,7 +1,7 @@
 """Decides which of many changes are beyond noise.
 
 A change is a ratio of two latencies that were taken in two sessions. The difference between two
-sessions without any change is known from repeated sessions (docs/diff.md); the
+sessions without any change is known from repeated sessions (research/differences.md); the
 remaining difference is judged together with all others in the same comparison. Must not know
 bricks.
 
@@ -31,8 +31,8 @@ _WIDEST = math.log(1e3)
 # each brick by itself (because of its memory's location, say), and of all together (because of the
 # machine's clock or its neighbours). Round numbers from 40 sessions of 9 models with 1 and 2
 # threads, on a virtual machine whose host was shared: at some hours all bricks together drifted by
-# 1 %, at others by 2.5 % (1 thread) or 5 % (a thread for each core). docs/diff.md says how many
-# changes were found in other sessions, where there are none.
+# 1 %, at others by 2.5 % (1 thread) or 5 % (a thread for each core). research/differences.md says
+# how many changes were found in other sessions, where there are none.
 BRICK_DRIFT = 0.0125
 MACHINE_DRIFT = 0.02
 

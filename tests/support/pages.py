@@ -23,9 +23,11 @@ NOTEBOOKS = ROOT / "notebooks"
 RECORD = Path(__file__).parent / "recorded" / "pages.json"
 
 # Pages whose blocks tests run.
+GUIDES = tuple(sorted((DOCS / "guides").glob("*.md")))
 RUN = (
-    *(ROOT / "README.md", DOCS / "using.md", DOCS / "looking.md", DOCS / "tutorial.md"),
-    *(RESEARCH / "construction.md", DOCS / "diff.md", DOCS / "backends.md", DOCS / "api.md"),
+    *(ROOT / "README.md", DOCS / "tutorial.md", RESEARCH / "construction.md"),
+    *(DOCS / "accuracy.md", DOCS / "published.md", DOCS / "backends.md", DOCS / "api.md"),
+    *(guide for guide in GUIDES if "```console" in guide.read_text(encoding="utf-8")),
 )
 
 _FILE = re.compile(r"`([\w.-]+\.(?:py|toml))`.*:$")

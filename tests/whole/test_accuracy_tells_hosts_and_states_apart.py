@@ -34,9 +34,10 @@ class Accuracy:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self._patch = folder, monkeypatch
-        self.docs = folder / "docs"
+        self.docs = folder / "research"
         self.docs.mkdir()
-        for name in (ACCURACY.page, "../README.md"):
+        (folder / "docs").mkdir()
+        for name in (ACCURACY.page, *ACCURACY.others):
             text = (study.ROOT / "research" / name).read_text(encoding="utf-8")
             (self.docs / name).write_text(text, encoding="utf-8")
         monkeypatch.setattr(accuracy, "THREADS", (1,))
@@ -58,9 +59,11 @@ class Accuracy:
         return ACCURACY.kept(self.folder)
 
     @property
-    def pages(self) -> tuple[str, str]:
-        page, readme = self.docs / ACCURACY.page, self.folder / "README.md"
-        return page.read_text(encoding="utf-8"), readme.read_text(encoding="utf-8")
+    def pages(self) -> tuple[str, str, str]:
+        """The page of research, that of users, and the README."""
+        paths = (self.docs / ACCURACY.page, self.folder / "docs/accuracy.md")
+        page, users = (path.read_text(encoding="utf-8") for path in paths)
+        return page, users, (self.folder / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -115,21 +118,22 @@ def test_models_and_bricks_that_were_measured_are_not_measured_again(
 
 def test_two_hosts_give_two_blocks(benchmark: Accuracy) -> None:
     benchmark()
-    first, _ = benchmark.pages
+    first, *_ = benchmark.pages
     benchmark.on(OTHER)
     benchmark("--only", "alexnet", "zfnet512")
     benchmark("--only-page")
     both = {host.about.system: host for host in benchmark.hosts}
     assert both.keys() == {"made-up-2c", "another 8c"}
-    page, readme = benchmark.pages
+    page, users, readme = benchmark.pages
     for name in both:
-        assert readme.count(f"| **{name}** |") == 1
+        assert users.count(f"| {name}, fake ") == 1
         assert page.count(f"| {name}, fake ") == 2  # of the one case, and of all
     # What the page said of the first host is in its rows still.
     rows = [line for line in first.splitlines() if line.startswith("| made-up-2c, ")]
     assert rows and set(rows) <= set(page.splitlines())
     benchmark("--only-page")
-    assert benchmark.pages == (page, readme)
+    assert benchmark.hosts[0].about.system in readme
+    assert benchmark.pages == (page, users, readme)
 
 
 def test_models_note_the_state_that_they_were_run_in(

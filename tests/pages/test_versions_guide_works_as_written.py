@@ -1,14 +1,11 @@
-"""The commands of docs/diff.md in their order, on the fake runtime; its figures, as in code."""
+"""The snippet for CI of the guide to versions, and the figures of research/differences.md."""
 
 from __future__ import annotations
 
 import math
 import re
-import shlex
-from pathlib import Path
 
-import pytest
-from pages import DOCS, blocks, commands, slow_unless_changed
+from pages import DOCS, RESEARCH, blocks
 
 from bricks.analysis.difference import CommonChange
 from bricks.analysis.significance import (
@@ -18,29 +15,11 @@ from bricks.analysis.significance import (
     LogRatio,
     judge,
 )
-from bricks.cli.main import run
 from bricks.units.interval import Interval
 
-FILE = DOCS / "diff.md"
-PAGE = FILE.read_text(encoding="utf-8")
-(CI,) = (block.text for block in blocks(FILE) if block.language == "bash")
-
-
-@slow_unless_changed(FILE)
-def test_each_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    said = {}
-    for line in commands(FILE):
-        program, *arguments = shlex.split(line)
-        assert program == "bricks"
-        fake = ["--runtime", "fake"] if arguments[0] == "measure" else []
-        assert run([*arguments, *fake]) == 0, line
-        said[line] = capsys.readouterr()
-        assert said[line].err == "", line
-    assert "mobilenet_v2" in said["bricks diff 1-thread 2-threads"].out
-    assert all(name in said["bricks systems"].out for name in ("1 thread", "2 threads"))
+PAGE = (RESEARCH / "differences.md").read_text(encoding="utf-8")
+GUIDE = DOCS / "guides" / "versions.md"
+(CI,) = (block.text for block in blocks(GUIDE) if block.language == "bash")
 
 
 def test_the_ci_snippet_compares_the_versions_that_it_installs() -> None:
