@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
+from pathlib import Path
 
-from pages import DOCS, RESEARCH, blocks
+import pytest
+from pages import DOCS, RESEARCH, blocks, commands, slow_unless_changed
 
 from bricks.analysis.difference import CommonChange
 from bricks.analysis.significance import (
@@ -15,11 +18,28 @@ from bricks.analysis.significance import (
     LogRatio,
     judge,
 )
+from bricks.cli.main import run
 from bricks.units.interval import Interval
 
 PAGE = (RESEARCH / "differences.md").read_text(encoding="utf-8")
 GUIDE = DOCS / "guides" / "versions.md"
 (CI,) = (block.text for block in blocks(GUIDE) if block.language == "bash")
+
+
+@slow_unless_changed(GUIDE)
+def test_each_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = {}
+    for line in commands(GUIDE):
+        program, *arguments = shlex.split(line)
+        assert program == "bricks"
+        fake = ["--runtime", "fake"] if arguments[0] == "measure" else []
+        assert run([*arguments, *fake]) == 0, line
+        said[line] = capsys.readouterr()
+        assert said[line].err == "", line
+    assert "mobilenet_v2" in said["bricks diff 1-thread 2-threads"].out
 
 
 def test_the_ci_snippet_compares_the_versions_that_it_installs() -> None:
