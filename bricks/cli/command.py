@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from bricks.cli import completion
+from bricks.studies.option_fields import flag_of, group_of, kind_of, made, name_of, name_of_flag
 from bricks.studies.options import Option, option_of
 
 
@@ -82,40 +83,15 @@ def parameters_of(
     Options whose names are in ``without`` are left out; ``defaults`` replace those of the fields.
     """
     for field in fields(options):
-        if (group := _group(options, field)) is not None:
+        if (group := group_of(options, field)) is not None:
             yield from parameters_of(group, without=without, defaults=defaults)
         elif (described := option_of(field)) is not None:
-            name = _name(field, described)
+            name = name_of(field, described)
             if name not in without:
                 default = (defaults or {}).get(name, _default(field))
-                yield _parameter(name, _kind(options, field), described, default)
+                yield _parameter(name, kind_of(options, field), described, default)
                 if described.formerly is not None:
-                    yield _hidden(described, _kind(options, field))
-
-
-def made(options: Any, values: Mapping[str, Any]) -> Any:
-    """Make an instance of the dataclass ``options`` from the ``values`` of Typer's parameters.
-
-    Texts are read into values; fields without a value keep their default.
-    """
-    arguments: dict[str, Any] = {}
-    for field in fields(options):
-        if (group := _group(options, field)) is not None:
-            arguments[field.name] = made(group, values)
-        elif (described := option_of(field)) is not None:
-            if (value := _value(_name(field, described), described, values)) is not MISSING:
-                arguments[field.name] = value
-    return options(**arguments)
-
-
-def _value(name: str, described: Option, values: Mapping[str, Any]) -> Any:
-    """The value of an option, by its own flag or an earlier one; ``MISSING`` keeps the default."""
-    typed = values.get(name, MISSING)
-    if described.formerly is not None and not typed:
-        typed = values.get(_parameter_name(described.formerly)) or typed
-    if described.read is None or typed is MISSING:
-        return typed
-    return MISSING if typed in (None, []) else described.read(_flag(name), typed)
+                    yield _hidden(described, kind_of(options, field))
 
 
 def typed_options(options: Any) -> Iterator[TypedOption]:
@@ -123,41 +99,10 @@ def typed_options(options: Any) -> Iterator[TypedOption]:
     for field in fields(options):
         value, described = getattr(options, field.name), option_of(field)
         if described is not None and not described.argument:
-            name = _name(field, described).replace("_", "-")
+            name = name_of(field, described).replace("_", "-")
             yield TypedOption(name, value, _default(field))
         elif described is None and is_dataclass(value):
             yield from typed_options(value)
-
-
-def _group(options: Any, field: Field[Any]) -> Any:
-    """The dataclass of a field that is a group of options; None for an option."""
-    if option_of(field) is not None:
-        return None
-    factory: Any = field.default_factory
-    if factory is not MISSING:
-        return factory if is_dataclass(factory) else None
-    kind = _kind(options, field) if field.default is MISSING else None
-    return kind if is_dataclass(kind) else None
-
-
-def _kind(options: Any, field: Field[Any]) -> Any:
-    """The type of one field; other fields may have types that only type checkers import."""
-    owner = next(of for of in options.__mro__ if field.name in vars(of).get("__annotations__", ()))
-    single = {"__annotations__": {field.name: field.type}, "__module__": owner.__module__}
-    return get_type_hints(type("Single", (), single))[field.name]
-
-
-def _name(field: Field[Any], described: Option) -> str:
-    """The name of an option's parameter: that of its flag."""
-    return _parameter_name(described.flag or field.name)
-
-
-def _parameter_name(flag: str) -> str:
-    return flag.removeprefix("--").replace("-", "_")
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _default(field: Field[Any]) -> Any:
@@ -179,7 +124,7 @@ def _parameter(name: str, kind: Any, described: Option, default: Any) -> inspect
 def _hidden(described: Option, kind: Any) -> inspect.Parameter:
     """The parameter of an option's earlier flag, which neither help nor completion shows."""
     assert described.formerly is not None
-    name, kind = _parameter_name(described.formerly), _written(kind, described)
+    name, kind = name_of_flag(described.formerly), _written(kind, described)
     annotation = Annotated[kind, typer.Option(described.formerly, hidden=True)]
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, keyword, default=None, annotation=annotation)
@@ -198,7 +143,7 @@ def _typer_parameter(name: str, of: Option, shown: str | bool) -> Any:
     }  # fmt: skip
     if of.argument:
         return typer.Argument(**described)
-    flags = [_flag(name), *([] if of.short is None else [of.short])]
+    flags = [flag_of(name), *([] if of.short is None else [of.short])]
     return typer.Option(*flags, **described)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bricks.cli.caches import refuse_missing_cache
-from bricks.cli.command import made, parameters_of, with_signature
+from bricks.cli.command import parameters_of, with_signature
 from bricks.cli.options import (
     CommonOptions,
     GeneralOptions,
@@ -30,6 +30,7 @@ from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.warnings import warn_of_crowding
 from bricks.cli.workspaces import open_workspace
 from bricks.studies.offer import StudyOffer
+from bricks.studies.option_fields import made
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
