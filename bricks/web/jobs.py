@@ -20,7 +20,7 @@ from typing import TypeVar
 from bricks.errors import BricksError, OpenDimensions
 from bricks.measure.graphs import Decomposer
 from bricks.web.answer_service import AnswerService
-from bricks.web.origins import OpenAxis, OpenShapes, open_axes
+from bricks.web.questioned_models import OpenAxis, OpenShapes, open_axes
 from bricks.web.server_limits import ServerLimits
 
 T = TypeVar("T")

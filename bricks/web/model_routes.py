@@ -22,7 +22,7 @@ from bricks.web.answer_service import DIGEST, AnswerService, ModelAnswers, Model
 from bricks.web.guard import CSP, PICTURES
 from bricks.web.jobs import DONE, FAILED, Job, Jobs
 from bricks.web.model_work import ModelWork, zoo_origin
-from bricks.web.origins import Origin, Origins
+from bricks.web.questioned_models import QuestionedModel, QuestionedModels
 from bricks.web.requests import (
     HTML,
     Pages,
@@ -48,7 +48,7 @@ class ModelRoutes:
         self, service: AnswerService, jobs: Jobs, limits: ServerLimits, rendering: Pages
     ) -> None:
         self._service, self._jobs, self._limits, self._pages = service, jobs, limits, rendering
-        self._origins = Origins(limits.answers, limits.held_bytes)
+        self._models = QuestionedModels(limits.answers, limits.held_bytes)
 
     def routes(self) -> list[Route]:
         """The addresses of models and jobs."""
@@ -79,7 +79,7 @@ class ModelRoutes:
         job, query = self._job_of(request), _query(request)
         if job.state == DONE:
             return RedirectResponse(f"{job.address}{query}", 303)
-        asks = job.open_axes and self._origins.get(job.id) is not None
+        asks = job.open_axes and self._models.get(job.id) is not None
         return self._pages.page(
             "job", job=job, axes=job.open_axes if asks else (), query=query, name=job.name
         )
@@ -87,7 +87,7 @@ class ModelRoutes:
     async def _size(self, request: Request) -> Response:
         """Queue the upload of a job again, with sizes of its open axes."""
         job, form = self._job_of(request), await form_of(request, self._limits)
-        origin = self._origins.get(job.id)
+        origin = self._models.get(job.id)
         if origin is None or not job.open_axes:
             raise HTTPException(404, "this file is not here any more: send it again")
         sizes = {
@@ -120,7 +120,7 @@ class ModelRoutes:
         if origin is None or batch is None:
             raise HTTPException(404, "this file is not here any more: send it again for a batch")
         query, other = question.without_batch.query, origin.with_batch(batch)
-        digest = self._origins.digest_of(other)
+        digest = self._models.digest_of(other)
         if digest is not None and await self._service.answered(digest) is not None:
             return RedirectResponse(f"/models/{digest}{query}", 303)
         refuse_other_sites(request)
@@ -142,7 +142,7 @@ class ModelRoutes:
             raise HTTPException(400, f"the name is longer than {_MAX_NAME} characters")
         with self._jobs.arrival(client_of(request)):
             content = await received(request, self._limits.upload_bytes, self._limits)
-        job = self._submit(request, Origin(name, content, batch))
+        job = self._submit(request, QuestionedModel(name, content, batch))
         return JSONResponse(self._job_facts(job), 202)
 
     async def _decompose(self, request: Request) -> Response:
@@ -173,10 +173,10 @@ class ModelRoutes:
 
     def _submit_zoo(self, request: Request, name: str, batch: int | None) -> Job:
         known = entry(name[:_MAX_NAME])
-        return self._submit(request, Origin(known.name, batch=batch))
+        return self._submit(request, QuestionedModel(known.name, batch=batch))
 
-    def _submit(self, request: Request, origin: Origin) -> Job:
-        work = ModelWork(self._service, self._origins, origin)
+    def _submit(self, request: Request, origin: QuestionedModel) -> Job:
+        work = ModelWork(self._service, self._models, origin)
         return self._jobs.submit(client_of(request), origin.name, work)
 
     def _job_of(self, request: Request) -> Job:
@@ -203,16 +203,16 @@ class ModelRoutes:
             raise HTTPException(404, "no model of this digest is known: upload it")
         return answers
 
-    async def _origin_of(self, answers: ModelAnswers) -> Origin | None:
+    async def _origin_of(self, answers: ModelAnswers) -> QuestionedModel | None:
         """The origin of a model; after a restart, that of a zoo model."""
         plan = answers.plan
-        known = self._origins.get(plan.digest)
+        known = self._models.get(plan.digest)
         if known is None:
             known = await self._jobs.call(
                 lambda: zoo_origin(plan.model, plan.inferences, plan.digest)
             )
             if known is not None:
-                self._origins.hold(plan.digest, known)
+                self._models.hold(plan.digest, known)
         return known
 
     async def _pictured(self, request: Request) -> tuple[ModelPictures, str]:

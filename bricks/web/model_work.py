@@ -12,7 +12,7 @@ from bricks.errors import BricksError, OpenDimensions
 from bricks.graph.model import Model
 from bricks.web.answer_service import AnswerService
 from bricks.web.jobs import DECOMPOSING, PREDICTING, READING, Job, JobWorker
-from bricks.web.origins import Origin, Origins
+from bricks.web.questioned_models import QuestionedModel, QuestionedModels
 from bricks.web.server_limits import Keep
 
 
@@ -21,8 +21,8 @@ class ModelWork:
     """Answers for the model of ``origin``."""
 
     service: AnswerService
-    origins: Origins
-    origin: Origin
+    models: QuestionedModels
+    origin: QuestionedModel
 
     async def __call__(self, job: Job, worker: JobWorker) -> None:
         """Do the work; ``job`` has the digest and the address of the answers then."""
@@ -30,7 +30,7 @@ class ModelWork:
         try:
             model = await worker.call(self.origin.read)
         except OpenDimensions:
-            self.origins.hold(job.id, self.origin)  # until somebody gives the sizes
+            self.models.hold(job.id, self.origin)  # until somebody gives the sizes
             raise
         decomposition = None
         if not await self.service.knows(model):
@@ -47,16 +47,16 @@ class ModelWork:
         if self.origin.content is not None and self.service.keep is Keep.MODEL:
             self.service.keep_model(model)
         if self.service.keep is not Keep.NOTHING or self.origin.content is None:
-            self.origins.hold(model.digest, self.origin)
-            self.origins.answered(self.origin, model.digest)
+            self.models.hold(model.digest, self.origin)
+            self.models.answered(self.origin, model.digest)
 
 
-def zoo_origin(name: str, batch: int, digest: str) -> Origin | None:
+def zoo_origin(name: str, batch: int, digest: str) -> QuestionedModel | None:
     """The zoo model ``name`` with this batch; None unless its digest is ``digest``.
 
     An upload may have the name of a zoo model.
     """
-    for origin in (Origin(name), Origin(name, batch=batch)):
+    for origin in (QuestionedModel(name), QuestionedModel(name, batch=batch)):
         try:
             if origin.read().digest == digest:
                 return origin

@@ -1,4 +1,4 @@
-"""Origins of models that were asked for: zoo models, and uploads held in memory.
+"""Models that a server was asked about: those of the zoo, and uploads held in memory.
 
 An answer is asked for again with another batch, and an upload with sizes of its open axes, without
 sending the file again. Must not know HTTP.
@@ -53,7 +53,7 @@ def _title(name: str, axis: int, symbol: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class QuestionedModel:
     """The zoo model ``name``, or an upload of this name whose file without weights is ``content``.
 
     ``sizes`` are those of the open axes of ``shapes``, by key. None as ``batch``: the model's own.
@@ -73,13 +73,13 @@ class Origin:
         file = sources.OnnxFile(known.name, known.name, known.path)
         return sources.read(file, sources.ReadOptions(batch=self.batch))
 
-    def sized(self, shapes: OpenShapes, sizes: Mapping[str, int]) -> Origin:
+    def sized(self, shapes: OpenShapes, sizes: Mapping[str, int]) -> QuestionedModel:
         """The same model with ``sizes`` of the open axes of ``shapes``."""
         is_open = {name: any(isinstance(dim, str) for dim in dims) for name, dims in shapes.items()}
         asked = {name: dims for name, dims in shapes.items() if is_open[name]}
         return replace(self, shapes=asked, sizes=sizes)
 
-    def with_batch(self, batch: int) -> Origin:
+    def with_batch(self, batch: int) -> QuestionedModel:
         """The same model with another batch: the size of all first axes that were open."""
         first = {dims[0] for dims in self.shapes.values() if dims}
         sizes = {key: batch if key in first else size for key, size in self.sizes.items()}
@@ -99,35 +99,35 @@ class Origin:
         }
 
 
-class Origins:
-    """Origins by the digest of a model or the id of a job; the oldest are dropped.
+class QuestionedModels:
+    """QuestionedModels by the digest of a model or the id of a job; the oldest are dropped.
 
     At most ``entries`` are kept, with ``size_bytes`` of uploads in all.
     """
 
     def __init__(self, entries: int, size_bytes: int) -> None:
         self._entries, self._size_bytes = entries, size_bytes
-        self._by_key: OrderedDict[str, Origin] = OrderedDict()
+        self._by_key: OrderedDict[str, QuestionedModel] = OrderedDict()
         self._digests: OrderedDict[tuple[object, ...], str] = OrderedDict()
 
-    def hold(self, key: str, origin: Origin) -> None:
+    def hold(self, key: str, origin: QuestionedModel) -> None:
         """Hold ``origin`` under ``key``."""
         self._by_key[key] = origin
         self._by_key.move_to_end(key)
         while self._by_key and (len(self._by_key) > self._entries or self._held > self._size_bytes):
             self._by_key.popitem(last=False)
 
-    def get(self, key: str) -> Origin | None:
+    def get(self, key: str) -> QuestionedModel | None:
         """The origin under ``key``; None if there is none any more."""
         return self._by_key.get(key)
 
-    def answered(self, origin: Origin, digest: str) -> None:
+    def answered(self, origin: QuestionedModel, digest: str) -> None:
         """Remember that reading ``origin`` gives the model with this digest."""
         self._digests[_identity(origin)] = digest
         while len(self._digests) > 4 * self._entries:
             self._digests.popitem(last=False)
 
-    def digest_of(self, origin: Origin) -> str | None:
+    def digest_of(self, origin: QuestionedModel) -> str | None:
         """The digest of the model that reading ``origin`` gives; None if it was never read."""
         return self._digests.get(_identity(origin))
 
@@ -138,6 +138,6 @@ class Origins:
         return sum(map(len, contents.values()))
 
 
-def _identity(of: Origin) -> tuple[object, ...]:
+def _identity(of: QuestionedModel) -> tuple[object, ...]:
     content = None if of.content is None else hash(of.content)
     return of.name, content, of.batch, tuple(sorted(of.sizes.items()))
