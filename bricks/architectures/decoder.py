@@ -1,7 +1,8 @@
 """The ONNX decoder of an architecture, without weights, as ONNX Runtime's model builder makes it.
 
 Attention is the runtime's GroupQueryAttention, which rotates queries and keys and appends to the
-cache; additions are part of the normalisation that follows. Inputs and outputs have the names of
+cache; additions are part of the normalisation that follows. Logits are those of the last token
+alone, as the builder's option ``prune_lm_head`` makes them. Inputs and outputs have the names of
 transformers' exports. Must not know any architecture by name.
 """
 
@@ -28,9 +29,7 @@ def decoder_model(name: str, of: Architecture, quantisation: str) -> onnx.ModelP
     _Layers(make, of).build()
     inputs = [_whole(_IDS, _TOKENS), _whole(_MASK, _TOTAL)]
     inputs += [] if of.rotary else [_whole(_POSITIONS, _TOKENS)]
-    logits = helper.make_tensor_value_info(
-        _LOGITS, TensorProto.FLOAT, [_BATCH, _TOKENS, of.vocabulary]
-    )
+    logits = helper.make_tensor_value_info(_LOGITS, TensorProto.FLOAT, [_BATCH, 1, of.vocabulary])
     graph = helper.make_graph(
         make.nodes, name, [*inputs, *_cache(of, "past_key_values", _PAST)],
         [logits, *_cache(of, "present", _TOTAL)], make.weights,
@@ -44,7 +43,7 @@ def _whole(name: str, length: str) -> onnx.ValueInfoProto:
 
 
 def _cache(of: Architecture, prefix: str, length: str) -> list[onnx.ValueInfoProto]:
-    shape = [_BATCH, of.kv_heads, length, of.head]
+    shape: list[str | int | None] = [_BATCH, of.kv_heads, length, of.head]
     return [
         helper.make_tensor_value_info(f"{prefix}.{layer}.{kind}", TensorProto.FLOAT, shape)
         for layer in range(of.layers)
@@ -83,8 +82,13 @@ class _Layers:
             added = self._after(self._feed_forward(normal, layer), f"{layer}.inner_norm")
         normal, _ = self._normalised(state, added, "norm")
         dims = (of.hidden, of.vocabulary)
-        logits = self.make.linear(normal, "lm_head", dims, bias=of.head_bias)
+        logits = self.make.linear(self._last(normal), "lm_head", dims, bias=of.head_bias)
         self.make.nodes_of("Identity", [self._capped(logits)], [_LOGITS])
+
+    def _last(self, value: str) -> str:
+        """The last token of each text: the only one whose logits choose the next token."""
+        bounds = ([-1], [np.iinfo(np.int64).max], [1])
+        return self.make.node("Slice", value, *map(self.make.constant, bounds))
 
     def _embedded(self) -> str:
         make, of = self.make, self.of

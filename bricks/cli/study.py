@@ -18,6 +18,7 @@ from bricks.cli.caches import refuse_missing_cache
 from bricks.cli.command import parameters_of, with_signature
 from bricks.cli.options import (
     CommonOptions,
+    DetailOptions,
     GeneralOptions,
     MeasuringOptions,
     ModelOptions,
@@ -25,7 +26,7 @@ from bricks.cli.options import (
     no_measure_option,
     seed_option,
 )
-from bricks.cli.output import finish, note, print_json, show
+from bricks.cli.output import finish, note, print_json, show, show_answer
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.warnings import warn_of_crowding
 from bricks.cli.workspaces import open_workspace
@@ -107,10 +108,18 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How an answer is shown: ``parts`` of it on a terminal, and ``files``."""
+    """How a result is shown: ``parts`` of it on a terminal, and ``files``.
+
+    ``answer`` is its first line, in words, which JSON has too, and ``remarks`` are the lines below
+    the parts. With ``details``, the command has an option ``--all``, which shows them in place of
+    ``parts``.
+    """
 
     parts: Callable[[Any], Sequence[RenderableType]]
     files: tuple[File, ...] = ()
+    answer: Callable[[Any], str] | None = None
+    remarks: Callable[[Any], Sequence[str]] = lambda result: ()
+    details: Callable[[Any], Sequence[RenderableType]] | None = None
 
 
 # The view of any answer.
@@ -123,6 +132,7 @@ def command_of(offer: StudyOffer, view: View = _PLAIN) -> Callable[..., None]:
         *parameters_of(offer.options),
         *map(_of_file, view.files),
         *(parameters_of(CheckOptions) if offer.checks else ()),
+        *(parameters_of(DetailOptions) if view.details is not None else ()),
         *parameters_of(StudySettings, without=_without(offer), defaults=_defaults(offer)),
     ]
 
@@ -133,7 +143,8 @@ def command_of(offer: StudyOffer, view: View = _PLAIN) -> Callable[..., None]:
             settings = replace(settings, runtime=replace(settings.runtime, threads=threads))
         files = {file: values[file.name] for file in view.files}
         check = offer.checks and values["check"]
-        _answer(offer, options, settings, _Shown(view, files), check=check)
+        every = view.details is not None and made(DetailOptions, values).every
+        _answer(offer, options, settings, _Shown(view, files, every), check=check)
 
     return with_signature(called, offer.name, offer.help, parameters)
 
@@ -167,10 +178,14 @@ def _answer(
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """An answer as it is shown; ``files`` have the paths of the command line, None for no file."""
+    """A result as it is shown; ``files`` have the paths of the command line, None for no file.
+
+    ``every`` shows all details and remarks.
+    """
 
     view: View
     files: Mapping[File, Path | None]
+    every: bool = False
 
     def check_pages(self) -> None:
         """Raise an error before the work for a page that could not be written after it."""
@@ -189,11 +204,23 @@ class _Shown:
 
         if json:
             paths = {file.fact: None if at is None else str(at) for file, at in self.files.items()}
-            print_json(json_of(result) | paths)
+            print_json({**self._answer(result), **json_of(result), **paths})
             return
-        show(*self.view.parts(result))
+        self._show(result)
         written = [f"{at}: {file.note}" for file, at in self.files.items() if at is not None]
         show(*(["", *written] if written else []))
+
+    def _answer(self, result: Any) -> dict[str, str]:
+        return {} if self.view.answer is None else {"answer": self.view.answer(result)}
+
+    def _show(self, result: Any) -> None:
+        details = self.view.details if self.every else None
+        parts = (details or self.view.parts)(result)
+        if self.view.answer is None:
+            show(*parts)
+            return
+        remarks = self.view.remarks(result)
+        show_answer(self.view.answer(result), *parts, remarks=remarks, every=self.every)
 
 
 def _written(file: File, path: Path | None, result: Any) -> str | None:

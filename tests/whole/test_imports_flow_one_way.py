@@ -13,7 +13,7 @@ LAYERS = (
     {"units"},
     {"graph", "system"},
     {"operators"},
-    {"decompose", "reading", "zoo"},
+    {"architectures", "decompose", "reading", "zoo"},
     {"backends", "samples", "suite"},
     {"store", "predict", "network"},
     {"measure"},
