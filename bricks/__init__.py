@@ -52,6 +52,14 @@ if TYPE_CHECKING:
     from bricks.measure.rounds import StopRule
     from bricks.predict.cost import CostModel
     from bricks.reading.read import read_model
+    from bricks.report.plots import (
+        Plot,
+        plot_comparison,
+        plot_curves,
+        plot_estimates,
+        plot_operators,
+        plot_points,
+    )
     from bricks.samples.measurement import Failure, Measurement
     from bricks.samples.memory_peaks import MemoryPeaks
     from bricks.session.batch import decompose_all
@@ -123,6 +131,9 @@ _ORIGIN = {
     "bricks.measure.conditions": ("Conditions",),
     "bricks.measure.rounds": ("StopRule",),
     "bricks.predict.cost": ("CostModel",),
+    "bricks.report.plots": (
+        "Plot", "plot_comparison", "plot_curves", "plot_estimates", "plot_operators", "plot_points",
+    ),
     "bricks.samples.measurement": ("Failure", "Measurement"),
     "bricks.samples.memory_peaks": ("MemoryPeaks",),
     "bricks.studies.scaling.options": ("ScalingOptions",),
@@ -165,14 +176,15 @@ __all__ = [
     "Difference", "Estimate", "Explanation", "Failure", "Gap", "Generation", "GenerationOptions",
     "GenerationResult", "IncompleteEstimate", "Interval", "Measured", "Measurement", "MemoryPeaks",
     "Merged", "Model", "ModelComparison", "ModelError", "Occurrence", "Options", "Part",
-    "PeakMemory", "Peaks", "Place", "Plan", "Probed", "Rule", "Runtime", "ScaleFailure",
+    "PeakMemory", "Peaks", "Place", "Plan", "Plot", "Probed", "Rule", "Runtime", "ScaleFailure",
     "ScalePoint", "ScaleResult", "ScalingOptions", "ScalingResult", "ScenarioKind", "ScenarioLoad",
     "ScenarioOptions", "ScenarioResult", "Serving", "ShapeError", "Share", "Similarity",
     "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary", "System", "Target",
     "TargetDiff", "TrainingFailure", "TrainingOptions", "TrainingPrediction", "TrainingResult",
     "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError", "WorkerError",
     "Workspace", "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets", "explain",
-    "not_two_of", "per_million", "predict_generation", "predict_scenario", "read_model",
+    "not_two_of", "per_million", "plot_comparison", "plot_curves", "plot_estimates",
+    "plot_operators", "plot_points", "predict_generation", "predict_scenario", "read_model",
     "read_suite", "risk", "scale_training", "similarity", "train", "validate_training",
     "wide_interval", "write_suite",
 ]  # fmt: skip

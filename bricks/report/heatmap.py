@@ -36,6 +36,11 @@ def check_picture(path: Path) -> None:
         raise UsageError(f"{path}: a picture's name ends in {' or '.join(SUFFIXES)}")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: there is no folder {path.parent}: make it first")
+    require_matplotlib()
+
+
+def require_matplotlib() -> None:
+    """Raise :class:`UsageError` if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401  # only checks that it is installed
     except ImportError as exc:

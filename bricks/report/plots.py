@@ -1,0 +1,183 @@
+"""Plots of results for notebooks: estimates, comparisons, operators, curves and points.
+
+They need the extra ``plots``, and no state of matplotlib: each is a figure of its own. Must not
+compute results.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bricks.analysis.explanation import Explanation
+from bricks.compose.estimate import Estimate
+from bricks.report.heatmap import require_matplotlib
+from bricks.studies.inference.result import Comparison, ModelComparison
+from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# A colour-blind safe palette (Okabe and Ito, 2008).
+_BLUE, _VERMILION = "#0072B2", "#D55E00"
+_HUES = (_BLUE, _VERMILION, "#009E73", "#CC79A7", "#E69F00", "0.45")
+_GREY, _DARK = "0.8", "0.3"
+_STYLE: dict[Any, Any] = {
+    "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
+    "axes.axisbelow": True, "grid.color": "0.9", "legend.frameon": False,
+    "lines.solid_capstyle": "butt", "svg.fonttype": "none",
+}  # fmt: skip
+_WIDTH, _ROW, _DPI = 7.0, 0.34, 110  # inches, inches, pixels an inch
+_LEAST_SHARE = 0.005  # of the latency: smaller operators are left out
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A figure that notebooks show; ``save`` writes it as PNG or SVG."""
+
+    figure: Figure
+
+    def save(self, path: Path | str) -> None:
+        """Write the figure; the suffix of ``path`` is the format."""
+        self.figure.savefig(path, dpi=2 * _DPI)
+
+    def _repr_png_(self) -> bytes:
+        written = io.BytesIO()
+        self.figure.savefig(written, format="png", dpi=_DPI)
+        return written.getvalue()
+
+
+def plot_estimates(
+    estimates: Mapping[str, Estimate],
+    *,
+    runs_s: Mapping[str, float] | None = None,
+    bound_s: float | None = None,
+    title: str = "",
+) -> Plot:
+    """Latencies with their intervals, a row for each label.
+
+    ``runs_s`` are latencies of whole models by label, ``bound_s`` is one that should be kept.
+    Raises :class:`~bricks.errors.UsageError` without matplotlib, as all plots do.
+    """
+    labels = list(estimates)
+    with _drawn(title, _ROW * len(labels) + 1.3) as (figure, axes):
+        for at, estimate in enumerate(estimates.values()):
+            _interval(axes, estimate.latency_s.scaled(1e3), at)
+        for label, run_s in (runs_s or {}).items():
+            axes.plot(run_s * 1e3, labels.index(label), "|", ms=14, mew=2, color=_VERMILION)
+        _legend(axes, {"estimate, 95 %": ("o", _BLUE)})
+        if runs_s:
+            _legend(axes, {"run": ("|", _VERMILION)})
+        if bound_s is not None:
+            axes.axvline(bound_s * 1e3, color=_DARK, lw=1, ls="--", label="bound")
+        _rows(axes, labels)
+        axes.set(xlabel="latency, ms", xlim=(0, None))
+        figure.legend(loc="outside lower center", ncols=3)
+    return Plot(figure)
+
+
+def plot_comparison(comparison: Comparison, *, title: str = "Estimates next to runs") -> Plot:
+    """Estimates over runs, with the intervals of both, a row for each compared model."""
+    compared = [row for row in comparison.rows if isinstance(row, ModelComparison)]
+    rows = sorted(compared, key=lambda row: row.ratio, reverse=True)
+    with _drawn(title, _ROW * len(rows) + 1.3) as (figure, axes):
+        for at, row in enumerate(rows):
+            run = row.measured_s.scaled(1 / row.measured_s.value)
+            axes.plot([run.low, run.high], [at, at], color=_GREY, lw=12)
+            _interval(axes, row.estimate.latency_s.scaled(1 / row.measured_s.value), at)
+        axes.axvline(1, color=_DARK, lw=1)
+        _legend(axes, {"estimate, 95 %": ("o", _BLUE), "run, 95 %": ("s", _GREY)})
+        _rows(axes, [row.model for row in rows])
+        axes.set(xlabel="latency / run")
+        figure.legend(loc="outside lower center", ncols=2)
+    return Plot(figure)
+
+
+def plot_operators(explanation: Explanation, *, title: str = "Time by operator") -> Plot:
+    """The share of each operator in a model's latency, the largest first."""
+    parts = [part for part in explanation.operators if part.share >= _LEAST_SHARE]
+    with _drawn(title, _ROW * len(parts) + 1) as (figure, axes):
+        axes.barh(range(len(parts)), [part.share for part in parts], color=_BLUE, height=0.65)
+        for at, part in enumerate(parts):
+            text = f" {part.share:.0%}, {part.occurrences} times"
+            axes.text(part.share, at, text, va="center", fontsize=8, color=_DARK)
+        _rows(axes, [part.operator.removeprefix("com.microsoft.") for part in parts])
+        axes.set(xlabel="share of the latency", xlim=(0, 1.3 * parts[0].share if parts else 1))
+        axes.xaxis.set_major_formatter("{x:.0%}")
+    return Plot(figure)
+
+
+def plot_curves(
+    curves: Mapping[str, Mapping[float, Interval]],
+    *,
+    x: str,
+    y: str,
+    bound: float | None = None,
+    title: str = "",
+) -> Plot:
+    """Lines over a quantity, each with the band of its intervals.
+
+    ``x`` and ``y`` say what the axes hold, with their units; ``bound`` is a dashed line.
+    """
+    with _drawn(title, 3.4) as (figure, axes):
+        for hue, (label, curve) in zip(_HUES, curves.items(), strict=False):
+            at, found = list(curve), list(curve.values())
+            axes.plot(at, [each.value for each in found], "o-", color=hue, label=label)
+            low, high = [each.low for each in found], [each.high for each in found]
+            axes.fill_between(at, low, high, color=hue, alpha=0.2, lw=0)
+        if bound is not None:
+            axes.axhline(bound, color=_DARK, lw=1, ls="--", label="bound")
+        axes.set(xlabel=x, ylabel=y, ylim=(0, None))
+        axes.grid(axis="y")
+        figure.legend(loc="outside lower center", ncols=3)
+    return Plot(figure)
+
+
+def plot_points(
+    groups: Mapping[str, Sequence[tuple[float, float]]], *, x: str, y: str, title: str = ""
+) -> Plot:
+    """Points of several groups on logarithmic axes; ``x`` and ``y`` say what the axes hold."""
+    with _drawn(title, 3.8) as (figure, axes):
+        for hue, (label, points) in zip(_HUES, groups.items(), strict=False):
+            across, up = zip(*points, strict=True) if points else ((), ())
+            axes.plot(across, up, "o", ms=4, color=hue, alpha=0.7, label=label)
+        axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
+        axes.grid()
+        figure.legend(loc="outside lower center", ncols=3)
+    return Plot(figure)
+
+
+@contextmanager
+def _drawn(title: str, height: float) -> Iterator[tuple[Figure, Axes]]:
+    """A figure and its axes in the style of all plots."""
+    require_matplotlib()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        axes = figure.add_subplot()
+        axes.set_title(title)
+        yield figure, axes
+
+
+def _interval(axes: Axes, of: Interval, at: float) -> None:
+    axes.plot([of.low, of.high], [at, at], color=_BLUE, lw=6, alpha=0.3)
+    axes.plot(of.value, at, "o", color=_BLUE)
+
+
+def _rows(axes: Axes, labels: Sequence[str]) -> None:
+    """Labels from the top down."""
+    axes.set_yticks(range(len(labels)), labels)
+    axes.invert_yaxis()
+    axes.grid(axis="x")
+
+
+def _legend(axes: Axes, marks: Mapping[str, tuple[str, str]]) -> None:
+    for label, (marker, colour) in marks.items():
+        axes.plot([], [], marker, color=colour, label=label)
