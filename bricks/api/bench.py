@@ -22,6 +22,7 @@ from bricks.session.defaults import CACHE
 from bricks.session.options import Options
 from bricks.session.summaries import Measured
 from bricks.session.workspace import Workspace, silent
+from bricks.sources.defaults import UNQUANTIZED
 from bricks.store import Store
 from bricks.studies.inference.result import Comparison
 from bricks.system import Target
@@ -76,6 +77,7 @@ class Bench(Closing):
         batch: int | None = None,
         shapes: Mapping[str, Sequence[int | None]] | None = None,
         values: Mapping[str, Any] | None = None,
+        quantize: str = UNQUANTIZED,
     ) -> Model:
         """The model in an ONNX file, of a zoo name, or in memory, with its open dimensions fixed.
 
@@ -83,10 +85,16 @@ class Bench(Closing):
         extra ``graphsurgeon`` brings that library); it is copied to a temporary file that stays
         until the bench is closed, and may be edited further.
         ``name`` overrides the name of its file or graph. ``values`` are the values of inputs that
-        cannot be synthetic; see :func:`read_model`, which also lists the errors.
+        cannot be synthetic; see :func:`read_model`, which also lists the errors. With ``quantize``
+        ``int8``, the tool of a runtime quantises the model; results say nothing of its accuracy.
         """
         return self.workspace.read(
-            model, name=name, batch=batch, shapes=shapes or {}, values=values or {}
+            model,
+            name=name,
+            batch=batch,
+            shapes=shapes or {},
+            values=values or {},
+            quantize=quantize,
         )
 
     def decompose(self, model: Model) -> Decomposition:

@@ -19,6 +19,7 @@ from bricks.backends.catalogue import (
     names,
     offer,
     offers,
+    quantiser,
     unneeded,
 )
 from bricks.backends.offer import BackendInfo, MemoryUse, Offer
@@ -39,6 +40,7 @@ __all__ = [
     "names",
     "offer",
     "offers",
+    "quantiser",
     "unneeded",
 ]  # fmt: skip
 

@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from bricks.backends.offer import BackendInfo, Offer
+from bricks.backends.quantising import Quantiser
 from bricks.errors import BackendError, BricksError, UsageError, first_line, suggestion
 from bricks.graph.form import ModelForm
 
@@ -80,6 +81,11 @@ def default(accepts: ModelForm) -> str:
 def unneeded() -> str:
     """Return the name of a runtime without installation, for workers that need no other."""
     return _first(lambda offer: not offer.computes)
+
+
+def quantiser() -> str:
+    """Return the name of the first runtime with a tool that quantises models."""
+    return _first(lambda offer: isinstance(offer, Quantiser))
 
 
 def _first(suits: Callable[[Offer], bool]) -> str:

@@ -22,6 +22,10 @@ EFFORTS = {
     "balanced": "measure what matters most, predict the others",
     "quick": "measure less, predict more",
 }
+QUANTIZED = {
+    "none": "the numbers that the model has",
+    "int8": "8-bit integers, with scales of synthetic data",
+}
 COLLECTIVES = {
     "all-reduce": "the sum over all ranks, on each of them",
     "broadcast": "the tensor of the first rank, on each of them",

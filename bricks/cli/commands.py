@@ -42,8 +42,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "train": "Train a PyTorch program until it is accurate, and tell how long that takes"
         " and was to take.",
         "validate": "Compare what runtimes compute with double precision, and with each other.",
-        "explain": "Tell where the time of models goes: operators and their bricks, the"
-        " hottest first.",
+        "explain": "Tell where the time of models goes, and what replacing their costliest"
+        " operators would gain.",
         "diff": "Tell which bricks and models are slower or faster on one target than on another.",
     },
     "Share": {

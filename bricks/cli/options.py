@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS
+from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS, QUANTIZED
 from bricks.cli.verbosity import VerbosityOptions
 from bricks.session.defaults import (
     CACHE,
@@ -161,6 +161,10 @@ class ModelOptions(ShapedModels):
     inputs: Path | None = option(
         "What inputs hold, as arrays by name: for models whose time depends on values.",
         default=None, metavar="FILE.npz", group=MODELS,
+    )  # fmt: skip
+    quantize: str = option(
+        "Quantise the models first, with the tool of onnxruntime.",
+        default="none", metavar="|".join(QUANTIZED), values=QUANTIZED, group=MODELS,
     )  # fmt: skip
     seed: int = seed_option()
 

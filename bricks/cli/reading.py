@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bricks import sources
 from bricks.cli.command_line import with_options
 from bricks.cli.options import CommonOptions, ModelOptions, SurveyOptions
+from bricks.cli.output import note
 from bricks.cli.warnings import warn_of_empty_inputs
 from bricks.cli.workspaces import runtime_of
 from bricks.errors import BricksError, ModelError, OpenDimensions, UsageError
@@ -68,6 +69,8 @@ def read_all(options: CommonOptions, *, private: bool = False) -> ReadModels:
             else:
                 models.append(found)
                 words[found.digest] = result.word
+                if result.note is not None:
+                    note(result.note)
                 if result.adjustable and not read_options.shapes and not read_options.values:
                     warn_of_empty_inputs(found)
     return ReadModels(models, private_bricks, words)
@@ -85,6 +88,7 @@ def _read_options(options: CommonOptions) -> ReadOptions:
         runtime=runtime_of(options),
         threads=options.runtime.threads or physical_cores(),
         seed=options.models.seed,
+        quantize=options.models.quantize,
     )
 
 

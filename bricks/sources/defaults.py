@@ -5,3 +5,7 @@ from bricks.graph.form import ModelForm
 
 GRANULARITY = "executed"
 PROGRAMS_RUNTIME = default(ModelForm.PROGRAMS)  # of programs, unless another one is named
+
+# The forms of numbers that models are quantised to; by default they stay as they are.
+UNQUANTIZED, INT8 = "none", "int8"
+QUANTIZE = (UNQUANTIZED, INT8)

@@ -7,9 +7,11 @@ a function of a program. Must not know what is done with the models.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from bricks.errors import BricksError, ModelError, UsageError
+from bricks.sources.defaults import INT8
 from bricks.sources.files import OnnxFile, files
 from bricks.sources.programs import Function, RecordedProgram, recorded_program
 from bricks.sources.source import PrivateBricks, ReadOptions, ReadResult, Source, Unread
@@ -66,7 +68,7 @@ def open(reference: str, options: ReadOptions) -> Iterator[ReadResult]:
         yield ReadResult(reference, Unread(reference, error))
         return
     for source in sources:
-        yield from source.open(options)
+        yield from _opened(source, options)
 
 
 def read(source: str | Source, options: ReadOptions) -> Model:
@@ -76,7 +78,28 @@ def read(source: str | Source, options: ReadOptions) -> Model:
     several.
     """
     one = exactly_one(source, find(source)) if isinstance(source, str) else source
-    return _model(exactly_one(one.word, list(one.open(options))).content)
+    return _model(exactly_one(one.word, list(_opened(one, options))).content)
+
+
+def _opened(source: Source, options: ReadOptions) -> Iterator[ReadResult]:
+    """The models of a source, quantised if ``options`` say so."""
+    for result in source.open(options):
+        quantise = options.quantize == INT8 and not isinstance(result.content, Unread)
+        yield _quantised(result, options) if quantise else result
+
+
+def _quantised(result: ReadResult, options: ReadOptions) -> ReadResult:
+    from bricks.sources.quantised import Quantisation  # here: most models stay as they are
+
+    model = result.content
+    if isinstance(model, PrivateBricks):
+        raise private_suite_error(model)
+    assert not isinstance(model, Unread), "only models are quantised"
+    try:
+        quantisation = Quantisation.of(model, options.runtime)
+        return replace(result, content=quantisation.quantised(), note=quantisation.note)
+    except BricksError as error:
+        return replace(result, content=Unread(f"{model.name} ({INT8})", error))
 
 
 def exactly_one(reference: str, candidates: Sequence[_Found]) -> _Found:

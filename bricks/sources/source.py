@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bricks.errors import BricksError, UsageError
-from bricks.sources.defaults import GRANULARITY, PROGRAMS_RUNTIME
+from bricks.errors import BricksError, UsageError, suggestion
+from bricks.sources.defaults import GRANULARITY, PROGRAMS_RUNTIME, QUANTIZE, UNQUANTIZED
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
@@ -24,6 +24,7 @@ class ReadOptions:
     ``batch``, ``shapes`` and ``values`` are parameters of :func:`bricks.reading.read.read_model`;
     ``name`` replaces a model's own name. ``granularity`` is how models will be cut, and must be the
     granularity of a suite. A program is recorded for ``runtime`` with ``threads``, from ``seed``.
+    ``quantize`` is ``int8`` for models that the tool of a runtime quantises.
     """
 
     batch: int | None = None
@@ -34,6 +35,13 @@ class ReadOptions:
     runtime: str = PROGRAMS_RUNTIME
     threads: int = 1
     seed: int = 0
+    quantize: str = UNQUANTIZED
+
+    def __post_init__(self) -> None:
+        """Raise :class:`UsageError` for a form that no tool quantises to."""
+        if self.quantize not in QUANTIZE:
+            meant = suggestion(self.quantize, QUANTIZE)
+            raise UsageError(f"--quantize {self.quantize}: no model is quantised to that: {meant}")
 
     def refuse_inputs(self, source: str) -> None:
         """Raise :class:`UsageError` for shapes or values, if ``source`` is a program."""
@@ -70,12 +78,14 @@ class ReadResult:
     """The result of reading a model, and the ``word`` that names it on a command line.
 
     For models of a suite, ``word`` is the suite. ``adjustable`` says whether the reader may choose
-    shapes and values of the model's inputs.
+    shapes and values of the model's inputs. ``note`` says how the model was changed, None for one
+    that was not.
     """
 
     word: str
     content: Model | Unread | PrivateBricks
     adjustable: bool = False
+    note: str | None = None
 
 
 class Source(Protocol):

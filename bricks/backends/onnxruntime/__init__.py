@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bricks.backends.offer import BackendInfo, MemoryUse, Offer
+from bricks.backends.quantising import QuantisationMethod, Quantiser
 from bricks.errors import BackendError
 
 if TYPE_CHECKING:
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 _LEVELS = ("all", "extended", "basic", "none")
 
 
-class OnnxRuntimeOffer(Offer):
+class OnnxRuntimeOffer(Offer, Quantiser):
     """ONNX Runtime as it is installed in the environment of bricks."""
 
     def describe(self) -> BackendInfo:
@@ -48,6 +51,21 @@ class OnnxRuntimeOffer(Offer):
         return OnnxRuntimeBackend(
             threads=threads, seed=seed, workers=workers, optimization=optimization
         )
+
+    def quantise(
+        self,
+        source: Path,
+        target: Path,
+        method: QuantisationMethod,
+        samples: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Quantise a model with the tool of the package."""
+        try:
+            from bricks.backends.onnxruntime.quantised import quantise
+        except ImportError as exc:
+            raise BackendError(f"onnxruntime cannot be imported ({exc}): reinstall it") from exc
+
+        quantise(source, target, method, samples)
 
 
 def _build(package: str) -> str | None:

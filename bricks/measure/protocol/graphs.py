@@ -67,3 +67,20 @@ class RecordProgram(Request[bytes]):
     entry: str
     folder: str
     options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantiseModel(Request[None]):
+    """Write a quantised model to the file ``target``, with the tool of the runtime ``tool``.
+
+    ``location`` is that of its offer, ``method`` a value of
+    :class:`~bricks.backends.quantising.QuantisationMethod`. The ``model`` has its own weights if
+    they are in ``folder``; all others, and the inputs that calibrate it, are synthetic.
+    """
+
+    model: bytes
+    folder: str
+    tool: str
+    location: str
+    method: str
+    target: str

@@ -19,6 +19,7 @@ from bricks.measure.worker.handlers import Handlers, handlers_of
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.loaded_pieces import LoadedPieces
 from bricks.measure.worker.loading import LoadingRequests
+from bricks.measure.worker.quantising import QuantisingRequests
 from bricks.measure.worker.rank import RankRequests
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.serving import ServingRequests
@@ -54,6 +55,7 @@ class Worker:
             RankRequests(runtime),
             ServingRequests(runtime, announce),
             GenerationRequests(runtime),
+            QuantisingRequests(runtime),
         )
         self.handlers: Handlers = {
             kind: handle for subject in subjects for kind, handle in handlers_of(subject).items()
