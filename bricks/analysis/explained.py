@@ -10,7 +10,7 @@ from bricks.analysis.explanation import Explanation, OperatorPart, Part
 from bricks.analysis.gains import Gain
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.session.machine_peaks import Peaks
-from bricks.studies.inference.prediction import PredictedModel
+from bricks.studies.inference.prediction import SETTING_FACTS, PredictedModel
 
 _NOT_MEASURED = Peaks()
 
@@ -24,7 +24,7 @@ class ExplainedModel(PredictedModel):
 
     FACTS: ClassVar = (
         *(("parts", "bricks") if fact == ("shares", "bricks") else fact
-          for fact in PredictedModel.FACTS),
+          for fact in PredictedModel.FACTS if fact not in SETTING_FACTS),
         "fastest_s", "peaks", "operators", "gains",
     )  # fmt: skip
 

@@ -9,18 +9,17 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import ClassVar
 
 from bricks.analysis.answers import ESTIMATE
 from bricks.analysis.cache_summary import CacheSummary
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Explanation
+from bricks.analysis.ranking import longer
 from bricks.compose.estimate import Estimate
 from bricks.decompose.plan import Plan
 from bricks.errors import BackendError, BricksError, UsageError
 from bricks.graph.model import Model
-from bricks.samples.statistics import NORMAL_95
 from bricks.session import predicting
 from bricks.session.workspace import Workspace
 from bricks.system import System, Target
@@ -250,29 +249,8 @@ def choices(summary: CacheSummary) -> list[RuntimeChoice]:
 
 
 def slower(one: Estimate, other: Estimate) -> float:
-    """The probability that the latency of ``one`` is longer than that of the ``other``.
-
-    Intervals are treated as the middle 95 % of independent log-normal distributions, with a
-    separate width on each side, of which those that face each other count.
-    """
-    gap = _log_ratio(other.estimate_s, one.estimate_s)
-    if gap >= 0:
-        ends = (_log_ratio(one.high_s, one.estimate_s), _log_ratio(other.estimate_s, other.low_s))
-    else:
-        ends = (_log_ratio(one.estimate_s, one.low_s), _log_ratio(other.high_s, other.estimate_s))
-    deviation = math.hypot(*ends) / NORMAL_95
-    if math.isinf(deviation):  # an interval that reaches zero has no log width
-        return 0.5
-    if deviation == 0.0:
-        return 0.5 if gap == 0 else float(gap < 0)
-    return 1.0 - NormalDist().cdf(gap / deviation)
-
-
-def _log_ratio(longer_s: float, shorter_s: float) -> float:
-    """The logarithm of how many times as long; infinite where one may take no time."""
-    if longer_s <= 0 or shorter_s <= 0:
-        return math.inf
-    return math.log(longer_s / shorter_s)
+    """The probability that the latency of ``one`` is longer than that of the ``other``."""
+    return longer(one.latency_s, other.latency_s)
 
 
 def _answer(

@@ -6,7 +6,7 @@ The only module that turns a field of options into a parameter of Typer. Must no
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
@@ -40,26 +40,35 @@ class TypedOption:
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Let Typer see the fields of the dataclasses that ``function`` takes, one by one.
 
-    A parameter that is no dataclass, such as Typer's context, is passed on unchanged.
+    A parameter that is no dataclass, such as Typer's context, is passed on unchanged. An option
+    that several dataclasses have belongs to the last of them; in the others it keeps its default.
     """
     hints = get_type_hints(function, include_extras=True)
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(function).parameters.values():
-        if is_dataclass(kind := hints[parameter.name]):
-            parameters += parameters_of(kind)
-        else:
-            keyword = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(parameter.replace(kind=keyword, annotation=kind))
+    own = {
+        name: _own_parameters(parameter, hints[name])
+        for name, parameter in inspect.signature(function).parameters.items()
+    }
+    owner = {option.name: name for name, options in own.items() for option in options}
+    parameters = [
+        option for name, options in own.items() for option in options if owner[option.name] == name
+    ]
 
     def called(**values: Any) -> None:
-        function(
-            **{
-                name: made(hints[name], values) if is_dataclass(hints[name]) else values[name]
-                for name in inspect.signature(function).parameters
-            }
-        )
+        arguments = {}
+        for name, kind in hints.items():
+            mine = {option: value for option, value in values.items() if owner[option] == name}
+            if name in own:
+                arguments[name] = made(kind, mine) if is_dataclass(kind) else values[name]
+        function(**arguments)
 
     return with_signature(called, function.__name__, function.__doc__, parameters)
+
+
+def _own_parameters(parameter: inspect.Parameter, kind: Any) -> Sequence[inspect.Parameter]:
+    """The options of a parameter that is a dataclass; else the parameter itself."""
+    if is_dataclass(kind):
+        return [*parameters_of(kind)]
+    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind)]
 
 
 def with_signature(

@@ -11,8 +11,9 @@ from bricks.cli.options import EstimateOptions
 from bricks.cli.output import finish, print_json, show, show_notes
 from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
-from bricks.cli.warnings import refuse_crowding, warn_of_crowding, warn_of_denormals
+from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 from bricks.cli.workspaces import open_workspace
+from bricks.session.crowding import refuse_crowding
 from bricks.sources import Unread
 
 if TYPE_CHECKING:

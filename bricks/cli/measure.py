@@ -10,8 +10,9 @@ from bricks.cli.command import command
 from bricks.cli.options import MeasureOptions
 from bricks.cli.output import finish, print_json, show, show_notes
 from bricks.cli.reading import DecomposedModel, decompositions, read_all
-from bricks.cli.warnings import refuse_crowding, warn_of_denormals
+from bricks.cli.warnings import warn_of_denormals
 from bricks.cli.workspaces import open_workspace, target_facts
+from bricks.session.crowding import refuse_crowding
 from bricks.sources import Unread
 from bricks.studies.options import option
 

@@ -1,69 +1,139 @@
-"""``bricks predict``: the latency of models, recomposed from their bricks."""
+"""``bricks predict``: the latency of models, recomposed from their bricks, in any settings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from bricks.cli.command import command
-from bricks.cli.options import EstimateOptions, TargetOptions
-from bricks.cli.output import finish, note, print_json, show
-from bricks.cli.reading import decomposed, read_all
+from bricks.cli.options import DetailOptions, EstimateOptions, TargetOptions, no_measure_option
+from bricks.cli.output import finish, note, print_json, show_answer
+from bricks.cli.reading import read_all
 from bricks.cli.remedies import Remedies
-from bricks.cli.verbosity import Verbosity, verbosity
-from bricks.cli.warnings import refuse_crowding, warn_of_crowding
-from bricks.cli.workspaces import open_workspace
-from bricks.errors import BricksError
-from bricks.session.targets import target_called
+from bricks.cli.sweep_options import ALL, HERE, SweepOptions, in_setting
+from bricks.cli.warnings import warn_of_crowding
+from bricks.cli.workspaces import open_workspace, runtime_of
+from bricks.errors import BackendError, BricksError, UsageError
+from bricks.session.crowding import refuse_crowding
+from bricks.session.targets import systems_called, target_called
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.report.wide_intervals import ShownEstimate
     from bricks.session.workspace import Workspace
-    from bricks.studies.inference.prediction import PredictedModel
+    from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
+    from bricks.studies.inference.settings import Axes, Setting
     from bricks.system import Target
 
 Predicted = TypeVar("Predicted", bound="PredictedModel")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictOptions(SweepOptions):
+    """The settings of models, and whether missing bricks are measured."""
+
+    no_measure: bool = no_measure_option()
+
+
 @command
-def predict(options: EstimateOptions, asked: TargetOptions) -> None:
+def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptions) -> None:
     """Predict how fast models run, from measurements of their bricks.
 
     Bricks without a measurement are measured first; or predicted, where there are enough to learn
-    from and --no-measure, --effort or --budget say so. On a new host, the answer by published
-    measurements comes first. With --verbose, also how much memory the models need, which takes no
-    measurement. Example: bricks predict resnet50 --threads 2
+    from and --no-measure, --effort or --budget say so. Lists, as in --threads 1,2 --batch 1,8,
+    compare all their combinations. --on asks about known systems, and measures nothing there. With
+    --all, also how much memory the models need. Example: bricks predict resnet50 --threads 2
     """
-    from bricks.studies.inference.predicting import PredictionOptions, PredictionStudy, decomposable
-    from bricks.studies.study import ask
+    from bricks.report.answers.prediction import prediction_answer
     from bricks.units.facts import json_of
 
-    with open_workspace(options) as workspace:
-        target = asked_target(workspace, options, asked)
-        read = read_all(options)
-        models = read.models
-        if asked.system is None:
-            models = decomposed(workspace, models)
-            if not (
-                asked.no_measure or options.general.json or options.measuring.budget_s is not None
-            ):
-                _answer_at_once(workspace, decomposable(workspace, models))
-        study = PredictionStudy(PredictionOptions(models=models, target=target), workspace, note)
-        result = ask(study, measure=not asked.no_measure)
-        remedies = Remedies.on(target, workspace.target, "predict", options)
-        shown = [
-            shown_with(remedies, of, read.word(model))
-            for of, model in zip(result.models, models, strict=True)
-        ]
+    options = replace(options, runtime=replace(options.runtime, name=runtime_of(options)))
+    reader = _Reader(options)
+    with _first_workspace(options, asked.axes(options)) as workspace:
+        result = _predictions(workspace, reader, options, asked)
+        here = workspace.target
+    shown = [_shown(of, asked.typed(options, of.setting), here, reader) for of in result.models]
+    answer = prediction_answer(result)
     if options.general.json:
         advised = tuple(map(with_advice, result.models, shown))
-        print_json(json_of(replace(result, models=advised)))
-    else:
-        _show(result.models, [estimate for estimate in shown if estimate is not None])
+        print_json({"answer": answer, **json_of(replace(result, models=advised))})
+    elif result.estimated or (detail.every and any(of.memory for of in result.models)):
+        estimates = [estimate for estimate in shown if estimate is not None]
+        _show(answer, result, estimates, every=detail.every)
     finish(result.errors)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads the models of a command line, once for each runtime and batch.
+
+    ``words`` are those that name the models, by the models' names.
+    """
+
+    options: EstimateOptions
+    words: dict[str, str] = field(default_factory=dict)
+    _models: dict[Setting, Sequence[Model | Unread]] = field(default_factory=dict)
+
+    def __call__(self, setting: Setting) -> Sequence[Model | Unread]:
+        """The models for a setting."""
+        key = replace(setting, system=None, threads=None)
+        if key not in self._models:
+            read = read_all(in_setting(self.options, setting))
+            self._models[key] = read.models
+            self.words |= {model.name: word for model in read.models if (word := read.word(model))}
+        return self._models[key]
+
+
+@contextmanager
+def _first_workspace(options: EstimateOptions, axes: Axes) -> Iterator[Workspace]:
+    """The workspace of the first setting whose runtime is installed."""
+    *others, last = dict.fromkeys(axes.settings, None)
+    with ExitStack() as opened:
+        for setting in others:
+            with suppress(BackendError, UsageError):
+                yield opened.enter_context(open_workspace(in_setting(options, setting)))
+                return
+        yield opened.enter_context(open_workspace(in_setting(options, last)))
+
+
+def _predictions(
+    workspace: Workspace, reader: _Reader, options: EstimateOptions, asked: PredictOptions
+) -> ModelPredictions:
+    """The predictions in all settings; those by measurements of others are told at once."""
+    from bricks.studies.inference.sweep import Sweep
+
+    warn_of_crowding(workspace.target, options.parallel.workers)
+    axes = asked.axes(options, _systems(workspace, asked.systems))
+    first, *more = axes.settings
+    at_once = not (asked.no_measure or options.general.json or more or first.system)
+    if not (asked.no_measure or more or first.system):
+        refuse_crowding(workspace.target)
+    if at_once and options.measuring.budget_s is None:
+        _answer_at_once(workspace, reader(first))
+    sweep = Sweep(axes=axes, read=reader, measure=not asked.no_measure, notice=note)
+    result = sweep.predicted(workspace)
+    return result if asked.systems != (ALL,) else result.on_known()
+
+
+def _systems(workspace: Workspace, asked: Sequence[str] | None) -> Sequence[str | None]:
+    """The systems that are asked about, None for this host.
+
+    Raises :class:`NameUnknown` for a system that is not known.
+    """
+    if asked is None:
+        return [None]
+    known = [target.system for target in workspace.known.systems.targets()]
+    if tuple(asked) == (ALL,):
+        if not known:
+            raise UsageError("no system is known yet: 'bricks cache import' results of others")
+        return list(dict.fromkeys(system.key for system in known))
+    for name in asked:
+        if name != HERE:
+            systems_called(known, name)
+    return [None if name == HERE else name for name in asked]
 
 
 def asked_target(workspace: Workspace, options: EstimateOptions, asked: TargetOptions) -> Target:
@@ -94,25 +164,36 @@ def with_advice(of: Predicted, shown: ShownEstimate | None) -> Predicted:
     return of if shown is None else replace(of, advice=advice(shown))
 
 
-def _show(models: Sequence[PredictedModel], shown: Sequence[ShownEstimate]) -> None:
-    from bricks.report.prediction import memory_remarks, phase_lines, prediction_table
+def _shown(
+    of: PredictedModel, options: EstimateOptions, here: Target, reader: _Reader
+) -> ShownEstimate | None:
+    """An estimate with the command that would narrow its interval, with these ``options``."""
+    target = of.setting.target
+    if target is None:
+        return None
+    return shown_with(Remedies.on(target, here, "predict", options), of, reader.words.get(of.model))
+
+
+def _show(
+    answer: str, result: ModelPredictions, shown: Sequence[ShownEstimate], *, every: bool
+) -> None:
+    from bricks.report.matrix import prediction_parts
+    from bricks.report.prediction import memory_remarks, phase_lines
     from bricks.report.wide_intervals import estimate_lines
 
-    if all(of.estimate is None for of in models):
-        return
-    detailed = verbosity() is Verbosity.VERBOSE
-    show(prediction_table(models, memory=detailed))
-    show(*(line for of in models for line in phase_lines(of.model, of.phases)))
-    show(*estimate_lines(shown))
-    if detailed:
-        show(*(line for of in models for line in memory_remarks(of)))
+    remarks = list(estimate_lines(shown))
+    if every:
+        remarks += [line for of in result.models for line in phase_lines(of.model, of.phases)]
+        remarks += [line for of in result.models for line in memory_remarks(of)]
+    parts = prediction_parts(result, every=every)
+    show_answer(answer, *parts, remarks=remarks, every=every)
 
 
 # Answers before anything is measured: more than these would be slower than some measurements.
 _AT_ONCE = 3
 
 
-def _answer_at_once(workspace: Workspace, models: Sequence[Model]) -> None:
+def _answer_at_once(workspace: Workspace, models: Sequence[Model | Unread]) -> None:
     """Print estimates by measurements of other hosts, before this new host is measured.
 
     Nothing is printed once this host has measurements: learning from them takes longer than
@@ -121,10 +202,11 @@ def _answer_at_once(workspace: Workspace, models: Sequence[Model]) -> None:
     from bricks.compose.estimate import Estimate
     from bricks.report.tables import seconds
     from bricks.session import predicting
+    from bricks.studies.inference.predicting import decomposable
 
     if workspace.store.measurements.costs(workspace.target.key):
         return
-    for model in models[:_AT_ONCE]:
+    for model in decomposable(workspace, models[:_AT_ONCE]):
         with suppress(BricksError):  # said where it is measured
             estimate = predicting.predict(workspace, model, measure=False)
             if isinstance(estimate, Estimate):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bricks.cli.output import note
-from bricks.errors import BricksError, UsageError
+from bricks.errors import BricksError
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
@@ -39,21 +39,6 @@ def warn_of_empty_inputs(model: Model) -> None:
         note(
             f"{model.name}: input '{name}' has no elements, since the file fixes a dimension of it"
             " at 0: give --shape or --batch for another size"
-        )
-
-
-def refuse_crowding(target: Target) -> None:
-    """Raise :class:`UsageError` for more threads than this host has processors.
-
-    The threads would take turns, and a latency would be that of taking turns.
-    """
-    from bricks.backends import describe
-
-    threads, there = target.runtime.threads, target.system.processors
-    if describe(target.runtime.backend).timed and threads > there:
-        raise UsageError(
-            f"--threads {threads} is more than the {there:.3g} processors of this host, on which"
-            f" threads would take turns: give --threads {max(1, int(there))} or fewer"
         )
 
 

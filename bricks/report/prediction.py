@@ -2,45 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 from rich.table import Table
 
 from bricks.compose.estimate import Estimate, PhaseShare
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
-from bricks.report.columns import DASH, Column, table_of
-from bricks.report.figures import interval_text
-from bricks.report.tables import measured_text, peak_size, seconds
-from bricks.studies.inference.prediction import PredictedModel
+from bricks.report.answers.words import uncertainty_text
+from bricks.report.columns import Column, table_of
+from bricks.report.tables import peak_size, seconds, share_text
+from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
+from bricks.studies.inference.settings import Setting
 
-_COLUMNS: Sequence[Column[PredictedModel]] = (
-    Column("model", lambda of: of.model, left=True),
-    Column("estimate", lambda of: _latency(of)),
-    Column("interval", lambda of: interval_text(of.interval) or DASH),
-    Column("critical path", lambda of: _critical_path(of)),
-    Column("measured", lambda of: _measured(of)),
-)
-_MEMORY: Column[PredictedModel] = Column("peak memory", lambda of: _peak(of))
+# Of many models, so many of the fastest are shown.
+FEW = 10
 
+_TITLES = {"quantize": "precision"}
+MARK = "*"
 
-def prediction_table(models: Sequence[PredictedModel], *, memory: bool = False) -> Table:
-    """Estimates with their provenance; with ``memory`` also the peak memory."""
-    known = [of for of in models if of.estimate is not None]
-    return table_of(known, [*_COLUMNS, *([_MEMORY] if memory else [])])
+Cell = Column[PredictedModel]
 
 
-def _latency(of: PredictedModel) -> str:
-    return "incomplete" if of.interval is None else seconds(of.interval.value)
+def prediction_table(of: ModelPredictions, *, every: bool = False) -> Table:
+    """Estimates with their provenance, the fastest models first; ``every`` shows all facts of all.
+
+    Where there are several settings, the best one of each model has a mark.
+    """
+    rows = [model for model in of.models if model.interval or (every and model.memory)]
+    if not of.swept:
+        rows.sort(key=_order)
+    best = best_cells(of) if of.swept else ()
+    several = len({model.model for model in of.models}) > 1
+    columns = [
+        *([_MODEL] if several or not of.swept else []),
+        *map(_dimension_column, of.dimensions),
+        _latency_column(
+            "latency", lambda of: marked(seconds(of.latency_s.value), is_among(of, best))
+        ),
+        _latency_column("interval", lambda of: uncertainty_text(of.latency_s)),
+        *([_SAMPLE] if "batch" in of.dimensions else []),
+        *([] if of.swept and not every else _SOURCES),
+        *(_DETAILS if every else []),
+    ]
+    return table_of(rows if every or of.swept else rows[:FEW], columns)
+
+
+def best_cells(of: ModelPredictions) -> Sequence[PredictedModel]:
+    """The estimate of each model in the setting that takes least for each sample."""
+    best: dict[str, PredictedModel] = {}
+    for cell in of.estimated:
+        known = best.setdefault(cell.model, cell)
+        if cell.sample_s.value < known.sample_s.value:
+            best[cell.model] = cell
+    return list(best.values())
+
+
+def is_among(cell: PredictedModel, cells: Sequence[PredictedModel]) -> bool:
+    """Whether ``cell`` itself is one of ``cells``."""
+    return any(cell is other for other in cells)
+
+
+def marked(text: str, best: bool) -> str:
+    """``text`` with the mark of the best."""
+    return f"{MARK} {text}" if best else text
+
+
+def dimension_text(setting: Setting, name: str) -> str:
+    """The value of a setting in the dimension ``name``."""
+    if name == "system":
+        return "here" if setting.system is None else str(setting.system_name)
+    value = getattr(setting, name)
+    return "as it is" if value is None else str(value)
+
+
+def _dimension_column(name: str) -> Cell:
+    title = _TITLES.get(name, name)
+    return Column(title, lambda row: dimension_text(row.setting, name), left=True)
+
+
+def _latency_column(title: str, text: Callable[[PredictedModel], str | None]) -> Cell:
+    """A column about latencies; None for a model without an estimate."""
+    return Column(title, lambda of: None if of.interval is None else text(of))
+
+
+def _order(of: PredictedModel) -> float:
+    return math.inf if of.interval is None else of.interval.value
+
+
+def _rate(of: PredictedModel) -> str | None:
+    """Samples per second; None for a model that takes no time."""
+    return f"{1 / of.sample_s.value:.4g}" if of.sample_s.value > 0 else None
+
+
+def _source_column(name: str) -> Cell:
+    """The share of the latency that is measured, say; None for nothing."""
+
+    def cell(of: PredictedModel) -> str | None:
+        if not isinstance(of.estimate, Estimate):
+            return None
+        share: float = round(getattr(of.estimate.provenance, f"{name}_share"), 6)
+        return share_text(share) if share else None
+
+    return Column(name, cell)
 
 
 def _critical_path(of: PredictedModel) -> str:
     return seconds(of.estimate.critical_path_s if isinstance(of.estimate, Estimate) else None)
-
-
-def _measured(of: PredictedModel) -> str:
-    if not isinstance(of.estimate, Estimate):
-        return DASH
-    return measured_text(of.estimate.measured_share, of.estimate.published_share)
 
 
 def _peak(of: PredictedModel) -> str:
@@ -48,6 +116,18 @@ def _peak(of: PredictedModel) -> str:
     return peak_size(memory.peak_bytes, memory.unknown) if isinstance(memory, PeakMemory) else (
         peak_size(None, ())
     )  # fmt: skip
+
+
+_MODEL: Cell = Column("model", lambda row: row.model, left=True)
+_SAMPLE: Cell = _latency_column("a sample", lambda of: seconds(of.sample_s.value))
+_SOURCES: Sequence[Cell] = (
+    _latency_column("samples/s", _rate),
+    *map(_source_column, ("measured", "published", "predicted")),
+)
+_DETAILS: Sequence[Cell] = (
+    Column("critical path", _critical_path),
+    Column("peak memory", _peak),
+)
 
 
 def phase_lines(model: str, phases: Sequence[PhaseShare]) -> list[str]:

@@ -77,8 +77,15 @@ class Workspace(Resources):
         Raises :class:`UsageError` if there is no such runtime or it does not support the options,
         and :class:`~bricks.errors.BackendError` if it is not installed.
         """
-        setup = Setup.of(replace(self.options, runtime=name), self.target.system)
-        return type(self)(self.store, setup, self.progress, shared=True)
+        return self.with_options(runtime=name)
+
+    def with_options(self, progress: Progress | None = None, **changed: Any) -> Self:
+        """The same cache with ``changed`` :class:`Options`, to be closed before this.
+
+        Raises as :meth:`with_runtime` does.
+        """
+        setup = Setup.of(replace(self.options, **changed), self.target.system)
+        return type(self)(self.store, setup, progress or self.progress, shared=True)
 
     def read(self, model: str | Path | onnx.ModelProto | Graph, **fields: Any) -> Model:
         """The model in an ONNX file, of a zoo name, or in memory; see :meth:`bricks.Bench.read`.

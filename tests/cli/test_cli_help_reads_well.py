@@ -125,12 +125,12 @@ def test_options_of_many_commands_are_in_groups() -> None:
     assert titles == ["Arguments", "Options", "Models", "Runtime", "Measuring"]
     options = dict(page(("predict",)).sections)["Options"]
     names = [name for name, _ in options]
-    assert names[:2] == ["--on SYSTEM", "--no-measure"]  # its own first
+    assert names[:2] == ["--on SYSTEM,…|all", "--no-measure"]  # its own first
     assert names[-3:] == ["-q, --quiet", "-v, --verbose", "-h, --help"]
 
 
 def test_defaults_and_limits_are_told() -> None:
-    told = {name: text for _, rows in page(("predict",)).sections for name, text in rows}
+    told = {name: text for _, rows in page(("compare",)).sections for name, text in rows}
     assert told["--threads N"].endswith("[1 to 1024; default: physical cores]")
     assert told["--cache PATH_OR_URL"].endswith("[default: $BRICKS_CACHE, or cache]")
     assert told["--precision SHARE"].endswith("[0.0001 to 1; default: 0.01]")

@@ -336,7 +336,7 @@ def test_measure(here: Here, models: list[Path]) -> None:
 def test_predict(measured: Here, models: list[Path]) -> None:
     done = measured("predict", *models, "--threads", 1, "--json")
     assert (done.status, done.err) == (0, "")
-    assert done.json.keys() == {"system", "runtime", "granularity", "workers", "models"}
+    assert done.json.keys() == {"answer", "system", "runtime", "granularity", "workers", "models"}
     assert done.json["workers"] == 1
     of_this_target(done.json)
     for row in done.json["models"]:
@@ -349,7 +349,10 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         memory = {"peak_bytes": COUNT, "memory": dict}
         lists = {"missing": list, "bricks": list, "phases": list}
         wide = {"uncertainty": dict, "advice": NOTHING}
-        has(row, {"model": TEXT, **expected, **memory, **lists, "error": NOTHING, **wide})
+        setting = {"system": TEXT, "runtime": TEXT, "threads": COUNT, "batch": COUNT}
+        has(
+            row, {"model": TEXT, **setting, **expected, **memory, **lists, "error": NOTHING, **wide}
+        )
         parts = dict.fromkeys(MEMORY, COUNT)
         has(row["memory"], {**parts, "unknown": list, "reason": NOTHING})
         assert row["peak_bytes"] == sum(row["memory"][part] for part in MEMORY) > 0

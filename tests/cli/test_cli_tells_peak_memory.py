@@ -71,9 +71,9 @@ def test_a_decoder_of_7_billion_parameters_without_weights_gets_an_answer(tmp_pa
 
 
 def test_the_detailed_table_has_a_column_of_it(here: Here, path: Path) -> None:
-    usual, detailed = (here("predict", path, *more) for more in ((), ("--verbose",)))
+    usual, detailed = (here("predict", path, *more) for more in ((), ("--all",)))
     assert "peak memory" not in usual.out
-    head, row = detailed.out.splitlines()[:2]
+    _, _, head, row = detailed.out.splitlines()[:4]
     assert head.split()[-2:] == ["peak", "memory"]
     assert row.endswith("KiB")
 
@@ -88,9 +88,9 @@ def test_units_of_sizes_are_1024_of_the_one_below(size_bytes: int, told: str) ->
 
 def test_what_it_does_not_include_makes_it_a_lower_bound(here: Here, tmp_path: Path) -> None:
     odd = one_node("Det", [value("x", [4, 64, 64])], [value("y", [4])])
-    words = ("predict", save(odd, tmp_path, "odd.onnx"), "--no-measure", "--verbose")
+    words = ("predict", save(odd, tmp_path, "odd.onnx"), "--no-measure", "--all")
     done = here(*words, runtime="onnxruntime")
-    assert "≥" in done.out.splitlines()[1]
+    assert "≥" in done.out.splitlines()[3]
     assert "odd: the peak memory does not include the workspace of Det (1 places)." in done.out
 
 
@@ -100,7 +100,7 @@ def test_where_it_is_not_predicted_the_reason_is_told(here: Here, path: Path) ->
     assert row["peak_bytes"] is None
     assert "granularity 2" in row["memory"]["reason"]
     assert row["estimate_s"] > 0
-    assert "conv: no peak memory: memory follows from the graph" in here(*words, "-v").out
+    assert "conv: no peak memory: memory follows from the graph" in here(*words, "--all").out
 
 
 def test_explain_tells_its_parts(here: Here, path: Path) -> None:

@@ -46,6 +46,11 @@ def _digits(share: float) -> str:
     return f"{100 * share:.{1 if 0 < share < 0.00995 else 0}f}"
 
 
+def sure_text(probability: float) -> str:
+    """A probability in percent; never certain, since intervals resolve none beyond 99 %."""
+    return share_text(min(probability, 0.999))
+
+
 def source_text(of: Provenance) -> str:
     """Where an estimate comes from: ``62 % measured here, 30 % published, 8 % predicted``."""
     shares = {

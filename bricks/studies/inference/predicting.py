@@ -17,16 +17,21 @@ from bricks.session import measuring, peak_memory, predicting
 from bricks.session.workspace import Workspace
 from bricks.sources import Unread
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel, without
+from bricks.studies.inference.settings import Setting
 from bricks.studies.study import Needs, Study
 from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionOptions:
-    """``models``, in order, on a ``target`` of the cache; None: that of the workspace."""
+    """``models``, in order, on a ``target`` of the cache; None: that of the workspace.
+
+    ``settings`` are those of the models, one for each; without them, those of the target.
+    """
 
     models: Sequence[Model | Unread]
     target: Target | None = None
+    settings: Sequence[Setting] = ()
 
 
 class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None, ModelPredictions]):
@@ -54,11 +59,17 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
 
     def predict(self) -> tuple[PredictedModel, ...]:
         """Each model; one that fails does not stop the others."""
-        return tuple(map(self._predicted, self.options.models))
+        models, usual = self.options.models, Setting(runtime=self.target.runtime.backend)
+        settings = self.options.settings or [usual] * len(models)
+        return tuple(map(self._in_setting, models, settings))
 
-    def _predicted(self, model: Model | Unread) -> PredictedModel:
+    def _in_setting(self, model: Model | Unread, setting: Setting) -> PredictedModel:
+        setting = setting.on(self.target, self.workspace.target)
         if isinstance(model, Unread):
-            return PredictedModel(model=model.name, failure=model.error)
+            return PredictedModel(model=model.name, failure=model.error, setting=setting)
+        return replace(self._predicted(model), setting=setting.running(model))
+
+    def _predicted(self, model: Model) -> PredictedModel:
         workspace, target = self.workspace, self.target
         try:
             estimate = predicting.predict(workspace, model, measure=False, target=target)

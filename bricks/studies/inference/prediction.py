@@ -1,9 +1,9 @@
-"""ModelPredictions of whole models: latency, where it comes from, and memory; plain data."""
+"""Predictions of whole models: latency, where it comes from, and memory; plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from bricks.compose.estimate import (
@@ -15,6 +15,8 @@ from bricks.compose.estimate import (
     provenance_facts,
 )
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
+from bricks.session.defaults import RUNTIME
+from bricks.studies.inference.settings import Setting
 from bricks.system import Target
 from bricks.units.interval import Interval
 
@@ -23,20 +25,29 @@ _MEMORY_PARTS = (
     "gradient_bytes", "optimizer_bytes", "temporary_bytes",
 )  # fmt: skip
 
+# The facts of the setting in which a model was predicted.
+SETTING_FACTS = (
+    ("setting.system_name", "system"), ("setting.runtime", "runtime"),
+    ("setting.threads", "threads"), ("setting.batch", "batch"),
+)  # fmt: skip
+
+# The setting of models that are asked about in no particular one.
+_UNKNOWN = Setting(runtime=RUNTIME)
+
 # Bricks without a measurement that an error names.
 _MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedModel:
-    """A model's latency and peak memory; each is None, or incomplete, where it is unknown.
+    """A model's latency and peak memory in a ``setting``; each is None, or incomplete, if unknown.
 
     ``failure`` is the reason if both are None, ``hint`` the user's remedy for an incomplete
     estimate. ``advice`` is a sentence on how to narrow a wide interval, None unless requested.
     """
 
     FACTS: ClassVar = (
-        "model", ("estimate.latency_s", "estimate_s", "low_s", "high_s"),
+        "model", *SETTING_FACTS, ("estimate.latency_s", "estimate_s", "low_s", "high_s"),
         *(
             (f"estimate.{name}", name)
             for name in ("critical_path_s", "call_overhead_s", "other_state_share")
@@ -53,6 +64,7 @@ class PredictedModel:
     failure: str | None = None
     hint: str = ""
     advice: str | None = None
+    setting: Setting = _UNKNOWN
 
     @property
     def LIKE(self) -> type:
@@ -63,6 +75,22 @@ class PredictedModel:
     def interval(self) -> Interval | None:
         """The latency in seconds; None without a whole estimate."""
         return self.estimate.latency_s if isinstance(self.estimate, Estimate) else None
+
+    @property
+    def latency_s(self) -> Interval:
+        """The latency in seconds of a model that has a whole estimate."""
+        assert isinstance(self.estimate, Estimate), f"{self.model} has no estimate"
+        return self.estimate.latency_s
+
+    @property
+    def batch(self) -> int:
+        """The number of samples in one run."""
+        return self.setting.batch or 1
+
+    @property
+    def sample_s(self) -> Interval:
+        """The latency for each sample of the batch, of a model that has a whole estimate."""
+        return self.latency_s.scaled(1 / self.batch)
 
     @property
     def gaps(self) -> Sequence[Gap]:
@@ -112,19 +140,40 @@ def without(estimate: IncompleteEstimate) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelPredictions:
-    """Models on one target."""
+    """Models in one setting, or in several that differ in ``dimensions``.
+
+    The settings of each model follow one another. ``target`` is the only target, None if there are
+    several.
+    """
 
     FACTS: ClassVar = (
         ("target.system", "system"), ("target.runtime", "runtime"), "granularity", "workers",
         "models",
     )  # fmt: skip
 
-    target: Target
+    target: Target | None
     granularity: str
     workers: int
     models: tuple[PredictedModel, ...]
+    dimensions: tuple[str, ...] = ()
+
+    @property
+    def swept(self) -> bool:
+        """Whether there are several settings."""
+        return bool(self.dimensions)
+
+    @property
+    def estimated(self) -> tuple[PredictedModel, ...]:
+        """The models with an estimate."""
+        return tuple(model for model in self.models if model.interval is not None)
+
+    def on_known(self) -> ModelPredictions:
+        """Without settings for which no system has measurements."""
+        models = [model for model in self.models if model.setting.target is not None]
+        return replace(self, models=tuple(models))
 
     @property
     def errors(self) -> Sequence[str]:
-        """A line for each model without an estimate."""
-        return [model.reason for model in self.models if model.reason is not None]
+        """A line for each reason why a model has no estimate, each once."""
+        reasons = (model.reason for model in self.models if model.reason is not None)
+        return list(dict.fromkeys(reasons))

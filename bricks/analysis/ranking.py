@@ -1,0 +1,104 @@
+"""The order of quantities that are known by intervals, such as latencies, and how sure it is.
+
+Must not know what the quantities are of.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from bricks.samples.statistics import NORMAL_95
+from bricks.units.interval import Interval
+
+# An order is decided from this probability on.
+DECIDED = 0.95
+
+_NORMAL = NormalDist()
+
+# Intervals so wide on a logarithmic scale decide nothing.
+_FAR = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The order of some quantities, the least first; at least one.
+
+    ``order`` are their positions, ``sure`` is the probability that the first is the least, and
+    ``rivals`` are the positions of those that may be less than it: their order is not decided.
+    ``decided_share`` is the share of all pairs whose order is decided; 1 without pairs.
+    """
+
+    order: tuple[int, ...]
+    sure: float
+    rivals: tuple[int, ...]
+    decided_share: float
+
+    @property
+    def first(self) -> int:
+        """The position of the least quantity."""
+        return self.order[0]
+
+    @property
+    def decided(self) -> bool:
+        """Whether the first is the least with :data:`DECIDED` probability."""
+        return self.sure >= DECIDED
+
+
+def ranked(quantities: Sequence[Interval]) -> Ranking:
+    """The ranking of at least one quantity."""
+    order = sorted(range(len(quantities)), key=lambda n: quantities[n].value)
+    first, others = quantities[order[0]], order[1:]
+    greater = {n: longer(quantities[n], first) for n in others}
+    sure = math.prod(greater.values())
+    rivals = tuple(n for n in others if greater[n] < DECIDED)
+    return Ranking(tuple(order), sure, rivals, _decided_share([quantities[n] for n in order]))
+
+
+def longer(one: Interval, other: Interval) -> float:
+    """The probability that ``one`` is greater than the ``other``.
+
+    Intervals are treated as the middle 95 % of independent log-normal distributions, with a
+    separate width on each side, of which those that face each other count.
+    """
+    gap = _log_ratio(other.value, one.value)
+    if gap >= 0:
+        ends = (_log_ratio(one.high, one.value), _log_ratio(other.value, other.low))
+    else:
+        ends = (_log_ratio(one.value, one.low), _log_ratio(other.high, other.value))
+    deviation = math.hypot(*ends) / NORMAL_95
+    if math.isinf(deviation):  # an interval that reaches zero has no log width
+        return 0.5
+    if deviation == 0.0:
+        return 0.5 if gap == 0 else float(gap < 0)
+    return 1.0 - _NORMAL.cdf(gap / deviation)
+
+
+def _decided_share(ascending: Sequence[Interval]) -> float:
+    """The share of pairs of quantities, the least first, whose order is decided."""
+    values = [quantity.value for quantity in ascending]
+    pairs, factor = math.comb(len(values), 2), _certain_factor(ascending)
+    decided = 0
+    for n, less in enumerate(ascending, 1):
+        near = bisect_right(values, less.value * factor, lo=n)  # beyond, all are greater
+        decided += len(values) - near
+        decided += sum(longer(greater, less) >= DECIDED for greater in ascending[n:near])
+    return decided / pairs if pairs else 1.0
+
+
+def _certain_factor(quantities: Sequence[Interval]) -> float:
+    """A ratio of values beyond which the order is decided, even of the widest intervals."""
+    above = max(_log_ratio(quantity.high, quantity.value) for quantity in quantities)
+    below = max(_log_ratio(quantity.value, quantity.low) for quantity in quantities)
+    widest = 2 * math.hypot(above, below)
+    return math.exp(widest) if widest < _FAR else math.inf
+
+
+def _log_ratio(greater: float, less: float) -> float:
+    """The logarithm of a ratio; infinite where one quantity may be zero."""
+    if greater <= 0 or less <= 0:
+        return math.inf
+    return math.log(greater / less)

@@ -1,0 +1,48 @@
+"""Settings of models in words: ``here with 2 threads``, ``with openvino on zen5``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from bricks.report.answers.words import listed
+from bricks.report.figures import count_text
+from bricks.session.defaults import PROGRAMS_RUNTIME, RUNTIME
+from bricks.studies.inference.settings import DIMENSIONS, Setting
+
+# Runtimes that are not named: those of models and of programs, unless another one is chosen.
+_USUAL = frozenset((RUNTIME, PROGRAMS_RUNTIME))
+
+
+def place_of(setting: Setting) -> str:
+    """The place of one setting: ``here with 2 threads``."""
+    return setting_text(setting, usual_dimensions(setting))
+
+
+def usual_dimensions(setting: Setting) -> Sequence[str]:
+    """The dimensions that an answer names, whatever varies; not a usual runtime, nor the batch."""
+    unnamed = {"batch"}
+    if setting.runtime in _USUAL:
+        unnamed.add("runtime")
+    if setting.quantize is None:
+        unnamed.add("quantize")
+    return [name for name in DIMENSIONS if name not in unnamed]
+
+
+def setting_text(setting: Setting, dimensions: Collection[str]) -> str:
+    """These ``dimensions`` of a setting in words: ``on zen5 with openvino at batch 8``."""
+    parts = [f"with {listed(means)}"] if (means := [*_means(setting, dimensions)]) else []
+    if "system" in dimensions:
+        parts.insert(0, "here" if setting.system is None else f"on {setting.system_name}")
+    if "batch" in dimensions and setting.batch is not None:
+        parts.append(f"at batch {setting.batch}")
+    return " ".join(parts)
+
+
+def _means(setting: Setting, dimensions: Collection[str]) -> Iterator[str]:
+    """The words that follow ``with``."""
+    if "runtime" in dimensions:
+        yield setting.runtime
+    if "quantize" in dimensions:
+        yield setting.quantize or "its own precision"
+    if "threads" in dimensions and setting.threads is not None:
+        yield count_text(setting.threads, "thread")

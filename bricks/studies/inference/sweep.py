@@ -1,0 +1,194 @@
+"""Predicts models in several settings, from one cache: a matrix of estimates.
+
+Every runtime with each number of threads is measured in turn, all batches together; a setting that
+fails does not stop the others. Must not know how models are found, nor how a matrix is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
+
+from bricks.errors import BackendError, UsageError
+from bricks.graph.model import Model
+from bricks.measure.conditions import Conditions
+from bricks.measure.progress import Progress
+from bricks.session.batch import decompose_all
+from bricks.session.crowding import refuse_crowding
+from bricks.session.targets import target_called
+from bricks.session.workspace import Workspace
+from bricks.sources import Unread
+from bricks.studies.inference.predicting import PredictionOptions, PredictionStudy
+from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
+from bricks.studies.inference.settings import DIMENSIONS, Axes, Setting, varying
+from bricks.studies.study import ask
+from bricks.system import Target
+
+Models = Sequence[Model | Unread]
+Cells = dict[Setting, Sequence[PredictedModel]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Models in every setting of ``axes``.
+
+    ``read`` reads the models for a setting: always as many, in the same order. With ``measure``,
+    missing bricks are measured in settings on this host. ``notice`` is called with lines for the
+    user.
+    """
+
+    axes: Axes
+    read: Callable[[Setting], Models]
+    measure: bool = True
+    notice: Callable[[str], None] = lambda line: None
+
+    def predicted(self, workspace: Workspace) -> ModelPredictions:
+        """The predictions with the cache and the other options of ``workspace``."""
+        settings = self.axes.settings
+        parts = [list(group) for group in _by_runtime(settings)]
+        cells: Cells = {}
+        for number, part in enumerate(parts):
+            cells |= self._part(workspace, part, _Part(number, len(parts)))
+        rows = zip(*(cells[setting] for setting in settings), strict=True)
+        models = tuple(chain.from_iterable(rows))
+        return ModelPredictions(
+            _only([of.setting.target for of in models]),
+            str(workspace.granularity),
+            workspace.options.workers,
+            models,
+            dimensions=_dimensions(settings, models),
+        )
+
+    def _part(self, base: Workspace, settings: Sequence[Setting], part: _Part) -> Cells:
+        """The cells of settings with one runtime and as many threads."""
+        models = {setting: self.read(setting) for setting in settings}
+        try:
+            opened = part.opened(base, settings[0])
+        except (BackendError, UsageError) as error:
+            if part.only:
+                raise
+            return _failed(models, error)
+        with opened as workspace:
+            cells: Cells = {}
+            for system in dict.fromkeys(setting.system for setting in settings):
+                there = {s: models[s] for s in settings if s.system == system}
+                cells |= self._on(workspace, system, there, only=len(self.axes.settings) == 1)
+            return cells
+
+    def _on(
+        self,
+        workspace: Workspace,
+        system: str | None,
+        models: Mapping[Setting, Models],
+        *,
+        only: bool,
+    ) -> Cells:
+        """The cells of settings on one system; an error of the ``only`` one is raised."""
+        measure = self.measure and system is None
+        try:
+            target = _target(workspace, system, measure=measure)
+        except (BackendError, UsageError) as error:
+            if only:
+                raise
+            return _failed(models, error)
+        pairs = [(setting, model) for setting, of in models.items() for model in of]
+        if system is None:
+            _decompose(workspace, [model for _, model in pairs])
+        options = PredictionOptions(
+            models=[model for _, model in pairs],
+            settings=[setting for setting, _ in pairs],
+            target=target,
+        )
+        study = PredictionStudy(options, workspace, self.notice)
+        predicted = iter(ask(study, measure=measure).models)
+        return {setting: [next(predicted) for _ in of] for setting, of in models.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One of ``count`` parts of a sweep, each of which has a workspace of its own."""
+
+    number: int
+    count: int
+
+    @property
+    def only(self) -> bool:
+        return self.count == 1
+
+    def opened(self, base: Workspace, setting: Setting) -> AbstractContextManager[Workspace]:
+        """The workspace of this part: ``base`` itself if it is the only one."""
+        if self.only:
+            return nullcontext(base)
+        return base.with_options(
+            self._progress(base.progress, setting),
+            runtime=setting.runtime,
+            threads=setting.threads,
+            conditions=self._conditions(base.options.conditions),
+        )
+
+    def _progress(self, shown: Progress, setting: Setting) -> Progress:
+        """The part of the progress of all parts."""
+        threads = "" if setting.threads is None else f", threads: {setting.threads}"
+
+        def show(what: str, share: float) -> None:
+            shown(f"{setting.runtime}{threads}: {what}", (self.number + share) / self.count)
+
+        return show
+
+    def _conditions(self, conditions: Conditions) -> Conditions:
+        """The conditions with the part of a budget that is over by the end of this part."""
+        if conditions.budget_s is None:
+            return conditions
+        share = (self.number + 1) if conditions.budget_began_s is not None else 1
+        return replace(conditions, budget_s=conditions.budget_s * share / self.count)
+
+
+def _dimensions(settings: Sequence[Setting], models: Sequence[PredictedModel]) -> tuple[str, ...]:
+    """The dimensions that were asked for, and threads, if systems were measured with others."""
+    asked = varying(settings)
+    found = varying(of.setting for of in models if of.setting.target is not None)
+    threads = "threads" if asked and "threads" in found else None
+    return tuple(name for name in DIMENSIONS if name in (*asked, threads))
+
+
+def _by_runtime(settings: Iterable[Setting]) -> Iterable[Iterable[Setting]]:
+    """The settings in groups with one runtime and as many threads."""
+
+    def key(setting: Setting) -> tuple[str, int]:
+        return setting.runtime, setting.threads or 0
+
+    return (group for _, group in groupby(sorted(settings, key=key), key))
+
+
+def _target(workspace: Workspace, system: str | None, *, measure: bool) -> Target:
+    """The target on ``system``; :class:`UsageError` if there is none, or too few processors."""
+    if system is not None:
+        return target_called(workspace, system)
+    if measure:
+        refuse_crowding(workspace.target)
+    return workspace.target
+
+
+def _decompose(workspace: Workspace, models: Models) -> None:
+    """Decompose many models in parallel."""
+    readable = [model for model in models if not isinstance(model, Unread)]
+    if len(readable) > 1:
+        decompose_all(workspace, readable)
+
+
+def _failed(models: Mapping[Setting, Models], error: Exception) -> Cells:
+    """Cells without an estimate, because of ``error``."""
+    return {
+        setting: [
+            PredictedModel(model=model.name, failure=str(error), setting=setting) for model in of
+        ]
+        for setting, of in models.items()
+    }
+
+
+def _only(targets: Sequence[Target | None]) -> Target | None:
+    """The target that all have; None if there are several."""
+    keys = {None if target is None else target.key for target in targets}
+    return targets[0] if len(keys) == 1 else None
