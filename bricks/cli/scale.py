@@ -16,4 +16,13 @@ _TRACE = File(
     note="the step; open it in ui.perfetto.dev.", page=False,
 )  # fmt: skip
 
-scale = command_of(OFFER, View(from_report("scaling:scaling_parts"), (_PAGE, _TRACE)))
+scale = command_of(
+    OFFER,
+    View(
+        from_report("scaling:scaling_parts"),
+        (_PAGE, _TRACE),
+        from_report("answers.scaling:scaling_answer"),
+        from_report("answers.scaling:scaling_remarks"),
+        from_report("scaling:scaling_details"),
+    ),
+)

@@ -7,30 +7,39 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.console import RenderableType
 
 from bricks.errors import printable
+from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import DASH, Column, table_of
-from bricks.report.figures import interval_text, runtime_text
-from bricks.report.tables import number, percent, seconds, size
+from bricks.report.figures import count_text, runtime_text
+from bricks.report.tables import duration, number, percent, seconds, size
 from bricks.studies.scaling.result import CheckedStep, Origins, ScalePoint, ScalingResult
 from bricks.units.interval import Interval
 
 STRATEGY: Column[ScalePoint] = Column("strategy", lambda point: point.strategy, left=True)
+_RANKS: Column[ScalePoint] = Column("ranks", lambda point: str(point.ranks))
 
-COLUMNS: Sequence[Column[ScalePoint]] = (
-    Column("ranks", lambda point: str(point.ranks)),
+_TIMES: Sequence[Column[ScalePoint]] = (
     Column("step", lambda point: seconds(point.step_s.value)),
-    Column("interval", lambda point: interval_text(point.step_s)),
+    Column("±", lambda point: uncertainty_text(point.step_s)),
+    Column("epoch", lambda point: _long(point.epoch_s)),
+    Column("run", lambda point: _long(point.run_s)),
     Column("samples/s", lambda point: f"{point.samples_per_s.value:.4g}"),
-    Column("speed-up", lambda point: number(point.speedup.value)),
     Column("efficiency", lambda point: percent(point.efficiency.value, 0)),
+    Column("measured", lambda point: _checked(point, lambda checked: seconds(checked.step_s))),
+    Column("ratio", lambda point: _checked(point, lambda _: number(point.ratio, 3))),
+)
+
+_DETAILS: Sequence[Column[ScalePoint]] = (
+    Column("speed-up", lambda point: number(point.speedup.value)),
     Column(
         "exposed",
         lambda point: _sent(point, seconds(point.exposed_communication_s.value)),
     ),
     Column("sent", lambda point: _sent(point, size(point.bytes_sent))),
     Column("cost/epoch", lambda point: _cost(point.cost_per_epoch)),
-    Column("measured", lambda point: _checked(point, lambda checked: seconds(checked.step_s))),
-    Column("ratio", lambda point: _checked(point, lambda _: number(point.ratio, 3))),
 )
+
+# All columns, for pages.
+COLUMNS: Sequence[Column[ScalePoint]] = (_RANKS, *_TIMES, *_DETAILS)
 
 
 def _sent(point: ScalePoint, text: str) -> str:
@@ -47,30 +56,36 @@ def _checked(point: ScalePoint, text: Callable[[CheckedStep], str]) -> str | Non
 
 
 def scaling_parts(result: ScalingResult) -> list[RenderableType]:
-    """Lines and a table in the order to show them."""
+    """The table of times, below the conditions other than those of a plain step."""
+    if not result.predicted:
+        return []
+    return [*_conditions(result), table_of(result.predicted, [*_named(result), *_TIMES])]
+
+
+def scaling_details(result: ScalingResult) -> list[RenderableType]:
+    """Also a table of communication, and where figures come from."""
     points, system = result.predicted, printable(result.target.system.name)
-    parts: list[RenderableType] = [
-        f"{printable(result.workload)} on ranks of {system}, {runtime_text(result.target)};"
-        f" network: {printable(result.network)}",
-        *_conditions(result),
-    ]
-    if points:
-        parts += ["", table_of(points, [*_strategy(result), *COLUMNS]), "", *_origins(points)]
-        parts += [*_pays(result), *_shared_host(result)]
-    return parts
+    if not points:
+        return []
+    return [
+        *scaling_parts(result), "", table_of(points, [*_named(result), *_DETAILS]), "",
+        f"Ranks are of {system}, {runtime_text(result.target)}.",
+        *_origins(points), *_pays(result), *_shared_host(result),
+    ]  # fmt: skip
 
 
-def _strategy(result: ScalingResult) -> list[Column[ScalePoint]]:
-    return [STRATEGY] if len(result.strategies) > 1 else []
+def _long(of: Interval | None) -> str | None:
+    return None if of is None else duration(of.value)
+
+
+def _named(result: ScalingResult) -> list[Column[ScalePoint]]:
+    return [*([STRATEGY] if len(result.strategies) > 1 else []), _RANKS]
 
 
 def _conditions(result: ScalingResult) -> Iterator[str]:
     """The conditions that differ from a plain step."""
-    conditions = []
-    if result.predicted:
-        whole = max(point.batch for point in result.predicted)
-        how = "divided by all ranks" if result.step.strong else "on each rank"
-        conditions.append(f"a batch of {whole} {how}")
+    whole = max(point.batch for point in result.predicted)
+    conditions = [f"ranks divide a batch of {whole}"] if result.step.strong else []
     if result.step.accumulate > 1:
         conditions.append(f"{result.step.accumulate} batches a step")
     if result.step.straggler > 1:
@@ -94,7 +109,7 @@ def _origin(of: Origins) -> str:
     if of.network is not None:
         parts += [
             f"copies {of.copies}", f"network {of.network}",
-            f"what it costs the cores {of.slowdown}",
+            f"slowdown of computing {of.slowdown}",
         ]  # fmt: skip
     return ", ".join(parts)
 
@@ -119,9 +134,9 @@ def _pays(result: ScalingResult) -> Iterator[str]:
         name = f"{scaling.strategy}: " if len(result.strategies) > 1 else ""
         if scaling.pays_up_to is None:
             line = f"further ranks pay up to {scaling.looked_up_to} at least"
-            line += " (each adds half of a lone rank's samples/s or more)"
+            line += " (each adds half of an isolated rank's samples/s or more)"
         else:
-            count = f"{scaling.pays_up_to} {'rank' if scaling.pays_up_to == 1 else 'ranks'}"
+            count = count_text(scaling.pays_up_to, "rank")
             line = f"from {count} on, further ones no longer pay"
-            line += " (each adds less than half of a lone rank's samples/s)"
+            line += " (each adds less than half of an isolated rank's samples/s)"
         yield f"{name}{line}." if name else f"{line[0].upper()}{line[1:]}."

@@ -30,7 +30,7 @@ def scaling_page(result: ScalingResult, *, version: str, made: str) -> str:
     return render_page(
         "scaling",
         title=printable(result.workload),
-        where=f"{target_text(result.target)}; network: {printable(result.network)}",
+        where=f"{target_text(result.target)}; network: {printable(result.network.name)}",
         points=cells_of(points, _COLUMNS),
         failures=result.errors,
         most=most,

@@ -33,7 +33,7 @@ def scaling_trace(result: ScalingResult) -> str:
     about = {
         "workload": printable(result.workload),
         "system": printable(result.target.system.name),
-        "network": printable(result.network),
+        "network": printable(result.network.name),
         "strategy": first.strategy,
         "ranks": point.ranks,
         "step_us": microseconds(point.step_s.value),

@@ -31,6 +31,16 @@ def seconds(value: float | None) -> str:
     return f"{value * 1e9:.0f} ns"
 
 
+def duration(value: float | None) -> str:
+    """A duration that may be long: ``41.0 s``, ``5.1 min``, ``14 h`` or ``3.2 days``."""
+    if value is None or value < 120:
+        return seconds(value)
+    for unit, factor, most in (("min", 60.0, 120), ("h", 3600.0, 48)):
+        if value < most * factor:
+            return f"{_two_digits(value / factor)} {unit}"
+    return f"{_two_digits(value / 86_400)} days"
+
+
 def size(value: float | None) -> str:
     """A number of bytes with a unit that suits it: ``97.5 MiB``."""
     if value is None:
@@ -193,6 +203,10 @@ def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {item}" for name, item in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _two_digits(value: float) -> str:
+    return f"{value:.{1 if value < 10 else 0}f}"
 
 
 def _three_digits(value: float) -> str:

@@ -20,6 +20,7 @@ from torch_environment import program
 from bricks.cli import completion
 from bricks.graph.program_phases import TRAINING
 from bricks.network.times import MeasuredNetwork, NetworkEstimate, StatedNetwork
+from bricks.report.tables import duration
 from bricks.session.local_networks import loopback_network
 from bricks.session.networks import NetworkRequest
 from bricks.store import Store
@@ -46,11 +47,12 @@ ROW = {
     "ranks", "strategy", "batch", "step_s", "low_s", "high_s",
     *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high")),
     "communication_s", "bytes_sent", "origin", "measured_step_s", "measured_solo_s", "ratio",
-    "error",
+    "error", *(f"{name}{end}" for name in ("epoch_s", "run_s") for end in ("", "_low", "_high")),
 }  # fmt: skip
 FACTS = {
-    "workload", "system", "runtime", "network", "scaling", "accumulate", "straggler",
-    "samples_per_epoch", "ranks", "pays", "page", "trace",
+    "answer", "workload", "system", "runtime", "network", "network_origin", "bandwidth",
+    "latency_s", "scaling", "accumulate", "straggler", "samples_per_epoch", "epochs", "ranks",
+    "pays", "page", "trace",
 }  # fmt: skip
 
 BATCH = 4
@@ -143,9 +145,51 @@ def test_json_table_page_and_trace_show_each_number_of_ranks(
         (2, None), (3, "not on 3"),
     ] * 2  # fmt: skip
     assert {row.keys() == ROW for row in failed.json["ranks"]} == {True}
-    shown = here(*words, "--ranks", "2,4,8")
+    shown = here(*words, "--ranks", "2,4,8", "--all")
     assert (shown.status, shown.err) == (0, "")
     assert "2, 4, 8 ranks: computing measured, copies measured, network stated" in shown.out
+
+
+def test_the_first_line_has_step_epoch_and_run_on_one_rank_and_on_most(
+    here: Here, made_up: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("scale", "train.py:step", "--threads", 1, "--ranks", "1,2,8")
+    run = ("--samples-per-epoch", 50_001, "--epochs", 10)
+    facts = here(*words, *run, "--json").json
+    one, _, eight = facts["ranks"]
+    assert (one["epoch_s"], eight["epoch_s"]) == pytest.approx(
+        (12_501 * one["step_s"], 1563 * eight["step_s"])
+    )
+    assert one["run_s"] == pytest.approx(10 * one["epoch_s"])
+    assert one["epoch_s_low"] < one["epoch_s"] < one["epoch_s_high"]
+    answer = facts["answer"]
+    assert answer.startswith("A training epoch of 50,001 samples takes 87.5 s (")
+    assert f"{duration(eight['epoch_s'])} (" in answer
+    assert f"on 8 ranks (efficiency {eight['efficiency']:.2f})" in answer
+    assert f"10 epochs: 15 min here, {duration(eight['run_s'])} on 8 ranks." in answer
+
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = here(*words, *run)
+    assert shown.out.startswith(answer[:60])
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert all(word in shown.out for word in ("epoch", "run", "efficiency", "Loading data"))
+    assert "exposed" not in shown.out
+    step = here(*words, "--ranks", 8, "--json")
+    assert step.json["answer"].startswith("A training step of train.py:step takes ")
+    assert step.json["ranks"][0]["epoch_s"] is None
+    assert "--samples-per-epoch N" in here(*words).out
+
+
+def test_a_network_that_nobody_names_is_assumed_and_told(here: Here, made_up: None) -> None:
+    words = ("scale", "train.py:step", "--threads", 2)
+    assumed = here(*words, "--json").json
+    assert (assumed["network"], assumed["network_origin"]) == ("assumed", "assumed")
+    assert (assumed["bandwidth"], assumed["latency_s"]) == (1.25e9, 50e-6)
+    stated = here(*words, *NETWORK, "--json").json
+    assert (stated["network_origin"], stated["bandwidth"]) == ("stated", 1.25e8)
+    out = " ".join(here(*words).out.split())
+    assert "Each rank is a host of its own with 2 threads; network assumed: 10 Gbit/s" in out
+    assert "network stated: 1 Gbit/s" in here(*words, *NETWORK).out
 
 
 def test_a_runtime_without_programs_is_refused(here: Here) -> None:
@@ -172,7 +216,6 @@ def test_what_makes_no_sense_is_one_line(here: Here) -> None:
         (("--check", "2", "--strategy", "horovod"), "--check", "--strategy ddp"),
         (("--check", "2"), "--check", "--runtime"),
         (("--network", "lan"), "'lan'"),
-        ((), "--bandwidth", "--latency", "--network NAME", "--check N"),
         (("--bandwidth", "10Gbit"), "--latency", "--network NAME"),
         (("--bandwidth", "10Gb", "--latency", "1ms"), "--bandwidth '10Gb'"),
         (("--bandwidth", "0Gbit", "--latency", "1ms"), "--bandwidth '0Gbit'"),
@@ -232,6 +275,8 @@ def test_a_check_without_a_network_measures_the_loopback_once(
     done = here.plain(*words, "--json")
     assert (done.status, "'loopback'" in done.complaint) == (0, True)
     assert (done.json["network"], done.json["runtime"]["threads"]) == ("loopback", 1)
+    assert done.json["network_origin"] == "loopback"
+    assert "A real step on 2 ranks took" in done.json["answer"]
     assert [row["ranks"] for row in done.json["ranks"]] == [1, 2]
     for more in ((), ("--no-measure",)):
         again = here.plain(*words, *more, "--json")

@@ -6,11 +6,13 @@ import pytest
 from store_examples import make_target
 
 from bricks.compose.lanes import Timeline
-from bricks.report.scaling import scaling_parts
+from bricks.report.scaling import scaling_details
 from bricks.studies.scaling.options import StepOptions
 from bricks.studies.scaling.result import (
+    MEASURED,
     CheckedStep,
     Origins,
+    RankNetwork,
     ScalePoint,
     ScaleResult,
     ScalingResult,
@@ -32,8 +34,9 @@ def point(ranks: int, step_s: float, checked: CheckedStep | None) -> ScalePoint:
 def said(*, strong: bool) -> str:
     points = point(1, 0.1, None), point(2, 0.11, CheckedStep(2, 0.165, 0.15))
     scaled = ScaleResult("ddp", points, None, 2)
-    result = ScalingResult("net", make_target(), "lo", StepOptions(strong=strong), (scaled,))
-    return " ".join(part for part in scaling_parts(result) if isinstance(part, str))
+    network, step = RankNetwork("lo", MEASURED), StepOptions(strong=strong)
+    result = ScalingResult("net", make_target(), network, step, (scaled,))
+    return " ".join(part for part in scaling_details(result) if isinstance(part, str))
 
 
 @pytest.mark.parametrize("fact", ["2 ranks at once took 150 ms", "(100 ms predicted)"])

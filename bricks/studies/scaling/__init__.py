@@ -33,9 +33,9 @@ OFFER = StudyOffer(
     help="""\
     Predict a PyTorch training on several ranks, from the bricks of its step and a network.
 
-    Missing bricks are measured first. Each rank is a host of its own. docs/guides/training.md says
-    what is assumed. Example: bricks scale train.py:step --ranks 1,2,4,8 --bandwidth 10Gbit
-    --latency 50us
+    Missing bricks are measured first. Each rank is a host of its own. Without a network, one of
+    10 Gbit/s and 50 µs is assumed, and the answer says so. Example: bricks scale train.py:step
+    --ranks 1,8 --samples-per-epoch 50000 --epochs 10
     """,
     options=ScalingOptions,
     load=_study,

@@ -36,6 +36,9 @@ COLLECTIVES: Mapping[str, Sequence[str]] = {
 
 _NETWORK = "Network"
 
+# The network that is assumed where none is named: in bytes a second, and seconds of a message.
+ASSUMED_BANDWIDTH, ASSUMED_LATENCY_S = 10e9 / 8, 50e-6
+
 
 def ranks_of(flag: str, text: str) -> Sequence[int]:
     """Numbers of ranks such as ``1,2,4``."""
@@ -46,8 +49,8 @@ def ranks_of(flag: str, text: str) -> Sequence[int]:
 class NetworkOptions:
     """A measured ``network`` of the cache, a stated one, or ``given`` as an object.
 
-    Without any, this host's loopback, where real steps are run on it. ``bandwidth`` is in bytes a
-    second, ``latency`` in seconds.
+    Without any, this host's loopback if real steps are run, otherwise one of
+    :data:`ASSUMED_BANDWIDTH`. ``bandwidth`` is in bytes a second, ``latency`` in seconds.
     """
 
     network: str | None = option(
@@ -67,6 +70,11 @@ class NetworkOptions:
     def __post_init__(self) -> None:
         if self.network is not None and (self.bandwidth, self.latency) != (None, None):
             raise UsageError("--network has a bandwidth and a latency: leave these out")
+        if (self.bandwidth is None) != (self.latency is None):
+            raise UsageError(
+                "a network has a bandwidth and a latency: give --bandwidth 10Gbit --latency 50us,"
+                " or --network NAME"
+            )
 
     @property
     def stated(self) -> bool:
@@ -74,12 +82,7 @@ class NetworkOptions:
         return self.bandwidth is not None and self.latency is not None
 
     @property
-    def missing(self) -> bool:
-        """Whether no network is specified."""
-        return self.given is None and self.network is None and not self.stated
-
-    @property
-    def loopback(self) -> bool:
+    def unnamed(self) -> bool:
         """Whether no field is set."""
         said = (self.given, self.network, self.bandwidth, self.latency)
         return all(field_value is None for field_value in said)
@@ -132,7 +135,7 @@ class StrategyOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOptions:
-    """A step of the optimiser, and the samples of an epoch.
+    """A step of the optimiser, the samples of an epoch, and the epochs of a run.
 
     A step accumulates the gradients of ``accumulate`` batches. If ``strong``, ranks divide the
     batch (strong scaling); otherwise each has a whole one. One rank computes ``straggler`` times
@@ -147,9 +150,18 @@ class StepOptions:
         "How much slower one of the ranks is.", default=1.0, metavar="FACTOR", least=1.0, most=1e3
     )
     samples_per_epoch: int | None = option(
-        "Samples of an epoch, to tell its cost.",
+        "Samples of an epoch, to tell how long it takes and what it costs.",
         default=None, metavar="N", least=1, shown=False,
     )  # fmt: skip
+    epochs: int | None = option(
+        "Epochs of a run, to tell how long it takes.",
+        default=None, metavar="N", least=1, shown=False,
+    )  # fmt: skip
+
+    def steps_per_epoch(self, step_samples: int) -> int | None:
+        """Steps of an epoch, the last of which may be short; None without its samples."""
+        samples = self.samples_per_epoch
+        return None if samples is None else -(-samples // step_samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +198,6 @@ class ScalingOptions:
         find_training_step(self.workload)  # refuses a mistyped name before anything is run
         if self.step.strong and self.batch is None:
             raise UsageError("--strong divides a batch: add --batch N")
-        if self.network.missing and not (self.check is not None and self.network.loopback):
-            raise UsageError(
-                "no network is given: add --bandwidth 10Gbit --latency 50us, or --network NAME, or"
-                " --check N for this host's loopback"
-            )
         if self.check is not None:
             self._refuse_check()
 
@@ -203,6 +210,11 @@ class ScalingOptions:
             )
         if self.strategies.names[0] != DDP:
             raise UsageError("--check runs real steps of DDP: give --strategy ddp first")
+
+    @property
+    def loopback(self) -> bool:
+        """Whether ranks run here, over this host's loopback."""
+        return self.check is not None and self.network.unnamed
 
     @property
     def all_ranks(self) -> Sequence[int]:

@@ -48,15 +48,16 @@ class ScalePoint:
     ``speedup`` is relative to one rank, ``efficiency`` per rank. ``exposed_communication_s`` is the
     time of the step beyond its computation, ``communication_s`` the time of transfers and copies.
     ``bytes_sent`` is the sum over all nodes, per rank. ``cost_per_epoch`` is None without a price
-    or a number of samples. ``simulated`` is the most likely timeline; the straggler, if there is
-    one, is its first rank.
+    or a number of samples, ``epoch_s`` without the latter, and ``run_s`` without a number of
+    epochs: neither has loading of data nor evaluations. ``simulated`` is the most likely timeline;
+    the straggler, if there is one, is its first rank.
     """
 
     FACTS: ClassVar = (
         "ranks", "strategy", "batch", ("step_s", "step_s", "low_s", "high_s"), "samples_per_s",
         "speedup", "efficiency", "exposed_communication_s", "cost_per_epoch", "communication_s",
         ("sent_bytes", "bytes_sent"), ("origins", "origin"), ("checked.step_s", "measured_step_s"),
-        ("checked.solo_s", "measured_solo_s"), "ratio", "error",
+        ("checked.solo_s", "measured_solo_s"), "ratio", "epoch_s", "run_s", "error",
     )  # fmt: skip
 
     ranks: int
@@ -73,6 +74,8 @@ class ScalePoint:
     origins: Origins
     simulated: Timeline
     checked: CheckedStep | None = None
+    epoch_s: Interval | None = None
+    run_s: Interval | None = None
 
     @property
     def distinct_ranks(self) -> int:
@@ -127,21 +130,44 @@ class ScaleResult:
 
 
 @dataclass(frozen=True, slots=True)
+class RankNetwork:
+    """The network between ranks: its ``origin`` is one of the constants of this module.
+
+    ``bandwidth`` in bytes a second and ``latency_s`` of a message are None if it was measured.
+    """
+
+    name: str
+    origin: str
+    bandwidth: float | None = None
+    latency_s: float | None = None
+
+
+# Origins of networks: measured between hosts or on this one, stated by the user, or assumed.
+MEASURED, LOOPBACK, STATED, ASSUMED = "measured", "loopback", "stated", "assumed"
+
+
+@dataclass(frozen=True, slots=True)
 class ScalingResult:
-    """A training on several numbers of ranks, by each of several strategies."""
+    """A training on several numbers of ranks, by each of several strategies.
+
+    ``here`` is whether ranks are hosts like this one.
+    """
 
     FACTS: ClassVar = (
-        "workload", ("target.system", "system"), ("target.runtime", "runtime"), "network",
-        "scaling", ("step.accumulate", "accumulate"), ("step.straggler", "straggler"),
-        ("step.samples_per_epoch", "samples_per_epoch"), ("points", "ranks"),
-        ("strategies", "pays"),
+        "workload", ("target.system", "system"), ("target.runtime", "runtime"),
+        ("network.name", "network"), ("network.origin", "network_origin"),
+        ("network.bandwidth", "bandwidth"), ("network.latency_s", "latency_s"), "scaling",
+        ("step.accumulate", "accumulate"), ("step.straggler", "straggler"),
+        ("step.samples_per_epoch", "samples_per_epoch"), ("step.epochs", "epochs"),
+        ("points", "ranks"), ("strategies", "pays"),
     )  # fmt: skip
 
     workload: str
     target: Target
-    network: str
+    network: RankNetwork
     step: StepOptions
     strategies: tuple[ScaleResult, ...]
+    here: bool = True
 
     @property
     def scaling(self) -> str:

@@ -111,6 +111,7 @@ class Scaling:
             name: _interval(value, [(source, figures[name]) for source, figures in others])
             for name, value in middle.items()
         }
+        epoch_s = self._epoch(ranks, intervals["step_s"])
         return ScalePoint(
             ranks=ranks,
             strategy=self.training.strategy.name,
@@ -125,7 +126,17 @@ class Scaling:
             cost_per_epoch=intervals.get("cost"),
             origins=self._origins(ranks, likely),
             simulated=likely.simulated,
+            epoch_s=epoch_s,
+            run_s=self._run_of(epoch_s),
         )
+
+    def _epoch(self, ranks: int, step_s: Interval) -> Interval | None:
+        steps = self.training.step.steps_per_epoch(self._samples(ranks))
+        return None if steps is None else step_s.scaled(steps)
+
+    def _run_of(self, epoch_s: Interval | None) -> Interval | None:
+        epochs = self.training.step.epochs
+        return None if epoch_s is None or epochs is None else epoch_s.scaled(epochs)
 
     def computing_s(self, ranks: int) -> float:
         """The seconds of an isolated step of one of ``ranks`` ranks."""
@@ -178,9 +189,9 @@ class Scaling:
             "efficiency": speedup / ranks,
             "exposed_s": max(0.0, run.simulated.end_s - run.compute_s),
         }
-        price, samples = training.price_per_hour, training.step.samples_per_epoch
-        if price is not None and samples is not None:
-            figures["cost"] = price * ranks * samples / rate / 3600
+        price, steps = training.price_per_hour, training.step.steps_per_epoch(self._samples(ranks))
+        if price is not None and steps is not None:
+            figures["cost"] = price * ranks * steps * run.simulated.end_s / 3600
         return figures
 
     def _run(self, ranks: int, case: _Case) -> _SimulatedStep:

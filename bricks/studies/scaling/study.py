@@ -21,9 +21,19 @@ from bricks.session.networks import CHECKED_SIZES, NetworkRequest
 from bricks.session.workspace import Workspace
 from bricks.studies.scaling.check import real_step
 from bricks.studies.scaling.copies import copy_bricks, ddp_bricks
-from bricks.studies.scaling.options import COLLECTIVES, ScalingOptions
+from bricks.studies.scaling.options import (
+    ASSUMED_BANDWIDTH,
+    ASSUMED_LATENCY_S,
+    COLLECTIVES,
+    ScalingOptions,
+)
 from bricks.studies.scaling.result import (
+    ASSUMED,
+    LOOPBACK,
+    MEASURED,
+    STATED,
     CheckedStep,
+    RankNetwork,
     ScaleFailure,
     ScalePoint,
     ScaleResult,
@@ -81,7 +91,7 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
 
     def needs(self) -> Needs:
         """The bricks of a rank's steps, copies of gradients, and the loopback to check on."""
-        others = [self._measure_loopback] if self.options.network.loopback else []
+        others = [self._measure_loopback] if self.options.loopback else []
         if not others:  # an unknown network is refused before anything is run
             _ = self._network
         models = list(self._models.models.values())
@@ -128,8 +138,9 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
             first = replace(first, points=points)
         options = self.options
         return ScalingResult(
-            options.workload, self.target, self._network.name, options.step, (first, *others)
-        )
+            options.workload, self.target, self._described, options.step, (first, *others),
+            here=self.target.system.key == self.workspace.target.system.key,
+        )  # fmt: skip
 
     @cached_property
     def _models(self) -> RankModels:
@@ -173,7 +184,17 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
             return StatedNetwork(of.bandwidth, of.latency)
         if of.network is not None:
             return network_called(self.workspace.store, of.network)
+        if not self.options.loopback:
+            return StatedNetwork(ASSUMED_BANDWIDTH, ASSUMED_LATENCY_S, name=ASSUMED)
         return self._loopback(self._refuse_unknown_loopback)
+
+    @property
+    def _described(self) -> RankNetwork:
+        network = self._network
+        if isinstance(network, StatedNetwork):
+            origin = ASSUMED if self.options.network.unnamed else STATED
+            return RankNetwork(network.name, origin, network.bandwidth, network.latency_s)
+        return RankNetwork(network.name, LOOPBACK if self.options.loopback else MEASURED)
 
     def _measure_loopback(self) -> None:
         self._loopback(self._announce_loopback)
