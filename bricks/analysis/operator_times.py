@@ -63,7 +63,8 @@ def operator_times(explanation: Explanation) -> tuple[OperatorTime, ...]:
     groups: dict[str, list[Part]] = defaultdict(list)
     for part in explanation.parts:
         groups[_unqualified(part)].append(part)
-    common_s = _common_s(explanation)
+    of = explanation.estimate
+    common_s = common_error_s(of) if isinstance(of, Estimate) else 0.0
     times = [_time(operator, parts, common_s) for operator, parts in groups.items()]
     return tuple(sorted(times, key=lambda time: (-time.total.value, time.operator)))
 
@@ -83,10 +84,8 @@ def _time(operator: str, parts: list[Part], common_s: float) -> OperatorTime:
     return OperatorTime(operator, tuple(parts), total, share)
 
 
-def _common_s(explanation: Explanation) -> float:
+def common_error_s(estimate: Estimate) -> float:
     """Half the width of the error that all bricks of an estimate have in common, in seconds."""
-    if not isinstance(explanation.estimate, Estimate):
-        return 0.0
-    of = explanation.estimate.uncertainty
+    of = estimate.uncertainty
     parts_s = of.recomposition_s + of.calls_s + of.other_host_s + of.workers_s
     return math.sqrt(parts_s * of.half_width_s)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import onnx
     from onnx_graphsurgeon import Graph
 
+    from bricks.analysis.what_if import WhatIf
+
 
 class Bench(Closing):
     """A cache and a runtime on this host; use it as a context manager, or close it.
@@ -141,3 +143,14 @@ class Bench(Closing):
         from bricks.studies.inference.study import compare
 
         return compare(self.workspace, models)
+
+    def what_if(self, model: Model, edited: Model, *, measure: bool = True) -> WhatIf:
+        """The latency of ``edited`` beside that of ``model``, and the gain with its interval.
+
+        Errors of bricks that both have cancel out of the gain. :meth:`read` reads a graph that was
+        edited in memory. With ``measure``, missing bricks are measured first. Raises
+        :class:`~bricks.errors.ModelError` if bricks of either stay without a latency.
+        """
+        from bricks.analysis.what_if import what_if
+
+        return what_if(self.workspace, model, edited, measure=measure)

@@ -12,6 +12,7 @@ from bricks.cli.output import finish, print_json, show, show_answer, show_notes
 from bricks.cli.predict import asked_target, shown_with, with_advice
 from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
+from bricks.cli.without import explain_without
 from bricks.cli.workspaces import open_workspace, target_facts
 from bricks.errors import BricksError, UsageError
 from bricks.sources import Unread
@@ -30,9 +31,13 @@ _MOST = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceOptions:
-    """The file of the timeline of a model's bricks."""
+class ExplainOptions:
+    """The nodes that a model is explained without, and the file of its bricks' timeline."""
 
+    without: list[str] | None = option(
+        "The latency without these nodes: names or operators, with * for any text.",
+        default=None, metavar="NODE,…",
+    )  # fmt: skip
     trace: Path | None = option(
         "Write the bricks' timeline beside the runtime's own, for ui.perfetto.dev.",
         default=None, metavar="FILE.json", shown=False,
@@ -41,13 +46,14 @@ class TraceOptions:
 
 @command
 def explain(
-    options: EstimateOptions, asked: TargetOptions, output: TraceOptions, detail: DetailOptions
+    options: EstimateOptions, asked: TargetOptions, output: ExplainOptions, detail: DetailOptions
 ) -> None:
     """Tell where the time of models goes, and what replacing their costliest operators would gain.
 
     Of each operator its share, how far it is from the machine's roofline, and how much faster
     another runtime's kernels, 8-bit integers or a perfect implementation would be. With --all, also
-    each brick and the peak memory. Example: bricks explain resnet50 --threads 2
+    each brick and the peak memory. With --without, the latency of the model without some nodes,
+    whose readers get their input, or else their results. Example: bricks explain resnet50
     """
     from bricks.analysis.explain import Explainer
     from bricks.report.answers.explanation import explanation_answers
@@ -64,6 +70,10 @@ def explain(
             raise UsageError(
                 f"--trace {trace} shows one model, not {len(models)}: name one of them"
             )
+        if output.without:
+            patterns = [name for text in output.without for name in text.split(",") if name]
+            explain_without(insight, models, patterns, options, detail)
+            return
         remedies = Remedies.on(target, here, "explain", options)
         explained = [_explained(insight, model) for model in models]
         shown = [

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from bricks.analysis.explanation import Explanation
 from bricks.analysis.gains import Gain, Replacement
-from bricks.analysis.operator_times import OperatorTime
+from bricks.analysis.operator_times import OperatorTime, operator_times
 from bricks.report.answers.explanation import gain_text
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import Column, table_of
@@ -50,6 +51,38 @@ def operators_table(times: Sequence[OperatorTime]) -> Table:
 def gains_table(gains: Sequence[Gain]) -> Table:
     """What each replacement of the costliest operators would gain."""
     return table_of(gains, _GAINS)
+
+
+# Operators that are shown next to those of an edited model, unless all are asked for.
+_MOST = 10
+
+
+def changes_table(before: Explanation, after: Explanation, *, every: bool = False) -> Table:
+    """The seconds of each operator in a model and in its edited form, the costliest first."""
+    left = {time.operator: time for time in operator_times(after)}
+    rows = [(time.operator, time, left.pop(time.operator, None)) for time in operator_times(before)]
+    added = [(operator, None, time) for operator, time in left.items()]
+    shown = [*rows, *added] if every else [*rows[:_MOST], *added[:_MOST]]
+    return table_of(shown, _CHANGES)
+
+
+_Change = tuple[str, OperatorTime | None, OperatorTime | None]
+
+_CHANGES: Sequence[Column[_Change]] = (
+    Column("operator", lambda row: _short(row[0]), left=True),
+    Column("latency", lambda row: _seconds(row[1])),
+    Column("without", lambda row: _seconds(row[2])),
+    Column("nodes", lambda row: _nodes(row[1])),
+    Column("nodes without", lambda row: _nodes(row[2])),
+)
+
+
+def _seconds(time: OperatorTime | None) -> str | None:
+    return None if time is None else seconds(time.total.value)
+
+
+def _nodes(time: OperatorTime | None) -> str | None:
+    return None if time is None else f"{time.occurrences:,}"
 
 
 def _short(operator: str) -> str:
