@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from bricks.analysis.answers import ESTIMATE
-from bricks.analysis.cache_summary import CacheSummary
 from bricks.analysis.explain import Explainer
 from bricks.analysis.explanation import Explanation
 from bricks.analysis.ranking import longer
@@ -226,26 +225,6 @@ def _losses(explanation: Explanation, own: str, names: Mapping[str, str]) -> tup
     return tuple(
         Loss(operator, lost_s[operator], tuple(sorted(faster[operator]))) for operator in most
     )
-
-
-def choices(summary: CacheSummary) -> list[RuntimeChoice]:
-    """The models of a cache that several runtimes ran on one host with as many threads."""
-    by_run: dict[tuple[str, int, str], list[tuple[str, System, RuntimeEstimate]]] = defaultdict(
-        list
-    )
-    names = _names(view.target for view in summary.targets)
-    for view in summary.targets:
-        system, threads = view.target.system, view.target.runtime.threads
-        for model in view.models:
-            if model.estimate is not None:
-                answer = _estimate_of(view.target, model.estimate, model.explanation, names)
-                same_run = system.key, threads, model.plan.digest
-                by_run[same_run].append((model.title, system, answer))
-    return [
-        _ranked(rows[0][0], rows[0][1], threads, [answer for _, _, answer in rows])
-        for (_, threads, _), rows in by_run.items()
-        if len({answer.runtime for _, _, answer in rows}) > 1
-    ]
 
 
 def slower(one: Estimate, other: Estimate) -> float:

@@ -50,7 +50,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "generate": "Write the suite of models: all that measuring them elsewhere needs,"
         " without weights.",
         "cache": "Look into the cache of measurements, and check it.",
-        "report": "Write what the cache knows of models and systems into one HTML file.",
+        "report": "Write one HTML page: which models are slow, which are uncertain, where time"
+        " goes.",
         "web": "Serve pages that tell what a model takes on every known system, until interrupted.",
         "worker": "Measure on this host what 'bricks measure --scheduler' asks for, until"
         " interrupted.",

@@ -1,124 +1,116 @@
-"""``bricks report``: the contents of the cache, as one page to look at, send and print."""
+"""``bricks report``: what the cache knows of models, as one page to look at, send and print."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.caches import refuse_missing_cache
 from bricks.cli.command import command
-from bricks.cli.options import SurveyOptions
+from bricks.cli.options import CommonOptions, GeneralOptions, RuntimeOptions, SurveyedModels
 from bricks.cli.output import finish, note, print_json, show
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.predict import PROVENANCE
 from bricks.cli.reading import read_all
 from bricks.cli.remedies import Remedies, width_of, zoo_name
+from bricks.cli.report_choice import ReportOptions, surveyed_by
 from bricks.cli.workspaces import open_workspace
-from bricks.session.targets import systems_called
+from bricks.errors import UsageError
+from bricks.session.defaults import RUNTIME
 from bricks.sources import Unread
-from bricks.studies.options import option, system_option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bricks.analysis.cache_summary import CacheSummary, ModelView, TargetView
+    from bricks.analysis.latency_survey import LatencySurvey, SurveyedModel, SurveyedTarget
+    from bricks.cli.reading import ReadModels
     from bricks.report.wide_intervals import ShownEstimate
-    from bricks.session.workspace import Workspace
-    from bricks.system.target import Target
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
-    """The page of a report, the system that it is about, and whether peaks are measured."""
-
-    out: Path = option(
-        "The page to write; one file.", default=Path("report.html"), metavar="REPORT.html"
-    )
-    system: str | None = system_option()
-    no_measure: bool = option("Do not even measure the peaks of this machine.", default=False)
+    from bricks.system import Target
 
 
 @command
-def report(options: SurveyOptions, asked: ReportOptions) -> None:
-    """Write what the cache knows of models and systems into one HTML file.
+def report(general: GeneralOptions, models: SurveyedModels, asked: ReportOptions) -> None:
+    """Write one HTML page: which models are slow, which are uncertain, where time goes.
 
-    Of the models that are named, or of all that were measured. Nothing is measured but the
-    peaks of this machine, if they lack. Example: bricks report --out report.html
+    Of models that are named, or of all that were measured; nothing is measured. Published
+    measurements count too for models or systems that are named, or where there are no others.
+    Example: bricks report --out report.html
     """
-    from bricks.analysis.cache_summary import summarise_cache
+    from bricks.report.answers.latencies import report_answer
 
     check_page(asked.out)
-    refuse_missing_cache(options.general.cache)
+    refuse_missing_cache(general.cache)
+    options = _options(general, models, asked)
     with open_workspace(options) as workspace:
-        read = read_all(options) if options.models.words else None
-        digests = None if read is None else set(read.words)
-        targets = _targets(workspace, asked.system, named=read is not None)
-        summary = summarise_cache(
-            workspace, targets=targets, digests=digests, peaks=not asked.no_measure
-        )
+        read = _read(options)
+        surveyed = surveyed_by(workspace, asked, models, read)
         workspace.progress(f"drawing {asked.out}", 1.0)
         words = {} if read is None else read.words
         shown = {
             view.target.key: _shown(view, workspace.target, options, words)
-            for view in summary.targets
+            for view in surveyed.targets
         }
-        size_bytes = _write(asked.out, summary, shown)
-    _note_unmeasured(summary)
-    if options.general.json:
-        print_json(_facts(summary, shown, asked.out))
+        size_bytes = _write(asked.out, surveyed, shown)
+    answer = report_answer(surveyed)
+    if general.json:
+        print_json(_facts(answer, surveyed, shown, asked.out, size_bytes))
     else:
-        _show(summary, asked.out, size_bytes)
-    models = () if read is None else read.models
-    finish(model.error for model in models if isinstance(model, Unread))
+        _show(answer, surveyed, asked.out, size_bytes)
+    _note_unmeasured(surveyed)
+    unread = () if read is None else read.models
+    finish(model.error for model in unread if isinstance(model, Unread))
+
+
+def _options(
+    general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
+) -> CommonOptions:
+    """The options that models are read with, and that a workspace is opened with."""
+    runtime = RuntimeOptions(
+        name=asked.runtimes[0] if asked.runtimes else RUNTIME,
+        granularity=asked.granularity,
+        threads=asked.threads[0] if asked.threads else None,
+    )
+    return CommonOptions(general=general, models=models, runtime=runtime)
+
+
+def _read(options: CommonOptions) -> ReadModels | None:
+    """The models that are named; None without any."""
+    if options.models.words:
+        return read_all(options)
+    models = options.models
+    if models.shape or models.value or models.inputs is not None:
+        raise UsageError("--shape, --value and --inputs change models that are named: name one")
+    return None
 
 
 def _write(
-    out: Path, summary: CacheSummary, shown: Mapping[str, Mapping[str, ShownEstimate]]
+    out: Path, survey: LatencySurvey, shown: Mapping[str, Mapping[str, ShownEstimate]]
 ) -> int:
     """Write the page; its size in bytes."""
     from bricks._version import __version__
-    from bricks.report.page import render
+    from bricks.report.latency_page import latency_page
 
-    page = render(summary, version=__version__, made=today(), shown=shown)
+    page = latency_page(survey, version=__version__, made=today(), shown=shown)
     write_page(out, page)
     return len(page.encode())
 
 
-def _note_unmeasured(summary: CacheSummary) -> None:
-    for target in summary.unmeasured:
+def _note_unmeasured(survey: LatencySurvey) -> None:
+    for target in survey.unmeasured:
         note(
             f"nothing is measured on {target.system.name} with {target.runtime.backend}"
             f" {target.runtime.version}, threads: {target.runtime.threads}; it is left out"
         )
 
 
-def _show(summary: CacheSummary, out: Path, size_bytes: int) -> None:
-    from bricks.report.figures import count_text
+def _show(answer: str, survey: LatencySurvey, out: Path, size_bytes: int) -> None:
+    from bricks.report.latency_page import extent_text
 
-    models = {model.plan.digest for view in summary.targets for model in view.models}
-    show(
-        f"{out}: {len(models)} models on {count_text(len(summary.targets), 'target')},"
-        f" {size_bytes / 1e6:.1f} MB; open it in any browser."
-    )
-
-
-def _targets(workspace: Workspace, system: str | None, *, named: bool) -> Sequence[Target]:
-    """The targets of a system, or all of them if ``system`` is None.
-
-    All are those of the cache, without published ones; but published ones are among them if
-    models are ``named``, or if the cache has no target.
-    """
-    own, all_targets = workspace.store.systems.targets(), workspace.known.systems.targets()
-    if system is None:
-        return all_targets if named or not own else own
-    known = (target.system for target in all_targets)
-    keys = {called.key for called in systems_called(known, system)}
-    return [target for target in all_targets if target.system.key in keys]
+    show(f"{out}: {extent_text(survey)}, {size_bytes / 1e3:.0f} KB", answer)
 
 
 def _shown(
-    view: TargetView, here: Target, options: SurveyOptions, words: Mapping[str, str]
+    view: SurveyedTarget, here: Target, options: CommonOptions, words: Mapping[str, str]
 ) -> dict[str, ShownEstimate]:
     """The estimates of a target by model digest; ``words`` name models of the command line."""
     remedies = Remedies.on(view.target, here, "report", options)
@@ -132,31 +124,36 @@ def _shown(
 
 
 def _facts(
-    summary: CacheSummary, shown: Mapping[str, Mapping[str, ShownEstimate]], out: Path
+    answer: str,
+    survey: LatencySurvey,
+    shown: Mapping[str, Mapping[str, ShownEstimate]],
+    out: Path,
+    size_bytes: int,
 ) -> dict[str, Any]:
     return {
+        "answer": answer,
         "report": str(out),
-        "granularity": summary.granularity,
-        "targets": [_target(view, shown[view.target.key]) for view in summary.targets],
-        "unmeasured": [target.key for target in summary.unmeasured],
+        "size_bytes": size_bytes,
+        "granularity": survey.granularity,
+        "targets": [_target(view, shown[view.target.key]) for view in survey.targets],
+        "unmeasured": [target.key for target in survey.unmeasured],
     }
 
 
-def _target(view: TargetView, shown: Mapping[str, ShownEstimate]) -> dict[str, Any]:
+def _target(view: SurveyedTarget, shown: Mapping[str, ShownEstimate]) -> dict[str, Any]:
     return {
         "system": view.target.system.to_json(),
         "runtime": view.target.runtime.to_json(),
         "bricks": view.bricks,
         "measured": view.measured,
         "failed": view.failed,
-        "peaks": asdict(view.peaks),
         "summary": asdict(view.summary),
         "models": [_model(model, shown.get(model.plan.digest)) for model in view.models],
-        "costly": [asdict(brick) for brick in view.costly],
+        "costly": [{**asdict(brick), "latency_s": brick.latency_s} for brick in view.costly],
     }
 
 
-def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
+def _model(model: SurveyedModel, shown: ShownEstimate | None) -> dict[str, Any]:
     estimate, measured = model.estimate, model.measured_s
     return {
         "model": model.plan.model,
@@ -170,9 +167,9 @@ def _model(model: ModelView, shown: ShownEstimate | None) -> dict[str, Any]:
         "estimate_s": None if estimate is None else estimate.estimate_s,
         "low_s": None if estimate is None else estimate.low_s,
         "high_s": None if estimate is None else estimate.high_s,
-        "fastest_s": model.explanation.fastest_s,
         "measured_latency_s": None if measured is None else measured.value,
         "ratio": model.ratio,
+        "operators": [asdict(part) for part in model.operators],
         **{name: None if estimate is None else getattr(estimate, name) for name in PROVENANCE},
         **width_of(shown),
     }

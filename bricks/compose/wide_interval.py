@@ -6,6 +6,7 @@ that remedy them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -39,6 +40,8 @@ _REMEDIES = {
     ErrorSource.SAMPLES: Remedy.MEASURE_AGAIN,
 }
 
+_PREDICTED = ErrorSource.PREDICTED
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -57,23 +60,31 @@ class WideInterval:
 
 
 def wide_interval(estimate: Estimate) -> WideInterval | None:
-    """The reasons of the width of ``estimate``'s interval; None unless it is wide.
+    """The reasons of the width of ``estimate``'s interval; None unless it is wide."""
+    return narrowing(estimate) if estimate.relative_uncertainty > WIDE else None
+
+
+def narrowing(estimate: Estimate) -> WideInterval | None:
+    """The reasons of the width of ``estimate``'s interval, wide or not; None without any width.
 
     The remedy is that of the largest reason with a remedy: unmeasurable bricks, which have to be
     predicted, have none.
     """
     parts_s = estimate.uncertainty.by_source
     total_s = sum(parts_s.values())
-    if estimate.relative_uncertainty <= WIDE or not total_s:
+    if not total_s:
         return None
     shares = sorted(((s / total_s, source) for source, s in parts_s.items()), reverse=True)
     first, *others = (Reason(source, share) for share, source in shares)
     reasons = (first, *(reason for reason in others if reason.share >= NAMED_SHARE))
-    known = _REMEDIES
+    known = remedies(estimate)
+    found = [known[reason.source] for reason in reasons if reason.source in known]
+    return WideInterval(reasons, found[0] if found else Remedy.NOTHING)
+
+
+def remedies(estimate: Estimate) -> Mapping[ErrorSource, Remedy]:
+    """The remedy for each source of the uncertainty of ``estimate`` that has one."""
     predicted = {share.brick for share in estimate.shares if share.predicted}
-    if estimate.unmeasurable and predicted <= estimate.unmeasurable:
-        known = {
-            source: remedy for source, remedy in known.items() if source != ErrorSource.PREDICTED
-        }
-    remedies = [known[reason.source] for reason in reasons if reason.source in known]
-    return WideInterval(reasons, remedies[0] if remedies else Remedy.NOTHING)
+    if not estimate.unmeasurable or not predicted <= estimate.unmeasurable:
+        return _REMEDIES
+    return {source: remedy for source, remedy in _REMEDIES.items() if source != _PREDICTED}

@@ -63,134 +63,6 @@ def _hues(field: str, **options: Any) -> alt.Color:
     return alt.Color(field, title=None, sort=None, scale=alt.Scale(range=_HUES), **options)
 
 
-_LATENCY_TIPS = _tips(
-    ("title:N", "model"),
-    ("estimate:N", "estimate"),
-    ("interval:N", "interval"),
-    ("measured:N", "measured"),
-    ("off:N", "estimate is"),
-)
-
-
-def normalised() -> Spec:
-    """Estimates with their intervals relative to measured latencies, one row per model."""
-    x = alt.X("low_ratio:Q", title="estimate / measured", scale=alt.Scale(zero=False, padding=12))
-    base = _rows().encode(y=_model())
-    interval = base.mark_rule(strokeWidth=2).encode(
-        x=x,
-        x2="high_ratio:Q",
-        color=alt.Color(
-            "inside:N",
-            title="measured latency",
-            scale=alt.Scale(domain=["inside the interval", "outside"], range=[_BLUE, _VERMILION]),
-        ),
-    )
-    dot = base.mark_point(filled=True, size=36, opacity=1).encode(
-        x="ratio:Q", color="inside:N", tooltip=_LATENCY_TIPS
-    )
-    one = _rows().mark_rule(strokeDash=[4, 3], color=_GREY).encode(x=alt.XDatum(1))
-    return _done(one + interval + dot, step=_ROW)
-
-
-def estimates() -> Spec:
-    """Estimates with their intervals, if no model was run as a whole."""
-    base = _rows().encode(y=_model())
-    x = alt.X("low_ms:Q", title="latency, ms", scale=alt.Scale(type="log"))
-    interval = base.mark_rule(strokeWidth=2, color=_BLUE).encode(x=x, x2="high_ms:Q")
-    dot = base.mark_point(filled=True, size=36, opacity=1, color=_BLUE).encode(
-        x="estimate_ms:Q", tooltip=_LATENCY_TIPS
-    )
-    return _done(interval + dot, step=_ROW)
-
-
-def against() -> Spec:
-    """Estimated latency over measured one."""
-    scale = alt.Scale(type="log", nice=False, padding=8)
-    base = _rows()
-    x = alt.X("measured_ms:Q", title="measured, ms", scale=scale)
-    line = base.mark_line(color=_GREY, strokeDash=[4, 3]).encode(
-        x=x, y=alt.Y("measured_ms:Q", title="estimated, ms", scale=scale)
-    )
-    interval = base.mark_rule(color=_BLUE, opacity=0.5).encode(x=x, y="low_ms:Q", y2="high_ms:Q")
-    dot = base.mark_point(filled=True, size=40, color=_BLUE, opacity=0.9).encode(
-        x=x, y="estimate_ms:Q", tooltip=_LATENCY_TIPS
-    )
-    return _done(line + interval + dot, 300)
-
-
-def errors() -> Spec:
-    """Histogram of the errors over models."""
-    bars = _rows().mark_bar(color=_BLUE)
-    return _done(
-        bars.encode(
-            x=alt.X(
-                "error_percent:Q",
-                bin=alt.Bin(maxbins=30),
-                title="how far the estimate is off, % of measured",
-            ),
-            y=alt.Y("count():Q", title="models", axis=alt.Axis(format="d", tickCount=_WHOLE)),
-            tooltip=[alt.Tooltip("count():Q", title="models")],
-        ),
-        300,
-    )
-
-
-def similarity(models: int) -> Spec:
-    """The share of bricks that every two models have in common."""
-    axis = alt.Axis(labels=models <= 60, ticks=False, domain=False, grid=False)
-    squares = _rows().mark_rect()
-    return _done(
-        squares.encode(
-            x=alt.X("a:N", sort=None, title=None, axis=axis),
-            y=alt.Y("b:N", sort=None, title=None, axis=axis),
-            color=alt.Color(
-                "shared:Q",
-                title="bricks in both, of those in either",
-                scale=alt.Scale(scheme="viridis", domain=[0, 1]),
-                legend=alt.Legend(gradientLength=200),
-            ),
-            tooltip=_tips(("a:N", "model"), ("b:N", "and"), ("text:N", "in common")),
-        ),
-        step=max(4, min(_ROW, 720 // max(1, models))),
-        by="b",
-    )
-
-
-def costly() -> Spec:
-    """The share of all models' time in the costliest bricks."""
-    line = _rows().mark_line(color=_BLUE, interpolate="step-after")
-    return _done(
-        line.encode(
-            x=alt.X("bricks:Q", title="bricks, the costliest first"),
-            y=alt.Y(
-                "share:Q",
-                title="of the time of all models",
-                axis=alt.Axis(format="%"),
-                scale=alt.Scale(domain=[0, 1]),
-            ),
-            tooltip=_tips(("bricks:Q", "bricks"), ("text:N", "of the time")),
-        ),
-        220,
-    )
-
-
-def systems() -> Spec:
-    """Latencies of the same models on several targets."""
-    dots = _rows().mark_point(filled=True, size=42, opacity=0.9)
-    return _done(
-        dots.encode(
-            y=_model(),
-            x=alt.X("estimate_ms:Q", title="estimated latency, ms", scale=alt.Scale(type="log")),
-            color=_hues("target:N", legend=alt.Legend(columns=1, labelLimit=600)),
-            tooltip=_tips(
-                ("title:N", "model"), ("target:N", "on"), ("estimate:N", "estimate"),
-                ("interval:N", "interval"),
-            ),
-        ),
-        step=_ROW,
-    )  # fmt: skip
-
-
 _BRICK_TIPS = _tips(
     ("operator:N", "operator"),
     ("shapes:N", "shapes"),
@@ -210,8 +82,8 @@ def breakdown() -> Spec:
             x=alt.X("ms:Q", title="ms in all"),
             color=_hues("color:N", legend=None),
             tooltip=_tips(
-                ("operator:N", "operator"), ("places:Q", "places"), ("latency:N", "in all"),
-                ("text:N", "share"),
+                ("operator:N", "operator"), ("occurrences:Q", "occurrences"),
+                ("latency:N", "in all"), ("text:N", "share"),
             ),
         ),
         step=_BAR,
@@ -228,7 +100,7 @@ def timeline() -> Spec:
             x2="end_ms:Q",
             y=alt.Y("lane:N", sort=None, title=None),
             color=_hues("color:N", legend=None),
-            tooltip=[alt.Tooltip("number:Q", title="place"), *_BRICK_TIPS],
+            tooltip=[alt.Tooltip("number:Q", title="occurrence"), *_BRICK_TIPS],
         ),
         step=_BAR,
         by="lane",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bricks.analysis.answers import Answer, NoAnswer, answer, answers
-from bricks.analysis.cache_summary import TargetView, view_of
+from bricks.analysis.model_picture import ModelPicture, model_picture
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.graph.model import Model
 from bricks.measure.conditions import Conditions
@@ -65,7 +65,7 @@ class ModelPictures:
     """
 
     answer: Answer | NoAnswer
-    view: TargetView
+    picture: ModelPicture
     among: ModelAnswers
     pages: dict[Any, bytes] = field(default_factory=dict, compare=False)
 
@@ -239,8 +239,8 @@ def _picture(workspace: Workspace, answered: ModelAnswers, target_key: str) -> M
             plan = workspace.plans.known_plan(answered.plan.digest, target=target)
             if plan is None:
                 return None
-            view = view_of(workspace, target, [(plan, 0.0)])
-            return ModelPictures(answer(workspace, plan, target), view, answered)
+            picture = model_picture(workspace, plan, target)
+            return ModelPictures(answer(workspace, plan, target), picture, answered)
     return None
 
 

@@ -16,11 +16,10 @@ import jinja2
 
 from bricks._version import __version__
 from bricks.analysis.answers import Answer, NoAnswer
-from bricks.analysis.cache_summary import CacheSummary
 from bricks.compose.memory.peak import UnknownMemory
 from bricks.report import charts
 from bricks.report.page import environment, in_script, library, target_label
-from bricks.report.page_data import page_data
+from bricks.report.picture_data import picture_data
 from bricks.report.tables import measured_text, peak_parts, peak_size
 from bricks.web.answer_service import ModelPictures
 
@@ -55,17 +54,16 @@ def static() -> Mapping[str, tuple[bytes, str]]:
     """The files that pages load, by name, with their media types."""
     files = {path.name: path.read_bytes() for path in sorted((_HERE / "static").iterdir())}
     files["report.css"] = (_REPORT / "report.css").read_bytes()
-    script = (_REPORT / "report.js").read_text(encoding="utf-8")
+    script = (_REPORT / "pictures.js").read_text(encoding="utf-8")
     files["pictures.js"] = f"{library()}\n{script}".encode()
     return {name: (content, _TYPES[Path(name).suffix]) for name, content in files.items()}
 
 
 def picture_values(pictures: ModelPictures, digest: str) -> dict[str, Any]:
     """The values of the page of pictures of a model's latency."""
-    (model,) = pictures.view.models
-    label = target_label(pictures.view.target)
-    data = page_data(CacheSummary(model.plan.granularity, (pictures.view,)), [label])
-    peaks, roofline = pictures.view.peaks, charts.roofline()
+    picture = pictures.picture
+    explanation = picture.explanation
+    peaks, roofline = explanation.peaks, charts.roofline()
     measured = peaks.flops_per_s is not None and peaks.bytes_per_s is not None
     if not measured:  # an empty layer has no extent
         roofline["layer"] = [
@@ -76,7 +74,7 @@ def picture_values(pictures: ModelPictures, digest: str) -> dict[str, Any]:
         "timeline": charts.timeline() | {"description": "Bricks in the order of execution"},
         "roofline": roofline | {"description": "Rates of bricks below the roofline"},
     }
-    answer, memory = pictures.answer, model.explanation.memory
+    answer, memory = pictures.answer, explanation.memory
     known: dict[str, Any] = {"peak": None, "peak_parts": "", "peak_lacks": "", "no_peak": ""}
     if isinstance(memory, UnknownMemory):
         known["no_peak"] = memory.reason
@@ -86,31 +84,30 @@ def picture_values(pictures: ModelPictures, digest: str) -> dict[str, Any]:
         known["peak_lacks"] = "; ".join(memory.unknown)
     return {
         **known,
-        "title": model.plan.model,
+        "title": picture.plan.model,
         "digest": digest,
-        "label": label,
-        "target": pictures.view.target,
+        "label": target_label(picture.target),
+        "target": picture.target,
         "estimate": answer.estimate if isinstance(answer, Answer) else None,
         "reason": answer.reason if isinstance(answer, NoAnswer) else "",
-        "operators": model.explanation.operators,
+        "operators": explanation.operators,
         "peaks_measured": measured,
-        "arithmetic": any(part.flops for part in model.explanation.parts),
-        "data": in_script(data),
+        "arithmetic": any(part.flops for part in explanation.parts),
+        "data": in_script(picture_data(picture)),
         "specs": in_script(specs),
     }
 
 
 def picture_facts(pictures: ModelPictures, digest: str) -> dict[str, Any]:
     """The parts of a model's latency as JSON."""
-    (model,) = pictures.view.models
-    answer = pictures.answer
+    picture, answer = pictures.picture, pictures.answer
     return {
-        "model": model.plan.model,
+        "model": picture.plan.model,
         "digest": digest,
-        "target": pictures.view.target.key,
+        "target": picture.target.key,
         "estimate_s": answer.estimate.estimate_s if isinstance(answer, Answer) else None,
         "error": answer.reason if isinstance(answer, NoAnswer) else None,
-        "operators": [asdict(group) for group in model.explanation.operators],
+        "operators": [asdict(group) for group in picture.explanation.operators],
         "bricks": [
             {
                 "brick": part.brick,
@@ -123,7 +120,7 @@ def picture_facts(pictures: ModelPictures, digest: str) -> dict[str, Any]:
                 "flops": part.flops,
                 "bytes": part.bytes,
             }
-            for part in model.explanation.parts
+            for part in picture.explanation.parts
         ],
     }
 

@@ -345,34 +345,33 @@ def test_what_ships_with_the_package_tells_what_to_take(
     assert [each["published_share"] for each in model["runtimes"]] == [1, 1]
 
 
-def runtimes_in_report(here: Here, net: Path, folder: Path) -> str:
-    """The section of a report that compares runtimes."""
+def reported(here: Here, folder: Path, *words: object) -> tuple[Any, str]:
+    """The facts of a report, and its page."""
     page = folder / "report.html"
-    assert here("report", net, "--out", page, "--no-measure", runtime="fake").status == 0
-    _, section, rest = page.read_text("utf-8").partition('<section id="runtimes">')
-    assert section
-    return rest.partition("</section>")[0]
+    done = here("report", *words, "--out", page, "--json", runtime=None)
+    assert done.status == 0, done.err
+    return done.json, page.read_text("utf-8")
 
 
 def test_the_report_compares_runtimes_of_one_host(alone: Here, net: Path, tmp_path: Path) -> None:
-    section = runtimes_in_report(alone, net, tmp_path)
-    assert section.count('<tr><th scope="row">net</th>') == 2
-    assert "onnxruntime" in section and "fake" in section and ">loses<" in section
-    assert "<th>system</th>" not in section
+    facts, page = reported(alone, tmp_path, net)
+    assert {of["runtime"]["backend"] for of in facts["targets"]} == {"onnxruntime", "fake"}
+    rows = page.partition("<h2>Latency on each system</h2>")[2].partition("</table>")[0]
+    assert rows.count('<th scope="row">') == 2
+    assert "onnxruntime" in rows and "fake" in rows
 
 
-def test_the_report_tells_systems_apart(two: Here, net: Path, tmp_path: Path) -> None:
-    section = runtimes_in_report(two, net, tmp_path)
-    assert section.count('<tr><th scope="row">net</th><td>there</td>') == 2
-    assert section.count(f'<tr><th scope="row">net</th><td>{HOME.name}</td>') == 2
+def test_the_report_distinguishes_systems(two: Here, net: Path, tmp_path: Path) -> None:
+    _, page = reported(two, tmp_path, net)
+    rows = page.partition("<h2>Latency on each system</h2>")[2].partition("</table>")[0]
+    assert rows.count('<th scope="row">there, ') == 2
+    assert rows.count(f'<th scope="row">{HOME.name}, ') == 2
 
 
-def test_a_report_of_one_runtime_has_no_choice(here: Here, net: Path, tmp_path: Path) -> None:
+def test_a_report_of_one_runtime_compares_none(here: Here, net: Path, tmp_path: Path) -> None:
     know_on(HOME, here.cache, net, 1e-5, runtime="fake", threads=1)
-    page = tmp_path / "report.html"
-    assert here("report", "--out", page, "--no-measure", runtime="fake").status == 0
-    text = page.read_text("utf-8")
-    assert "net" in text and 'id="runtimes"' not in text
+    _, page = reported(here, tmp_path)
+    assert "net" in page and "on each system" not in page
 
 
 def test_systems_of_one_name_are_told_by_their_keys() -> None:

@@ -13,7 +13,7 @@ from tiers import slow_but
 from torch_environment import program
 
 from bricks import Bench, BricksError, Estimate, ModelComparison, UsageError, WorkerError
-from bricks.analysis.cache_summary import summarise_cache
+from bricks.analysis.latency_survey import survey
 from bricks.compose.memory.peak import PeakMemory
 from bricks.decompose.plan import Decomposition
 from bricks.graph.model import Model
@@ -25,7 +25,7 @@ from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule
 from bricks.reading.read import read_model
-from bricks.report.page import render
+from bricks.report.latency_page import latency_page
 from bricks.session import peak_memory, whole_models
 from bricks.studies.inference.result import ComparisonFailure
 from bricks.suite import read_suite, write_suite
@@ -281,7 +281,9 @@ def test_the_phases_of_a_step_add_up_to_its_latency(bench: Bench) -> None:
 @pytest.mark.slow
 def test_the_report_tells_the_phases_apart(bench: Bench) -> None:
     bench.predict(bench.read(program("momentum")))
-    text = render(summarise_cache(bench.workspace), version="0", made="today")
+    workspace = bench.workspace
+    surveyed = survey(workspace, [workspace.target], lambda plan: True)
+    text = latency_page(surveyed, version="0", made="today")
     assert re.search(r"<p>\S*momentum: forward [^<]* backward [^<]* optimizer [^<]* calls", text)
 
 

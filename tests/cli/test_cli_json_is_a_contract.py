@@ -47,8 +47,8 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "report": (
-        "report granularity targets unmeasured",
-        {"targets": "system runtime bricks measured failed peaks summary models costly"},
+        "answer report size_bytes granularity targets unmeasured",
+        {"targets": "system runtime bricks measured failed summary models costly"},
     ),
     "advise": (
         "slo_s promise answers",

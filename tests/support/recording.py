@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "predict elsewhere": ("predict", *MODELS, *_ONE, "--on", AWAY, *_HERE),
     "probe": ("probe", *MODELS, *_ONE, "--bricks", "60", *_HERE),
     "explain": ("explain", "resnet50", "squeezenet", *_ONE, "--no-measure", *_HERE),
-    "report": ("report", *MODELS, *_ONE, "--no-measure", "--out", "report.html", *_HERE),
+    "report": ("report", *MODELS, *_ONE, "--out", "report.html", *_HERE),
     "advise": ("advise", "squeezenet", "resnet50", "--slo", "45ms", *_ONE, *_HERE),
     "diff": ("diff", f"{HOME}/1-thread", f"{HOME}/fake-1/2-threads", *_HERE),
     "diff of hosts": ("diff", f"{HOME}/1-thread", AWAY, *_HERE),

@@ -1,4 +1,4 @@
-// Unfolds the page's data, draws what is looked at, and lets tables be sorted and searched.
+// Unfolds the data of a model's pictures, and draws them when they are opened.
 // Text only ever becomes text: nothing that a model calls itself is taken for markup.
 const data = JSON.parse(document.getElementById("data").textContent);
 const specs = JSON.parse(document.getElementById("specs").textContent);
@@ -15,18 +15,18 @@ const seconds = (s) => {
 const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 
 // A model's parts, with all that follows from what a brick does and how long it takes.
-function partsOf(target, model) {
-  const total = model.parts.reduce((sum, part) => sum + part[2], 0);
-  return model.parts.map(([index, places, all, predicted]) => {
-    const [brick, operator, shapes, flops, bytes, roof] = target.bricks[index];
-    const latency = places ? all / places : 0;
+function partsOf() {
+  const total = data.parts.reduce((sum, part) => sum + part[2], 0);
+  return data.parts.map(([index, occurrences, all, predicted]) => {
+    const [brick, operator, shapes, flops, bytes, roof] = data.bricks[index];
+    const latency = occurrences ? all / occurrences : 0;
     const rates = [];
     if (latency && flops !== null) rates.push(`${(flops / latency / 1e9).toPrecision(3)} GFLOP/s`);
     if (latency) rates.push(`${(bytes / latency / 1e9).toPrecision(3)} GB/s`);
     return {
-      index, places, all, latencyS: latency, share: total ? all / total : 0, flops, bytes,
+      index, occurrences, all, latencyS: latency, share: total ? all / total : 0, flops, bytes,
       brick: brick.slice(0, 11), operator, shapes,
-      color: target.colors.includes(operator) ? operator : OTHERS,
+      color: data.colors.includes(operator) ? operator : OTHERS,
       latency: seconds(latency) + (predicted ? " (predicted)" : ""),
       rates: rates.join(", ") || "–",
       peak: roof !== null && latency ? percent(roof / latency, 0) : "–",
@@ -34,10 +34,10 @@ function partsOf(target, model) {
   });
 }
 
-// Colours mean the same in all pictures of a target.
-function colored(spec, target) {
+// Colours mean the same in all pictures.
+function colored(spec) {
   const copy = structuredClone(spec);
-  const domain = [...target.colors, OTHERS];
+  const domain = [...data.colors, OTHERS];
   for (const layer of copy.layer || [copy]) {
     const scale = layer.encoding && layer.encoding.color && layer.encoding.color.scale;
     if (scale && scale.range) scale.domain = domain;
@@ -57,52 +57,23 @@ function draw(element, spec, datasets) {
   });
 }
 
-function drawOverview(section) {
-  const target = data.targets[Number(section.dataset.target)];
-  const measured = target.latencies.filter((row) => row.ratio !== undefined);
-  const { titles, shared } = target.similarity;
-  const rows = {
-    normalised: () => measured,
-    against: () => measured,
-    errors: () => measured,
-    estimates: () => target.latencies,
-    costly: () => target.costly,
-    similarity: () => {
-      const pair = ([i, j, share]) => (
-        { a: titles[i], b: titles[j], shared: share, text: percent(share) });
-      return shared.map(pair);
-    },
-  };
-  for (const element of section.querySelectorAll(":scope > figure .chart, :scope > .pair .chart")) {
-    const name = element.dataset.chart;
-    let spec = name === "similarity" ? specs.similarity[Number(section.dataset.target)] : specs[name];
-    if (name === "similarity") {
-      spec = structuredClone(spec);
-      spec.encoding.x.scale = spec.encoding.y.scale = { domain: titles };
-    }
-    draw(element, spec, { rows: rows[name]() });
-  }
-}
-
 function drawModel(details) {
-  const target = data.targets[Number(details.closest(".target").dataset.target)];
-  const model = target.models[Number(details.dataset.model)];
-  const parts = partsOf(target, model);
+  const parts = partsOf();
   const byIndex = new Map(parts.map((part) => [part.index, part]));
   const charts = { breakdown, timeline, roofline };
   for (const element of details.querySelectorAll(".chart")) {
     const name = element.dataset.chart;
-    draw(element, colored(specs[name], target), charts[name](target, model, parts, byIndex));
+    draw(element, colored(specs[name]), charts[name](parts, byIndex));
   }
-  drawGraph(details.querySelector(".graph"), model, byIndex);
+  drawGraph(details.querySelector(".graph"), byIndex);
 }
 
-function breakdown(target, model, parts) {
+function breakdown(parts) {
   const groups = new Map();
   for (const part of parts) {
     const group = groups.get(part.operator)
-      || { operator: part.operator, color: part.color, all: 0, places: 0, share: 0 };
-    group.all += part.all; group.places += part.places; group.share += part.share;
+      || { operator: part.operator, color: part.color, all: 0, occurrences: 0, share: 0 };
+    group.all += part.all; group.occurrences += part.occurrences; group.share += part.share;
     groups.set(part.operator, group);
   }
   const rows = [...groups.values()].sort((a, b) => b.all - a.all);
@@ -112,10 +83,10 @@ function breakdown(target, model, parts) {
   return { rows };
 }
 
-function timeline(target, model, parts, byIndex) {
+function timeline(parts, byIndex) {
   let now = 0;
   const rows = [];
-  model.places.forEach(([index], number) => {
+  data.occurrences.forEach(([index], number) => {
     const part = byIndex.get(index);
     if (!part) return;
     const { brick, operator, shapes, color, latency, rates, peak } = part;
@@ -130,12 +101,12 @@ function timeline(target, model, parts, byIndex) {
   return { rows: rows.sort((a, b) => busy.get(b.lane) - busy.get(a.lane) || a.number - b.number) };
 }
 
-function roofline(target, model, parts) {
+function roofline(parts) {
   const rows = parts.filter((part) => part.flops && part.bytes && part.latencyS).map((part) => ({
     ...part, intensity: part.flops / part.bytes, gflops: part.flops / part.latencyS / 1e9,
   }));
   // One roof for what comes from memory, one for what the fastest cache holds.
-  const [flopsPeak, memoryPeak, cachePeak] = target.peaks;
+  const [flopsPeak, memoryPeak, cachePeak] = data.peaks;
   const roof = [];
   for (const bytesPeak of new Set([memoryPeak, cachePeak])) {
     if (!flopsPeak || !bytesPeak || !rows.length) continue;
@@ -158,21 +129,21 @@ function node(name, attributes, text) {
   return made;
 }
 
-// A row for each place, in execution order; lanes as where histories of versions are drawn.
-function drawGraph(box, model, byIndex) {
+// A row for each occurrence, in execution order; lanes as where histories of versions are drawn.
+function drawGraph(box, byIndex) {
   const step = 17, wide = 13, bar = 90;
-  const lanes = Math.max(...model.places.map((place) => place[1]), 0) + 1;
+  const lanes = Math.max(...data.occurrences.map((occurrence) => occurrence[1]), 0) + 1;
   const left = lanes * wide + 8;
-  const height = model.places.length * step + 8;
+  const height = data.occurrences.length * step + 8;
   const hottest = Math.max(...[...byIndex.values()].map((part) => part.latencyS), 1e-12);
   const x = (lane) => lane * wide + wide / 2 + 2;
   const y = (row) => row * step + step / 2 + 4;
-  const label = "Graph: a row for each place, in execution order";
+  const label = "Graph: a row for each occurrence, in execution order";
   const svg = node("svg", { width: left + bar + 700, height, role: "img", "aria-label": label });
   const lines = svg.appendChild(node("g", {}));
-  model.places.forEach(([index, lane, needed], row) => {
+  data.occurrences.forEach(([index, lane, needed], row) => {
     for (const producer of needed) {
-      const from = x(model.places[producer][1]), to = x(lane);
+      const from = x(data.occurrences[producer][1]), to = x(lane);
       const bend = from === to ? "" : `L${from},${y(row) - step * 0.8}`;
       lines.appendChild(node("path", { d: `M${from},${y(producer)}${bend}L${to},${y(row)}` }));
     }
@@ -181,8 +152,8 @@ function drawGraph(box, model, byIndex) {
     const fill = part ? `color-mix(in oklab, var(--hot) ${Math.round(100 * heat)}%, var(--cool))` : "none";
     const group = svg.appendChild(node("g", {}));
     group.appendChild(node("title", {}, part
-      ? `place ${row}: ${part.operator} ${part.shapes}, ${part.brick}, ${part.latency}, ${part.rates}`
-      : `place ${row}: no measurement`));
+      ? `${row}: ${part.operator} ${part.shapes}, ${part.brick}, ${part.latency}, ${part.rates}`
+      : `${row}: no measurement`));
     const square = group.appendChild(node("rect", { x: x(lane) - 5, y: y(row) - 5, width: 10, height: 10, rx: 2 }));
     square.style.fill = fill;
     if (part) {
@@ -199,62 +170,6 @@ function drawGraph(box, model, byIndex) {
   box.replaceChildren(svg);
 }
 
-function sortable(table) {
-  const body = table.tBodies[0];
-  [...table.tHead.rows[0].cells].forEach((head, column) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = head.textContent;
-    head.replaceChildren(button);
-    button.addEventListener("click", () => {
-      const falling = head.getAttribute("aria-sort") === "descending"
-        || (head.getAttribute("aria-sort") === null && !head.classList.contains("n"));
-      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", falling ? "ascending" : "descending");
-      const value = (row) => {
-        const cell = row.cells[column];
-        return cell.dataset.sort === undefined ? cell.textContent : cell.dataset.sort;
-      };
-      const compare = (a, b) => {
-        const [one, two] = [value(a), value(b)];
-        if (one === "" || two === "") return (one === "") - (two === "");  // what lacks comes last
-        const order = head.classList.contains("n") ? Number(one) - Number(two) : one.localeCompare(two);
-        return falling ? order : -order;
-      };
-      body.append(...[...body.rows].sort(compare));
-    });
-  });
-}
-
-function searchable(table) {
-  const box = document.createElement("input");
-  box.type = "search";
-  box.placeholder = "search this table";
-  box.setAttribute("aria-label", box.placeholder);
-  table.parentElement.before(box);
-  box.addEventListener("input", () => {
-    const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
-    for (const row of table.tBodies[0].rows) {
-      const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
-    }
-  });
-}
-
-function openLinked() {
-  const found = location.hash && document.getElementById(location.hash.slice(1));
-  if (found && found.matches("details")) {
-    found.open = true;
-    found.scrollIntoView();
-  }
-}
-
-for (const table of document.querySelectorAll("table.sortable")) sortable(table);
-for (const table of document.querySelectorAll("table.searchable")) searchable(table);
-for (const element of document.querySelectorAll("#systems .chart")) {
-  draw(element, specs.systems, { rows: data.systems });
-}
-for (const section of document.querySelectorAll(".target")) drawOverview(section);
 for (const details of document.querySelectorAll("details.model")) {
   details.addEventListener("toggle", () => {
     if (details.open && !details.dataset.drawn) {
@@ -264,5 +179,3 @@ for (const details of document.querySelectorAll("details.model")) {
   });
   if (details.open) details.dispatchEvent(new Event("toggle"));
 }
-window.addEventListener("hashchange", openLinked);
-openLinked();

@@ -1,0 +1,172 @@
+"""The models and targets that the options of a report choose, and what there is to choose from."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bricks.cli.options import RUNNING, SurveyedModels, granularity_option
+from bricks.errors import StoreError, UsageError
+from bricks.session.defaults import GRANULARITY, MAX_THREADS
+from bricks.session.targets import short_names, systems_called
+from bricks.studies.options import option, systems_option
+
+if TYPE_CHECKING:
+    from bricks.analysis.latency_survey import LatencySurvey
+    from bricks.cli.reading import ReadModels
+    from bricks.decompose.plan import Plan
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
+
+# An error names so many systems, and so many batches.
+_MOST = 4
+
+
+def _words(flag: str, text: str) -> tuple[str, ...]:
+    """The words between commas."""
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    if not all(words):
+        raise UsageError(f"{flag} {text}: a name is empty")
+    return words
+
+
+def _counts(flag: str, text: str) -> tuple[int, ...]:
+    """The numbers of threads between commas."""
+    words = _words(flag, text)
+    for word in words:
+        if not (word.isdecimal() and 1 <= int(word) <= MAX_THREADS):
+            raise UsageError(f"{flag} {text}: {word} is no number from 1 to {MAX_THREADS}")
+    return tuple(map(int, words))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The page of a report, and the systems, runtimes and threads that it is about; None: all."""
+
+    out: Path = option(
+        "The page to write; one file.", default=Path("report.html"), metavar="REPORT.html"
+    )
+    systems: Sequence[str] | None = systems_option("Only these systems.", "SYSTEM,…|all")
+    runtimes: Sequence[str] | None = option(
+        "Only these runtimes.",
+        default=None, flag="--runtime", metavar="NAME,…", values="runtimes", read=_words,
+        group=RUNNING,
+    )  # fmt: skip
+    threads: Sequence[int] | None = option(
+        "Only with these numbers of threads.",
+        default=None, metavar="N,…", read=_counts, group=RUNNING,
+    )  # fmt: skip
+    granularity: str = granularity_option()
+
+
+def surveyed_by(
+    workspace: Workspace, asked: ReportOptions, models: SurveyedModels, read: ReadModels | None
+) -> LatencySurvey:
+    """The models and targets that the options choose.
+
+    Raises :class:`StoreError`, which says what there is to choose from, if they choose nothing.
+    """
+    from bricks.analysis.latency_survey import survey
+
+    wanted = _wanted(models, read)
+    candidates = _candidates(workspace, asked, named=read is not None)
+    try:
+        return survey(workspace, [each for each in candidates if _chosen(each, asked)], wanted)
+    except StoreError as error:
+        digests = None if read is None else set(read.words)
+        subject = "no such model" if read is None else f"nothing of {' '.join(models.words)}"
+        there = _there(workspace, digests)
+        raise StoreError(f"{subject} is measured with these options: {there}") from error
+
+
+def _wanted(models: SurveyedModels, read: ReadModels | None) -> Callable[[Plan], bool]:
+    """Whether a plan is one of the models that are named, or has the batch that is."""
+    if read is not None:
+        digests = set(read.words)
+        return lambda plan: plan.digest in digests
+    batch = models.batch
+    return lambda plan: batch is None or _batch_of(plan) == batch
+
+
+def _batch_of(plan: Plan) -> int | None:
+    """The first dimension of the first input that has one."""
+    shapes = (getattr(plan.types[value], "shape", ()) for value in plan.inputs)
+    return next((int(shape[0]) for shape in shapes if shape), None)
+
+
+def _candidates(workspace: Workspace, asked: ReportOptions, *, named: bool) -> list[Target]:
+    """The targets on the systems of the options.
+
+    Without systems these are targets of the cache; published ones are among them if models are
+    ``named``, or if the cache has no target.
+    """
+    own, every = workspace.store.systems.targets(), workspace.known.systems.targets()
+    if asked.systems is None:
+        return every if named or not own else own
+    if "all" in asked.systems:
+        return every
+    systems = [target.system for target in every]
+    keys = {system.key for name in asked.systems for system in systems_called(systems, name)}
+    return [target for target in every if target.system.key in keys]
+
+
+def _chosen(target: Target, asked: ReportOptions) -> bool:
+    """Whether a target has one of the runtimes and numbers of threads of the options."""
+    runtime = target.runtime
+    return (asked.runtimes is None or runtime.backend in asked.runtimes) and (
+        asked.threads is None or runtime.threads in asked.threads
+    )
+
+
+def _there(workspace: Workspace, digests: set[str] | None) -> str:
+    """What is known, of models with ``digests`` or of all, as the end of an error."""
+    for cut in dict.fromkeys([str(workspace.granularity), GRANULARITY]):
+        if there := _settings(workspace, digests, cut):
+            break
+    else:
+        return "'bricks measure' measures one" if digests is None else "'bricks measure' does"
+    names = short_names({system for system, _ in there.threads})
+    settings = [
+        f"{backend} with {_either(sorted(threads))} threads on {names[system]}"
+        for (system, backend), threads in there.threads.items()
+    ]
+    return (
+        f"there is {_either(settings)}, batch {_either(sorted(there.batches))}, granularity {cut}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """Numbers of threads by name of a system and runtime, and batches."""
+
+    threads: Mapping[tuple[str, str], set[int]]
+    batches: set[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.threads)
+
+
+def _settings(workspace: Workspace, digests: set[str] | None, cut: str) -> _Settings:
+    """The settings in which models with ``digests``, or any, are measured."""
+    threads: dict[tuple[str, str], set[int]] = defaultdict(set)
+    batches: set[int] = set()
+    own = workspace.store.systems.targets() if digests is None else []
+    for target in own or workspace.known.systems.targets():
+        plans = [plan for plan, _ in workspace.known.plans.all(target.key, cut)]
+        plans = [plan for plan in plans if digests is None or plan.digest in digests]
+        if plans and workspace.known.measurements.costs(target.key):
+            threads[target.system.name, target.runtime.backend].add(target.runtime.threads)
+            batches |= {batch for plan in plans if (batch := _batch_of(plan)) is not None}
+    return _Settings(threads, batches)
+
+
+def _either(values: Iterable[int | str]) -> str:
+    """A few values: ``1, 2 or 4``."""
+    from bricks.report.answers.words import listed
+
+    names = [str(value) for value in values]
+    more = ["…"] if len(names) > _MOST else []
+    return listed([*names[:_MOST], *more], "or")

@@ -1,0 +1,62 @@
+"""The data of a model's pictures, in compact form: lists of numbers and indices.
+
+All facts of a brick are stored once, and the model refers to them by index. The page's script
+expands them. Must not know how it is drawn.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from bricks.analysis.explanation import Part
+from bricks.analysis.model_picture import ModelPicture
+from bricks.errors import printable
+from bricks.report.tracks import tracks
+
+# Operators with colours of their own.
+_COLORS = 6
+
+
+def picture_data(picture: ModelPicture) -> dict[str, Any]:
+    """The bricks of the model, its occurrences, and the peaks of the target."""
+    explanation, plan = picture.explanation, picture.plan
+    index = {part.brick: number for number, part in enumerate(explanation.parts)}
+    levels = [level.bytes_per_s for level in explanation.peaks.levels]
+    peaks = explanation.peaks.flops_per_s, explanation.peaks.bytes_per_s, max(levels, default=None)
+    producers = plan.producers()
+    return {
+        "bricks": [_brick(part) for part in explanation.parts],
+        "parts": [[n, *_part(part)] for n, part in enumerate(explanation.parts)],
+        "occurrences": [
+            [index.get(occurrence.brick, -1), track, needed]
+            for occurrence, needed, track in zip(
+                plan.occurrences, producers, tracks(producers), strict=True
+            )
+        ],
+        "peaks": [None if peak is None else _round(peak) for peak in peaks],
+        "colors": _colored(picture),
+    }
+
+
+def _brick(part: Part) -> list[Any]:
+    operator, shapes = printable(part.operator), printable(part.shapes)
+    return [part.brick, operator, shapes, part.flops, _round(part.bytes), part.roof_s]
+
+
+def _part(part: Part) -> list[Any]:
+    """Its occurrences, the seconds of all of them, and whether they are predicted."""
+    return [part.occurrences, _round(part.total_s), int(part.predicted)]
+
+
+def _colored(picture: ModelPicture) -> list[str]:
+    """The operators with the most time, which have their own colours."""
+    total_s: dict[str, float] = defaultdict(float)
+    for part in picture.explanation.parts:
+        total_s[printable(part.operator)] += part.total_s
+    return sorted(total_s, key=lambda operator: -total_s[operator])[:_COLORS]
+
+
+def _round(value: float, digits: int = 4) -> float:
+    """``value`` rounded to so many significant digits: more would only enlarge the page."""
+    return float(f"{value:.{digits}g}")
