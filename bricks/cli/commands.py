@@ -31,8 +31,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "predict": "Predict how fast models run, from measurements of their bricks.",
         "compare": "Compare estimates with runs of the whole models, sampled in turn with"
         " their bricks.",
-        "advise": "Tell on which known systems models keep a latency, how sure that is, and"
-        " what it costs.",
+        "advise": "Tell which models meet an SLO, on which known systems, with which threads and"
+        " batches.",
         "scenario": "Predict a served model's latency under load, its throughput, and the"
         " rate it can keep.",
         "llm": "Predict text that a decoder generates token by token: latencies of tokens,"

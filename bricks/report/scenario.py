@@ -166,8 +166,8 @@ def _bound(result: ScenarioResult, slo_s: float) -> str:
         return f"{bound} is kept at no rate."
     if highest is not None and result.load.qps == highest.value:
         return f"{bound} is kept up to {rate_text(highest.value)}."
-    kept = {True: "is kept", False: "is missed", None: "may be kept or missed"}
-    return f"{bound} {kept[result.keeps_slo]}."
+    kept = {"yes": "is kept", "no": "is missed", "uncertain": "may be kept or missed"}
+    return f"{bound} {kept[str(result.meets_slo)]}."
 
 
 def _served(checked: CheckedScenario, load: ScenarioLoad) -> Iterator[str]:

@@ -51,11 +51,13 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
         {"targets": "system runtime bricks measured failed summary models costly"},
     ),
     "advise": (
-        "slo_s promise answers",
+        "answer slo_s percentile qps candidates deciding settings",
         {
-            "answers": "model batch system system_key threads runtime_version estimate_s low_s"
-            " high_s measured_share published_share predicted_share risk keeps cost_per_million"
-            " error uncertainty advice"
+            "candidates": "model meets_slo hosts hosts_low hosts_high max_qps max_qps_low"
+            " max_qps_high best error",
+            "settings": "model system system_key runtime runtime_version threads instances batch"
+            " meets_slo hosts hosts_low hosts_high latency_s latency_s_low latency_s_high"
+            " measured_share published_share predicted_share spread_known cost_per_million error",
         },
     ),
     "validate operators": (
@@ -76,7 +78,7 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
         "model system runtime scenario qps arrivals samples_per_query slo_s percentile max_batch"
         " batch_timeout_s instances max_queue request_cost_s batch_cost_s transport_s"
         " falls_asleep_s wakes_s mean_batch saturated"
-        " keeps_slo warnings best_batch interpolation_error batches checked "
+        " meets_slo warnings best_batch interpolation_error batches checked "
         + " ".join(
             f"{figure} {figure}_low {figure}_high"
             for figure in (

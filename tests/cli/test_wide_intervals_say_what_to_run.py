@@ -220,14 +220,7 @@ def test_explain_says_it_too(here: Here, both: Path) -> None:
     assert found["advice"] in here("explain", both, "--no-measure").out
 
 
-def test_advise_and_report_say_what_measures(here: Here, both: Path, tmp_path: Path) -> None:
-    (answer,) = (
-        each
-        for each in here("advise", both, "--slo", "1s", "--json").json["answers"]
-        if each["advice"] is not None
-    )
-    assert "further rounds: bricks measure " in answer["advice"]
-    assert answer["advice"] in here("advise", both, "--slo", "1s").out
+def test_a_report_says_what_measures(here: Here, both: Path, tmp_path: Path) -> None:
     done = here("report", both, "--out", tmp_path / "r.html", "--json")
     (told,) = done.json["targets"][0]["models"]
     assert "further rounds: bricks measure " in told["advice"]

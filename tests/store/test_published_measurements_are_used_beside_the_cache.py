@@ -135,7 +135,7 @@ def test_systems_and_advice_cover_published_systems_and_this_one(
     rows = here("systems", "--json", runtime=None).json["systems"]
     assert {row["name"]: row["published"] for row in rows} == {"big": True, HOME.name: False}
     done = here("advise", models["conv"], "--slo", "1s", "--json")
-    assert {row["system"] for row in done.json["answers"]} == {HOME.name, "big"}
+    assert {row["system"] for row in done.json["settings"]} == {HOME.name, "big"}
     assert here("diff", "big", HOME.name, models["conv"], runtime=None).status == 0
     assert here("explain", models["conv"], "--on", "big", "--threads", 1).status == 0
 
@@ -189,7 +189,7 @@ def test_what_others_measured_is_never_taken_for_own(
     (explained,) = here("explain", *words[1:], "--no-measure", "--json").json["models"]
     assert [explained[name] for name in SHARES] == [0, 1, 0]
     assert "others published" in here("explain", *words[1:], "--no-measure").out
-    for answer in here("advise", models["conv"], "--slo", "1s", "--json").json["answers"]:
+    for answer in here("advise", models["conv"], "--slo", "1s", "--json").json["settings"]:
         assert [answer[name] for name in SHARES] == [0, 1, 0]
     with Bench(here.cache, runtime="fake", threads=1) as bench:
         estimate = bench.predict(bench.read(models["conv"]), measure=False)

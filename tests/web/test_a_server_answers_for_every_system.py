@@ -50,10 +50,10 @@ def test_an_answer_is_that_of_the_command_line(
         monkeypatch.setenv(name, value)
     words = ("advise", folder / "conv.onnx", "--slo", "1s", "--threads", 1, "--json")
     done = here.plain(*words, "--runtime", "fake", "--cache", folder / "cache")
-    rows = {(row["system"], row["threads"]): row for row in done.json["answers"]}
+    rows = {(row["system"], row["threads"]): row for row in done.json["settings"]}
     for row in conv["answers"]:
         same = rows[row["system"], row["threads"]]
-        assert (row["estimate_s"], row["low_s"]) == (same["estimate_s"], same["low_s"])
+        assert (row["estimate_s"], row["low_s"]) == (same["latency_s"], same["latency_s_low"])
 
 
 def test_an_address_of_an_answer_stays(served: Served, conv: dict) -> None:

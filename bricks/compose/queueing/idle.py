@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import least_squares
 
 # Bounds of the fitted time constants, in seconds.
 _SHORTEST_S, _LONGEST_S = 1e-3, 1.0
@@ -70,6 +69,8 @@ class ServerState:
 
 def fit_server_state(runs: ServerRuns, idle_model: IdleModel | None = None) -> ServerState:
     """Fit a :class:`ServerState` to ``runs``; the time constants too, unless ``idle_model``."""
+    from scipy.optimize import least_squares  # here, since it takes a moment to import
+
     measured_s = np.asarray(runs.run_s)
     median_s = float(np.median(measured_s))
     log_bounds = math.log(_SHORTEST_S), math.log(_LONGEST_S)

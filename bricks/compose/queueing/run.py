@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bricks.compose.basis import Basis
-from bricks.compose.estimate import MEASURED, IncompleteEstimate, Provenance
+from bricks.compose.estimate import MEASURED, Estimate, IncompleteEstimate, Provenance
 from bricks.compose.queueing.spread import run_factors
 from bricks.compose.recompose import recompose
 from bricks.errors import ModelError
@@ -29,6 +29,11 @@ class RunLatency:
     latency_s: Interval
     factors: np.ndarray = field(repr=False)
     provenance: Provenance = MEASURED
+
+    @property
+    def spread_known(self) -> bool:
+        """Whether samples of any brick tell how single runs differ."""
+        return bool(np.ptp(self.factors) > 0)
 
     @property
     def mean_s(self) -> Interval:
@@ -56,9 +61,24 @@ class RunSampler:
         """The position of the runs that :meth:`factor` samples for a run of ``size``."""
         return bisect_left(self._sizes, size)
 
+    def factors(self, place: int, count: int) -> np.ndarray:
+        """:meth:`factor` of the first ``count`` runs: shape ``(count,)``."""
+        factors = np.asarray(self._factors[place])
+        return np.asarray(factors[np.resize(self._indices, count)])
+
     def factor(self, place: int, number: int) -> float:
         """The latency of the ``number``-th run, relative to the median."""
         return self._factors[place][self._indices[number % _INDICES]]
+
+
+def complete_estimate(basis: Basis, which: str) -> Estimate:
+    """The estimate of the plan in ``basis``; :class:`ModelError` for ``which`` if it has gaps."""
+    estimate = recompose(basis)
+    if isinstance(estimate, IncompleteEstimate):
+        gap = estimate.gaps[0]
+        more = f" (and {len(estimate.gaps) - 1} more)" if len(estimate.gaps) > 1 else ""
+        raise ModelError(f"{which}: no estimate without {gap.brick}: {gap.reason}{more}")
+    return estimate
 
 
 def run_latency(basis: Basis, which: str, *, seed: int) -> RunLatency:
@@ -66,11 +86,7 @@ def run_latency(basis: Basis, which: str, *, seed: int) -> RunLatency:
 
     Raises :class:`ModelError` where the plan has no complete estimate; ``which`` names the run.
     """
-    estimate = recompose(basis)
-    if isinstance(estimate, IncompleteEstimate):
-        gap = estimate.gaps[0]
-        more = f" (and {len(estimate.gaps) - 1} more)" if len(estimate.gaps) > 1 else ""
-        raise ModelError(f"{which}: no estimate without {gap.brick}: {gap.reason}{more}")
+    estimate = complete_estimate(basis, which)
     return RunLatency(
         estimate.latency_s,
         run_factors(basis, estimate, seed=seed),

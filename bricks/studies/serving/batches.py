@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.run import run_latency
 from bricks.errors import UsageError
 from bricks.graph.model import Model
@@ -34,26 +33,25 @@ def service_times(
 
     Raises :class:`~bricks.errors.BricksError` where there is no estimate.
     """
-    return ServiceTimes([_batch(workspace, size, model, target) for size, model in models.items()])
+    return ServiceTimes(
+        [batch_latency(workspace, size, model, target) for size, model in models.items()]
+    )
 
 
-def known_times(
-    workspace: Workspace,
-    name: str,
-    largest_batch: int,
-    target: Target,
-    shapes: Mapping[str, Sequence[int | None]] | None = None,
-    values: Mapping[str, Any] | None = None,
-) -> ServiceTimes:
-    """:func:`service_times` of batches of the model called ``name``, up to ``largest_batch``."""
-    models = read_sizes(workspace, name, batch_sizes(largest_batch), shapes, values)
-    return service_times(workspace, models, target)
+def batch_latency(workspace: Workspace, size: int, model: Model, target: Target) -> BatchLatency:
+    """The latency on ``target`` of ``model`` with a batch of ``size``; nothing is measured.
 
-
-def _batch(workspace: Workspace, size: int, model: Model, target: Target) -> BatchLatency:
+    Raises :class:`~bricks.errors.BricksError` where there is no estimate.
+    """
     known = basis(workspace, model, measure=False, target=target)
     which = f"{model.name} with a batch of {size} on {target.system.name}"
     return BatchLatency(size, run_latency(known, which, seed=workspace.options.seed))
+
+
+def most_instances(target: Target) -> int:
+    """How many instances have a physical core for each thread; 1 where cores are unknown."""
+    cores = target.system.identity.get("physical_cores")
+    return 1 if cores is None else int(cores) // target.runtime.threads
 
 
 def refuse_crowding(target: Target, serving: Serving) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from bricks.compose.slo import MeetsSlo, meets_slo
 from bricks.studies.serving.scenario import ScenarioLoad, Serving
 from bricks.studies.serving.service import ServiceTimes
 from bricks.system import Target
@@ -50,7 +51,7 @@ class ScenarioResult:
         ("times.idle_model.recovery_s", "wakes_s"),
         *(with_ends(f"latencies.{name}", name) for name in LATENCIES),
         "throughput", "utilisation", "dropped_share", "capacity_qps", "max_qps", "mean_batch",
-        "saturated", "keeps_slo", "warnings", "best_batch",
+        "saturated", "meets_slo", "warnings", "best_batch",
         ("times.interpolation_error", "interpolation_error"), ("times.batches", "batches"),
         "checked",
     )  # fmt: skip
@@ -74,16 +75,12 @@ class ScenarioResult:
     errors: ClassVar[Sequence[str]] = ()
 
     @property
-    def keeps_slo(self) -> bool | None:
-        """Whether the SLO is met; None without an SLO, or if the interval holds its bound."""
+    def meets_slo(self) -> MeetsSlo | None:
+        """Whether the SLO is met; None without an SLO."""
         counted_s, bound_s = self.latencies.get("counted_s"), self.load.slo_s
         if bound_s is None:
             return None
-        if counted_s is None:
-            return False
-        if counted_s.low <= bound_s < counted_s.high:
-            return None
-        return counted_s.high <= bound_s
+        return MeetsSlo.NO if counted_s is None else meets_slo(counted_s, bound_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,22 @@ class ServiceTimes:
 
         return batch_s
 
+    def drawn_s(self, serving: Serving, end: End, *, count: int, seed: int) -> np.ndarray:
+        """Seconds of batches on an active processor: shape ``(serving.max_batch, count)``.
+
+        The row of a size has what :meth:`sampler` gives for batches numbered from 0 on.
+        """
+        runs = RunSampler({batch.size: batch.run for batch in self.batches}, seed)
+        own_s = np.resize(serving.drawn_batch_costs_s(_DRAWS), count)
+        return np.stack(
+            [
+                end(self.latency(size)) * runs.factors(runs.place(size), count)
+                + size * serving.request_s
+                + own_s
+                for size in range(1, serving.max_batch + 1)
+            ]
+        )
+
     def capacity_qps(self, serving: Serving, end: End = value_of) -> float:
         """The capacity of ``serving`` in samples a second: all batches are full."""
         size = serving.max_batch

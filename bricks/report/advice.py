@@ -1,0 +1,106 @@
+"""Advice on candidates for terminals. Must not compute results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+
+from bricks.analysis.advice import Advice, AdvisedSetting, NoSetting
+from bricks.errors import printable
+from bricks.report.answers.words import source_text, uncertainty_text
+from bricks.report.columns import Column, table_of
+from bricks.report.figures import count_text, names_text
+from bricks.report.tables import seconds
+from bricks.session.targets import short_names
+from bricks.studies.serving.hosts import HostRange
+
+# Names in a remark.
+_NAMED = 3
+
+
+def advice_parts(advice: Advice, *, every: bool = False) -> list[RenderableType]:
+    """A table of the candidates with their best settings; of ``every`` setting, a second one."""
+    best = [of.best for of in advice.candidates if of.best is not None]
+    parts: list[RenderableType] = [table_of(best, _columns(advice))]
+    if every:
+        rows = [of for of in advice.settings if isinstance(of, AdvisedSetting)]
+        parts += ["", table_of(rows, [*_columns(advice), *_details()])]
+    return parts
+
+
+def _columns(advice: Advice) -> Sequence[Column[AdvisedSetting]]:
+    settings = [of for of in advice.settings if isinstance(of, AdvisedSetting)]
+    names = short_names({of.target.system.name for of in settings})
+    latency = "latency" if advice.percentile is None else f"p{advice.percentile:g}"
+    return [
+        Column("model", lambda row: row.model, left=True),
+        Column("system", lambda row: names[row.target.system.name], left=True),
+        Column("threads", _threads),
+        Column("batch", lambda row: None if row.batch is None else str(row.batch)),
+        Column(latency, lambda row: f"{seconds(row.latency_s.value)} {_uncertainty(row)}"),
+        Column("hosts", lambda row: None if row.hosts is None else hosts_text(row.hosts)),
+        Column("meets SLO", lambda row: row.meets_slo.value),
+        Column("cost/million", lambda row: _cost(row.cost_per_million)),
+    ]
+
+
+def _details() -> Sequence[Column[AdvisedSetting]]:
+    """Further columns of all settings."""
+    return [
+        Column("runtime", lambda row: row.target.runtime.version, left=True),
+        Column("latencies of bricks", lambda row: source_text(row.provenance), left=True),
+    ]
+
+
+def _uncertainty(row: AdvisedSetting) -> str:
+    return uncertainty_text(row.latency_s)
+
+
+def _threads(row: AdvisedSetting) -> str:
+    """The threads of an instance, and the instances if there are several: ``1 × 2``."""
+    threads = str(row.target.runtime.threads)
+    return threads if row.instances == 1 else f"{threads} × {row.instances}"
+
+
+def hosts_text(hosts: HostRange) -> str | None:
+    """The number of hosts, or the range that intervals leave open; None if no number does."""
+    if hosts.fewest is None:
+        return None
+    if hosts.hosts is not None:
+        return str(hosts.hosts)
+    return (
+        f"{hosts.fewest} or more" if hosts.enough is None else f"{hosts.fewest} to {hosts.enough}"
+    )
+
+
+def _cost(cost: float | None) -> str | None:
+    return None if cost is None else f"{cost:.3g}"
+
+
+def advice_remarks(advice: Advice) -> list[str]:
+    """Remarks in the order of their weight."""
+    return [*_of_spread(advice), *_of_failures(advice), *_of_assumptions(advice)]
+
+
+def _of_spread(advice: Advice) -> Iterator[str]:
+    unknown = [
+        of.model for of in advice.candidates if of.best is not None and not of.best.spread_known
+    ]
+    if unknown and advice.qps is not None:
+        yield (
+            f"No measured brick tells how single runs of {names_text(unknown, _NAMED)} differ:"
+            " their percentiles are of waiting alone."
+        )
+
+
+def _of_failures(advice: Advice) -> Iterator[str]:
+    failures = [of for of in advice.settings if isinstance(of, NoSetting)]
+    if failures and len(failures) < len(advice.settings):
+        settings = count_text(len(failures), "setting")
+        yield f"{settings} without an estimate, such as: {printable(failures[0].error)}"
+
+
+def _of_assumptions(advice: Advice) -> Iterator[str]:
+    if advice.qps is not None:
+        yield "Processors are taken to be awake; instances not to slow each other down."
