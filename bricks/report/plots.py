@@ -174,7 +174,7 @@ def _interval(axes: Axes, of: Interval, at: float) -> None:
 def _rows(axes: Axes, labels: Sequence[str]) -> None:
     """Labels from the top down."""
     axes.set_yticks(range(len(labels)), labels)
-    axes.invert_yaxis()
+    axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.grid(axis="x")
 
 

@@ -83,82 +83,56 @@ def test_what_is_committed_shows_pictures_and_tells_nothing_of_a_machine(name: s
 
 
 @pytest.mark.slow
-def test_a_suite_is_generated_travels_and_comes_back() -> None:
-    bricks, occurrences, met, models, alike, written, sizes, known, merged, estimates, weighty = (
-        found(
-            "generate_a_suite.ipynb",
-            "len(union)",
-            "occurrences",
-            "unique",
-            "[len(models), len(arrived.models), len(complete)]",
-            "alike.grid",
-            "len(digests)",
-            "[suite_bytes, weight_bytes]",
-            "[before.measured, measured.new_bricks, after.measured, remeasured]",
-            "[merged.measurements, merged_again.measurements]",
-            "[[e.low_s, e.estimate_s, e.high_s] for e in complete]",
-            "most",
-        )
+def test_a_file_of_ones_own_is_answered_here_and_elsewhere() -> None:
+    bricks, ends, ratios, images, operators, elsewhere = found(
+        "your_own_onnx_file.ipynb",
+        "[len(decomposition.plan.occurrences), len(decomposition.bricks), measured.new_bricks]",
+        "[estimate.low_s, estimate.estimate_s, estimate.high_s]",
+        "{row.model: row.ratio for row in comparison.rows}",
+        "{label: len(curve) for label, curve in per_image.items()}",
+        "sum(part.share for part in explanation.operators)",
+        "[there.new_bricks, arrived.measured_share]",
     )
-    assert bricks < occurrences / 3
-    assert met == sorted(met) and met[-1] == bricks
-    assert met[1] == met[0], "a deeper spotter has no other bricks"
-    assert models == [8, 8, 8]
-    assert alike[0][1] == 1.0 > alike[0][2] > alike[0][3]
-    assert written == 1, "written twice, it is the same"
-    assert sizes[0] < sizes[1] / 100
-    assert known == [0, bricks, bricks, 0]
-    assert merged[0] > bricks and merged[1] == 0  # the probes of the call overhead too
-    assert all(0 < low <= middle <= high for low, middle, high in estimates)
-    assert 0 < weighty < bricks
+    assert bricks[0] > bricks[1] == bricks[2] > 0
+    assert 0 < ends[0] <= ends[1] <= ends[2]
+    assert ratios.keys() == {"small_net", "squeezenet", "resnet18"}
+    assert images == {"1 thread": 4, "2 threads": 4}
+    assert operators == pytest.approx(1.0)
+    assert elsewhere == [bricks[1], 1.0]
 
 
 @pytest.mark.slow
-def test_a_latency_is_predicted_ever_better_and_for_another_target() -> None:
-    bricks, new, shares, run, operators, threads, merged, there, answers, risks = found(
-        "predict_a_latency.ipynb",
-        "[known.measured, known.bricks]",
-        "new_bricks",
-        "[e.measured_share for e in steps.values()]",
-        "[row.model, row.ratio]",
-        "sum(part.share for part in explanation.operators)",
-        "other.runtime.threads",
-        "merged.measurements",
-        "[there.new_bricks, there.bricks, len(there.failures)]",
-        "[[e.low_s, e.estimate_s, e.high_s] for e in answers.values()]",
-        "list(risks.values())",
+def test_servers_and_texts_are_predicted() -> None:
+    rates, p50s, batches, tokens, times = found(
+        "serving_and_llms.ipynb",
+        "[highest.max_qps.value, highest.capacity_qps.value]",
+        "[[each.low, each.value, each.high] for each in percentiles['p50'].values()]",
+        "list(estimates)",
+        "list(rates_of)",
+        "[generated.ttft_s.value, generated.tpot_s.value]",
         shorter={
-            "min_rounds=6, max_rounds=12": "min_rounds=2, max_rounds=3",
-            "gluon_dla34 gluon_mobilenet05 gluon_xception": "",
-            "levit mobilenet_v2 poolformer regnet_y resnet18": "mobilenet_v2 resnet18",
+            "prompt_tokens=128, new_tokens=32": "prompt_tokens=16, new_tokens=4",
+            "BATCHES = (1, 2, 4, 8)": "BATCHES = (1, 4)",
+            "for batch in (1, 2, 4)": "for batch in (1, 2)",
         },
     )
-    assert 0 < bricks[0] < bricks[1]
-    assert new[0] == 0 and bricks[0] + sum(new) == bricks[1]
-    assert shares[0] < shares[-1] == 1.0
-    assert run[0] == "densenet121" and run[1] > 0
-    assert operators == pytest.approx(1.0)
-    assert threads == 2
-    assert merged >= there[0] > 0
-    assert there[0] < there[1] / 2 and there[2] == 0, "little effort measures few"
-    assert len(answers) == len(risks) == 6
-    assert all(0 < low <= middle <= high for low, middle, high in answers)
-    assert all(0 <= risk <= 1 for risk in risks)
+    assert 0 < rates[0] <= rates[1]
+    assert len(p50s) == 5 and all(0 < low <= value for low, value, _ in p50s)
+    assert batches == ["batch 1", "batch 4"]
+    assert tokens == [1, 2]
+    assert times[0] > times[1] > 0
 
 
 @pytest.mark.slow
 def test_estimates_are_compared_with_full_runs() -> None:
-    names, ratios, summary, errors, rounds, layers, new_s, whole_s, electra = found(
+    names, ratios, summary, errors, layers, met = found(
         "compare_with_runs.ipynb",
         "NAMES",
         "{row.model: row.ratio for row in rows}",
         "[summary.models, summary.max_abs_error, summary.noise_floor, summary.speedup_latency]",
-        "list(errors)",
-        "[len(runs[row.plan.digest].rounds) for row in rows]",
+        "sorted(errors.values())",
         "list(of_layers.values())",
-        "sum(new_s)",
-        "sum(row.measured_s.value for row in rows)",
-        "[len(set(rows[1].plan.keys) - set(rows[0].plan.keys)), len(set(rows[1].plan.keys))]",
+        "[len(seen), total]",
         shorter={
             "min_rounds=8, max_rounds=12": "min_rounds=3, max_rounds=4",
             "gluon_mobilenet05 levit": "",
@@ -166,16 +140,11 @@ def test_estimates_are_compared_with_full_runs() -> None:
         },
     )
     assert list(ratios) == names
-    assert all(ratio > 0 for ratio in ratios.values())
     assert errors == sorted(abs(ratio - 1) for ratio in ratios.values())
     assert summary[:2] == [len(names), errors[-1]]
-    assert summary[2] >= 0
-    assert summary[3] == pytest.approx(whole_s / new_s), (
-        "the picture adds up to the paper's measure"
-    )
-    assert min(rounds) >= 3
+    assert summary[2] >= 0 and summary[3] > 0
     assert len(layers) == 4
-    assert 0 < electra[0] < electra[1] / 2, "two transformers share most bricks"
+    assert 0 < met[0] < met[1]
 
 
 @pytest.fixture

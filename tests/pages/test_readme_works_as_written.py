@@ -47,8 +47,7 @@ def test_each_command(
             assert run(arguments) == 0, line
         said = capsys.readouterr()
         assert said.out.strip(), line
-        # An environment is made once, and that takes so long that people are told.
-        assert said.err == "" or arguments[:2] == ["backends", "install"], line
+        assert said.err == "" or page != README, line  # guides have commands that take long
 
 
 @slow_unless_changed(README)
