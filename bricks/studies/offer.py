@@ -6,8 +6,8 @@ import the modules that answer it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,23 @@ if TYPE_CHECKING:
     from bricks.studies.study import Study
 
 GROUP = "bricks.studies"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyPage:
+    """The page of a server that asks a study: its ``path``, and the ``question`` as its title.
+
+    ``fields`` are the names of the options that the page asks for; a server runs no code of its
+    users and reads none of their files, so only options that need neither may be among them.
+    ``subjects`` returns the values that the study's argument may have. ``defaults`` are typed
+    values of options, by name, that the page starts with.
+    """
+
+    path: str
+    question: str
+    fields: Sequence[str]
+    subjects: Callable[[], Sequence[str]]
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +47,7 @@ class StudyOffer:
     options, and is true if they name an entry of an existing cache. With ``checks``, the command
     has an option ``--check``; a study ``of_models`` has a field ``model`` in its options, and takes
     options of granularity, optimisation and effort. ``without`` are names of settings of all
-    studies that this one lacks.
+    studies that this one lacks. ``page`` is its page on a server, None for none.
     """
 
     name: str
@@ -43,6 +60,7 @@ class StudyOffer:
     checks: bool = False
     of_models: bool = False
     without: frozenset[str] = frozenset()
+    page: StudyPage | None = None
 
 
 def names() -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bricks.studies.generation.options import GenerationOptions
-from bricks.studies.offer import StudyOffer
+from bricks.studies.offer import StudyOffer, StudyPage
 
 if TYPE_CHECKING:
     from bricks.studies.generation.study import GenerationStudy
@@ -15,6 +16,13 @@ def _study() -> type[GenerationStudy]:
     from bricks.studies.generation.study import GenerationStudy
 
     return GenerationStudy
+
+
+def _decoders() -> Sequence[str]:
+    """The decoders of the zoo."""
+    from bricks.zoo import decoders
+
+    return [decoder.name for decoder in decoders()]
 
 
 OFFER = StudyOffer(
@@ -29,4 +37,10 @@ OFFER = StudyOffer(
     options=GenerationOptions,
     load=_study,
     of_models=True,
+    page=StudyPage(
+        path="/llm",
+        question="How fast does an LLM generate text?",
+        fields=("model", "prompt_tokens", "new_tokens", "batch", "on"),
+        subjects=_decoders,
+    ),
 )

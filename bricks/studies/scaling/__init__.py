@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bricks.session.defaults import PROGRAMS_RUNTIME
-from bricks.studies.offer import StudyOffer
+from bricks.studies.offer import StudyOffer, StudyPage
 from bricks.studies.scaling.options import ScalingOptions
 
 if TYPE_CHECKING:
@@ -28,6 +29,14 @@ def _needs_cache(options: ScalingOptions) -> bool:
     return options.network.network is not None
 
 
+def _training_steps() -> Sequence[str]:
+    """The recorded training steps of the zoo."""
+    from bricks.graph.program_phases import TRAINING
+    from bricks.zoo import programs
+
+    return [program.name for program in programs() if program.kind == TRAINING]
+
+
 OFFER = StudyOffer(
     name="scale",
     help="""\
@@ -42,4 +51,11 @@ OFFER = StudyOffer(
     runtime=PROGRAMS_RUNTIME,
     threads=_threads,
     needs_cache=_needs_cache,
+    page=StudyPage(
+        path="/training",
+        question="How long does training take?",
+        fields=("workload", "ranks", "samples_per_epoch", "bandwidth", "latency", "on"),
+        subjects=_training_steps,
+        defaults={"bandwidth": "10Gbit", "latency": "50us"},
+    ),
 )
