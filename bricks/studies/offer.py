@@ -23,15 +23,15 @@ GROUP = "bricks.studies"
 class StudyPage:
     """The page of a server that asks a study: its ``path``, and the ``question`` as its title.
 
-    ``fields`` are the names of the options that the page asks for; a server runs no code of its
-    users and reads none of their files, so only options that need neither may be among them.
+    ``fields`` are the titles of the options that the page asks for, by name. A server runs no code
+    of its users and reads none of their files, so only options that need neither may be among them.
     ``subjects`` returns the values that the study's argument may have. ``defaults`` are typed
     values of options, by name, that the page starts with.
     """
 
     path: str
     question: str
-    fields: Sequence[str]
+    fields: Mapping[str, str]
     subjects: Callable[[], Sequence[str]]
     defaults: Mapping[str, str] = field(default_factory=dict)
 

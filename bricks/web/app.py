@@ -28,6 +28,8 @@ from bricks.web.jobs import Busy, Jobs
 from bricks.web.model_routes import ModelRoutes
 from bricks.web.requests import Pages
 from bricks.web.server_limits import Keep, ServerLimits
+from bricks.web.study_routes import StudyRoutes
+from bricks.web.study_service import StudyService
 from bricks.zoo import entries
 from bricks.zoo.catalogue import zoo_folder
 
@@ -81,6 +83,8 @@ class _Site:
         local = [] if "://" in cache else [cache]
         self._error_text = error_texts([*local, zoo_folder(), published_folder()])
         self._jobs = Jobs(self._service, limits, self._error_text)
+        self._studies = StudyService(cache, options, limits, self._error_text)
+        self._asked = StudyRoutes(self._studies, self._service, self._jobs, limits, self._pages)
         self._models = ModelRoutes(self._service, self._jobs, limits, self._pages)
 
     def app(self) -> Starlette:
@@ -91,6 +95,7 @@ class _Site:
             routes=[
                 Route("/", self._home, methods=get),
                 *self._models.routes(),
+                *self._asked.routes(),
                 Route("/zoo", self._zoo_page, methods=get),
                 Route("/systems", self._systems_page, methods=get),
                 Route("/systems/{key}", self._system_page, methods=get),
@@ -117,6 +122,7 @@ class _Site:
             yield
         finally:
             await self._jobs.close()
+            await self._studies.close()
             await self._service.close()
 
     # Pages

@@ -41,6 +41,8 @@ class Busy(BricksError):
 class Job:
     """A question in the queue; its ``work`` is released once it has ended.
 
+    ``key`` identifies the question; None if it may be asked several times at once.
+
     ``address`` is that of the answer's page, and ``digest`` that of a model, once they are known.
     ``open_axes`` are those of ``shapes`` that a model lacks sizes of.
     """
@@ -49,6 +51,7 @@ class Job:
     client: str
     name: str
     work: Work | None
+    key: object = None
     state: str = QUEUED
     address: str | None = None
     digest: str | None = None
@@ -124,10 +127,16 @@ class Jobs:
             self._arriving -= 1
             self._leave(client)
 
-    def submit(self, client: str, name: str, work: Work) -> Job:
-        """Queue ``work``; :class:`Busy` if the queue or a client's share is full."""
+    def submit(self, client: str, name: str, work: Work, *, key: object = None) -> Job:
+        """Queue ``work``; :class:`Busy` if the queue or a client's share is full.
+
+        Work of the same ``key`` that has not ended is not queued again.
+        """
+        for other in self._jobs.values():
+            if key is not None and other.key == key and not other.ended.is_set():
+                return other
         self._refuse(client)
-        job = Job(secrets.token_urlsafe(12), client, name, work)
+        job = Job(secrets.token_urlsafe(12), client, name, work, key)
         self._of_client[client] += 1
         self._jobs[job.id] = job
         while len(self._jobs) > self._limits.jobs:

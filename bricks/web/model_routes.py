@@ -124,7 +124,8 @@ class ModelRoutes:
         if digest is not None and await self._service.answered(digest) is not None:
             return RedirectResponse(f"/models/{digest}{query}", 303)
         refuse_other_sites(request)
-        return await when_done(self._submit(request, other), query, self._limits.wait_s)
+        job = self._submit(request, other, key=(answers.plan.digest, batch))
+        return await when_done(job, query, self._limits.wait_s)
 
     async def _pictures_page(self, request: Request) -> Response:
         pictures, digest = await self._pictured(request)
@@ -175,9 +176,9 @@ class ModelRoutes:
         known = entry(name[:_MAX_NAME])
         return self._submit(request, QuestionedModel(known.name, batch=batch))
 
-    def _submit(self, request: Request, origin: QuestionedModel) -> Job:
+    def _submit(self, request: Request, origin: QuestionedModel, *, key: object = None) -> Job:
         work = ModelWork(self._service, self._models, origin)
-        return self._jobs.submit(client_of(request), origin.name, work)
+        return self._jobs.submit(client_of(request), origin.name, work, key=key)
 
     def _job_of(self, request: Request) -> Job:
         job = self._jobs.get(request.path_params["job"])

@@ -40,7 +40,13 @@ OFFER = StudyOffer(
     page=StudyPage(
         path="/llm",
         question="How fast does an LLM generate text?",
-        fields=("model", "prompt_tokens", "new_tokens", "batch", "on"),
+        fields={
+            "model": "Model",
+            "prompt_tokens": "Tokens of the prompt",
+            "new_tokens": "New tokens",
+            "batch": "Texts at once",
+            "on": "System",
+        },
         subjects=_decoders,
     ),
 )

@@ -54,7 +54,14 @@ OFFER = StudyOffer(
     page=StudyPage(
         path="/training",
         question="How long does training take?",
-        fields=("workload", "ranks", "samples_per_epoch", "bandwidth", "latency", "on"),
+        fields={
+            "workload": "Training step",
+            "ranks": "Ranks",
+            "samples_per_epoch": "Samples of an epoch",
+            "bandwidth": "Bandwidth of the network",
+            "latency": "Latency of a message",
+            "on": "System",
+        },
         subjects=_training_steps,
         defaults={"bandwidth": "10Gbit", "latency": "50us"},
     ),

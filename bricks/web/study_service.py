@@ -1,0 +1,141 @@
+"""Answers of studies from what is known, in a workspace and a thread of their own.
+
+A study may take long, so it must not hold up answers about models. Nothing is measured. Must not
+know HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from bricks.errors import BricksError
+from bricks.session.options import Options
+from bricks.session.workspace import Workspace
+from bricks.studies.offer import StudyOffer
+from bricks.studies.study import ask
+from bricks.units.facts import json_of
+from bricks.web.jobs import PREDICTING, Job, JobWorker
+from bricks.web.server_limits import ServerLimits
+from bricks.web.study_form import StudyForm
+from bricks.web.study_view import PageTable, view_of_study
+
+# What a command recommends; a page shows the command instead.
+_REMEDY = ": leave out --no-measure"
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyAnswer:
+    """The answer to a question: its first line, paragraphs and tables, and its JSON.
+
+    ``errors`` are lines about parts without an answer; without any answer, ``headline`` is None.
+    ``made_s`` is in seconds of ``time.monotonic()``.
+    """
+
+    headline: str | None
+    blocks: Sequence[str | PageTable]
+    errors: Sequence[str]
+    facts: Mapping[str, Any]
+    made_s: float
+
+
+class StudyService:
+    """Answers studies with the measurements in ``cache`` and published ones; closed once.
+
+    ``error_text`` makes the line for a client from an error.
+    """
+
+    def __init__(
+        self,
+        cache: str,
+        options: Options,
+        limits: ServerLimits,
+        error_text: Callable[[BaseException], str],
+    ) -> None:
+        self._cache, self._limits, self._error_text = cache, limits, error_text
+        self._options = replace(options, graph_timeout_s=limits.decompose_s)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="studies")
+        self._workspaces: dict[str, Workspace] = {}
+        self._answers: OrderedDict[str, StudyAnswer] = OrderedDict()
+
+    async def close(self) -> None:
+        """Close the workspaces after the current work."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown(wait=True)
+
+    def _close(self) -> None:
+        for workspace in self._workspaces.values():
+            workspace.close()
+        self._workspaces.clear()
+
+    def known(self, address: str) -> StudyAnswer | None:
+        """The answer to the question at ``address``, if there is one that is not old."""
+        answer = self._answers.get(address)
+        if answer is None or time.monotonic() - answer.made_s > self._limits.answer_s:
+            return None
+        return answer
+
+    async def answer(self, form: StudyForm, query: Mapping[str, str]) -> None:
+        """Answer a question, so that :meth:`known` returns the answer."""
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._thread, self._answer, form, query)
+        self._answers[address_of(form, query)] = found
+        while len(self._answers) > self._limits.answers:
+            self._answers.popitem(last=False)
+
+    def _answer(self, form: StudyForm, query: Mapping[str, str]) -> StudyAnswer:
+        try:
+            options = form.options(query)
+            study = form.offer.load()(options, self._workspace(form), _logger.info)
+            result = ask(study, measure=False)
+        except BricksError as error:
+            return failed(self._error_text(error).partition(_REMEDY)[0])
+        view = view_of_study(form.offer.name)
+        headline, errors = view.headline(result), [*result.errors]
+        facts = {"answer": headline, **json_of(result)}
+        return StudyAnswer(headline, view.blocks(result), errors, facts, time.monotonic())
+
+    def runtime_of(self, study: StudyOffer) -> str:
+        """The runtime that answers ``study``."""
+        return study.runtime or self._options.runtime
+
+    def _workspace(self, form: StudyForm) -> Workspace:
+        runtime = self.runtime_of(form.offer)
+        if runtime not in self._workspaces:
+            options = replace(self._options, runtime=runtime)
+            self._workspaces[runtime] = Workspace.open(self._cache, options)
+        return self._workspaces[runtime]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyWork:
+    """The work of a job that asks a study."""
+
+    service: StudyService
+    form: StudyForm
+    query: Mapping[str, str]
+
+    async def __call__(self, job: Job, worker: JobWorker) -> None:
+        """Answer the question; ``job`` has the address of the answer then."""
+        job.state = PREDICTING
+        await self.service.answer(self.form, self.query)
+        job.address = address_of(self.form, self.query)
+
+
+def failed(error: str) -> StudyAnswer:
+    """The answer to a question that has none, because of ``error``."""
+    return StudyAnswer(None, (), [error], {"error": error}, time.monotonic())
+
+
+def address_of(form: StudyForm, query: Mapping[str, str]) -> str:
+    """The address of a question."""
+    return f"{form.page.path}?{urlencode(form.asked(query))}"
