@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from bricks._version import __version__
+from bricks.studies.offer import StudyOffer, StudyPage
 from bricks.web.server_limits import ServerLimits
+from bricks.web.study_form import FLAG, NUMBER, StudyForm
+from bricks.web.study_pages import study_pages
 
 Schema = dict[str, Any]
 
@@ -77,10 +80,13 @@ _SCHEMAS: dict[str, Schema] = {
         operators={"type": "array", "items": {"type": "object"}},
         bricks={"type": "array", "items": {"type": "object"}},
     ),
+    "Study": {"type": "object", "properties": {"answer": _OPEN_TEXT, "error": _TEXT}},
     "Systems": _object(systems={"type": "array", "items": {"type": "object"}}),
     "System": _object(key=_TEXT, name=_TEXT, identity={"type": "object"}),
     "Zoo": _object(models={"type": "array", "items": {"type": "object"}}),
 }
+
+_STUDY_TYPES = {NUMBER: "number", FLAG: "boolean"}
 
 _BATCH = {
     "name": "batch",
@@ -114,6 +120,21 @@ def _operation(schema: str, summary: str, *parameters: Schema, status: int = 200
     return {**operation, "parameters": list(parameters)} if parameters else operation
 
 
+def _study(study: StudyOffer, page: StudyPage) -> Schema:
+    """The operation of a study: an answer, or 202 and a job that makes it."""
+    parameters = [
+        {
+            "name": field.name,
+            "in": "query",
+            "required": field.required,
+            "schema": {"type": _STUDY_TYPES.get(field.kind, "string")},
+            "description": field.title,
+        }
+        for field in StudyForm(study, page, ()).fields({})
+    ]
+    return _operation("Study", page.question, *parameters)
+
+
 def description(limits: ServerLimits) -> Schema:
     """The OpenAPI document of a server with ``limits``."""
     upload = _operation(
@@ -143,6 +164,7 @@ def description(limits: ServerLimits) -> Schema:
             "/api/zoo/{name}": {"post": zoo},
             "/api/systems": {"get": _operation("Systems", "The known systems", _WORDS)},
             "/api/systems/{key}": {"get": _operation("System", "A system", _in_path("key"))},
+            **{f"/api{page.path}": {"get": _study(study, page)} for study, page in study_pages()},
             "/api/openapi.json": {"get": {
                 "summary": "This description",
                 "responses": {"200": {"description": "OpenAPI 3.1"}},

@@ -8,7 +8,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 from bricks.errors import UsageError, suggestion
 from bricks.studies.offer import StudyOffer, StudyPage
@@ -148,9 +149,7 @@ def _number(title: str, of: OptionField, kind: Callable[[str], float], text: str
 
 def _kind(of: OptionField) -> Any:
     """The type of the typed value: int, float, bool, list, or str for any other."""
-    if of.option.read is not None:
-        written = of.option.written
-        return list if getattr(written, "__origin__", written) is list else written
-    kinds = [kind for kind in get_args(of.kind) or (of.kind,) if kind is not type(None)]
-    first = getattr(kinds[0], "__origin__", kinds[0])
-    return first if first in (int, float, bool, list) else str
+    kind = of.kind if of.option.read is None else of.option.written
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    plain = [get_origin(each) or each for each in kinds if each is not NoneType]
+    return next((each for each in plain if each in (int, float, bool, list)), str)

@@ -14,22 +14,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bricks.errors import BricksError
-from bricks.studies import generation, offer, scaling
 from bricks.studies.offer import StudyOffer, StudyPage
 from bricks.web.answer_service import AnswerService
 from bricks.web.jobs import Job, Jobs
 from bricks.web.requests import Pages, client_of, refuse_other_sites, when_done
 from bricks.web.server_limits import ServerLimits
 from bricks.web.study_form import StudyForm
+from bricks.web.study_pages import study_pages
 from bricks.web.study_service import StudyService, StudyWork, address_of, failed
-
-
-def study_pages() -> Iterator[tuple[StudyOffer, StudyPage]]:
-    """The studies with a page: those of bricks, and those of other packages."""
-    others = (offer.offer(name) for name in offer.names())
-    for study in (generation.OFFER, scaling.OFFER, *others):
-        if study is not None and study.page is not None:
-            yield study, study.page
 
 
 @dataclass(frozen=True, slots=True)

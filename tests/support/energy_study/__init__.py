@@ -12,7 +12,7 @@ from bricks.graph.model import Model
 from bricks.samples.measurement import Measurement
 from bricks.session.measuring import measure_whole
 from bricks.session.predicting import predict
-from bricks.studies.offer import StudyOffer
+from bricks.studies.offer import StudyOffer, StudyPage
 from bricks.studies.options import argument, option
 from bricks.studies.study import Checked, Needs, Study
 from bricks.units.interval import Interval
@@ -159,4 +159,10 @@ OFFER = StudyOffer(
     options=EnergyOptions,
     load=lambda: EnergyStudy,
     checks=True,
+    page=StudyPage(
+        path="/energy",
+        question="How much energy does a model take?",
+        fields={"models": "Model", "watts": "Power", "runs": "Runs"},
+        subjects=lambda: ["squeezenet", "vgg19"],
+    ),
 )
