@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bricks.errors import printable
-from bricks.report.answers.words import place_text, source_text, uncertainty_text, value_text
+from bricks.report.answers.prediction import prediction_answer
+from bricks.report.answers.words import source_text, uncertainty_text
 from bricks.report.tables import peak_size
+from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
+from bricks.studies.inference.settings import Setting, varying
 from bricks.system import Target
 from bricks.units.facts import facts
 from bricks.units.interval import Interval
@@ -117,18 +120,24 @@ def answer_values(
 
 
 def headline(rows: Sequence[AnswerRow], question: AnswerQuestion, model: str, here: Target) -> str:
-    """The answer in a sentence: the latency on the fastest target."""
-    name = printable(model)
+    """The answer in a sentence, as ``bricks predict`` has it: the latency, and the best target."""
     if not rows:
         threads = "" if question.threads is None else f" with {question.threads} threads"
-        return f"No known system has an answer for {name}{threads}"
-    estimate, target = rows[0].answer.estimate, rows[0].target
-    how = "is fastest" if len(rows) > 1 else "takes"
-    where, latency = place_text(target, here), value_text(estimate.latency_s)
-    source = source_text(estimate.provenance)
-    if len(rows) > 1:
-        return f"{name} {how} {where}: {latency}, {source}"
-    return f"{name} {how} {latency} {where}: {source}"
+        return f"No known system has an answer for {printable(model)}{threads}."
+    predicted = tuple(_predicted(row, here) for row in rows)
+    dimensions = varying(of.setting for of in predicted)
+    estimate = rows[0].answer.estimate
+    return prediction_answer(
+        ModelPredictions(None, estimate.granularity, estimate.workers, predicted, dimensions)
+    )
+
+
+def _predicted(row: AnswerRow, here: Target) -> PredictedModel:
+    plan, target = row.answer.plan, row.target
+    setting = Setting(runtime=target.runtime.backend, batch=plan.inferences).on(target, here)
+    return PredictedModel(
+        model=printable(plan.model), estimate=row.answer.estimate, setting=setting
+    )
 
 
 def with_bound(row: AnswerRow | LackingRow, slo_s: float | None) -> dict[str, Any]:

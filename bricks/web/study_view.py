@@ -56,7 +56,11 @@ class StudyView:
 # The views of studies by name; any other study has the last one.
 _VIEWS: Mapping[str, StudyView] = {
     "llm": StudyView("generation:generation_parts"),
-    "scale": StudyView("scaling:scaling_parts"),
+    "scale": StudyView(
+        "scaling:scaling_parts",
+        answer="answers.scaling:scaling_answer",
+        remarks="answers.scaling:scaling_remarks",
+    ),
 }
 _PLAIN = StudyView("study:study_parts")
 

@@ -58,11 +58,11 @@ OFFER = StudyOffer(
             "workload": "Training step",
             "ranks": "Ranks",
             "samples_per_epoch": "Samples of an epoch",
+            "epochs": "Epochs",
             "bandwidth": "Bandwidth of the network",
             "latency": "Latency of a message",
             "on": "System",
         },
         subjects=_training_steps,
-        defaults={"bandwidth": "10Gbit", "latency": "50us"},
     ),
 )
