@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bricks.cli.choices import QUANTIZED
 from bricks.cli.options import MODELS, RUNNING
 from bricks.errors import UsageError, suggestion
 from bricks.graph.sizes import LARGEST_DIM
 from bricks.session.defaults import MAX_THREADS, RUNTIME
+from bricks.sources.defaults import UNQUANTIZED
 from bricks.studies.options import option, systems_option
 
 if TYPE_CHECKING:
@@ -56,6 +58,16 @@ def runtimes_of(flag: str, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
+def precisions_of(flag: str, text: str) -> tuple[str | None, ...]:
+    """The forms of numbers in a list such as ``int8``; None, a model's own, is compared always."""
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in QUANTIZED:
+            meant = suggestion(word, QUANTIZED)
+            raise UsageError(f"{flag} {text}: no model is quantised to {word!r}: {meant}")
+    return tuple(dict.fromkeys((None, *(word for word in words if word != UNQUANTIZED))))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions:
     """The settings of models, as lists; None: the default of each model and runtime."""
@@ -80,6 +92,12 @@ class SweepOptions:
         read=partial(numbers_of, most=LARGEST_DIM),
     )  # fmt: skip
 
+    precisions: Sequence[str | None] | None = option(
+        "Compare the models with what the tool of onnxruntime quantises them to.",
+        default=None, flag="--quantize", metavar="|".join(QUANTIZED), values=QUANTIZED,
+        group=MODELS, shown=UNQUANTIZED, read=precisions_of,
+    )  # fmt: skip
+
     def axes(self, options: EstimateOptions, systems: Sequence[str | None] = (None,)) -> Axes:
         """The values of each dimension; ``systems`` are those that the options name."""
         from bricks.studies.inference.settings import Axes
@@ -89,6 +107,7 @@ class SweepOptions:
             runtimes=self.runtimes or (options.runtime.name,),
             threads=self.threads or (None,),
             batches=self.batches or (None,),
+            quantizations=self.precisions or (None,),
         )
 
     def typed(self, options: EstimateOptions, setting: Setting) -> EstimateOptions:
@@ -108,6 +127,8 @@ def in_setting(options: EstimateOptions, setting: Setting) -> EstimateOptions:
     """The options of a command about one ``setting``."""
     return replace(
         options,
-        models=replace(options.models, batch=setting.batch),
+        models=replace(
+            options.models, batch=setting.batch, quantize=setting.quantize or UNQUANTIZED
+        ),
         runtime=replace(options.runtime, name=setting.runtime, threads=setting.threads),
     )

@@ -351,7 +351,8 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         memory = {"peak_bytes": COUNT, "memory": dict}
         lists = {"missing": list, "bricks": list, "phases": list}
         wide = {"uncertainty": dict, "advice": NOTHING}
-        setting = {"system": TEXT, "runtime": TEXT, "threads": COUNT, "batch": COUNT}
+        places = {"system": TEXT, "runtime": TEXT, "threads": COUNT, "batch": COUNT}
+        setting = {**places, "quantize": NOTHING}
         has(
             row, {"model": TEXT, **setting, **expected, **memory, **lists, "error": NOTHING, **wide}
         )

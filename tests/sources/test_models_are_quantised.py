@@ -113,4 +113,18 @@ def test_commands_take_quantised_models(here: Here, tmp_path: Path) -> None:
     done = here("decompose", path, "--quantize", "int8", "--json")
     assert [row["model"] for row in done.json["models"]] == ["net (int8)"]
     assert "accuracy was not measured" in done.complaint
-    assert here("predict", path, "--quantize", "int8", "--json").json["models"][0]["estimate_s"] > 0
+
+
+def test_predict_compares_a_quantised_model_with_its_original(here: Here, tmp_path: Path) -> None:
+    path = save(conv_net(blocks=1), tmp_path, "net.onnx")
+    predict = ("predict", path, "--quantize", "int8", "--threads", 1)
+    facts = here(*predict, "--json").json
+    rows = {row["quantize"]: row for row in facts["models"]}
+    assert rows.keys() == {None, "int8"}
+    assert {row["model"] for row in rows.values()} == {"net"}
+    alone = here("predict", path, "--threads", 1, "--json").json["models"][0]
+    assert rows[None]["estimate_s"] == alone["estimate_s"]
+    assert facts["answer"].startswith("net in int8 takes ")
+    shown = here(*predict).out.splitlines()
+    assert shown[0] == facts["answer"] and any("int8" in line for line in shown[1:])
+    assert here("predict", path, "--quantize", "int4").status == 2

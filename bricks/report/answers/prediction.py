@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bricks.analysis.ranking import Ranking, ranked
 from bricks.compose.estimate import Estimate
+from bricks.report.answers.quantised import quantised_pairs, quantised_text
 from bricks.report.answers.settings import place_of
 from bricks.report.answers.sweep import best_settings
 from bricks.report.answers.words import listed, source_text, sure_text, value_text, verb
@@ -23,6 +24,8 @@ def prediction_answer(of: ModelPredictions) -> str:
     if not known:
         return f"There is no estimate: {'; '.join(of.errors) or 'no model was named'}"
     lacking = len(of.models) - len(known)
+    if of.dimensions == ("quantize",) and (pairs := quantised_pairs(known)):
+        return f"{'; '.join(map(quantised_text, pairs))}{_lacking(lacking, 'setting')}"
     if of.swept:
         return f"{best_settings(known, of.dimensions)}{_lacking(lacking, 'setting')}"
     text = _one(known[0]) if len(known) == 1 else _fastest(known)

@@ -29,6 +29,7 @@ _MEMORY_PARTS = (
 SETTING_FACTS = (
     ("setting.system_name", "system"), ("setting.runtime", "runtime"),
     ("setting.threads", "threads"), ("setting.batch", "batch"),
+    ("setting.quantize", "quantize"),
 )  # fmt: skip
 
 # The setting of models that are asked about in no particular one.

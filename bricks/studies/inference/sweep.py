@@ -52,7 +52,7 @@ class Sweep:
         for number, part in enumerate(parts):
             cells |= self._part(workspace, part, _Part(number, len(parts)))
         rows = zip(*(cells[setting] for setting in settings), strict=True)
-        models = tuple(chain.from_iterable(rows))
+        models = tuple(chain.from_iterable(map(_as_one, rows)))
         return ModelPredictions(
             _only([of.setting.target for of in models]),
             str(workspace.granularity),
@@ -143,6 +143,12 @@ class _Part:
             return conditions
         share = (self.number + 1) if conditions.budget_began_s is not None else 1
         return replace(conditions, budget_s=conditions.budget_s * share / self.count)
+
+
+def _as_one(cells: Sequence[PredictedModel]) -> Iterable[PredictedModel]:
+    """The cells of one model under its own name, which quantised ones extend."""
+    own = next((of.model for of in cells if of.setting.quantize is None), None)
+    return [of if own is None else replace(of, model=own) for of in cells]
 
 
 def _dimensions(settings: Sequence[Setting], models: Sequence[PredictedModel]) -> tuple[str, ...]:
