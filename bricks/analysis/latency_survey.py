@@ -85,6 +85,13 @@ class SurveyedModel:
         return self.recomposed if isinstance(self.recomposed, Estimate) else None
 
     @property
+    def batch(self) -> int:
+        """The number of samples in one run: the first dimension of the first input, or 1."""
+        first = self.plan.types[self.plan.inputs[0]] if self.plan.inputs else None
+        shape = getattr(first, "shape", ())
+        return max(1, int(shape[0])) if shape else 1
+
+    @property
     def peak_bytes(self) -> int | None:
         """Its predicted peak memory; None where it is not predicted."""
         return self.memory.peak_bytes if isinstance(self.memory, PeakMemory) else None

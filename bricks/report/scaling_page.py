@@ -11,9 +11,10 @@ from typing import Any
 
 from bricks.compose.lanes import LaneSpan
 from bricks.errors import printable
+from bricks.report.answers.scaling import scaling_answer
 from bricks.report.columns import Column, cells_of
 from bricks.report.figures import target_text
-from bricks.report.page import in_script, render_page
+from bricks.report.page import in_script, render_page, script
 from bricks.report.scaling import COLUMNS, STRATEGY
 from bricks.report.tables import number, seconds
 from bricks.studies.scaling.result import ScalePoint, ScalingResult
@@ -29,6 +30,7 @@ def scaling_page(result: ScalingResult, *, version: str, made: str) -> str:
     most = max(result.strategies[0].predicted, key=lambda point: point.ranks, default=None)
     return render_page(
         "scaling",
+        answer=scaling_answer(result),
         title=printable(result.workload),
         where=f"{target_text(result.target)}; network: {printable(result.network.name)}",
         points=cells_of(points, _COLUMNS),
@@ -46,6 +48,7 @@ def scaling_page(result: ScalingResult, *, version: str, made: str) -> str:
             "efficiency": charts.over_ranks("efficiency", "efficiency", format_="%"),
             "timeline": charts.step_over_ranks(),
         }),
+        script=script("curves"),
     )  # fmt: skip
 
 

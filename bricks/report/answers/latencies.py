@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from bricks.analysis.latency_survey import LatencySurvey, SurveyedModel, SurveyedTarget
 from bricks.errors import printable
-from bricks.report.answers.words import place_text, source_text, value_text, verb
+from bricks.report.answers.prediction import prediction_answer
+from bricks.report.answers.words import place_text, verb
 from bricks.report.figures import count_text
 from bricks.report.tables import percent, seconds
+from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
+from bricks.studies.inference.settings import Setting
 
 # A model whose interval is wider, to either side of its latency, counts as uncertain.
 UNCERTAIN = 0.10
@@ -28,7 +31,7 @@ def report_answer(survey: LatencySurvey) -> str:
     view = survey.main
     place = printable(place_text(view.target, survey.here))
     if survey.models == 1:
-        return _model_answer(view.models[0], place)
+        return _model_answer(survey)
     known = view.estimated
     parts = [_range(view, place)] if known else []
     wide = len(uncertain_models(view))
@@ -54,12 +57,20 @@ def _range(view: SurveyedTarget, place: str) -> str:
     return f"{count_text(count, 'model')} {verb(count, 'takes', 'take')} {ends} {place}"
 
 
-def _model_answer(model: SurveyedModel, place: str) -> str:
-    """The latency of a single model, or what it lacks."""
-    title, recomposed = printable(model.title), model.recomposed
+def _model_answer(survey: LatencySurvey) -> str:
+    """The sentence of ``bricks predict`` about a single model, or what the model lacks."""
+    view = survey.main
+    (model,) = view.models
     if model.estimate is None:
-        gaps = len(getattr(recomposed, "gaps", ()))
+        gaps = len(getattr(model.recomposed, "gaps", ()))
         lacks = verb(gaps, "lacks a measurement", "lack measurements")
-        return f"{title} has no estimate {place}: {count_text(gaps, 'brick')} {lacks}."
-    value = value_text(model.estimate.latency_s)
-    return f"{title} takes {value} {place}: {source_text(model.estimate.provenance)}."
+        place = printable(place_text(view.target, survey.here))
+        bricks = count_text(gaps, "brick")
+        return f"{printable(model.title)} has no estimate {place}: {bricks} {lacks}."
+    runtime = view.target.runtime.backend
+    setting = Setting(runtime=runtime, batch=model.batch).on(view.target, survey.here)
+    title, estimate = printable(model.title), model.estimate
+    predicted = PredictedModel(model=title, estimate=estimate, setting=setting)
+    return prediction_answer(
+        ModelPredictions(view.target, survey.granularity, workers=1, models=(predicted,))
+    )
