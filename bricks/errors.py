@@ -75,6 +75,14 @@ class OpenDimensions(ShapeError):
         self.problem, self.options = problem, tuple(options)
         self.dims, self.examples = dims or {}, examples or {}
 
+    @property
+    def batch_axis(self) -> str | None:
+        """The symbol of the batch, "" without one; None if other dimensions are open too."""
+        if self.options != ("--batch", "1"):
+            return None
+        firsts = (dims[0] for dims in self.dims.values() if dims)
+        return next((dim for dim in firsts if isinstance(dim, str)), "")
+
 
 class BackendError(BricksError):
     """A runtime is missing, or refuses its input."""

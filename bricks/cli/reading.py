@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
 
 
+# Models that a note names.
+_MOST_NAMED = 3
+
+
 @dataclass(frozen=True, slots=True)
 class DecomposedModel:
     """A model with its plan and bricks."""
@@ -57,8 +61,9 @@ def read_all(options: CommonOptions, *, private: bool = False) -> ReadModels:
     private_bricks: list[Brick] = []
     words: dict[str, str] = {}
     read_options = _read_options(options)
+    assumed: dict[str, str] = {}
     for reference in _references(options):
-        for result in sources.open(reference, read_options):
+        for result in _opened(reference, read_options, assumed):
             found = result.content
             if isinstance(found, PrivateBricks):
                 if not private:
@@ -73,7 +78,41 @@ def read_all(options: CommonOptions, *, private: bool = False) -> ReadModels:
                     note(result.note)
                 if result.adjustable and not read_options.shapes and not read_options.values:
                     warn_of_empty_inputs(found)
+    _note_assumed(assumed)
     return ReadModels(models, private_bricks, words)
+
+
+def _opened(
+    reference: str, options: ReadOptions, assumed: dict[str, str]
+) -> Iterator[sources.ReadResult]:
+    """Read the models of ``reference``, with a batch of 1 where no other dimension is open.
+
+    ``assumed`` gets the words of these models, and the symbols of their batch.
+    """
+    for result in sources.open(reference, options):
+        found = result.content
+        cause = found.cause if isinstance(found, Unread) else None
+        axis = cause.batch_axis if isinstance(cause, OpenDimensions) else None
+        if axis is None or options.batch is not None or not isinstance(found, Unread):
+            yield result
+            continue
+        assumed[result.word] = axis
+        yield from sources.open(result.word, replace(options, batch=1, name=found.name))
+
+
+def _note_assumed(assumed: Mapping[str, str]) -> None:
+    """Note the models whose batch was assumed to be 1; ``assumed`` has its symbol by word."""
+    files = [Path(word).name for word in assumed]
+    symbols = {f"axis {symbol}" if symbol else "first axis" for symbol in assumed.values()}
+    if files:
+        what = symbols.pop() if len(symbols) == 1 else "first axis"
+        note(f"batch 1 was assumed for the open {what} of {_few(files)}: --batch changes it")
+
+
+def _few(names: Sequence[str]) -> str:
+    """A few names, and the number of the others."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more models" if more > 0 else "")
 
 
 def _read_options(options: CommonOptions) -> ReadOptions:

@@ -38,6 +38,9 @@ def no_file_of_ours_is_lost(here: Here, good: Path) -> None:
 # Models
 
 
+OPEN = value("x", ["N", "T"])
+
+
 @pytest.mark.parametrize(
     ("proto", "text"),
     [
@@ -48,8 +51,8 @@ def no_file_of_ours_is_lost(here: Here, good: Path) -> None:
         ),
         (FOREIGN, "the fake runtime cannot infer the shape of 'y', which Gelu of domain org.x"),
         (
-            conv_net(batch="N"),
-            "x.onnx: input 'data' has an open dimension 'N' (axis 0): try bricks measure ",
+            model([node("Relu", ["x"], ["y"])], [OPEN], [value("y", ["N", "T"])]),
+            "x.onnx: input 'x' has open dimensions 'N' (axis 0), 'T' (axis 1): try bricks measure ",
         ),
         (mlp(widths=(3, 4)), None),
     ],
@@ -64,6 +67,21 @@ def test_a_model_that_cannot_be_used_is_one_line(
         assert done.status == 1
         assert text in done.complaint
         assert done.out == ""
+
+
+def test_an_open_batch_is_1_and_said_once(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    save(conv_net(batch="N"), tmp_path / "one", "x.onnx")
+    alone = here("measure", tmp_path / "one" / "x.onnx")
+    assert alone.status == 0
+    assert alone.complaint == (
+        "batch 1 was assumed for the open axis N of x.onnx: --batch changes it"
+    )
+    save(mlp(batch=""), tmp_path / "one", "y.onnx")
+    both = here("predict", tmp_path / "one", "--json")
+    assert [(row["model"], row["batch"]) for row in both.json["models"]] == [("x", 1), ("y", 1)]
+    assert both.complaint.endswith("open first axis of x.onnx, y.onnx: --batch changes it")
+    assert here("predict", tmp_path / "one", "--batch", "2,1").err == ""
 
 
 def test_a_file_that_is_no_model_is_one_line(here: Here, tmp_path: Path) -> None:
