@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks.cli.command import command
-from bricks.cli.options import EstimateOptions
-from bricks.cli.output import finish, print_json, show, show_notes
+from bricks.cli.options import DetailOptions, EstimateOptions
+from bricks.cli.output import finish, print_json, show_answer
 from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
 from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 @command
-def compare(options: EstimateOptions) -> None:
+def compare(options: EstimateOptions, detail: DetailOptions) -> None:
     """Compare estimates with runs of the whole models, sampled in turn with their bricks.
 
     Example: bricks compare models/ --threads 1
     """
+    from bricks.report.answers.comparison import comparison_answer
     from bricks.studies.inference.study import compare as compare_models
     from bricks.units.facts import json_of
 
@@ -40,10 +41,12 @@ def compare(options: EstimateOptions) -> None:
                 warn_of_denormals(model)
         result = compare_models(workspace, models)
     shown = _shown(result, options, list(map(read.word, models)))
+    answer = comparison_answer(result)
     if options.general.json:
-        print_json(json_of(_advised(result, shown)))
+        print_json({"answer": answer, **json_of(_advised(result, shown))})
     elif result.compared:
-        _show(result, [estimate for estimate in shown if estimate is not None])
+        estimates = [estimate for estimate in shown if estimate is not None]
+        _show(answer, result, estimates, every=detail.every)
     finish(result.errors)
 
 
@@ -76,13 +79,13 @@ def _advised(result: Comparison, shown: Sequence[ShownEstimate | None]) -> Compa
     )
 
 
-def _show(result: Comparison, shown: Sequence[ShownEstimate]) -> None:
-    from bricks.report.comparison import comparison_parts
+def _show(answer: str, result: Comparison, shown: Sequence[ShownEstimate], *, every: bool) -> None:
+    from bricks.report.comparison import comparison_remarks, comparison_table
     from bricks.report.tables import disturbance
     from bricks.report.wide_intervals import estimate_lines
 
-    show(*comparison_parts(result))
-    show_notes(*disturbance(result))
-    show(*estimate_lines(shown))
+    summary, *details = comparison_remarks(result)
+    remarks = [*estimate_lines(shown), *disturbance(result), summary, *(details if every else [])]
     if not result.new_models and not any(row.new_bricks for row in result.rows):
-        show_notes("Nothing was run: all latencies were in the cache.")
+        remarks.append("Nothing was run: all latencies were in the cache.")
+    show_answer(answer, comparison_table(result), remarks=remarks, every=every)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import command
-from bricks.cli.options import CommonOptions
-from bricks.cli.output import finish, print_json, show
+from bricks.cli.options import CommonOptions, DetailOptions
+from bricks.cli.output import finish, print_json, show_answer
 from bricks.cli.reading import DecomposedModel, decompositions, read_all
 from bricks.cli.warnings import warn_of_denormals
 from bricks.cli.workspaces import open_workspace
@@ -30,31 +30,35 @@ class VerifyOptions:
 
 
 @command
-def decompose(options: CommonOptions, checks: VerifyOptions) -> None:
+def decompose(options: CommonOptions, checks: VerifyOptions, detail: DetailOptions) -> None:
     """Split models into bricks, and count how many of them are unique.
 
     Example: bricks decompose resnet50 densenet121 --verify
     """
+    from bricks.report.answers.decomposition import decomposition_answer
+
     with open_workspace(options) as workspace:
         results = list(decompositions(workspace, read_all(options).models))
         rows = [_row(workspace, result, checks.verify) for result in results]
     decomposed = [of.decomposition for of in results if isinstance(of, DecomposedModel)]
     union = {**_counts(decomposed), "models": len(decomposed)}
+    answer = decomposition_answer(rows, union)
     if options.general.json:
-        print_json({"models": rows, "union": union})
+        print_json({"answer": answer, "models": rows, "union": union})
     elif decomposed:
-        _show(rows, union)
+        _show(answer, rows, union, every=detail.every)
     finish(row["error"] for row in rows if row["error"] is not None)
 
 
-def _show(rows: Sequence[dict[str, Any]], union: dict[str, Any]) -> None:
+def _show(
+    answer: str, rows: Sequence[dict[str, Any]], union: dict[str, Any], *, every: bool
+) -> None:
     from bricks.report.models import decomposition_table
 
-    show(
-        decomposition_table(rows, union),
-        *(_verdict(row) for row in rows if row.get("exact") is not None),
-        *(f"{row['model']}: {line}" for row in rows for line in row["assumed"]),
-    )
+    verdicts = [_verdict(row) for row in rows if row.get("exact") is not None]
+    assumed = [f"{row['model']}: {line}" for row in rows for line in row["assumed"]]
+    table = decomposition_table(rows, union)
+    show_answer(answer, table, *verdicts, remarks=assumed, every=every)
 
 
 def _row(workspace: Workspace, result: DecomposedModel | Unread, verify: bool) -> dict[str, Any]:

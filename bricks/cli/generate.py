@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import command
 from bricks.cli.options import CommonOptions
-from bricks.cli.output import finish, print_json, show
+from bricks.cli.output import finish, print_json, show_answer
 from bricks.cli.reading import DecomposedModel, decompositions, read_all
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError, UsageError
@@ -45,6 +45,7 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
     Example: bricks generate models/ --out suite.zip
     """
     from bricks._version import __version__
+    from bricks.report.answers.decomposition import suite_answer
     from bricks.suite import write_private_suite, write_suite
 
     out, decoys = suite.out, suite.decoys
@@ -79,10 +80,11 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
         occurrences = sum(len(cut.plan.occurrences) for _, cut in models)
         counts = {"bricks": len(bricks), "occurrences": occurrences, "decoys": len(others)}
         facts |= _file_facts(out) | counts
+    answer = suite_answer(facts)
     if options.general.json:
-        print_json(facts)
+        print_json({"answer": answer, **facts})
     elif models:
-        _show(facts, len(models))
+        show_answer(answer)
     finish(result.error for result in results if isinstance(result, Unread))
 
 
@@ -98,16 +100,6 @@ def _file_facts(path: Path) -> dict[str, Any]:
     content = path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     return {"suite": str(path), "sha256": digest, "size_bytes": len(content)}
-
-
-def _show(facts: dict[str, Any], models: int) -> None:
-    from bricks.report.tables import size
-
-    among = f" among {facts['decoys']} others" if facts["decoys"] else ""
-    show(
-        f"{facts['suite']}: {models} models, {facts['bricks']} bricks{among} that stand for"
-        f" {facts['occurrences']} occurrences, {size(facts['size_bytes'])}"
-    )
 
 
 def _decoys(workspace: Workspace, own: Mapping[str, Brick], count: int) -> dict[str, Brick]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import command
-from bricks.cli.options import MeasureOptions
-from bricks.cli.output import finish, print_json, show, show_notes
+from bricks.cli.options import DetailOptions, MeasureOptions
+from bricks.cli.output import finish, print_json, show_answer
 from bricks.cli.reading import DecomposedModel, decompositions, read_all
 from bricks.cli.warnings import warn_of_denormals
 from bricks.cli.workspaces import open_workspace, target_facts
@@ -32,11 +32,13 @@ class FleetOptions:
 
 
 @command
-def measure(options: MeasureOptions, fleet: FleetOptions) -> None:
+def measure(options: MeasureOptions, fleet: FleetOptions, detail: DetailOptions) -> None:
     """Measure the bricks of models, each once per system and runtime.
 
     What the cache holds is not measured again. Example: bricks measure models/ --threads 1
     """
+    from bricks.report.answers.measuring import measuring_answer
+    from bricks.report.tables import disturbance
     from bricks.session import measuring
 
     if fleet.scheduler is not None:
@@ -60,11 +62,12 @@ def measure(options: MeasureOptions, fleet: FleetOptions) -> None:
         missing = _missing(workspace, needed) - done.predicted_bricks
         failures = _failed(workspace, done)
         target = workspace.target
+    answer = measuring_answer(done, unfinished=missing)
     if options.general.json:
-        about = target_facts(target, options)
+        about = {"answer": answer, **target_facts(target, options)}
         print_json({**about, "models": list(map(_row, results)), **_totals(done)})
     elif done.bricks or done.models:
-        _show(done, missing)
+        show_answer(answer, remarks=disturbance(done), every=detail.every)
     errors = [result.error for result in results if isinstance(result, Unread)] + failures
     finish([*errors, *_unfinished(done, missing, options.measuring.budget_s)])
 
@@ -87,34 +90,11 @@ def _row(result: DecomposedModel | Unread) -> dict[str, Any]:
     return {"model": result.model.name, **counts, "error": None}
 
 
-def _show(done: Measured, missing: int) -> None:
-    from bricks.report.tables import disturbance
-
-    stand = f"; they stand for {done.occurrences} occurrences in {done.models} models"
-    show(f"{_counted(done, missing)}{stand if done.models else ''} ({done.wall_s:.1f} s)")
-    show_notes(*disturbance(done))
-
-
 def _unfinished(done: Measured, missing: int, budget_s: float | None) -> Iterator[str]:
     """The error line of a budget that ended too early."""
     if done.unfinished:
         left = f"with {missing} bricks unfinished" if missing else "before the overhead of a call"
         yield f"the budget of {budget_s} s ended {left}: run the same command again to go on"
-
-
-def _counted(done: Measured, missing: int) -> str:
-    """The number of bricks by outcome, in words."""
-    failed = len(done.failures)
-    known = done.bricks - done.new_bricks - failed - missing - done.predicted_bricks
-    counts = {
-        "measured now": done.new_bricks,
-        "known before": known,
-        "failed": failed,
-        "left unfinished": missing,
-        "left to be predicted": done.predicted_bricks,
-    }
-    said = [f"{count} {what}" for what, count in counts.items() if count]
-    return f"{done.bricks} bricks: {', '.join(said)}"
 
 
 def _failed(workspace: Workspace, done: Measured) -> list[str]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import command
-from bricks.cli.options import SurveyOptions
-from bricks.cli.output import finish, print_json, show
+from bricks.cli.options import DetailOptions, SurveyOptions
+from bricks.cli.output import finish, print_json, show_answer
 from bricks.cli.reading import DecomposedModel, decompositions, read_all
 from bricks.cli.workspaces import open_workspace, target_facts
 from bricks.session.defaults import MAX_PROBE_BRICKS, MIN_PROBE_BRICKS, PROBE_BRICKS, PROBING_S
@@ -35,13 +35,14 @@ class ProbeOptions:
 
 
 @command
-def probe(options: SurveyOptions, effort: ProbeOptions) -> None:
+def probe(options: SurveyOptions, effort: ProbeOptions, detail: DetailOptions) -> None:
     """Measure the few bricks that tell most of this system, and predict all others from them.
 
     What the cache holds of other systems tells what to expect; so few bricks tell how this one
     differs. 'bricks predict MODEL --no-measure' then knows it. Of the models named, or of the whole
     zoo. Example: bricks probe --threads 2
     """
+    from bricks.report.answers.measuring import probing_answer
     from bricks.session import probing
 
     with open_workspace(options) as workspace:
@@ -50,10 +51,11 @@ def probe(options: SurveyOptions, effort: ProbeOptions) -> None:
         models = [result.model for result in results if isinstance(result, DecomposedModel)]
         done = probing.probe(workspace, models, bricks=effort.bricks, budget_s=effort.budget_s)
         target = workspace.target
+    answer = probing_answer(done)
     if options.general.json:
-        print_json(target_facts(target, options) | _facts(done))
+        print_json({"answer": answer, **target_facts(target, options), **_facts(done)})
     elif done.deviation is not None:
-        show(*_lines(done, target.system.name, done.deviation))
+        show_answer(answer, remarks=list(_sources(done)), every=detail.every)
     finish([*errors, *_failures(done, refused=bool(errors))])
 
 
@@ -73,20 +75,10 @@ def _facts(done: Probed) -> dict[str, Any]:
     }
 
 
-def _lines(done: Probed, system: str, deviation: float) -> Iterator[str]:
-    from bricks.samples.statistics import NORMAL_95
-
-    others = len(done.source_targets)
-    named = "another target" if others == 1 else f"{others} other targets"
-    yield (
-        f"{system}: {done.measured} of {done.bricks} bricks are measured ({done.wall_s:.1f} s),"
-        f" the others are predicted from them{f', and from {named}' if others else ''}."
-    )
-    yield from (f"  {_described(target)}" for target in done.source_targets)
-    yield (
-        f"Of {done.models} models, half are known to ± {100 * NORMAL_95 * deviation:.0f} % or"
-        " better."
-    )
+def _sources(done: Probed) -> Iterator[str]:
+    """A line for each other target that predictions learn from."""
+    for target in done.source_targets:
+        yield f"Predictions also learn from {_described(target)}."
 
 
 def _described(target: Target) -> str:

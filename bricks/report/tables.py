@@ -66,31 +66,27 @@ def number(value: float | None, digits: int = 2) -> str:
 def disturbance(of: Sampling) -> list[str]:
     """Lines about noise, remeasured bricks and lack of memory while measuring; maybe none."""
     lines = []
+    if of.foreign_cores is not None and of.foreign_cores >= NOTABLE_CORES:
+        lines.append(
+            f"Other processes kept {of.foreign_cores:.1f} cores busy: latencies are too high and"
+            " uneven. On a quiet host, add --again."
+        )
     if of.disturbed_rounds:
-        lines.append(
-            f"{of.disturbed_rounds} of {of.rounds} rounds were disturbed, by other processes or"
-            " since the machine changed: they are kept, and left out wherever there are enough"
-            " others."
-        )
-    if of.remeasured_bricks:
-        lines.append(
-            f"{of.remeasured_bricks} bricks that had been measured were measured again: the machine"
-            " had come into another state, in which latencies are others."
-        )
+        lines.append(f"{of.disturbed_rounds} of {of.rounds} samples were noisy and ignored.")
     if of.eviction_short:
         lines.append(
-            "There was too little memory to make weights as cold as they are in large models: their"
-            " bricks may be too fast. Free some, or raise the limit."
+            "Too little memory was free to evict the caches: bricks of large models may look too"
+            " fast. Free some, or raise the limit."
         )
     if of.separate:
         lines.append(
-            f"{len(of.separate)} bricks ran in calls of their own, because the runtime could not"
-            " run them in one call with their neighbours: small ones may be too slow."
+            f"{len(of.separate)} bricks ran in separate calls, because the runtime cannot run them"
+            " with their neighbours: small ones may look too slow."
         )
-    if of.foreign_cores is not None and of.foreign_cores >= NOTABLE_CORES:
+    if of.remeasured_bricks:
         lines.append(
-            f"Other processes kept {of.foreign_cores:.1f} cores busy meanwhile: latencies are"
-            " higher than on a quiet host, and uneven. Take further rounds when it is: --again."
+            f"{of.remeasured_bricks} known bricks were measured again, because the state of the"
+            " machine has changed."
         )
     return lines
 

@@ -93,10 +93,10 @@ def _published(shown: ShownEstimate) -> list[str]:
     words = [] if shown.word is None else [shown.word]
     lacking = any(brick_share.published for brick_share in shown.estimate.shares)
     command = shown.command(Remedy.MEASURE if lacking else Remedy.MEASURE_AGAIN, words)
-    why = "" if lacking else ", because own ones are too uncertain"
+    why = "" if lacking else ", since own samples are too few"
     return [
-        f"{printable(shown.title)}: {share_text(share)} of the estimate is from measurements that"
-        f" others published of hosts of this kind{why}. To measure these bricks here: {command}"
+        f"{printable(shown.title)}: {share_text(share)} is published by others{why}. To measure it"
+        f" here: {command}"
     ]
 
 

@@ -31,11 +31,12 @@ NETWORK = f"{SYSTEM} target backend version ranks operations series"
 FITS = {"fits": "operation ranks computing deviation pieces points"}
 FACTS: dict[str, tuple[str, dict[str, str]]] = {
     "generate": (
-        "suite private models sha256 size_bytes bricks occurrences decoys",
+        "answer suite private models sha256 size_bytes bricks occurrences decoys",
         {"models": "model bricks error"},
     ),
     "probe": (
-        "system runtime granularity models bricks probes measured_bricks teachers deviation wall_s",
+        "answer system runtime granularity models bricks probes measured_bricks teachers deviation"
+        " wall_s",
         {},
     ),
     "explain": (
@@ -191,7 +192,8 @@ def test_compare(here: Here, models: list[Path]) -> None:
     done = here("compare", *models, "--threads", 1, "--json")
     assert (done.status, done.err) == (0, "")
     facts = done.json
-    assert facts.keys() == {"system", "runtime", "granularity", "workers", "models", "summary"}
+    keys = "answer system runtime granularity workers models summary"
+    assert facts.keys() == set(keys.split())
     assert facts["workers"] == 1
     of_this_target(facts)
     for row in facts["models"]:
@@ -293,7 +295,7 @@ def test_decompose(here: Here, models: list[Path]) -> None:
     done = here("decompose", *models, "--json")
     assert (done.status, done.err) == (0, "")
     facts = done.json
-    assert facts.keys() == {"models", "union"}
+    assert facts.keys() == {"answer", "models", "union"}
     for row in facts["models"]:
         known = {"assumed": list, "denormal_share": (float, NOTHING)}
         has(row, {"model": TEXT, **COUNTS, **known, "error": NOTHING})
@@ -322,8 +324,8 @@ def test_measure(here: Here, models: list[Path]) -> None:
     has(
         {k: v for k, v in facts.items() if k not in ("system", "runtime")},
         {
-            "granularity": TEXT, "models": list, "occurrences": COUNT, "bricks": COUNT,
-            "new_bricks": COUNT, "predicted_bricks": COUNT, "unfinished": COUNT,
+            "answer": TEXT, "granularity": TEXT, "models": list, "occurrences": COUNT,
+            "bricks": COUNT, "new_bricks": COUNT, "predicted_bricks": COUNT, "unfinished": COUNT,
             "failures": list, "wall_s": NUMBER,
             "foreign_cores": type(None),  # nothing is timed with the fake runtime
             "rounds": COUNT, "disturbed_rounds": COUNT, "remeasured_bricks": COUNT,

@@ -23,18 +23,21 @@ def bricks_of(here: Here, *models: Path) -> int:
 def test_new_and_known_bricks_are_told_apart(here: Here, tmp_path: Path, conv: Path) -> None:
     mine, both = bricks_of(here, conv), bricks_of(here, conv, save(mlp(), tmp_path, "mlp.onnx"))
     done = here("measure", conv)
-    assert done.out.startswith(f"{mine} bricks: {mine} measured now; they stand for 15 ")
+    assert done.out.startswith(f"All {mine} bricks of 1 model are measured: {mine} now (")
     done = here("measure", conv, tmp_path / "mlp.onnx")
-    assert done.out.startswith(f"{both} bricks: {both - mine} measured now, {mine} known before;")
+    assert done.out.startswith(
+        f"All {both} bricks of 2 models are measured: {both - mine} now, {mine} before ("
+    )
     done = here("measure", conv)
-    assert done.out.startswith(f"{mine} bricks: {mine} known before; they stand for 15 ")
+    assert done.out.startswith(f"All {mine} bricks of 1 model are measured: {mine} before (")
 
 
 def test_bricks_left_unfinished_are_not_called_known(here: Here, conv: Path) -> None:
     mine = bricks_of(here, conv)
     done = here("measure", conv, "--budget", 0)
     assert done.status == 1
-    assert done.out.startswith(f"{mine} bricks: {mine} left unfinished; they stand for 15 ")
+    assert done.out.startswith(f"0 of {mine} bricks of 1 model are measured (")
+    assert f" s); {mine} unfinished." in done.out
     assert f"the budget of 0.0 s ended with {mine} bricks unfinished" in done.complaint
 
 
@@ -47,7 +50,12 @@ def test_failed_bricks_are_neither_measured_nor_known(here: Here, conv: Path) ->
         bench.store.claims.fail(target, key, "too big", owner)
     done = here("measure", conv)
     assert done.status == 1
-    assert done.out.startswith(f"{mine} bricks: {mine - 1} measured now, 1 failed; they stand")
+    assert done.out.startswith(
+        f"{mine - 1} of {mine} bricks of 1 model are measured: {mine - 1} now ("
+    )
     done = here("measure", conv)
-    assert done.out.startswith(f"{mine} bricks: {mine - 1} known before, 1 failed; they stand")
+    assert done.out.startswith(
+        f"{mine - 1} of {mine} bricks of 1 model are measured: {mine - 1} before ("
+    )
+    assert done.out.splitlines()[0].endswith(" s); 1 failed.")
     assert "could not be measured: too big" in done.complaint

@@ -18,7 +18,7 @@ ITS_NAME = "amd-epyc-zen4-2c"
 # What is said only where it happens.
 OCCASIONAL = (
     "Other processes kept",
-    "rounds were disturbed",
+    "samples were noisy",
     "bricks were measured again",
     "of the estimate is predicted",  # where a budget is not enough
     ": the interval is ",  # where samples differ much

@@ -158,7 +158,7 @@ def test_probing_measures_a_few_bricks_and_predicts_all_others(
     assert [row["error"] for row in rows] == [None] * 4
     assert all(row["low_s"] < row["estimate_s"] < row["high_s"] for row in rows)
     output = here("probe", *models, "--threads", 2, "--bricks", 36).out
-    assert "predicted from them, and from another target" in " ".join(output.split())
+    assert "Predictions also learn from " in " ".join(output.split())
     assert "fake" in output and "1 thread" in output
 
 
@@ -167,8 +167,8 @@ def test_probing_goes_without_other_targets_where_there_are_none(
 ) -> None:
     done = here("probe", *models, "--bricks", 40)
     assert done.status == 0
-    assert "and from" not in done.out
-    assert "Of 4 models, half are known to" in done.out
+    assert "also learn from" not in done.out
+    assert done.out.startswith("Half of 4 models are known to ±")
 
 
 def test_too_few_probes_are_said_to_be_too_few(here: Here, models: list[Path]) -> None:

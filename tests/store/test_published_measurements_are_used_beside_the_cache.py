@@ -24,7 +24,7 @@ from bricks.analysis.publishing import NotQuiet, Validated, publish, refuse_busy
 from bricks.compose.estimate import Estimate, Provenance
 from bricks.predict import learned_file
 from bricks.predict.features import extract_features
-from bricks.report.tables import measured_text
+from bricks.report.answers.words import source_text
 from bricks.samples.measurement import Measurement
 from bricks.session.defaults import GRANULARITY
 from bricks.session.latencies import Latencies
@@ -185,10 +185,10 @@ def test_what_others_measured_is_never_taken_for_own(
         return
     assert (measured, published) == (0, 1)
     output = here(*words, *limit).out
-    assert "100 % others" in output and f"bricks predict {models['conv']}" in output
+    assert "100 % published" in output and f"bricks predict {models['conv']}" in output
     (explained,) = here("explain", *words[1:], "--no-measure", "--json").json["models"]
     assert [explained[name] for name in SHARES] == [0, 1, 0]
-    assert "others published" in here("explain", *words[1:], "--no-measure").out
+    assert "published by others" in here("explain", *words[1:], "--no-measure").out
     for answer in here("advise", models["conv"], "--slo", "1s", "--json").json["settings"]:
         assert [answer[name] for name in SHARES] == [0, 1, 0]
     with Bench(here.cache, runtime="fake", threads=1) as bench:
@@ -214,7 +214,7 @@ def test_own_measurements_and_those_of_others_are_told_apart(
     assert 0 < estimate.measured_share < 1
     assert estimate.measured_share + estimate.published_share == pytest.approx(1)
     output = here("predict", models["conv"], "--threads", 1, "--no-measure").out
-    assert measured_text(estimate.measured_share, estimate.published_share) in output
+    assert source_text(estimate.provenance) in output
 
 
 def test_a_file_that_was_changed_is_left_out_by_name_and_the_rest_serves(

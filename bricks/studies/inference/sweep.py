@@ -15,7 +15,7 @@ from bricks.errors import BackendError, UsageError
 from bricks.graph.model import Model
 from bricks.measure.conditions import Conditions
 from bricks.measure.progress import Progress
-from bricks.session.batch import decompose_all
+from bricks.session import batch
 from bricks.session.crowding import refuse_crowding
 from bricks.session.targets import target_called
 from bricks.session.workspace import Workspace
@@ -181,7 +181,7 @@ def _decompose(workspace: Workspace, models: Models) -> None:
     """Decompose many models in parallel."""
     readable = [model for model in models if not isinstance(model, Unread)]
     if len(readable) > 1:
-        decompose_all(workspace, readable)
+        batch.decompose_all(workspace, readable)
 
 
 def _failed(models: Mapping[Setting, Models], error: Exception) -> Cells:
