@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from factories import conv_net, mlp, save
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from bricks.errors import UsageError
 from bricks.graph.model import Model
+from bricks.measure.conditions import Conditions
 from bricks.session.options import Options
 from bricks.session.workspace import Workspace
 from bricks.sources import Unread
@@ -122,3 +125,23 @@ def test_nothing_is_measured_elsewhere_nor_unless_asked(workspace: Workspace, re
     result = Sweep(axes=axes, read=read, measure=False).predicted(workspace)
     assert not result.estimated
     assert not workspace.store.measurements.costs(workspace.target.key)
+
+
+def test_a_budget_is_for_all_settings(tmp_path: Path, read: Read) -> None:
+    """Each part gets what is left of its share: with none, nothing is measured anywhere."""
+    seen: list[float | None] = []
+
+    class Noting(Workspace):
+        def with_options(self, progress: Any = None, **changed: Any) -> Any:
+            seen.append(changed["conditions"].budget_s)
+            return super().with_options(progress, **changed)
+
+    conditions = Conditions(budget_s=40.0)
+    options = Options(runtime="fake", threads=1, conditions=conditions)
+    with Noting.open(tmp_path / "other", options) as workspace:
+        axes = Axes(runtimes=["fake"], threads=[1, 2])
+        Sweep(axes=axes, read=read).predicted(workspace)
+        began = Conditions(budget_s=40.0, budget_began_s=time.monotonic())
+        with workspace.with_options(conditions=began) as timed:
+            Sweep(axes=axes, read=read).predicted(timed)
+    assert seen == [20.0, 20.0, 40.0, 20.0, 40.0]
