@@ -69,8 +69,9 @@ if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
     from bricks.store.merge import Merged
     from bricks.store.store import Store
-    from bricks.studies.generation.options import GenerationOptions
-    from bricks.studies.generation.result import GenerationResult
+    from bricks.studies.generation.batches import predict_llm
+    from bricks.studies.generation.options import GenerationOptions, LlmOptions
+    from bricks.studies.generation.result import GenerationResult, LlmResult
     from bricks.studies.generation.study import predict_generation
     from bricks.studies.generation.texts import Generation
     from bricks.studies.inference.result import (
@@ -143,8 +144,9 @@ _ORIGIN = {
     "bricks.studies.scaling.scaling": ("DataParallelTraining",),
     "bricks.studies.scaling.study": ("scale_training",),
     "bricks.studies.generation.study": ("predict_generation",),
-    "bricks.studies.generation.options": ("GenerationOptions",),
-    "bricks.studies.generation.result": ("GenerationResult",),
+    "bricks.studies.generation.batches": ("predict_llm",),
+    "bricks.studies.generation.options": ("GenerationOptions", "LlmOptions"),
+    "bricks.studies.generation.result": ("GenerationResult", "LlmResult"),
     "bricks.studies.generation.texts": ("Generation",),
     "bricks.studies.serving.study": ("predict_scenario",),
     "bricks.studies.serving.options": ("ScenarioOptions",),
@@ -174,19 +176,19 @@ __all__ = [
     "PROMISE", "BackendError", "Bench", "Brick", "BricksError", "Comparison", "ComparisonFailure",
     "Conditions", "CostModel", "Coverage", "Covered", "DataParallelTraining", "Decomposition",
     "Difference", "Estimate", "Explanation", "Failure", "Gap", "Generation", "GenerationOptions",
-    "GenerationResult", "IncompleteEstimate", "Interval", "Measured", "Measurement", "MemoryPeaks",
-    "Merged", "Model", "ModelComparison", "ModelError", "Occurrence", "Options", "Part",
-    "PeakMemory", "Peaks", "Place", "Plan", "Plot", "Probed", "Rule", "Runtime", "ScaleFailure",
-    "ScalePoint", "ScaleResult", "ScalingOptions", "ScalingResult", "ScenarioKind", "ScenarioLoad",
-    "ScenarioOptions", "ScenarioResult", "Serving", "ShapeError", "Share", "Similarity",
-    "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary", "System", "Target",
-    "TargetDiff", "TrainingFailure", "TrainingOptions", "TrainingPrediction", "TrainingResult",
-    "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError", "WorkerError",
-    "Workspace", "ZooCoverage", "anything", "coverage", "decompose_all", "diff_targets", "explain",
-    "not_two_of", "per_million", "plot_comparison", "plot_curves", "plot_estimates",
-    "plot_operators", "plot_points", "predict_generation", "predict_scenario", "read_model",
-    "read_suite", "risk", "scale_training", "similarity", "train", "validate_training",
-    "wide_interval", "write_suite",
+    "GenerationResult", "IncompleteEstimate", "Interval", "LlmOptions", "LlmResult", "Measured",
+    "Measurement", "MemoryPeaks", "Merged", "Model", "ModelComparison", "ModelError", "Occurrence",
+    "Options", "Part", "PeakMemory", "Peaks", "Place", "Plan", "Plot", "Probed", "Rule", "Runtime",
+    "ScaleFailure", "ScalePoint", "ScaleResult", "ScalingOptions", "ScalingResult", "ScenarioKind",
+    "ScenarioLoad", "ScenarioOptions", "ScenarioResult", "Serving", "ShapeError", "Share",
+    "Similarity", "StopRule", "Store", "StoreError", "Suite", "SuiteError", "Summary", "System",
+    "Target", "TargetDiff", "TrainingFailure", "TrainingOptions", "TrainingPrediction",
+    "TrainingResult", "TrainingRun", "TrainingValidation", "UnknownMemory", "UsageError",
+    "WorkerError", "Workspace", "ZooCoverage", "anything", "coverage", "decompose_all",
+    "diff_targets", "explain", "not_two_of", "per_million", "plot_comparison", "plot_curves",
+    "plot_estimates", "plot_operators", "plot_points", "predict_generation", "predict_llm",
+    "predict_scenario", "read_model", "read_suite", "risk", "scale_training", "similarity", "train",
+    "validate_training", "wide_interval", "write_suite",
 ]  # fmt: skip
 
 

@@ -35,8 +35,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         " batches.",
         "scenario": "Predict a served model's latency under load, its throughput, and the"
         " rate it can keep.",
-        "llm": "Predict text that a decoder generates token by token: latencies of tokens,"
-        " rates, and memory.",
+        "llm": "Predict text that a decoder makes token by token: first token, tokens a second,"
+        " memory.",
         "scale": "Predict a PyTorch training on several ranks, from the bricks of its step"
         " and a network.",
         "train": "Train a PyTorch program until it is accurate, and tell how long that takes"

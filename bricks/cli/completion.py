@@ -127,6 +127,14 @@ def models(context: typer.Context, incomplete: str) -> list[str]:
     return [*zoo_models(context, incomplete), *_files(incomplete)]
 
 
+def decoders(context: typer.Context, incomplete: str) -> list[str]:
+    """Offers decoders: published architectures, those of the zoo, and files and folders."""
+    from bricks.architectures.published import PUBLISHED
+
+    known = [name for name in PUBLISHED if name.startswith(incomplete)]
+    return [*known, *models(context, incomplete)]
+
+
 def _files(incomplete: str) -> list[str]:
     """Paths with this beginning: folders, and files that commands accept as models.
 

@@ -1,4 +1,4 @@
-"""Options of ``bricks scenario``: a load on a server, or texts that a decoder makes.
+"""Options of ``bricks scenario``: a load on a server.
 
 Must not know how they are answered.
 """
@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bricks.cli.command import typed_options
 from bricks.errors import UsageError, suggestion
-from bricks.studies.generation.options import GenerationOptions
-from bricks.studies.generation.texts import Generation, Texts
 from bricks.studies.options import argument, option, shape_option, system_option, value_option
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.units.quantities import seconds_of
@@ -23,14 +20,13 @@ from bricks.units.quantities import seconds_of
 if TYPE_CHECKING:
     from bricks.studies.serving.options import ScenarioOptions
 
-GENERATION = "generation"
+_TEXT = "generation"
 
 SCENARIOS: Mapping[str, str] = {
     "single-stream": "one sample at a time",
     "multi-stream": "several samples at a time",
     "server": "samples that arrive at a rate",
     "offline": "all samples at once",
-    GENERATION: "texts that a decoder makes token by token",
 }
 
 _LOAD = "Load"
@@ -96,6 +92,8 @@ class LoadOptions:
     )  # fmt: skip
 
     def __post_init__(self) -> None:
+        if self.scenario == _TEXT:
+            raise UsageError("text that a decoder makes is 'bricks llm MODEL'")
         if self.scenario not in SCENARIOS:
             meant = suggestion(self.scenario, SCENARIOS, "give one of")
             raise UsageError(f"no scenario is called {self.scenario!r}: {meant}")
@@ -122,7 +120,7 @@ class RealQueries:
     """Whether real queries are run next to the prediction, and how many."""
 
     check: bool = option(
-        "Also serve the model here, and let MLPerf LoadGen ask real queries; or generate texts.",
+        "Also serve the model here, and let MLPerf LoadGen ask real queries.",
         default=False,
     )  # fmt: skip
     queries: int | None = option(
@@ -133,7 +131,7 @@ class RealQueries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioCommandOptions:
-    """All options of the command; those that do not belong to the scenario are refused."""
+    """All options of the command."""
 
     model: str = argument(
         "An ONNX file, the name of a zoo model, FILE.py:FUNCTION or module:FUNCTION.",
@@ -141,7 +139,6 @@ class ScenarioCommandOptions:
     )  # fmt: skip
     load: LoadOptions = field(default_factory=LoadOptions)
     server: Serving = field(default_factory=Serving)
-    texts: Texts = field(default_factory=Texts)
     checking: RealQueries = field(default_factory=RealQueries)
     system: str | None = system_option()
     inputs: InputOptions = field(default_factory=InputOptions)
@@ -151,32 +148,12 @@ class ScenarioCommandOptions:
         assert self.question
 
     @property
-    def question(self) -> ScenarioOptions | GenerationOptions:
-        """The options of the study that answers: of a served model, or of generated text."""
-        return self._generation if self.load.scenario == GENERATION else self._served
-
-    @property
-    def _generation(self) -> GenerationOptions:
-        """Options of generated text; options of a served model are refused."""
-        _refuse(GENERATION, self.load, keep=("scenario", "qps", "samples-per-query"))
-        for options in (self.server, self.inputs):
-            _refuse(GENERATION, options)
-        _refuse(GENERATION, self.checking, keep=("check",))
-        return GenerationOptions(
-            model=self.model,
-            generation=Generation(**asdict(self.texts), qps=self.load.qps),
-            system=self.system,
-            check=self.checking.check,
-        )
-
-    @property
-    def _served(self) -> ScenarioOptions:
-        """Options of a served model; options of generated text are refused."""
+    def question(self) -> ScenarioOptions:
+        """The options of the study of a served model."""
         from bricks.graph.input_values import parse_value
         from bricks.graph.sizes import parse_shape
         from bricks.studies.serving.options import ScenarioOptions
 
-        _refuse(self.load.scenario, self.texts)
         if self.checking.queries is not None and not self.checking.check:
             raise UsageError("--queries are those of --check: add --check")
         return ScenarioOptions(
@@ -189,10 +166,3 @@ class ScenarioCommandOptions:
             check=self.checking.check,
             queries=self.checking.queries,
         )
-
-
-def _refuse(scenario: str, options: Any, *, keep: Sequence[str] = ()) -> None:
-    """Raise :class:`UsageError` for an option that is typed and not in ``keep``."""
-    for typed in typed_options(options):
-        if typed.name not in keep and typed.words:
-            raise UsageError(f"--{typed.name} is not for scenario {scenario}: leave it out")

@@ -9,38 +9,71 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from bricks.errors import printable
+from bricks.report.answers.generation import token_rate_text
+from bricks.report.answers.words import source_text, uncertainty_text
 from bricks.report.columns import Column, table_of
-from bricks.report.figures import (
-    FigureRow,
-    figure_columns,
-    interval_text,
-    provenance_text,
-    rate_text,
-    target_text,
-)
+from bricks.report.figures import FigureRow, figure_columns, rate_text, target_text
 from bricks.report.tables import number, percent, seconds, size
 from bricks.studies.generation.result import (
     CheckedGeneration,
     GenerationLoad,
-    GenerationMemory,
     GenerationResult,
+    LlmResult,
 )
 from bricks.studies.generation.steps import DecoderStep
 
 
-def generation_parts(result: GenerationResult) -> list[RenderableType]:
-    """Lines and tables in the order to show them."""
+def llm_parts(result: LlmResult) -> list[RenderableType]:
+    """A table with a row for each batch and system; with requests at a rate, one of these."""
+    parts: list[RenderableType] = [table_of(result.known, _columns(result))]
+    for row in result.known:
+        if row.checked is not None:
+            parts += ["", table_of(_figures(row), [*figure_columns(), *_OBSERVED])]
+        if row.load is not None:
+            parts += ["", *_load(row, row.load)]
+    return parts
+
+
+def llm_details(result: LlmResult) -> list[RenderableType]:
+    """As :func:`llm_parts`, and the steps of each row."""
+    steps = [part for row in result.known for part in ("", f"{_asked(row)}:", _steps(row))]
+    return [*llm_parts(result), *steps]
+
+
+def llm_remarks(result: LlmResult) -> list[str]:
+    """What was assumed of memory and of texts, the weightiest first."""
+    return list(dict.fromkeys(line for row in result.known for line in _notes(row)))
+
+
+def _columns(result: LlmResult) -> list[Column[GenerationResult]]:
+    several = len({row.target.key for row in result.known}) > 1
     return [
-        _asked(result),
-        "",
-        _figures(result),
-        "",
-        _steps(result),
-        "",
-        *_memory(result.memory),
-        *([] if result.load is None else _load(result, result.load)),
-        *_notes(result),
+        *([Column("on", _system, left=True)] if several else []),
+        Column("batch", lambda row: str(row.generation.batch)),
+        Column("tokens/s", lambda row: token_rate_text(row.decode_tokens_per_s.value)),
+        Column("each", _each),
+        Column("±", lambda row: uncertainty_text(row.decode_tokens_per_s, token_rate_text)),
+        Column("first", lambda row: seconds(row.ttft_s.value)),
+        Column("weights", lambda row: size(row.memory.weight_bytes)),
+        Column("cache", lambda row: size(row.memory.cache_bytes)),
+        Column("peak", _peak),
     ]
+
+
+def _system(row: GenerationResult) -> str:
+    return printable(row.target.system.name)
+
+
+def _each(row: GenerationResult) -> str | None:
+    """Tokens a second of one text; None where it is the only one."""
+    texts = row.generation.batch if row.generation.qps is None else 1
+    return token_rate_text(row.decode_tokens_per_s.value / texts) if texts > 1 else None
+
+
+def _peak(row: GenerationResult) -> str | None:
+    memory = row.memory
+    least = "≥ " if memory.unknown else ""
+    return None if memory.peak_bytes is None else f"{least}{size(memory.peak_bytes)}"
 
 
 def _asked(result: GenerationResult) -> str:
@@ -60,17 +93,15 @@ _OBSERVED: Sequence[Column[FigureRow]] = (
 )
 
 
-def _figures(result: GenerationResult) -> Table:
-    ttft_s = tpot_s = tokens_per_s = None
-    if result.checked is not None:
-        ttft_s, tpot_s = result.checked.ttft_s, result.checked.tpot_s
-        tokens_per_s = result.checked.tokens_per_s
-    rows = [FigureRow("time to the first token", result.ttft_s, seconds, ttft_s)]
+def _figures(result: GenerationResult) -> list[FigureRow]:
+    """Predicted quantities beside those of the texts that were generated."""
+    checked = result.checked
+    assert checked is not None
+    rows = [FigureRow("time to the first token", result.ttft_s, seconds, checked.ttft_s)]
     if result.tpot_s is not None:
-        rows.append(FigureRow("time per further token", result.tpot_s, seconds, tpot_s))
-    rows.append(FigureRow("whole texts", result.total_s, seconds))
-    rows.append(FigureRow("new tokens", result.tokens_per_s, rate_text, tokens_per_s))
-    return table_of(rows, [*figure_columns(), *_OBSERVED])
+        rows.append(FigureRow("time per further token", result.tpot_s, seconds, checked.tpot_s))
+    rate = FigureRow("tokens of whole texts", result.tokens_per_s, rate_text, checked.tokens_per_s)
+    return [*rows, rate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +115,11 @@ class _ShownStep:
 
 _STEPS: Sequence[Column[_ShownStep]] = (
     Column("step", lambda row: row.name, left=True),
-    Column("texts", lambda row: str(row.step.batch)),
     Column("new tokens", lambda row: str(row.step.tokens)),
     Column("in the cache", lambda row: str(row.step.past)),
     Column("latency", lambda row: seconds(row.step.run.latency_s.value)),
-    Column("interval", lambda row: interval_text(row.step.run.latency_s, seconds)),
-    Column("measured", lambda row: provenance_text(row.step.run.provenance)),
+    Column("", lambda row: uncertainty_text(row.step.run.latency_s)),
+    Column("source", lambda row: source_text(row.step.run.provenance), left=True),
 )
 _REAL_STEPS: Sequence[Column[_ShownStep]] = (
     Column("generated", lambda row: seconds(row.real_s)),
@@ -108,22 +138,7 @@ def _steps(result: GenerationResult) -> Table:
     return table_of(rows, [*_STEPS, *(() if checked is None else _REAL_STEPS)])
 
 
-def _memory(memory: GenerationMemory) -> Iterator[str]:
-    cache = f"the cache {size(memory.cache_bytes)} at the last token"
-    if memory.cache_bytes is None:
-        cache = "the cache is not known"
-    if memory.peak_bytes is None:
-        yield f"Memory: {cache}; the rest is not known: {'; '.join(memory.unknown)}."
-        return
-    least = "at least " if memory.unknown else ""
-    yield (
-        f"Memory: weights {size(memory.weight_bytes)}, {cache}, and twice that while a"
-        f" step copies it; at its peak {least}{size(memory.peak_bytes)}."
-    )
-
-
 def _load(result: GenerationResult, load: GenerationLoad) -> Iterator[RenderableType]:
-    yield ""
     asked = f"{result.generation.qps:.4g} requests/s"
     if load.saturated:
         yield (
@@ -147,9 +162,12 @@ def _load(result: GenerationResult, load: GenerationLoad) -> Iterator[Renderable
 
 
 def _notes(result: GenerationResult) -> Iterator[str]:
-    if result.generation.step_s:
-        yield f"Between two steps the server takes {seconds(result.generation.step_s)}."
-    if result.checked is not None:
-        yield f"Generated: {result.checked.texts} times, greedily, with random weights."
+    memory = result.memory
     for line in result.warnings:
         yield f"Mind: {line}."
+    if result.checked is not None:
+        yield f"Generated: {result.checked.texts} times, greedily, with random weights."
+    if memory.unknown:
+        yield f"The peak of memory lacks: {'; '.join(memory.unknown)}."
+    if result.generation.step_s:
+        yield f"Between two steps the server takes {seconds(result.generation.step_s)}."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from bricks.measure.campaign import Campaign
 from bricks.measure.campaign_result import CampaignResult
@@ -34,13 +35,16 @@ class Campaigns:
         self._plans = plans
         self._estimators = estimators
 
-    def measure(self, jobs: Sequence[ModelJob]) -> CampaignResult:
-        """Measure for ``jobs`` all missing bricks, or as many as the effort needs."""
+    def measure(self, jobs: Sequence[ModelJob], *, rule: StopRule | None = None) -> CampaignResult:
+        """Measure for ``jobs`` all missing bricks, or as many as the effort needs.
+
+        Each is sampled until ``rule`` is met, by default the rule of the conditions.
+        """
         budget_s, effort = self.budget_s(), self._resources.setup.effort
         whole = any(job.whole for job in jobs)
         unplanned = effort.complete and (whole or budget_s is None)
         if unplanned or not self._missing(jobs):
-            return self.measure_all(jobs, budget_s)
+            return self.measure_all(jobs, budget_s, rule=rule)
         # Here: measuring everything needs no planning, and should not import it.
         from bricks.session.adaptive import AdaptiveMeasurement
 
@@ -49,7 +53,7 @@ class Campaigns:
         adaptive = AdaptiveMeasurement(jobs, latencies, effort, budget_s, progress)
         if adaptive.untried:
             self._resources.supervisor.start()  # while the first stage is planned
-        return adaptive.run(self.measure_all)
+        return adaptive.run(partial(self.measure_all, rule=rule))
 
     def _missing(self, jobs: Sequence[ModelJob]) -> set[str]:
         """The bricks of ``jobs`` among which an effort or a budget has to choose."""
@@ -96,7 +100,8 @@ class Campaigns:
     def _conditions(self, budget_s: float | None, rule: StopRule | None) -> Conditions:
         conditions = replace(self._resources.conditions, budget_s=budget_s)
         if rule is not None:
-            conditions = replace(conditions, rule=rule)
+            leeway = max(conditions.leeway or 0.0, rule.precision / 2)
+            conditions = replace(conditions, rule=rule, leeway=leeway)
         if budget_s is not None:
             conditions = replace(conditions, max_bricks=min(conditions.max_bricks, _FEW_BRICKS))
         return conditions

@@ -25,15 +25,17 @@ def measure(
     isolated: Iterable[Brick] = (),
     *,
     only: Collection[str] | None = None,
+    rule: StopRule | None = None,
 ) -> Measured:
     """Measure missing bricks of models and ``isolated`` ones; see :meth:`bricks.Bench.measure`.
 
-    ``only`` limits the bricks of models to these keys.
+    ``only`` limits the bricks of models to these keys. Each is sampled until ``rule`` is met, by
+    default the rule of the options.
     """
     started = time.perf_counter()
     jobs = _jobs(workspace, models, only)
     others = _isolated_jobs(workspace, isolated)
-    result = workspace.campaigns.measure([*jobs, *others])
+    result = workspace.campaigns.measure([*jobs, *others], rule=rule)
     summary = _summary(workspace, jobs, others, result)
     return replace(summary, wall_s=time.perf_counter() - started)
 

@@ -43,14 +43,16 @@ class Result(Protocol):
 class Needs:
     """Measurements that a prediction needs.
 
-    The bricks of ``models``; ``bricks``, each measured in isolation until ``rule`` is met (by
-    default, the workspace's rule); and ``others``, functions that measure and store when called.
+    The bricks of ``models``, until ``model_rule`` is met; ``bricks``, each measured in isolation
+    until ``rule`` is met (by default, both are the workspace's rule); and ``others``, functions
+    that measure and store when called.
     """
 
     models: Sequence[Model] = ()
     bricks: Sequence[Brick] = ()
     rule: StopRule | None = None
     others: Sequence[Callable[[], object]] = ()
+    model_rule: StopRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ def ask(
             next(observing)
         prediction = _predicted(study, measure=measure)
         with timing():
-            observation = _sent(observing, prediction)
+            observation = observation_of(observing, prediction)
     return study.result(prediction, observation)
 
 
@@ -171,14 +173,16 @@ def _measure(needs: Needs, workspace: Workspace) -> None:
     from bricks.session import measuring
 
     if needs.models:
-        measuring.measure(workspace, needs.models)
+        measuring.measure(workspace, needs.models, rule=needs.model_rule)
     if needs.bricks:
         measuring.measure_isolated(workspace, needs.bricks, rule=needs.rule)
     for measure_other in needs.others:
         measure_other()
 
 
-def _sent(observing: Observing[Prediction, Observation], prediction: Prediction) -> Observation:
+def observation_of(
+    observing: Observing[Prediction, Observation], prediction: Prediction
+) -> Observation:
     """The observation of a real run that receives ``prediction``."""
     try:
         observing.send(prediction)

@@ -55,7 +55,11 @@ class StudyView:
 
 # The views of studies by name; any other study has the last one.
 _VIEWS: Mapping[str, StudyView] = {
-    "llm": StudyView("generation:generation_parts"),
+    "llm": StudyView(
+        "generation:llm_parts",
+        answer="answers.generation:llm_answer",
+        remarks="generation:llm_remarks",
+    ),
     "scale": StudyView(
         "scaling:scaling_parts",
         answer="answers.scaling:scaling_answer",

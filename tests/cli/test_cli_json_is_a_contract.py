@@ -18,7 +18,7 @@ from bricks.system import fingerprint
 ELSEWHERE = {
     "train": "cli/test_cli_trains_until_an_accuracy.py",
     "scale": "cli/test_cli_scales_over_ranks.py",
-    "llm": "cli/test_cli_scenario_generates_text.py",
+    "llm": "cli/test_cli_llm_answers.py",
     "zoo build": "zoo/test_zoo_is_listed_and_built_anew.py",
     "web": "web/test_a_server_answers_for_every_system.py",
     "worker": "fleet/test_a_fleet_measures_each_brick_once_per_system.py",

@@ -5,36 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bricks.studies.generation.options import GenerationOptions
+from bricks.studies.generation.options import LlmOptions
 from bricks.studies.offer import StudyOffer, StudyPage
 
 if TYPE_CHECKING:
-    from bricks.studies.generation.study import GenerationStudy
+    from bricks.studies.generation.batches import LlmStudy
 
 
-def _study() -> type[GenerationStudy]:
-    from bricks.studies.generation.study import GenerationStudy
+def _study() -> type[LlmStudy]:
+    from bricks.studies.generation.batches import LlmStudy
 
-    return GenerationStudy
+    return LlmStudy
 
 
 def _decoders() -> Sequence[str]:
-    """The decoders of the zoo."""
+    """Published architectures, and the decoders of the zoo."""
+    from bricks.architectures.published import PUBLISHED
     from bricks.zoo import decoders
 
-    return [decoder.name for decoder in decoders()]
+    return [*PUBLISHED, *(decoder.name for decoder in decoders())]
 
 
 OFFER = StudyOffer(
     name="llm",
     help="""\
-    Predict text that a decoder generates token by token: latencies of tokens, rates, and memory.
+    Predict text that a decoder makes token by token: first token, tokens a second, memory.
 
-    Steps of a few lengths of the cache are recomposed from bricks, and missing bricks are measured
-    first. docs/guides/llm.md says what is assumed. Example: bricks llm decoder_llama
-    --prompt-tokens 128 --new-tokens 64 --threads 1
+    MODEL is a size or a published architecture, whose decoder is made without weights, or a decoder
+    of yours. Missing bricks are measured first. docs/guides/llm.md says what is assumed.
+    Example: bricks llm 7B --quant int4 --prompt 512 --new 128 --batch 1,8
     """,
-    options=GenerationOptions,
+    options=LlmOptions,
     load=_study,
     of_models=True,
     page=StudyPage(
@@ -42,8 +43,9 @@ OFFER = StudyOffer(
         question="How fast does an LLM generate text?",
         fields={
             "model": "Model",
-            "prompt_tokens": "Tokens of the prompt",
-            "new_tokens": "New tokens",
+            "quant": "Weights",
+            "prompt": "Tokens of the prompt",
+            "new": "New tokens",
             "batch": "Texts at once",
             "on": "System",
         },

@@ -16,10 +16,9 @@ from bricks.closing import Closing
 from bricks.errors import UsageError
 from bricks.measure.protocol.serving import GenerateText, LoadDecoder, TextTimes
 from bricks.session.workspace import Workspace
-from bricks.studies.generation.decoders import OnnxSteps, onnx_decoder
+from bricks.studies.generation.decoders import OnnxSteps, Steps
 from bricks.studies.generation.result import CheckedGeneration, GenerationResult
 from bricks.studies.generation.texts import Generation
-from bricks.zoo import is_entry
 
 # Timeouts of loading a decoder and of generating a text.
 _LOAD_TIMEOUT_S, _TEXT_TIMEOUT_S = 600.0, 1800.0
@@ -31,25 +30,23 @@ _SERIES_S, _MIN_TEXTS, _MAX_TEXTS = 10.0, 3, 40
 class GeneratedText(Closing):
     """A decoder that generates here; a context manager."""
 
-    def __init__(self, workspace: Workspace, name: str, generation: Generation) -> None:
+    def __init__(self, workspace: Workspace, steps: Steps, generation: Generation) -> None:
         if generation.qps is not None:
             raise UsageError("--check generates texts that begin together: leave out --qps")
         if generation.step_s:
             raise UsageError("--check measures what is between two steps: leave out --step-cost")
-        if is_entry(name):
+        if not isinstance(steps, OnnxSteps):
             raise UsageError(
                 "--check generates with ONNX Runtime: give an ONNX file, or leave it out"
             )
-        self._workspace, self._name, self._generation = workspace, name, generation
+        self._workspace, self._name, self._generation = workspace, steps.title, generation
         self._opened = ExitStack()
         self._texts: list[TextTimes] = []
         self._worker = self._opened.enter_context(workspace.worker())
         try:
-            decoder = onnx_decoder(name)
-            model = OnnxSteps(name, decoder).read(
-                workspace, generation.batch, 1, generation.prompt_tokens
-            )
-            self._worker.ask(LoadDecoder(model.skeleton, decoder), timeout_s=_LOAD_TIMEOUT_S)
+            model = steps.read(workspace, generation.batch, 1, generation.prompt_tokens)
+            load = LoadDecoder(model.skeleton, steps.decoder)
+            self._worker.ask(load, timeout_s=_LOAD_TIMEOUT_S)
             self._text()  # the first text warms up
         except BaseException:
             self._opened.close()

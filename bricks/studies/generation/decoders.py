@@ -1,4 +1,6 @@
-"""Steps of decoders in ONNX files and programs, read as models for any number of tokens.
+"""Steps of decoders, read as models for any number of tokens.
+
+Decoders are those of published architectures, of ONNX files and of programs.
 
 Must not know what is predicted of steps.
 """
@@ -6,9 +8,13 @@ Must not know what is predicted of steps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-from bricks.errors import UsageError
+from bricks.architectures.decoder import decoder_model
+from bricks.architectures.naming import architecture, nearest_name
+from bricks.architectures.published import PUBLISHED
+from bricks.errors import ModelError, UsageError
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
@@ -20,6 +26,14 @@ from bricks.zoo import is_entry
 class Steps(Protocol):
     """The steps of a decoder."""
 
+    @property
+    def title(self) -> str:
+        """The name of the decoder."""
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The most tokens that a text may have; None if that is not known."""
+
     def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
         """The model of a step of ``batch`` texts with ``tokens`` new tokens after ``past``."""
 
@@ -29,15 +43,18 @@ class Steps(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OnnxSteps:
-    """Steps of a decoder in an ONNX file, or of the zoo."""
+    """Steps of a decoder in an ONNX file, or of the zoo, whose models are called ``title``."""
 
     name: str
     decoder: Decoder
+    title: str
+    most_tokens: int | None = None
 
     def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
         """See :class:`Steps`."""
         return workspace.read(
             self.name,
+            name=self.title,
             shapes=self.decoder.shapes(batch, tokens, past),
             values=self.decoder.values(batch, tokens, past),
         )
@@ -54,13 +71,14 @@ class ProgramSteps:
     The KV cache are the input bytes that grow with the past tokens.
     """
 
-    name: str
+    title: str
     _input_bytes: dict[tuple[int, int], int]
+    most_tokens: int | None = None
 
     def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
         """See :class:`Steps`."""
-        workspace.progress(f"recording {self.name} after {past} tokens", 0.0)
-        step = Function(self.name, arguments={"tokens": tokens, "past_tokens": past})
+        workspace.progress(f"recording {self.title} after {past} tokens", 0.0)
+        step = Function(self.title, arguments={"tokens": tokens, "past_tokens": past})
         model = step.record(workspace.read_options(batch=batch))
         if tokens == 1:
             types = [type_ for _, type_ in model.inputs if isinstance(type_, TensorType)]
@@ -78,11 +96,18 @@ class ProgramSteps:
         return (high - low) * tokens // (last - first)
 
 
-def steps_of(name: str) -> Steps:
-    """The decoder that ``name`` refers to: an ONNX file, a model of the zoo, or a program.
+def steps_of(workspace: Workspace, name: str, quantisation: str | None = None) -> Steps:
+    """The decoder that ``name`` refers to: an architecture, an ONNX file, a zoo model, a program.
 
-    Raises :class:`~bricks.errors.ModelError` for a model that is no decoder with a cache.
+    The decoder of a published architecture, which has no weights, is written to a temporary folder,
+    with the bits of ``quantisation``. Raises :class:`~bricks.errors.ModelError` for a model that is
+    no decoder with a cache, and :class:`UsageError` for a ``quantisation`` of a model with weights.
     """
+    published = None if is_entry(name) or Path(name).exists() else architecture(name)
+    if published is not None:
+        return _published(workspace, published, quantisation or "none")
+    if quantisation is not None:
+        raise UsageError(f"--quant is for published architectures: {name} has weights of its own")
     if is_entry(name):
         return ProgramSteps(name, {})
     if is_program(name):
@@ -90,10 +115,24 @@ def steps_of(name: str) -> Steps:
             f"{name} was recorded at one length: give a function that takes batch=, tokens= and"
             " past_tokens=, as FILE.py:FUNCTION"
         )
-    return OnnxSteps(name, onnx_decoder(name))
+    return _in_file(name)
 
 
-def onnx_decoder(name: str) -> Decoder:
+def _published(workspace: Workspace, name: str, quantisation: str) -> OnnxSteps:
+    facts = PUBLISHED[name]
+    title = name if quantisation == "none" else f"{name} ({quantisation})"
+    path = workspace.folder() / "decoder.onnx"
+    path.write_bytes(decoder_model(name, facts, quantisation).SerializeToString())
+    return OnnxSteps(str(path), decoder_of(path, title), title, facts.positions)
+
+
+def _in_file(name: str) -> OnnxSteps:
     """The decoder in an ONNX file, or of the zoo."""
-    file = exactly_one(name, find_files(name))
-    return decoder_of(file.path, file.title)
+    try:
+        file = exactly_one(name, find_files(name))
+    except ModelError as error:
+        meant = nearest_name(name)
+        if meant is None or "did you mean" in str(error):
+            raise
+        raise ModelError(f"no decoder is called {name!r}: did you mean {meant}?") from error
+    return OnnxSteps(name, decoder_of(file.path, file.title), file.title)

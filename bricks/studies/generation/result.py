@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from bricks.compose.queueing.metrics import rate
 from bricks.studies.generation.steps import DecoderStep, StepTimes
 from bricks.studies.generation.texts import Generation
 from bricks.system import Target
-from bricks.units.facts import with_ends
+from bricks.units.facts import facts, with_ends
 from bricks.units.interval import Interval
+
+_GIB = 1 << 30
 
 # The names of percentiles in results, with the share of the requests that are faster.
 PERCENTILES: Mapping[str, float] = {"p50_s": 50.0, "p90_s": 90.0, "p99_s": 99.0}
@@ -87,8 +90,9 @@ class GenerationResult:
         ("generation.prompt_tokens", "prompt_tokens"), ("generation.new_tokens", "new_tokens"),
         ("generation.batch", "batch"), ("generation.qps", "qps"),
         ("generation.step_s", "step_cost_s"), "ttft_s", "tpot_s", "total_s", "tokens_per_s",
-        "interpolation_error", "prompt", ("shown", "steps"), "memory", "load",
-        "warnings", "checked",
+        ("memory.weight_bytes", "weight_bytes"), ("memory.cache_bytes", "cache_bytes"),
+        "needed_bytes", "decode_tokens_per_s", "interpolation_error", "prompt",
+        ("shown", "steps"), "memory", "load", "warnings", "checked", "error",
     )  # fmt: skip
     scenario: ClassVar = "generation"
     errors: ClassVar[Sequence[str]] = ()
@@ -109,6 +113,84 @@ class GenerationResult:
     warnings: Sequence[str] = ()
 
     @property
+    def decode_tokens_per_s(self) -> Interval:
+        """The new tokens a second of all texts of a batch after their first ones.
+
+        Without a further token, those of whole texts.
+        """
+        texts = self.generation.batch if self.generation.qps is None else 1
+        if self.tpot_s is None:
+            return self.tokens_per_s
+        return self.tpot_s.map(lambda seconds: rate(texts, seconds))
+
+    @property
+    def needed_bytes(self) -> int | None:
+        """The memory at the peak of the longest step; without that, of weights and cache."""
+        memory = self.memory
+        if memory.peak_bytes is not None or memory.weight_bytes is None:
+            return memory.peak_bytes
+        return memory.weight_bytes + (memory.cache_bytes or 0)
+
+    @property
+    def host_bytes(self) -> int | None:
+        """The memory of the system, None if it is not known."""
+        facts = self.target.system.identity
+        known = [facts.get(name) for name in ("memory_gib", "memory_limit_gib")]
+        sizes = [float(gib) * _GIB for gib in known if gib]
+        return round(min(sizes)) if sizes else None
+
+    @property
+    def fits(self) -> bool:
+        """Whether the system has the memory; true where either is not known."""
+        needed, there = self.needed_bytes, self.host_bytes
+        return needed is None or there is None or needed <= there
+
+    @property
     def interpolation_error(self) -> float:
         """The worst of all numbers of texts; see :class:`StepTimes`."""
         return max(map(self.times.interpolation_error, self.times.steps))
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationFailure:
+    """Texts of a ``batch`` on a ``system`` that cannot be predicted, and the ``error``."""
+
+    LIKE: ClassVar = GenerationResult
+
+    model: str
+    system: str
+    batch: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LlmResult:
+    """A decoder that generates: a row for each batch size on each system.
+
+    ``asked`` is the model as the user named it, ``here`` the target of this host. JSON has the
+    facts of the first row that is known, and those of all ``rows``.
+    """
+
+    asked: str
+    here: Target
+    rows: Sequence[GenerationResult | GenerationFailure]
+
+    @property
+    def known(self) -> Sequence[GenerationResult]:
+        """The rows with a prediction."""
+        return [row for row in self.rows if isinstance(row, GenerationResult)]
+
+    @property
+    def failed(self) -> Sequence[GenerationFailure]:
+        """The rows without a prediction."""
+        return [row for row in self.rows if isinstance(row, GenerationFailure)]
+
+    @property
+    def errors(self) -> Sequence[str]:
+        """A line for each row without a prediction."""
+        return list(dict.fromkeys(row.error for row in self.failed))
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts of the first known row, and ``rows`` with those of each."""
+        first = self.known[0] if self.known else self.rows[0]
+        return {**facts(first), "asked": self.asked, "rows": [facts(row) for row in self.rows]}

@@ -13,7 +13,10 @@ from functools import cached_property
 from bricks.compose.memory.peak import UnknownMemory
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.run import run_latency
+from bricks.errors import UsageError
 from bricks.graph.model import Model
+from bricks.measure.defaults import PRECISION
+from bricks.measure.rounds import StopRule
 from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import basis
 from bricks.session.workspace import Workspace
@@ -27,6 +30,9 @@ from bricks.studies.generation.steps import DecoderStep, StepTimes, lengths_betw
 from bricks.studies.generation.texts import Generation
 from bricks.studies.study import Needs, Study, ask, target_asked
 from bricks.system import Target
+
+# A step takes so long that few samples of its bricks are enough.
+_PRECISION = 0.05
 
 # Texts, tokens of each, and tokens that came before.
 StepKey = tuple[int, int, int]
@@ -72,9 +78,20 @@ class GenerationStudy(
 
     def needs(self) -> Needs:
         """The bricks of all steps; nothing on another target than the workspace's."""
-        if self.target.key != self.workspace.target.key:
-            return Needs()
-        return Needs(models=[*self._models.values()])
+        return Needs(models=self.models, model_rule=self._rule)
+
+    @property
+    def models(self) -> Sequence[Model]:
+        """The prompt, and steps of one token; they need measurements on this host alone."""
+        here = self.target.key == self.workspace.target.key
+        return [*self._models.values()] if here else []
+
+    @property
+    def _rule(self) -> StopRule | None:
+        """The rule of long steps; None where the workspace has another precision than usual."""
+        rule = self.workspace.conditions.rule
+        usual = rule.precision == PRECISION
+        return replace(rule, precision=_PRECISION, passes=1) if usual else None
 
     def predict(self) -> GenerationResult:
         """Latencies of one batch of texts, and of requests at a rate."""
@@ -85,7 +102,7 @@ class GenerationStudy(
             {size: steps[size, first, 0] for size in prompts},
             {size: [steps[size, 1, past] for past in lengths] for size in sizes},
         )
-        result = generated(self.options.model, self.target, generation, times, self._memory())
+        result = generated(self._decoder.title, self.target, generation, times, self._memory())
         if generation.qps is None:
             return result
         return replace(result, load=load_of(times, generation, self.workspace.options.seed))
@@ -95,7 +112,7 @@ class GenerationStudy(
 
         The first half measures the seconds between two steps.
         """
-        with GeneratedText(self.workspace, self.options.model, self._generation) as text:
+        with GeneratedText(self.workspace, self._decoder, self._generation) as text:
             text.generate()
             self._measured = text.generation
             prediction = yield
@@ -121,7 +138,12 @@ class GenerationStudy(
 
     @cached_property
     def _decoder(self) -> Steps:
-        return steps_of(self.options.model)
+        options, asked = self.options, self.options.generation
+        steps = steps_of(self.workspace, options.model, options.quantisation)
+        most, tokens = steps.most_tokens, asked.prompt_tokens + asked.new_tokens
+        if most is not None and tokens > most:
+            raise UsageError(f"{steps.title} knows {most} positions: {tokens} tokens are too many")
+        return steps
 
     @cached_property
     def _models(self) -> Mapping[StepKey, Model]:

@@ -185,8 +185,8 @@ def test_other_models_are_no_decoders() -> None:
 @pytest.mark.parametrize(
     ("asked", "option"),
     [
-        ({"prompt_tokens": 0}, "--prompt-tokens 0"),
-        ({"new_tokens": 1 << 30}, f"--new-tokens {1 << 30}"),
+        ({"prompt_tokens": 0}, "--prompt 0"),
+        ({"new_tokens": 1 << 30}, f"--new {1 << 30}"),
         ({"batch": 0}, "--batch 0"),
         ({"qps": -1.0}, "--qps -1"),
     ],
@@ -227,6 +227,16 @@ def test_text_is_predicted_from_steps_of_a_few_lengths(small: Path, cache: Path)
     assert loaded.load.capacity_qps.low > 1.0
 
 
+def test_seven_billion_parameters_are_a_few_bricks_and_little_memory(tmp_path: Path) -> None:
+    """A worker of a gigabyte learns the plan of four gigabytes of weights."""
+    with Bench(tmp_path, threads=1, published=False, memory_bytes=1 << 30) as bench:
+        steps = steps_of(bench.workspace, "7B", "int4")
+        plan = bench.workspace.plans.decompose(steps.read(bench.workspace, 1, 1, 512)).plan
+    assert steps.title == "llama-2-7b (int4)"
+    assert len(plan.occurrences) > 10 * 32 > 20 > len(set(plan.keys))
+    assert steps.cache_bytes(2, 10) == 2 * 10 * 2 * 32 * 4096 * 4
+
+
 def test_a_rate_above_saturation_has_no_percentiles(small: Path, cache: Path) -> None:
     with Bench(cache, threads=1, published=False, conditions=ONCE) as bench:
         result = predict_generation(bench.workspace, texts(small, 12, 9, qps=1e6))
@@ -261,8 +271,8 @@ def test_a_program_generates_text_where_its_function_takes_lengths(tmp_path: Pat
         result = predict_generation(bench.workspace, texts(name, 6, 5))
         with refused(UsageError, "--check"):
             predict_generation(bench.workspace, texts(name, 6, 5, check=True))
+        with refused(UsageError, "torch_gpt2", "batch=", "tokens=", "past_tokens="):
+            steps_of(bench.workspace, "torch_gpt2")
     assert [each.past for each in result.shown] == [6, 7, 8, 9]
     assert result.memory.cache_bytes == 2 * 2 * 10 * 32 * 4
     assert result.tpot_s is not None and result.tpot_s.value > 0
-    with refused(UsageError, "torch_gpt2", "batch=", "tokens=", "past_tokens="):
-        steps_of("torch_gpt2")

@@ -1,0 +1,69 @@
+"""The answer about generated text: tokens a second, the first token, and memory."""
+
+from __future__ import annotations
+
+from bricks.architectures.naming import asked_as_size
+from bricks.errors import printable
+from bricks.report.answers.words import listed, place_text, uncertainty_text
+from bricks.report.figures import count_text
+from bricks.report.tables import seconds, size
+from bricks.studies.generation.result import GenerationResult, LlmResult
+
+
+def llm_answer(result: LlmResult) -> str:
+    """Sentences about the first known row, and the rates of the other rows."""
+    first = result.known[0]
+    sentences = [_read_as(result, first), _lack(first), _made(result, first), _others(result)]
+    return " ".join(filter(None, sentences))
+
+
+def token_rate_text(value: float) -> str:
+    """Tokens a second: ``0.45``, ``5.1``, ``38``, ``1,250``."""
+    return f"{value:,.0f}" if value >= 20 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def _read_as(result: LlmResult, first: GenerationResult) -> str:
+    """The architecture that a size means; nothing where a model was named."""
+    name = first.model.partition(" (")[0]
+    return f"{result.asked} is read as {name}:" if asked_as_size(result.asked) else ""
+
+
+def _made(result: LlmResult, of: GenerationResult) -> str:
+    rate, texts = of.decode_tokens_per_s, of.generation.batch if of.generation.qps is None else 1
+    batch = f" for {texts} texts at once" if texts > 1 else ""
+    return (
+        f"{printable(of.model)} makes {token_rate_text(rate.value)} tokens/s"
+        f" ({uncertainty_text(rate, token_rate_text)}) {place_text(of.target, result.here)}{batch};"
+        f" the first comes after {seconds(of.ttft_s.value)}; {_memory(of)}."
+    )
+
+
+def _memory(of: GenerationResult) -> str:
+    parts = {"weights": of.memory.weight_bytes, "cache": of.memory.cache_bytes}
+    known = [f"{name} {size(value)}" for name, value in parts.items() if value is not None]
+    return ", ".join(known) or "its memory is not known"
+
+
+def _lack(of: GenerationResult) -> str:
+    """The memory that the system lacks; nothing where there is enough."""
+    if of.fits:
+        return ""
+    has = f"{of.target.system.name} has {size(of.host_bytes)}"
+    return f"{printable(of.model)} needs {size(of.needed_bytes)}, and {has}. With enough memory,"
+
+
+def _others(result: LlmResult) -> str:
+    first, *others = result.known
+    rates = [_other(result, first, row) for row in others]
+    return f"{listed(rates)}." if rates else ""
+
+
+def _other(result: LlmResult, first: GenerationResult, row: GenerationResult) -> str:
+    """The rate of a row, named by what distinguishes it from the ``first``."""
+    rate = f"{token_rate_text(row.decode_tokens_per_s.value)} tokens/s"
+    texts, place = "", ""
+    if row.generation.batch != first.generation.batch:
+        texts = f" for {count_text(row.generation.batch, 'text')}"
+    if row.target.key != first.target.key:
+        place = f" {place_text(row.target, result.here)}"
+    return f"{rate}{place}{texts}"
