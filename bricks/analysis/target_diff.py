@@ -74,27 +74,79 @@ def diff_targets(
     """
     cut = str(Granularity.parse(granularity))
     store.refuse_damage()  # unreadable bricks would be reported as missing
-    both, names = _targets(store, old, new)
-    plans = _plans(store, both, cut)
-    every = {**plans[0], **plans[1]}
-    labels = dict(zip(every, titles([*every.values()]), strict=True))
+    known = _Known.of(store, *_targets(store, old, new), cut)
     if models:
-        digests, unknown = _meant(models, labels)
+        digests, unknown = _meant(models, known.labels)
     else:
-        digests, unknown = _shared(plans, labels, names, cut), []
-    labelled = [{d: replace(p, model=labels[d]) for d, p in known.items()} for known in plans]
-    old_data, new_data = (
-        target_data(store, name, target, known, digests)
-        for name, target, known in zip(names, both, labelled, strict=True)
-    )
-    compared = _with_operators(store, difference(old_data, new_data, digests))
+        digests, unknown = known.shared(), []
+    compared = known.compared(store, digests)
     return TargetDiff(
         granularity=cut,
         difference=replace(compared, incomparable=(*unknown, *compared.incomparable)),
-        only_old=() if models else _only(labels, *plans),
-        only_new=() if models else _only(labels, *plans[::-1]),
+        only_old=() if models else _only(known.labels, *known.plans),
+        only_new=() if models else _only(known.labels, *known.plans[::-1]),
         fail_on=fail_on,
     )
+
+
+def diff_models(
+    store: Reading,
+    both: tuple[Target, Target],
+    digests: Sequence[str],
+    *,
+    granularity: str = "executed",
+    fail_on: float | None = None,
+) -> TargetDiff:
+    """The targets ``both`` of a cache, old and new, compared over the models with ``digests``.
+
+    See :func:`diff_targets`.
+    """
+    cut = str(Granularity.parse(granularity))
+    every = names_of(store.systems.targets())
+    known = _Known.of(store, both, [every[target.key] for target in both], cut)
+    return TargetDiff(cut, known.compared(store, digests), (), (), fail_on)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Two targets, their names, and the plans of each with the titles of all models, by digest."""
+
+    both: tuple[Target, Target]
+    names: Sequence[str]
+    plans: Sequence[Mapping[str, Plan]]
+    labels: Mapping[str, str]
+    cut: str
+
+    @classmethod
+    def of(
+        cls, store: Reading, both: tuple[Target, Target], names: Sequence[str], cut: str
+    ) -> _Known:
+        plans = _plans(store, both, cut)
+        every = {**plans[0], **plans[1]}
+        labels = dict(zip(every, titles([*every.values()]), strict=True))
+        return cls(both, names, plans, labels, cut)
+
+    def shared(self) -> list[str]:
+        """The digests of the common models; :class:`StoreError` if there are none."""
+        labels, plans = self.labels, self.plans
+        digests = sorted(plans[0].keys() & plans[1].keys(), key=lambda d: (labels[d], d))
+        if not digests:
+            raise StoreError(
+                f"{self.names[0]} and {self.names[1]} have no model in common at granularity"
+                f" {self.cut}: measure the same ones on both"
+            )
+        return digests
+
+    def compared(self, store: Reading, digests: Sequence[str]) -> Difference:
+        """The models with ``digests`` compared."""
+        labelled = [
+            {d: replace(p, model=self.labels[d]) for d, p in known.items()} for known in self.plans
+        ]
+        old_data, new_data = (
+            target_data(store, name, target, known, digests)
+            for name, target, known in zip(self.names, self.both, labelled, strict=True)
+        )
+        return _with_operators(store, difference(old_data, new_data, digests))
 
 
 def _targets(store: Reading, old: str, new: str) -> tuple[tuple[Target, Target], list[str]]:
@@ -109,19 +161,6 @@ def _targets(store: Reading, old: str, new: str) -> tuple[tuple[Target, Target],
             " give two"
         )
     return both, names
-
-
-def _shared(
-    plans: Sequence[Mapping[str, Plan]], labels: Mapping[str, str], names: Sequence[str], cut: str
-) -> list[str]:
-    """The digests of the common models; :class:`StoreError` if there are none."""
-    digests = sorted(plans[0].keys() & plans[1].keys(), key=lambda d: (labels[d], d))
-    if not digests:
-        raise StoreError(
-            f"{names[0]} and {names[1]} have no model in common at granularity {cut}: measure"
-            " the same ones on both"
-        )
-    return digests
 
 
 def _with_operators(store: Reading, of: Difference) -> Difference:

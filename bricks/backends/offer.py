@@ -76,7 +76,8 @@ class Offer(ABC):
     predictable parts of a model's memory. A ``default`` runtime runs the models that it accepts
     where the user names none. A ``variant`` is another runtime with other settings, and is compared
     only where it is named. One that does not ``compute`` returns latencies by formula, needs no
-    installation, and runs in workers whose runtime does not matter.
+    installation, and runs in workers whose runtime does not matter. ``package`` is the name of its
+    package for pip; None if other versions cannot be installed.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Offer(ABC):
     variant: bool = False
     computes: bool = True
     order: int = 100
+    package: str | None = None
 
     @property
     def environment(self) -> Environment | None:

@@ -1,18 +1,30 @@
-"""``bricks diff``: which bricks became slower or faster from one target to another."""
+"""``bricks diff``: what became slower or faster from one version or target to another."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bricks.cli.caches import known_measurements
 from bricks.cli.command import command
-from bricks.cli.options import CacheOptions, granularity_option
-from bricks.cli.output import finish, print_json, show
+from bricks.cli.options import (
+    CommonOptions,
+    DetailOptions,
+    GeneralOptions,
+    MeasuringOptions,
+    ModelOptions,
+    RuntimeOptions,
+    granularity_option,
+    precision_option,
+    threads_option,
+)
+from bricks.cli.output import finish, print_json, show_answer
+from bricks.cli.version_diff import diff_versions, versions_of
 from bricks.errors import UsageError
-from bricks.studies.options import argument, option
+from bricks.session.defaults import PRECISION
+from bricks.studies.options import argument, batch_option, option
 
 if TYPE_CHECKING:
     from bricks.analysis.difference import CommonChange, ModelDifference
@@ -33,10 +45,12 @@ def _share(flag: str, text: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffOptions:
-    """The two targets and the models to compare, and the slowdown that counts as a failure."""
+    """The two targets or versions, the models to compare, and what counts as a failure."""
 
-    old: str = argument("A target in the cache, as 'bricks systems' names it.", metavar="OLD")
-    new: str = argument("The target to compare with it.", metavar="NEW")
+    old: str = argument(
+        "RUNTIME==VERSION, or a target in the cache, as 'bricks systems' names it.", metavar="OLD"
+    )
+    new: str = argument("The version or target to compare with it.", metavar="NEW")
     models: list[str] | None = argument(
         "Models, by name, file or folder.",
         default=None, metavar="[MODEL]…", values="models", shown="all that both know",
@@ -49,28 +63,93 @@ class DiffOptions:
     granularity: str = granularity_option()
 
 
-@command
-def diff(asked: DiffOptions, output: CacheOptions) -> None:
-    """Tell which bricks and models are slower or faster on one target than on another.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionOptions:
+    """How models are measured in two versions of a runtime."""
 
-    Targets are versions of a runtime, numbers of threads, or hosts. Nothing is measured.
-    Example: bricks diff onnxruntime-1.23.2 onnxruntime-1.31.1 --fail-on 3%
+    threads: int | None = threads_option()
+    batch: int | None = batch_option()
+    precision: float = precision_option(
+        "Sample until the median is known this well (0.01: ±1 %).", PRECISION
+    )
+
+    @property
+    def changed(self) -> bool:
+        """Whether any is given."""
+        return self != VersionOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOutput:
+    """How the difference is printed."""
+
+    general: GeneralOptions = field(default_factory=GeneralOptions)
+    detail: DetailOptions = field(default_factory=DetailOptions)
+
+
+@command
+def diff(asked: DiffOptions, measured: VersionOptions, output: DiffOutput) -> None:
+    """Tell which models and bricks are slower or faster in a version of a runtime than in another.
+
+    RUNTIME==VERSION is installed with pip in an environment of its own, once, and the models are
+    measured in both versions by turns. Two targets of the cache (versions, numbers of threads,
+    hosts) are compared without measuring.
+    Example: bricks diff onnxruntime==1.30.0 onnxruntime==1.31.1 resnet50 --fail-on 3%
     """
-    from bricks.analysis.target_diff import diff_targets
+    from bricks.report.answers.difference import difference_answer
     from bricks.units.facts import facts
 
-    with known_measurements(output.cache) as source:
-        result = diff_targets(
+    result, errors = _difference(asked, measured, output.general)
+    answer = difference_answer(result)
+    if output.general.json:
+        print_json({"answer": answer, **facts(result)})
+    else:
+        _show(answer, result, every=output.detail.every)
+    finish([*errors, *_errors(result)])
+
+
+def _difference(
+    asked: DiffOptions, measured: VersionOptions, general: GeneralOptions
+) -> tuple[TargetDiff, list[str]]:
+    """The difference, and a line for each model that could not be measured."""
+    from bricks.analysis.target_diff import diff_targets
+
+    if (both := versions_of(asked.old, asked.new)) is not None:
+        if not asked.models:
+            raise UsageError(f"no model is given to measure in both: {asked.old} {asked.new} MODEL")
+        return diff_versions(both, _options(both[0].name, asked, measured, general), asked.fail_on)
+    if measured.changed:
+        raise UsageError(
+            "targets of the cache are compared as they were measured: leave out --threads, --batch"
+            " and --precision"
+        )
+    with known_measurements(general.cache) as source:
+        return diff_targets(
             source, asked.old, asked.new, asked.models or [],
             granularity=asked.granularity, fail_on=asked.fail_on,
-        )  # fmt: skip
-    if output.json:
-        print_json(facts(result))
-    else:
-        from bricks.report.difference import difference_parts
+        ), []  # fmt: skip
 
-        show(*difference_parts(result))
-    finish(_errors(result))
+
+def _options(
+    runtime: str, asked: DiffOptions, measured: VersionOptions, general: GeneralOptions
+) -> CommonOptions:
+    return CommonOptions(
+        general=general,
+        models=ModelOptions(words=asked.models or [], batch=measured.batch),
+        runtime=RuntimeOptions(
+            name=runtime, granularity=asked.granularity, threads=measured.threads
+        ),
+        measuring=MeasuringOptions(precision=measured.precision),
+    )
+
+
+def _show(answer: str, result: TargetDiff, *, every: bool) -> None:
+    from bricks.report.difference import difference_parts, difference_remarks, difference_tables
+
+    if every:
+        show_answer(answer, *difference_parts(result))
+    else:
+        show_answer(answer, *difference_tables(result), remarks=difference_remarks(result))
 
 
 def _errors(result: TargetDiff) -> list[str]:

@@ -17,6 +17,7 @@ from bricks.analysis.difference import (
 )
 from bricks.analysis.significance import Ratio
 from bricks.analysis.target_diff import TargetDiff
+from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import DASH, Column, table_of
 from bricks.report.figures import count_text, interval_text, names_text
 from bricks.report.tables import NOTABLE_SHARE, percent, seconds
@@ -24,11 +25,35 @@ from bricks.report.tables import NOTABLE_SHARE, percent, seconds
 # This many are shown; ``--json`` has all.
 _MAX_BRICKS, _MAX_PARTS, _MAX_MODELS = 10, 5, 3
 
+# In 80 columns: operators of a brick, and characters of its key.
+_OPERATORS, _KEY = 2, 11
+
 
 def difference_parts(diff: TargetDiff) -> list[RenderableType]:
     """Lines and tables in the order to show them."""
     of = diff.difference
     return [*_head(diff), *_models(of), *_bricks(of), *_origins(of)]
+
+
+def difference_tables(diff: TargetDiff) -> list[RenderableType]:
+    """The table of models, and one of the bricks that changed most."""
+    of = diff.difference
+    if not of.models:
+        return []
+    parts: list[RenderableType] = [table_of(of.models, _SHORT_MODELS)]
+    most = sorted(of.bricks, key=lambda b: (not b.ratio.beyond_noise, -abs(b.new_s - b.old_s)))[
+        :_MAX_PARTS
+    ]
+    return [*parts, "", table_of(most, _SHORT_BRICKS)] if most else parts
+
+
+def difference_remarks(diff: TargetDiff) -> list[str]:
+    """What casts doubt on the difference, and what the short tables leave out."""
+    of = diff.difference
+    doubts = [_state_warning(of)] if of.states_apart else []
+    notes = (_predicted, _while_disturbed, _other_state)
+    doubts += [line for model in of.models for note in notes for line in note(model)]
+    return [*doubts, _counts_of_changes(of.bricks)]
 
 
 def _head(diff: TargetDiff) -> Iterator[str]:
@@ -133,6 +158,40 @@ def _origins(of: Difference) -> Iterator[RenderableType]:
         yield f"… and of {len(notable) - _MAX_MODELS} more models: --json tells."
 
 
+_CHANGE: Column[ModelDifference | BrickDifference] = Column(
+    "change", lambda row: f"{100 * (row.ratio.interval.value - 1):+.1f} %"
+)
+
+_SHORT_MODELS: Sequence[Column[ModelDifference]] = (
+    Column("model", lambda model: model.model, left=True),
+    Column("old", lambda model: seconds(model.old.estimate_s)),
+    Column("new", lambda model: seconds(model.new.estimate_s)),
+    _CHANGE,
+    Column("±", lambda model: uncertainty_text(model.ratio.interval, _ratio)),
+    Column("", lambda model: _verdict(model), left=True),
+)
+
+_SHORT_BRICKS: Sequence[Column[BrickDifference]] = (
+    Column("brick", lambda brick: brick.brick[:_KEY], left=True),
+    Column("operators", lambda brick: _short(brick.operators), left=True),
+    Column("old", lambda brick: seconds(brick.old_s)),
+    Column("new", lambda brick: seconds(brick.new_s)),
+    _CHANGE,
+    Column("", lambda brick: _judged(brick.ratio), left=True),
+)
+
+
+def _short(operators: Sequence[str]) -> str:
+    """Operators without their domains."""
+    return names_text([name.rpartition(".")[2] for name in operators], _OPERATORS)
+
+
+def _judged(ratio: Ratio) -> str:
+    if not ratio.beyond_noise:
+        return "within noise"
+    return "slower" if ratio.slower else "faster"
+
+
 def _model_columns(common: CommonChange | None) -> Sequence[Column[ModelDifference]]:
     """Estimates on both targets, and the rest of their ratio beyond the common change."""
     return (
@@ -156,10 +215,8 @@ def _beyond_common(ratio: Ratio, common: CommonChange | None) -> str:
 
 
 def _verdict(model: ModelDifference) -> str:
-    if not model.ratio.beyond_noise:
-        return "within noise"
-    verdict = "slower" if model.ratio.slower else "faster"
-    return verdict + ", if predictions hold" * bool(model.predicted_share)
+    held = model.ratio.beyond_noise and bool(model.predicted_share)
+    return _judged(model.ratio) + ", if predictions hold" * held
 
 
 def _predicted(model: ModelDifference) -> Iterator[str]:

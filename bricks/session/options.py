@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from bricks import backends
 from bricks.backends import BackendInfo
+from bricks.backends.versions import RuntimeVersion
 from bricks.compose.schedule import Rule, anything
 from bricks.decompose.granularity import Granularity
 from bricks.errors import UsageError, suggestion
@@ -54,6 +55,9 @@ class Options:
     ``published`` lets predictions use the measurements that ship with the package; they never
     replace measuring a brick.
 
+    ``version`` is another version of the runtime than the installed one, which
+    :class:`~bricks.backends.versions.RuntimeVersion` has installed.
+
     Without ``keep_plans``, models that are decomposed leave nothing in the cache; their bricks can
     then be predicted, not measured.
     """
@@ -72,6 +76,14 @@ class Options:
     optimization: str = OPTIMIZATION
     published: bool = True
     keep_plans: bool = True
+    version: str | None = None
+
+
+def described(options: Options) -> BackendInfo:
+    """The facts about the runtime that ``options`` name; an error if it is not installed."""
+    if options.version is None:
+        return backends.describe(options.runtime)
+    return RuntimeVersion(options.runtime, options.version).describe()
 
 
 def effort_of(options: Options) -> Effort:

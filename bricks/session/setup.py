@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bricks import backends
 from bricks.backends import BackendInfo
 from bricks.decompose.granularity import Granularity
 from bricks.measure.conditions import Conditions
 from bricks.measure.supervisor import Freed, WorkerSettings
 from bricks.predict.effort import Effort
-from bricks.session.options import Options, conditions_of, effort_of, runtime_of
+from bricks.session.options import Options, conditions_of, described, effort_of, runtime_of
 from bricks.system import System, Target, available_memory_bytes
 from bricks.system.allocator import KEPT
 
@@ -38,7 +37,7 @@ class Setup:
         """The setup of ``options`` on ``system``; :class:`UsageError` for invalid options."""
         granularity = Granularity.parse(options.granularity)
         effort = effort_of(options)
-        info = backends.describe(options.runtime)
+        info = described(options)
         target = Target(system, runtime_of(options, info))
         return cls(options, info, granularity, effort, target, conditions_of(options, info, target))
 

@@ -77,7 +77,7 @@ class Workspace(Resources):
         Raises :class:`UsageError` if there is no such runtime or it does not support the options,
         and :class:`~bricks.errors.BackendError` if it is not installed.
         """
-        return self.with_options(runtime=name)
+        return self.with_options(runtime=name, version=None)
 
     def with_options(self, progress: Progress | None = None, **changed: Any) -> Self:
         """The same cache with ``changed`` :class:`Options`, to be closed before this.

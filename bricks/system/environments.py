@@ -25,6 +25,16 @@ from bricks.errors import BackendError, first_line
 _STAMP = "ready"
 
 
+class CommandFailed(BackendError):
+    """A command that makes an environment failed; ``line`` is its error in full."""
+
+    def __init__(self, name: str, line: str) -> None:
+        super().__init__(
+            f"the environment {name!r} could not be made: {first_line(Exception(line))}"
+        )
+        self.line = line
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """An environment by name: its packages (a lock file with hashes) and its Python, ``3.11``.
@@ -46,7 +56,7 @@ class Environment:
     @property
     def interpreter(self) -> Path | None:
         """The path of its Python; None if it is not installed."""
-        return self.folder / "bin" / "python" if (self.folder / _STAMP).is_file() else None
+        return self.folder / "bin" / "python" if ready(self.folder) else None
 
     def pinned(self, package: str) -> str:
         """The version of ``package`` that the lock file names."""
@@ -80,33 +90,47 @@ def install(
     ``say`` receives progress messages. Raises :class:`BackendError` if there is no such Python, or
     if installing fails. If two processes install at once, the second waits.
     """
+    new = made_once(environment.name, environment.folder, lambda: _make(environment, say))
+    return environment.required(), new
+
+
+def ready(folder: Path) -> bool:
+    """Whether the environment in ``folder`` was made to its end."""
+    return (folder / _STAMP).is_file()
+
+
+def made_once(name: str, folder: Path, make: Callable[[], None]) -> bool:
+    """Call ``make`` unless the environment in ``folder`` is ready; return whether it was called.
+
+    What an interrupted installation left is removed first. Raises :class:`BackendError` if the
+    folder cannot be written. If two processes make it at once, the second waits.
+    """
     try:
         root().mkdir(parents=True, exist_ok=True)
-        with _locked(environment):
-            if (python := environment.interpreter) is not None:
-                return python, False
-            _make(environment, say)
+        with _locked(name):
+            if ready(folder):
+                return False
+            shutil.rmtree(folder, ignore_errors=True)
+            make()
+            (folder / _STAMP).touch()
     except OSError as exc:
         path = exc.filename or root()
         raise BackendError(
-            f"the environment {environment.name!r} cannot be made ({exc.strerror}: {path}):"
+            f"the environment {name!r} cannot be made ({exc.strerror}: {path}):"
             " make room there, or give another folder in BRICKS_ENVIRONMENTS"
         ) from exc
-    return environment.required(), True
+    return True
 
 
 def _make(environment: Environment, say: Callable[[str], None]) -> None:
     folder = environment.folder
-    shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted installation
     say(f"making the environment {environment.name} in {folder}")
-    _run([_python(environment), "-m", "venv", str(folder)], environment)
+    run(environment.name, [_python(environment), "-m", "venv", str(folder)])
     python = str(folder / "bin" / "python")
     say(f"installing what {environment.name} needs; this takes minutes")
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
-    _run(
-        [*pip, "install", "--require-hashes", "--no-deps", "-r", str(environment.lock)], environment
-    )
-    (folder / _STAMP).touch()
+    lock = str(environment.lock)
+    run(environment.name, [*pip, "install", "--require-hashes", "--no-deps", "-r", lock])
 
 
 def _python(environment: Environment) -> str:
@@ -123,7 +147,8 @@ def _python(environment: Environment) -> str:
     )
 
 
-def _run(command: list[str], environment: Environment) -> None:
+def run(name: str, command: list[str]) -> None:
+    """Run a command that makes the environment ``name``; :class:`CommandFailed` if it fails."""
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         if done.returncode == 0:
@@ -132,15 +157,14 @@ def _run(command: list[str], environment: Environment) -> None:
         lines = [line for line in output.read().splitlines() if line.strip()]
     # The first error line is the cause; later lines only repeat that there was one.
     line = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "")
-    reason = first_line(Exception(line)) if line else f"exit status {done.returncode}"
-    raise BackendError(f"the environment {environment.name!r} could not be made: {reason}")
+    raise CommandFailed(name, line or f"exit status {done.returncode}")
 
 
 @contextmanager
-def _locked(environment: Environment) -> Iterator[None]:
+def _locked(name: str) -> Iterator[None]:
     """Lock the environment, so that one process at a time changes it."""
     import fcntl
 
-    with open(root() / f"{environment.name}.lock", "w") as lock:
+    with open(root() / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

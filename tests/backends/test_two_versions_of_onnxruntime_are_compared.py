@@ -87,3 +87,24 @@ def test_one_of_the_two_directions_fails_where_a_model_is_beyond_noise(
         assert done.status == bool(slower or done.json["states_apart"])
         shown = diff(*words)
         assert all(name in shown.out for name in MODELS)
+
+
+def test_a_version_is_installed_and_compared_with_the_one_that_is_there(
+    older: Path, tmp_path: Path
+) -> None:
+    """Where the older one can be had, pip has it for ``diff`` too."""
+    versions = f"onnxruntime=={older_onnxruntime.VERSION}", f"onnxruntime=={NEWER}"
+    words = ("diff", *versions, "squeezenet", "--threads", 1, "--precision", 0.5)
+    settings = {"BRICKS_ENVIRONMENTS": str(tmp_path / "environments")}
+    done = bricks(*words, "--cache", tmp_path / "cache", "--json", **settings)
+    assert done.status == 0, done.err
+    assert f"installing onnxruntime {older_onnxruntime.VERSION}" in done.err
+    facts = done.json
+    assert facts["old"]["runtime"]["version"] == older_onnxruntime.VERSION
+    assert facts["new"]["runtime"]["version"] == NEWER
+    assert facts["old"]["runtime"]["build"] and facts["new"]["runtime"]["build"]
+    (model,) = facts["models"]
+    assert model["model"] == "squeezenet" and model["predicted_share"] == 0
+    assert "squeezenet" in facts["answer"] and NEWER in facts["answer"]
+    again = bricks(*words, "--cache", tmp_path / "cache", **settings)
+    assert (again.status, again.err) == (0, "")

@@ -29,8 +29,8 @@ KINDS = (1, 2, 1, 3)
 FOREIGN = "a[bold]\x1b[31m.onnx"
 
 DIFF = {
-    "old", "new", "states_apart", "granularity", "common", "models", "incomparable", "only_old",
-    "only_new", "bricks", "fail_on", "regressions",
+    "answer", "old", "new", "states_apart", "granularity", "common", "models", "incomparable",
+    "only_old", "only_new", "bricks", "fail_on", "regressions",
 }  # fmt: skip
 MODEL = {
     "model", "old_s", "new_s", "ratio", "low", "high", "beyond_noise", "predicted_share",
@@ -51,8 +51,8 @@ Diff = Callable[..., Any]
 
 @pytest.fixture
 def diff(here: Here) -> Diff:
-    """``bricks diff`` on the tests' cache."""
-    return lambda *words: here("diff", *words, runtime=None)
+    """``bricks diff`` on the tests' cache, with all details."""
+    return lambda *words: here("diff", *words, "--all", runtime=None)
 
 
 def take(
@@ -152,6 +152,35 @@ def test_people_are_shown_the_same(versions: Here, diff: Diff) -> None:
     assert "Where the difference of net comes from:" in shown
     other_way = diff("2.0", "1.0").out
     assert "0 are slower now, 1 faster" in other_way
+
+
+def test_the_first_line_says_who_is_slower_by_how_much_where_and_how_sure(
+    versions: Here, diff: Diff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = diff("1.0", "2.0", "--json").json["answer"]
+    assert answer.startswith(
+        "net takes 25 % more with fake 2.0 than with 1.0 (5.00 ms, was 4.00 ms; sure), most of it"
+        " in "
+    )
+    assert answer.endswith("(+1.00 ms).")
+    back = diff("2.0", "1.0", "--json").json["answer"]
+    assert back.startswith("net takes 20 % less with fake 1.0 than with 2.0 (4.00 ms, was 5.00 ms;")
+    monkeypatch.setenv("COLUMNS", "80")
+    short = versions("diff", "1.0", "2.0", runtime=None).out
+    assert short.startswith("net takes 25 % more with fake 2.0")
+    assert max(map(len, short.splitlines())) <= 80
+    assert "+25.0 %" in short and "within noise" in short and "old: lab" not in short
+
+
+def test_models_within_noise_are_told_by_their_interval(here: Here) -> None:
+    made = make_decomposition(KINDS, "net")
+    with open_with_target(here.cache, OLD, NEW) as store:
+        for target in (OLD, NEW):
+            store.plans.save(made, target.key)
+            take(store, target, dict.fromkeys(made.plan.keys, 1e-3))
+    answer = here("diff", "1.0", "2.0", "--json", runtime=None).json["answer"]
+    assert answer.startswith("net: no difference beyond noise (±")
+    assert answer.endswith("between fake 1.0 and 2.0.")
 
 
 def test_a_slower_model_fails(versions: Here, diff: Diff) -> None:

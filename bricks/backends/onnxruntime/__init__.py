@@ -83,4 +83,5 @@ OFFER = OnnxRuntimeOffer(
     order=10,
     memory=MemoryUse.SESSION,
     default=True,
+    package="onnxruntime",
 )

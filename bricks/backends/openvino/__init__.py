@@ -68,6 +68,7 @@ OFFER = OpenvinoOffer(
     summary="OpenVINO in float32, in an environment of its own (bricks backends install)",
     order=20,
     precision="f32",
+    package="openvino",
 )
 BFLOAT16 = OpenvinoOffer(
     name="openvino-bf16",
@@ -75,4 +76,5 @@ BFLOAT16 = OpenvinoOffer(
     order=21,
     variant=True,
     precision="bf16",
+    package="openvino",
 )

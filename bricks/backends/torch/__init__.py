@@ -97,6 +97,7 @@ OFFER = TorchOffer(
     collectives=("gloo", "nccl"),
     default=True,
     compiled=False,
+    package="torch",
 )
 COMPILED = TorchOffer(
     name="torch-compiled",
@@ -106,4 +107,5 @@ COMPILED = TorchOffer(
     counterparts=_COUNTERPARTS,
     variant=True,
     compiled=True,
+    package="torch",
 )
