@@ -74,7 +74,7 @@ def diff_targets(
     """
     cut = str(Granularity.parse(granularity))
     store.refuse_damage()  # unreadable bricks would be reported as missing
-    known = _Known.of(store, *_targets(store, old, new), cut)
+    known = _TargetPlans.of(store, *_targets(store, old, new), cut)
     if models:
         digests, unknown = _meant(models, known.labels)
     else:
@@ -103,12 +103,12 @@ def diff_models(
     """
     cut = str(Granularity.parse(granularity))
     every = names_of(store.systems.targets())
-    known = _Known.of(store, both, [every[target.key] for target in both], cut)
+    known = _TargetPlans.of(store, both, [every[target.key] for target in both], cut)
     return TargetDiff(cut, known.compared(store, digests), (), (), fail_on)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _TargetPlans:
     """Two targets, their names, and the plans of each with the titles of all models, by digest."""
 
     both: tuple[Target, Target]
@@ -120,7 +120,7 @@ class _Known:
     @classmethod
     def of(
         cls, store: Reading, both: tuple[Target, Target], names: Sequence[str], cut: str
-    ) -> _Known:
+    ) -> _TargetPlans:
         plans = _plans(store, both, cut)
         every = {**plans[0], **plans[1]}
         labels = dict(zip(every, titles([*every.values()]), strict=True))
