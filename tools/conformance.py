@@ -37,6 +37,15 @@ from bricks.measure.rounds import StopRule
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "research" / "conformance.md"
 FINDINGS = ROOT / "research" / "fuzz.json"  # written by fuzzing.py
+BEGINNING = (
+    "# Conformance",
+    "",
+    "**Conclusion.** Chained bricks compute what the model computes, bit by bit at executed nodes.",
+    "What a runtime cannot run is refused in one line.",
+    "",
+    "Figures: `make conformance`, `make wild`, `make exports`, `make values`.",
+    "",
+)
 CUTS = ("1", "2", "5", "executed")
 OPERATORS = "operators"
 LIGHT = "light"
@@ -269,8 +278,7 @@ def page(results: Sequence[Result]) -> str:
     import onnxruntime
 
     lines = [
-        "# Conformance",
-        "",
+        *BEGINNING,
         "Written by `make conformance`: the test cases of onnx"
         f" {onnx.__version__} with ONNX Runtime {onnxruntime.__version__}. Each case that the"
         " runtime runs by itself is decomposed, its [bricks](../docs/glossary.md#brick) are"

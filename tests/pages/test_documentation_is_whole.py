@@ -87,6 +87,12 @@ def test_every_page_is_reached(start: Path) -> None:
     assert set(PAGES) <= seen
 
 
+@pytest.mark.parametrize("page", sorted(RESEARCH.glob("[a-z]*.md")), ids=lambda page: page.stem)
+def test_research_begins_with_its_conclusion(page: Path) -> None:
+    _, first, *_ = page.read_text(encoding="utf-8").split("\n\n")
+    assert first.startswith("**Conclusion.** ")
+
+
 def test_every_measured_figure_stands_beside_its_source() -> None:
     """In a page that a script writes, its head names the script; elsewhere each section does."""
     count = 0
