@@ -14,6 +14,7 @@ from types import MappingProxyType
 from bricks.analysis.explanation import BestImplementation, Explanation, same_work
 from bricks.analysis.explanation import explain as explained
 from bricks.analysis.gains import OWN, Gain, gains
+from bricks.analysis.quantised_gain import quantised_gain
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.latencies import latencies
 from bricks.compose.recompose import recompose
@@ -90,12 +91,19 @@ class Explainer:
             net=net,
         )
 
-    def gains(self, explanation: Explanation) -> tuple[Gain, ...]:
-        """What replacing the costliest operators of an explained model would gain."""
-        own = self._target
+    def gains(self, explanation: Explanation, model: Model | None = None) -> tuple[Gain, ...]:
+        """What replacing the costliest operators of an explained model would gain.
+
+        With the ``model``, also what quantising it would gain, if it was quantised before.
+        """
+        own, estimate = self._target, explanation.estimate
         names = {of.key: runtime_title(of.runtime) for of in self._same_host_targets()}
         names[own.key] = f"{OWN} {own.runtime.backend}"
-        return gains(explanation, own.system, names)
+        found = gains(explanation, own.system, names)
+        if model is None or not isinstance(estimate, Estimate):
+            return found
+        quantised = quantised_gain(self.workspace, model, estimate, own)
+        return found if quantised is None else (*found, quantised)
 
     @property
     def _target(self) -> Target:

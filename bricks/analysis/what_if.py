@@ -19,6 +19,7 @@ from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.latencies import latencies
 from bricks.compose.recompose import recompose
+from bricks.compose.what_if import WhatIf
 from bricks.errors import BricksError, ModelError, UsageError
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
@@ -31,23 +32,6 @@ from bricks.session.workspace import Workspace
 from bricks.studies.inference.prediction import without
 from bricks.system import Target
 from bricks.units.interval import Interval
-
-
-@dataclass(frozen=True, slots=True)
-class WhatIf:
-    """The latencies of a model and of its ``edited`` form; ``gain`` is the difference in seconds.
-
-    The gain is negative if the edited model takes longer.
-    """
-
-    FACTS: ClassVar = (
-        ("edited.latency_s", "estimate_s", "low_s", "high_s"),
-        ("gain", "gain_s", "gain_low_s", "gain_high_s"),
-    )  # fmt: skip
-
-    original: Estimate
-    edited: Estimate
-    gain: Interval
 
 
 @dataclass(frozen=True, slots=True)

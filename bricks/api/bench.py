@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.closing import Closing
 from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.what_if import WhatIf
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.graph.model import Model
 from bricks.measure.progress import Progress
@@ -30,8 +31,6 @@ from bricks.system import Target
 if TYPE_CHECKING:
     import onnx
     from onnx_graphsurgeon import Graph
-
-    from bricks.analysis.what_if import WhatIf
 
 
 class Bench(Closing):

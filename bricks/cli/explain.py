@@ -118,7 +118,7 @@ def _explained(insight: Explainer, model: Model | Unread) -> ExplainedModel:
         estimate=explanation.estimate,
         memory=explanation.memory,
         explanation=explanation,
-        gains=insight.gains(explanation),
+        gains=insight.gains(explanation, model),
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Here
+from factories import conv_net, save
 from store_examples import make_target
 
 from bricks.analysis.explained import ExplainedModel
@@ -15,7 +18,7 @@ from bricks.compose.estimate import Estimate
 from bricks.compose.memory.peak import UnknownMemory
 from bricks.compose.uncertainty import Uncertainty
 from bricks.predict.features import CONVOLUTION
-from bricks.report.answers.explanation import explanation_answer
+from bricks.report.answers.explanation import explanation_answer, gain_text
 from bricks.session.machine_peaks import Level, Peaks
 from bricks.units.interval import Interval
 
@@ -118,3 +121,27 @@ def test_the_answer_names_operator_roofline_and_gain() -> None:
     )
     own = BestImplementation("b1-c", TARGET.key, 0.5e-3, 1.5e-4)
     assert said(part(fastest=own)).endswith("another kernel of fake would gain 1.50 ms (±17 %).")
+
+
+def test_a_loss_and_what_is_unsure_are_no_gains() -> None:
+    loss = Gain(None, Replacement.INT8, "int8", Interval(-1e-3, -2e-3, -5e-4), bound=False)
+    unsure = Gain(None, Replacement.INT8, "int8", Interval(1e-3, -1e-3, 3e-3), bound=False)
+    assert gain_text(loss) == "nothing: 1.00 ms longer"
+    assert gain_text(unsure) == "unsure, up to 3.00 ms"
+    assert largest([loss, unsure]) is None
+
+
+def test_a_model_that_was_quantised_before_has_a_known_gain(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    path = save(conv_net(blocks=1), tmp_path, "net.onnx")
+
+    def known() -> list[Any]:
+        (row,) = here("explain", path, "--threads", 1, "--json").json["models"]
+        return [gain["gain_s"] for gain in row["gains"] if gain["operator"] is None]
+
+    assert known() == []
+    facts = here("predict", path, "--threads", 1, "--quantize", "int8", "--json").json
+    own_s, int8_s = (row["estimate_s"] for row in facts["models"])
+    assert known() == [pytest.approx(own_s - int8_s)]

@@ -67,7 +67,11 @@ def replaced_by(gain: Gain) -> str:
 
 
 def gain_text(gain: Gain) -> str:
-    """Seconds with their uncertainty, or with ``at most``."""
+    """Seconds with their uncertainty, or with ``at most``; a loss, and what is unsure, in words."""
+    if gain.seconds.high < 0:
+        return f"nothing: {seconds(-gain.seconds.value)} longer"
+    if gain.seconds.low < 0:
+        return f"unsure, up to {seconds(gain.seconds.high)}"
     if gain.bound:
         return f"at most {seconds(gain.seconds.value)}"
     return f"{seconds(gain.seconds.value)} ({uncertainty_text(gain.seconds)})"
