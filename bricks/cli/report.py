@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +43,7 @@ def report(general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
     check_page(asked.out)
     refuse_missing_cache(general.cache)
     options = _options(general, models, asked)
-    with open_workspace(options) as workspace:
+    with open_workspace(options) as workspace, _all_objects_kept():
         read = _read(options)
         surveyed = surveyed_by(workspace, asked, models, read)
         workspace.progress(f"drawing {asked.out}", 1.0)
@@ -59,6 +61,21 @@ def report(general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
     _note_unmeasured(surveyed)
     unread = () if read is None else read.models
     finish(model.error for model in unread if isinstance(model, Unread))
+
+
+@contextmanager
+def _all_objects_kept() -> Iterator[None]:
+    """Search for no garbage: a million objects live until the page is written.
+
+    The search would take a fifth of the time.
+    """
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
 
 
 def _options(
