@@ -184,12 +184,12 @@ class StateModel:
         if not keys:
             return 0.0
         bricks = self._settled(keys, latencies_s, states_s)
-        covariance = _covariance(bricks, bricks)
-        if self._observations:
-            between = _covariance(bricks, self._bricks)
-            covariance = covariance - between @ self._inverse @ between.T
         by = np.array(weights, float)
-        return math.sqrt(max(0.0, float(by @ covariance @ by)))
+        variance = by @ _covariance(bricks, bricks) @ by
+        if self._observations:
+            known = by @ _covariance(bricks, self._bricks)
+            variance -= known @ self._inverse @ known
+        return math.sqrt(max(0.0, float(variance)))
 
     def _settled(
         self, keys: Sequence[str], latencies_s: Sequence[float], states_s: Sequence[float]
