@@ -149,7 +149,7 @@ class Deciding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class SloAdvice:
     """Candidates that meet ``slo_s`` seconds, or do not, the best first.
 
     The SLO bounds the ``percentile`` of latencies, None for the typical run; with ``qps``, those of

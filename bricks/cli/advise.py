@@ -12,7 +12,6 @@ from bricks.cli.options import MODELS, RUNNING, DetailOptions, SurveyOptions
 from bricks.cli.output import finish, print_json, show_answer
 from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
-from bricks.cli.runtime_advice import RuntimeAdviceOptions, advise_runtimes
 from bricks.cli.systems import known_targets
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import UsageError
@@ -23,7 +22,7 @@ from bricks.studies.options import option, systems_option
 from bricks.units.quantities import seconds_of, whole_numbers_of
 
 if TYPE_CHECKING:
-    from bricks.analysis.advice import Advice, Candidate, Deciding
+    from bricks.analysis.advice import Candidate, Deciding, SloAdvice
     from bricks.analysis.advising import CandidateModel, Question
     from bricks.compose.wide_interval import Remedy
     from bricks.graph.model import Model
@@ -106,7 +105,6 @@ def advise(
     options: SurveyOptions,
     slo: SloOptions,
     settings: SettingOptions,
-    choice: RuntimeAdviceOptions,
     detail: DetailOptions,
 ) -> None:
     """Tell which models meet an SLO, on which known systems, with which threads and batches.
@@ -117,11 +115,6 @@ def advise(
     Prices are those of 'bricks systems set'. Example: bricks advise resnet50 squeezenet --slo 20ms
     --percentile 99 --qps 50
     """
-    if choice.runtimes is not None:
-        threads = None if settings.threads is None else settings.threads[0]
-        one = replace(options, runtime=replace(options.runtime, threads=threads))
-        advise_runtimes(one, _names(settings), choice.runtimes)
-        return
     from bricks.report.advice import advice_parts, advice_remarks
     from bricks.report.answers.advice import advice_text
     from bricks.units.facts import facts
@@ -145,9 +138,9 @@ def _names(settings: SettingOptions) -> Sequence[str]:
 
 def _advice(
     workspace: Workspace, options: SurveyOptions, slo: SloOptions, settings: SettingOptions
-) -> Advice:
+) -> SloAdvice:
     """The advice on all candidates, the best first."""
-    from bricks.analysis.advice import Advice, best_first
+    from bricks.analysis.advice import SloAdvice, best_first
     from bricks.analysis.advising import advise as advise_on
 
     question = _question(slo, settings, [*known_targets(workspace, _names(settings))])
@@ -158,7 +151,7 @@ def _advice(
         advised.append(advise_on(workspace, model, question))
     candidates = tuple(sorted(advised, key=best_first))
     deciding = tuple(_deciding(workspace, options, models, candidates))
-    return Advice(
+    return SloAdvice(
         slo_s=question.slo_s,
         percentile=question.counted_percentile,
         qps=slo.qps,

@@ -41,4 +41,12 @@ OFFER = StudyOffer(
     of_models=True,
 )
 
-scenario = command_of(OFFER, View(from_report("scenario:scenario_parts")))
+scenario = command_of(
+    OFFER,
+    View(
+        from_report("scenario:scenario_parts"),
+        answer=from_report("answers.scenario:scenario_text"),
+        remarks=from_report("scenario:scenario_remarks"),
+        details=from_report("scenario:scenario_details"),
+    ),
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,8 @@ import typer
 
 from bricks.cli.caches import existing_store, known_measurements, note_problems
 from bricks.cli.command import command
-from bricks.cli.options import CacheOptions
-from bricks.cli.output import print_json, show
+from bricks.cli.options import CacheOptions, DetailOptions
+from bricks.cli.output import print_json, show, show_answer
 from bricks.errors import UsageError
 from bricks.session.targets import runtime_facts, systems_called
 from bricks.studies.options import argument, option
@@ -60,13 +60,15 @@ app = typer.Typer(add_completion=False, invoke_without_command=True)
 
 @app.callback()
 @command
-def systems(context: typer.Context, output: CacheOptions) -> None:
+def systems(context: typer.Context, output: CacheOptions, detail: DetailOptions) -> None:
     """List the systems in the cache and the published ones, and say which one this host is.
 
+    With --all, also the facts of this host and the targets of each system.
     Example: bricks systems --json
     """
     if context.invoked_subcommand is not None:
         return
+    from bricks.report.answers.systems import systems_text
     from bricks.store import Published, Store, Union
     from bricks.system import fingerprint
 
@@ -80,10 +82,11 @@ def systems(context: typer.Context, output: CacheOptions) -> None:
         known = Union(*own, published).systems
         rows = _rows(known.all(), known.targets(), here, published)
     note_problems(published)
+    answer = systems_text(here.name, rows)
     if output.json:
-        print_json({"this_host": here.to_json(), "systems": rows})
+        print_json({"answer": answer, "this_host": here.to_json(), "systems": rows})
     else:
-        _show(here, rows, published.systems.all())
+        _show(answer, here, rows, published.systems.all(), every=detail.every)
 
 
 def _rows(
@@ -102,34 +105,21 @@ def _rows(
     ]
 
 
-def _show(here: System, rows: Sequence[dict[str, Any]], published: Sequence[System]) -> None:
-    from bricks.report.tables import facts_table
+def _show(
+    answer: str,
+    here: System,
+    rows: Sequence[dict[str, Any]],
+    published: Sequence[System],
+    *,
+    every: bool,
+) -> None:
+    from bricks.report.systems import systems_details, systems_parts
 
-    show(f"This host is {here.name} ({here.key}).", facts_table(here.identity))
-    for row in rows:
-        mark = " (this host)" if row["this_host"] else ""
-        price = f", {row['price_per_hour']:g} an hour," if "price_per_hour" in row else ""
-        shown = _published(published, row) if row["published"] else ""
-        show("", f"{row['name']} ({row['key']}){mark}{price}{shown} was measured with:")
-        show(*(_runtime_line(runtime) for runtime in row["runtimes"]))
-    if not rows:
-        show("", "The cache knows no system yet: 'bricks measure MODEL' makes this one known.")
-
-
-def _runtime_line(runtime: Mapping[str, Any]) -> str:
-    level = runtime.get("optimization")
-    return (
-        f"  {runtime['backend']} {runtime['version']}, {runtime['threads']} threads,"
-        f" brick optimisation {runtime['brick_optimization']}"
-        f"{f', optimisation {level}' if level else ''}: {runtime['name']}"
-    )
-
-
-def _published(published: Iterable[System], row: Mapping[str, Any]) -> str:
-    """A note that a system is published, with its published name if the cache has another."""
-    names = (system.name for system in published if system.key == row["key"])
-    other = [name for name in names if name != row["name"]]
-    return f", published as {other[0]}," if other else ", published,"
+    parts = systems_parts(rows)
+    if every:
+        names = {system.key: system.name for system in published}
+        parts += [*([""] if parts else []), *systems_details(here.identity, rows, names)]
+    show_answer(answer, *parts, every=every)
 
 
 @app.command()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from bricks.analysis.advice import Advice, AdvisedSetting, NoSetting
+from bricks.analysis.advice import AdvisedSetting, NoSetting, SloAdvice
 from bricks.errors import printable
 from bricks.report.answers.words import source_text, uncertainty_text
 from bricks.report.columns import Column, table_of
@@ -19,7 +19,7 @@ from bricks.studies.serving.hosts import HostRange
 _NAMED = 3
 
 
-def advice_parts(advice: Advice, *, every: bool = False) -> list[RenderableType]:
+def advice_parts(advice: SloAdvice, *, every: bool = False) -> list[RenderableType]:
     """A table of the candidates with their best settings; of ``every`` setting, a second one."""
     best = [of.best for of in advice.candidates if of.best is not None]
     parts: list[RenderableType] = [table_of(best, _columns(advice))]
@@ -29,7 +29,7 @@ def advice_parts(advice: Advice, *, every: bool = False) -> list[RenderableType]
     return parts
 
 
-def _columns(advice: Advice) -> Sequence[Column[AdvisedSetting]]:
+def _columns(advice: SloAdvice) -> Sequence[Column[AdvisedSetting]]:
     settings = [of for of in advice.settings if isinstance(of, AdvisedSetting)]
     names = short_names({of.target.system.name for of in settings})
     latency = "latency" if advice.percentile is None else f"p{advice.percentile:g}"
@@ -78,12 +78,12 @@ def _cost(cost: float | None) -> str | None:
     return None if cost is None else f"{cost:.3g}"
 
 
-def advice_remarks(advice: Advice) -> list[str]:
+def advice_remarks(advice: SloAdvice) -> list[str]:
     """Remarks in the order of their weight."""
     return [*_of_spread(advice), *_of_failures(advice), *_of_assumptions(advice)]
 
 
-def _of_spread(advice: Advice) -> Iterator[str]:
+def _of_spread(advice: SloAdvice) -> Iterator[str]:
     unknown = [
         of.model for of in advice.candidates if of.best is not None and not of.best.spread_known
     ]
@@ -94,13 +94,13 @@ def _of_spread(advice: Advice) -> Iterator[str]:
         )
 
 
-def _of_failures(advice: Advice) -> Iterator[str]:
+def _of_failures(advice: SloAdvice) -> Iterator[str]:
     failures = [of for of in advice.settings if isinstance(of, NoSetting)]
     if failures and len(failures) < len(advice.settings):
         settings = count_text(len(failures), "setting")
         yield f"{settings} without an estimate, such as: {printable(failures[0].error)}"
 
 
-def _of_assumptions(advice: Advice) -> Iterator[str]:
+def _of_assumptions(advice: SloAdvice) -> Iterator[str]:
     if advice.qps is not None:
         yield "Processors are taken to be awake; instances not to slow each other down."

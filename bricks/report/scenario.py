@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 from rich.table import Table
 
-from bricks.errors import printable
-from bricks.report.columns import Column, table_of
+from bricks.report.answers.scenario import rate_text
+from bricks.report.answers.words import source_text, uncertainty_text
+from bricks.report.columns import DASH, Column, table_of
 from bricks.report.figures import (
     FigureRow,
     OptionalUnit,
     count_text,
-    figure_columns,
-    interval_text,
-    provenance_text,
-    rate_text,
 )
 from bricks.report.tables import number, percent, seconds
 from bricks.studies.serving.result import CheckedScenario, ScenarioResult
@@ -27,30 +24,38 @@ from bricks.units.interval import Interval
 
 
 def scenario_parts(result: ScenarioResult) -> list[RenderableType]:
-    """Lines and tables in the order to show them."""
+    """The table of predicted quantities."""
+    return [_figures(result)]
+
+
+def scenario_details(result: ScenarioResult) -> list[RenderableType]:
+    """The load and the server, the table of quantities, and one of the latencies of batches."""
     runtime = result.target.runtime
     parts: list[RenderableType] = [
-        f"{printable(result.model)}, {_load(result.load)}, on"
-        f" {printable(result.target.system.name)}, {runtime.backend} {runtime.version}",
+        f"{_load(result.load)}, {runtime.backend} {runtime.version}",
         f"{_server(result)}.",
         "",
         _figures(result),
     ]
     if result.serving.max_batch > 1:
         parts += ["", table_of(result.times.batches, _BATCHES)]
-    parts += ["", *_answer(result)]
-    parts += [f"Mind: {line}." for line in result.warnings]
     return parts
+
+
+def scenario_remarks(result: ScenarioResult) -> list[str]:
+    """Warnings first, then what batches gain and how real queries were served."""
+    warnings = [f"{warning[0].upper()}{warning[1:]}." for warning in result.warnings]
+    return [*_served_remarks(result), *warnings, *_batch_remarks(result)]
 
 
 def _load(load: ScenarioLoad) -> str:
     if load.kind is ScenarioKind.MULTI_STREAM:
-        return f"multi-stream, {load.samples} samples a query"
+        return f"Multi-stream, {load.samples} samples a query"
     if load.arrivals is not None:
-        return f"server, a trace of {load.arrivals} arrivals"
+        return f"Server, a trace of {load.arrivals} arrivals"
     if load.qps is not None:
-        return f"server at {load.qps:.4g} queries/s"
-    return str(load.kind)
+        return f"Server at {load.qps:.4g} queries/s"
+    return str(load.kind).capitalize()
 
 
 def _server(result: ScenarioResult) -> str:
@@ -91,19 +96,24 @@ class _ServedFigure(FigureRow):
         return number(self.expected / self.observed, 3)
 
 
+_PREDICTED: Sequence[Column[_ServedFigure]] = (
+    Column("", lambda row: row.title, left=True),
+    Column("predicted", lambda row: row.unit(row.predicted.value)),
+    Column("±", lambda row: uncertainty_text(row.predicted, row.unit)),
+)
 _SERVED: Sequence[Column[_ServedFigure]] = (
-    Column("so asked", lambda row: row.unit(row.expected)),
+    Column("same arrivals", lambda row: row.unit(row.expected)),
     Column("served", lambda row: row.unit(row.observed)),
     Column("ratio", lambda row: row.ratio),
 )
 
 
-# The name of each figure for people, and how it is written.
+# The name of each latency for people.
 _LATENCIES = {
-    "p50_s": "50th percentile",
-    "p90_s": "90th percentile",
-    "p99_s": "99th percentile",
-    "p999_s": "99.9th percentile",
+    "p50_s": "p50",
+    "p90_s": "p90",
+    "p99_s": "p99",
+    "p999_s": "p99.9",
     "trimmed_mean_s": "trimmed mean",
 }
 
@@ -111,7 +121,15 @@ _LATENCIES = {
 def _figures(result: ScenarioResult) -> Table:
     """One row for each predicted quantity."""
     served = () if result.checked is None else _SERVED
-    return table_of([*_rows(result)], [*figure_columns(), *served])
+    return table_of([*_rows(result)], [*_PREDICTED, *served])
+
+
+def _rate(qps: float | None) -> str:
+    return DASH if qps is None else rate_text(qps)
+
+
+def _share(share: float | None) -> str:
+    return percent(share, 0)
 
 
 def _rows(result: ScenarioResult) -> Iterator[_ServedFigure]:
@@ -121,12 +139,15 @@ def _rows(result: ScenarioResult) -> Iterator[_ServedFigure]:
     ]
     if result.mean_batch:  # else no rate was found at which anything is served
         figures += [
-            ("throughput", "throughput", result.throughput, rate_text),
-            ("utilisation", "utilisation", result.utilisation, percent),
+            ("throughput", "throughput", result.throughput, _rate),
+            ("utilisation", "utilisation", result.utilisation, _share),
         ]
     if result.serving.max_queue is not None:
         figures.append(("dropped_share", "dropped", result.dropped_share, percent))
-    figures.append(("max_qps", "highest rate", result.max_qps, rate_text))
+    if result.load.kind is ScenarioKind.SERVER:
+        figures.append(("capacity_qps", "saturates at", result.capacity_qps, _rate))
+    if result.load.slo_s is not None:
+        figures.append(("max_qps", "keeps the SLO up to", result.max_qps, _rate))
     for name, title, predicted, unit in figures:
         if predicted is not None:
             expected = None if served is None else served.expected.get(name)
@@ -137,13 +158,13 @@ def _rows(result: ScenarioResult) -> Iterator[_ServedFigure]:
 _BATCHES: Sequence[Column[BatchLatency]] = (
     Column("batch", lambda row: str(row.size)),
     Column("latency", lambda row: seconds(row.run.latency_s.value)),
-    Column("interval", lambda row: interval_text(row.run.latency_s, seconds)),
+    Column("±", lambda row: uncertainty_text(row.run.latency_s)),
     Column("samples/s", lambda row: f"{row.throughput.value:.4g}"),
-    Column("measured", lambda row: provenance_text(row.run.provenance)),
+    Column("latencies of bricks", lambda row: source_text(row.run.provenance)),
 )
 
 
-def _answer(result: ScenarioResult) -> Iterator[str]:
+def _batch_remarks(result: ScenarioResult) -> Iterator[str]:
     if result.serving.max_batch > 1:
         grows = result.best_batch
         yield (
@@ -151,37 +172,25 @@ def _answer(result: ScenarioResult) -> Iterator[str]:
             if grows > 1
             else "Batches do not raise the throughput of an instance."
         )
-    if result.load.kind is ScenarioKind.SERVER:
-        yield f"The server saturates at {rate_text(result.capacity_qps.value)}."
-    if result.load.slo_s is not None:
-        yield _bound(result, result.load.slo_s)
+
+
+def _served_remarks(result: ScenarioResult) -> Iterator[str]:
     if result.checked is not None:
         yield from _served(result.checked, result.load)
 
 
-def _bound(result: ScenarioResult, slo_s: float) -> str:
-    bound = f"The bound of {result.load.counted_percentile:g} % within {seconds(slo_s)}"
-    highest = result.max_qps
-    if highest is not None and highest.value <= 0:
-        return f"{bound} is kept at no rate."
-    if highest is not None and result.load.qps == highest.value:
-        return f"{bound} is kept up to {rate_text(highest.value)}."
-    kept = {"yes": "is kept", "no": "is missed", "uncertain": "may be kept or missed"}
-    return f"{bound} {kept[str(result.meets_slo)]}."
-
-
 def _served(checked: CheckedScenario, load: ScenarioLoad) -> Iterator[str]:
     real, expected = checked.figures, checked.expected
+    yield (
+        f"Served: {count_text(checked.samples, 'real sample')} that MLPerf LoadGen asked for,"
+        f" {number(checked.mean_batch, 1)} samples a batch. Same arrivals: predicted for the times"
+        " at which these came."
+    )
     latencies = (
         f"{title} {seconds(real[name])} ({seconds(expected[name])} predicted)"
         for title, name in (
             ("in the median", "worker_p50_s"),
-            (f"at the {load.counted_percentile:g}th percentile", "worker_counted_s"),
+            (f"at p{load.counted_percentile:g}", "worker_counted_s"),
         )
     )
     yield f"In the worker, without the queue, a batch takes {', '.join(latencies)}."
-    yield (
-        f"Served: {count_text(checked.samples, 'real sample')} that MLPerf LoadGen asked for,"
-        f" {number(checked.mean_batch, 1)} samples a batch. So asked: what is predicted for"
-        " the very times at which these came."
-    )

@@ -250,7 +250,7 @@ def test_systems_of_a_cache_that_is_not_there_are_this_host_alone(here: Here) ->
     done = here.plain("systems", "--cache", here.cache)
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith("This host is ")
-    assert "The cache knows no system yet" in done.out
+    assert "no system is known yet" in done.out
     done = here.plain("systems", "--json", "--cache", here.cache)
     assert done.json["systems"] == []
     assert not here.cache.exists()

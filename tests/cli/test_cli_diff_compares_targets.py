@@ -223,7 +223,7 @@ def test_the_fake_runtime_is_as_fast_with_any_threads(here: Here, measured: Path
         (names[3], names[3:]),  # models of one name are told apart by their shapes
     ):
         assert [m["model"] for m in compared(word, "--json").json["models"]] == found, word
-    listed = here.plain("systems", "--cache", measured / "cache").out
+    listed = here.plain("systems", "--all", "--cache", measured / "cache").out
     for runtime in done.json["old"], done.json["new"]:
         assert runtime["name"] in listed
         words = ("diff", runtime["name"], "t1-", "--cache", measured / "cache")

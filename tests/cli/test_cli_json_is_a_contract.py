@@ -76,8 +76,8 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "scenario": (
-        "model system runtime scenario qps arrivals samples_per_query slo_s percentile max_batch"
-        " batch_timeout_s instances max_queue request_cost_s batch_cost_s transport_s"
+        "answer model system runtime scenario qps arrivals samples_per_query slo_s percentile"
+        " max_batch batch_timeout_s instances max_queue request_cost_s batch_cost_s transport_s"
         " falls_asleep_s wakes_s mean_batch saturated"
         " meets_slo warnings best_batch interpolation_error batches checked "
         + " ".join(
@@ -92,7 +92,7 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
             " throughput_high measured_share published_share predicted_share asleep_share"
         },
     ),
-    "systems": ("this_host systems", {"systems": f"{SYSTEM} this_host published runtimes"}),
+    "systems": ("answer this_host systems", {"systems": f"{SYSTEM} this_host published runtimes"}),
     "systems set": (SYSTEM, {}),
     "systems diff": ("one other differences", {}),
     "cache export": ("file records systems", {}),

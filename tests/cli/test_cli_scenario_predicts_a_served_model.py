@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,10 +69,30 @@ def test_a_bound_finds_the_highest_rate(scenario: Scenario) -> None:
     assert facts["slo_s"] == pytest.approx(0.010)
     shown = scenario("--scenario", "server", "--slo", "10ms", "--batching", 2)
     assert shown.status == 0
-    assert "The bound of 99 % within 10.0 ms" in shown.out
-    assert "highest rate" in shown.out
+    assert re.match(r"conv keeps up to [\d,.]+/s \(.*\) under 10 ms at p99 on ", shown.out)
+    assert "keeps the SLO up to" in shown.out
     assert scenario("--slo", "1s", "--json").json["meets_slo"] == "yes"
     assert scenario("--slo", "1us", "--json").json["meets_slo"] == "no"
+
+
+def test_the_first_line_says_what_the_facts_say(scenario: Scenario) -> None:
+    server = ("--scenario", "server", "--qps", 50, "--slo")
+    for words, meets, verb in (
+        ((*server, "1s"), "yes", "keeps 50/s under 1 s at p99"),
+        ((*server, "1us"), "no", "keeps no rate under 1 µs"),
+        (("--slo", "1s"), "yes", "which meets 1 s"),
+        (("--slo", "1us"), "no", "which does not meet 1 µs"),
+    ):
+        facts = scenario(*words, "--json").json
+        assert next(iter(facts)) == "answer"
+        assert (facts["meets_slo"], verb in facts["answer"]) == (meets, True), facts["answer"]
+    for words in (("--scenario", "offline"), ("--scenario", "multi-stream")):
+        answer = scenario(*words, "--json").json["answer"]
+        assert answer.startswith("conv ") and answer.endswith(".")
+    typical = scenario("--json").json
+    bound = f"{(typical['counted_s'] + typical['counted_s_high']) / 2 * 1e6:.4f}us"
+    unsure = scenario("--slo", bound, "--json").json
+    assert (unsure["meets_slo"], "is uncertain" in unsure["answer"]) == ("uncertain", True)
 
 
 def test_a_rate_above_saturation_has_no_percentile(scenario: Scenario) -> None:
@@ -81,8 +102,10 @@ def test_a_rate_above_saturation_has_no_percentile(scenario: Scenario) -> None:
     assert facts["saturated"] is True
     assert {facts[f"p{name}_s"] for name in (50, 90, 99, 999)} == {None}
     shown = scenario("--scenario", "server", "--qps", 1e6).out
+    assert facts["answer"].startswith("conv is saturated at 1e+06/s: ")
+    assert shown.startswith(facts["answer"] + "\n")
     assert "above saturation" in shown
-    assert "percentile" not in shown
+    assert "p99" not in shown
 
 
 def test_a_trace_tells_when_samples_arrive(scenario: Scenario, tmp_path: Path) -> None:
@@ -106,7 +129,7 @@ def test_offline_tells_the_batch_that_pays(scenario: Scenario) -> None:
     assert facts["request_cost_s"] == pytest.approx(0.001)
     assert facts["throughput"] < 1000
     assert facts["best_batch"] in {row["batch"] for row in facts["batches"]}
-    shown = scenario("--scenario", "offline", "--batching", 8, "--request-cost", "1ms").out
+    shown = scenario("--scenario", "offline", "--batching", 8, "--request-cost", "1ms", "--all").out
     assert "the server itself takes 1.00 ms a sample" in shown
 
 

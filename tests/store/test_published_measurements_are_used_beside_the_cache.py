@@ -119,8 +119,8 @@ def test_a_published_name_counts_where_the_cache_has_another(
 ) -> None:
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: replace(BIG, name="ours"))
     assert here("measure", models["mlp"], "--threads", 1).status == 0
-    assert "ours (" in (listed := here("systems", runtime=None).out)
-    assert ", published as big," in listed
+    assert "\nours " in here("systems", runtime=None).out
+    assert ", published as big:" in here("systems", "--all", runtime=None).out
     for name in ("ours", "big"):
         done = here("predict", models["conv"], "--on", name, "--threads", 1, "--json")
         assert done.json["system"]["name"] == "ours"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from bricks.analysis.advice import Advice, Candidate, Deciding
+from bricks.analysis.advice import Candidate, Deciding, SloAdvice
 from bricks.compose.slo import MeetsSlo
 from bricks.errors import printable
-from bricks.report.answers.words import listed, uncertainty_text, verb
+from bricks.report.answers.words import listed, slo_text, uncertainty_text, verb
 from bricks.report.tables import seconds
 
 # So many candidates are named; of more, they are counted.
@@ -19,7 +19,7 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def advice_text(advice: Advice) -> str:
+def advice_text(advice: SloAdvice) -> str:
     """The sentence that answers: who meets the SLO, who is undecided, and what decides it."""
     known = [candidate for candidate in advice.candidates if candidate.best is not None]
     if not known:
@@ -28,20 +28,14 @@ def advice_text(advice: Advice) -> str:
     return f"{'; '.join(clauses)}."
 
 
-def bound_text(advice: Advice) -> str:
+def bound_text(advice: SloAdvice) -> str:
     """The SLO: ``20 ms at 50/s (p99)``."""
     rate = "" if advice.qps is None else f" at {advice.qps:g}/s"
     percentile = "" if advice.percentile is None else f" (p{advice.percentile:g})"
-    return f"{_short(advice.slo_s)}{rate}{percentile}"
+    return f"{slo_text(advice.slo_s)}{rate}{percentile}"
 
 
-def _short(slo_s: float) -> str:
-    """The bound as people type it: ``20 ms``, not ``20.0 ms``."""
-    number, unit = seconds(slo_s).split()
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
-
-
-def _named(advice: Advice, candidates: Sequence[Candidate]) -> Iterator[str]:
+def _named(advice: SloAdvice, candidates: Sequence[Candidate]) -> Iterator[str]:
     """A clause for each group of candidates with the same answer."""
     meeting = [of for of in candidates if of.meets_slo is MeetsSlo.YES]
     bound = bound_text(advice)
@@ -96,7 +90,7 @@ def _systems(candidates: Sequence[Candidate]) -> set[str]:
     return {setting.target.system.name for of in candidates for setting in of.settings}
 
 
-def _undecided(advice: Advice, candidates: Sequence[Candidate], bound: str) -> Iterator[str]:
+def _undecided(advice: SloAdvice, candidates: Sequence[Candidate], bound: str) -> Iterator[str]:
     """A clause for each command that decides candidates, and one for those without a command."""
     rest = {of.model: of for of in candidates}
     about = f" about {bound}" if bound else ""
@@ -138,7 +132,7 @@ def _missing(group: Sequence[Candidate], bound: str) -> str:
     return f"{does} meet {bound}" if bound else does
 
 
-def _counted(advice: Advice, candidates: Sequence[Candidate]) -> Iterator[str]:
+def _counted(advice: SloAdvice, candidates: Sequence[Candidate]) -> Iterator[str]:
     """The number of candidates with each answer, and the name of the best."""
     meeting = [of for of in candidates if of.meets_slo is MeetsSlo.YES]
     best = "" if not meeting else f", best {_best(meeting[0])}"

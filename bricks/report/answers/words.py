@@ -23,6 +23,12 @@ def value_text(of: Interval, unit: Callable[[float], str] = seconds) -> str:
     return f"{unit(of.value)} ({uncertainty_text(of, unit)})"
 
 
+def slo_text(slo_s: float) -> str:
+    """A bound of a latency as people type it: ``20 ms``, not ``20.0 ms``."""
+    number, unit = seconds(slo_s).split()
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+
+
 def uncertainty_text(of: Interval, unit: Callable[[float], str] = seconds) -> str:
     """The 95 % interval relative to its value: ``±4 %``, or ``-3 / +12 %`` where sides differ.
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_examples import make_target
 
-from bricks.analysis.advice import Advice, AdvisedSetting, Candidate, Deciding, best_first
+from bricks.analysis.advice import AdvisedSetting, Candidate, Deciding, SloAdvice, best_first
 from bricks.compose.estimate import MEASURED
 from bricks.compose.slo import MeetsSlo
 from bricks.report.answers.advice import advice_text
@@ -39,9 +39,9 @@ def candidate(model: str, *hosts: HostRange | None, system: str = "lab") -> Cand
     return Candidate(model=model, settings=tuple(setting(model, of, system) for of in hosts))
 
 
-def advice(*candidates: Candidate, **changes: object) -> Advice:
-    of = Advice(slo_s=0.02, percentile=99.0, qps=50.0, candidates=candidates)
-    return replace(of, **changes)  # type: ignore[arg-type]  # of fields of Advice
+def advice(*candidates: Candidate, **changes: object) -> SloAdvice:
+    of = SloAdvice(slo_s=0.02, percentile=99.0, qps=50.0, candidates=candidates)
+    return replace(of, **changes)  # type: ignore[arg-type]  # of fields of SloAdvice
 
 
 def test_all_of_a_few_candidates_are_named() -> None:
