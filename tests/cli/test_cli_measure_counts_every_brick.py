@@ -29,15 +29,14 @@ def test_new_and_known_bricks_are_told_apart(here: Here, tmp_path: Path, conv: P
         f"All {both} bricks of 2 models are measured: {both - mine} now, {mine} before ("
     )
     done = here("measure", conv)
-    assert done.out.startswith(f"All {mine} bricks of 1 model are measured: {mine} before (")
+    assert done.out.startswith(f"All {mine} bricks of 1 model are measured: {mine} before.")
 
 
 def test_bricks_left_unfinished_are_not_called_known(here: Here, conv: Path) -> None:
     mine = bricks_of(here, conv)
     done = here("measure", conv, "--budget", 0)
     assert done.status == 1
-    assert done.out.startswith(f"0 of {mine} bricks of 1 model are measured (")
-    assert f" s); {mine} unfinished." in done.out
+    assert done.out.startswith(f"0 of {mine} bricks of 1 model are measured; {mine} unfinished.")
     assert f"the budget of 0.0 s ended with {mine} bricks unfinished" in done.complaint
 
 
@@ -55,7 +54,7 @@ def test_failed_bricks_are_neither_measured_nor_known(here: Here, conv: Path) ->
     )
     done = here("measure", conv)
     assert done.out.startswith(
-        f"{mine - 1} of {mine} bricks of 1 model are measured: {mine - 1} before ("
+        f"{mine - 1} of {mine} bricks of 1 model are measured: {mine - 1} before;"
     )
-    assert done.out.splitlines()[0].endswith(" s); 1 failed.")
+    assert done.out.splitlines()[0].endswith(" before; 1 failed.")
     assert "could not be measured: too big" in done.complaint

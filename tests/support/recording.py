@@ -134,11 +134,17 @@ def general(text: str, folder: Path) -> str:
 _IN_WORDS = re.compile(r"\d[\d.]*(?= (?:%|to|times))")
 
 
+# Numbers in answers: the facts beside them are compared as numbers.
+_NUMBERS = re.compile(r"(?<![\w.])[<>±]?\d[\d.,]*(?: (?:s|ms|µs|B|KiB|MiB|GiB)\b)?")
+
+
 def _general(facts: Any, key: str = "") -> Any:
     if key in _HERE_AND_NOW and facts is not None:
         return f"<{key}>"
     if key == "advice" and isinstance(facts, str):
         return _IN_WORDS.sub("#", facts)
+    if key == "answer" and isinstance(facts, str):
+        return _NUMBERS.sub("#", facts)
     if isinstance(facts, dict):
         if facts.keys() >= {"installed", "environment"}:  # of a runtime
             return {k: v if k in ("name", "provider") else f"<{k}>" for k, v in facts.items()}

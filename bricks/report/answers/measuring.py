@@ -20,7 +20,8 @@ def measuring_answer(of: Measured, *, unfinished: int) -> str:
     which = f"All {of.bricks} bricks" if done == of.bricks else f"{done} of {of.bricks} bricks"
     counts = {"now": of.new_bricks, "before": done - of.new_bricks}
     when = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    text = f"{which}{whose} are measured{f': {when}' if when else ''} ({of.wall_s:.1f} s)"
+    took = f" ({of.wall_s:.1f} s)" if of.new_bricks else ""
+    text = f"{which}{whose} are measured{f': {when}' if when else ''}{took}"
     others = {"failed": failed, "unfinished": unfinished, "to be predicted": predicted}
     rest = [f"{count} {word}" for word, count in others.items() if count]
     return f"{text}; {listed(rest)}." if rest else f"{text}."
@@ -38,5 +39,5 @@ def probing_answer(of: Probed) -> str:
     which = f"Half of {of.models} models are" if of.models > 1 else "The model is"
     return (
         f"{which} known to {known}{' or better' if of.models > 1 else ''}, after measuring"
-        f" {measured} ({of.wall_s:.1f} s)."
+        f" {measured}{f' ({of.wall_s:.1f} s)' if of.probes else ''}."
     )

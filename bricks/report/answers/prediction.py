@@ -9,7 +9,14 @@ from bricks.compose.estimate import Estimate
 from bricks.report.answers.quantised import quantised_pairs, quantised_text
 from bricks.report.answers.settings import place_of
 from bricks.report.answers.sweep import best_settings
-from bricks.report.answers.words import listed, source_text, sure_text, value_text, verb
+from bricks.report.answers.words import (
+    listed,
+    source_text,
+    sure_text,
+    uncertainty_text,
+    value_text,
+    verb,
+)
 from bricks.report.figures import count_text
 from bricks.report.tables import seconds, share_text
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
@@ -52,14 +59,16 @@ def _fastest(known: Sequence[PredictedModel]) -> str:
     ranking = ranked([of.latency_s for of in known])
     first, *others = (known[n] for n in ranking.order[:_NAMED])
     among = f"the fastest of {len(known)} models {place_of(first.setting)}"
-    rest = listed([f"{of.model} ({seconds(of.latency_s.value)})" for of in others])
-    timed, sure = value_text(first.latency_s), sure_text(ranking.sure)
+    rest = [f"{of.model} ({seconds(of.latency_s.value)})" for of in others]
+    sure = sure_text(ranking.sure)
     if ranking.decided:
-        text = f"{first.model} is {among}: {timed}, then {rest} (sure: {sure})"
+        text = f"{first.model} is {among}: {value_text(first.latency_s)}, then {listed(rest)}"
+        text = f"{text} (sure: {sure})"
     else:
+        timed = f"{seconds(first.latency_s.value)}, {uncertainty_text(first.latency_s)}"
         text = (
-            f"{first.model}, {timed}, and {rest} are {among}; {first.model} is the first with a"
-            f" probability of {sure}"
+            f"{listed([f'{first.model} ({timed})', *rest])} are {among}; {first.model} is the first"
+            f" with a probability of {sure}"
         )
     return f"{text}{_pairs(ranking)}"
 

@@ -65,7 +65,7 @@ def test_many_models_are_ranked_with_how_sure_that_is() -> None:
     )
     unsure = [predicted(f"c{n}", ms(10 + n, 0.3)) for n in range(12)]
     text = prediction_answer(predictions(*unsure, swept=False))
-    assert text.startswith("c0, 10.0 ms (±30 %), and c1 (11.0 ms) and c2 (12.0 ms) are the fastest")
+    assert text.startswith("c0 (10.0 ms, ±30 %), c1 (11.0 ms) and c2 (12.0 ms) are the fastest")
     assert "c0 is the first with a probability of" in text
 
 
