@@ -57,10 +57,10 @@ OFFER = StudyOffer(
         fields={
             "workload": "Training step",
             "ranks": "Ranks",
-            "samples_per_epoch": "Samples of an epoch",
+            "samples_per_epoch": "Samples per epoch",
             "epochs": "Epochs",
-            "bandwidth": "Bandwidth of the network",
-            "latency": "Latency of a message",
+            "bandwidth": "Bandwidth",
+            "latency": "Message latency",
             "on": "System",
         },
         subjects=_training_steps,

@@ -4,7 +4,7 @@ const WORDS = {
   queued: (job) => (job.ahead ? `Waiting: ${job.ahead} before it.` : "Waiting for its turn."),
   reading: () => "Reading the graph.",
   decomposing: () => "Decomposing it into bricks.",
-  predicting: () => "Adding up latencies on every known system.",
+  predicting: () => "Adding up latencies.",
   failed: (job) => job.error,
 };
 
