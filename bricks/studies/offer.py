@@ -25,14 +25,16 @@ class StudyPage:
 
     ``fields`` are the titles of the options that the page asks for, by name. A server runs no code
     of its users and reads none of their files, so only options that need neither may be among them.
-    ``subjects`` returns the values that the study's argument may have. ``defaults`` are typed
-    values of options, by name, that the page starts with.
+    ``subjects`` returns the values that the study's argument may have, and ``accepts`` tells of
+    others whether they are known too. ``defaults`` are typed values of options, by name, that the
+    page starts with.
     """
 
     path: str
     question: str
     fields: Mapping[str, str]
     subjects: Callable[[], Sequence[str]]
+    accepts: Callable[[str], bool] = lambda subject: False
     defaults: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -16,7 +16,7 @@ from bricks.studies.offer import StudyOffer, StudyPage
 from bricks.studies.option_fields import OptionField, flag_of, made, option_fields
 
 # Longer values are no typed ones.
-_MOST_TEXT = 200
+_MOST_TEXT = 64
 
 NUMBER, TEXT, CHOICE, FLAG, NAME = "number", "text", "choice", "flag", "name"
 
@@ -125,7 +125,8 @@ class StudyForm:
     def _checked(self, of: OptionField, text: str) -> Any:
         """The value that a command would get for ``text``: nothing outside the choices."""
         choices, kind = self._choices(of), _kind(of)
-        if (choices or of.option.argument) and text not in choices:
+        known = text in choices or (of.option.argument and self.page.accepts(text))
+        if (choices or of.option.argument) and not known:
             meant = suggestion(text, choices, "give one of")
             raise UsageError(f"{self._title(of)} {text!r} is not known here: {meant}")
         if kind is bool:

@@ -26,6 +26,13 @@ def _decoders() -> Sequence[str]:
     return [*PUBLISHED, *(decoder.name for decoder in decoders())]
 
 
+def _is_architecture(word: str) -> bool:
+    """Whether ``word`` is a size such as ``7B``, or means a published architecture."""
+    from bricks.architectures.naming import architecture
+
+    return architecture(word) is not None
+
+
 OFFER = StudyOffer(
     name="llm",
     help="""\
@@ -50,5 +57,6 @@ OFFER = StudyOffer(
             "on": "System",
         },
         subjects=_decoders,
+        accepts=_is_architecture,
     ),
 )
