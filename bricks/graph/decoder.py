@@ -37,7 +37,8 @@ class Decoder:
     ``dims`` has the dimensions of every input as the file states them, ``bits`` the bits of its
     elements. ``cache`` has pairs of an input and the output that replaces it in the next step.
     ``batch``, ``tokens`` and ``past`` are the names of open dimensions: sequences, new tokens of a
-    sequence, and its cached tokens.
+    sequence, and its cached tokens. ``last_only`` is whether logits are those of the last token
+    alone.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Decoder:
     batch: int | str
     tokens: str
     past: str
+    last_only: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All fields, by name."""
@@ -148,7 +150,9 @@ def decoder_of(path: Path, name: str) -> Decoder:
         input_: ELEMENT_BITS[onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)]
         for input_, value in inputs.items()
     }
-    return Decoder(name, dims, bits, cache, others[0], batch, str(tokens), lengths.pop())
+    (logits,) = (_dims(value) for value in graph.output if value.name == others[0])
+    last_only = len(logits) == 3 and logits[1] == 1
+    return Decoder(name, dims, bits, cache, others[0], batch, str(tokens), lengths.pop(), last_only)
 
 
 def _output_of(past: str, outputs: Sequence[str], name: str) -> str:

@@ -14,6 +14,7 @@ from bricks.report.answers.words import source_text, uncertainty_text
 from bricks.report.columns import Column, table_of
 from bricks.report.figures import FigureRow, figure_columns, rate_text, target_text
 from bricks.report.tables import number, percent, seconds, size
+from bricks.session.targets import short_names
 from bricks.studies.generation.result import (
     CheckedGeneration,
     GenerationLoad,
@@ -46,22 +47,23 @@ def llm_remarks(result: LlmResult) -> list[str]:
 
 
 def _columns(result: LlmResult) -> list[Column[GenerationResult]]:
-    several = len({row.target.key for row in result.known}) > 1
+    names = short_names({row.target.system.name for row in result.known})
+    several = len(names) > 1
+    on: Column[GenerationResult] = Column(
+        "on", lambda row: names[row.target.system.name], left=True
+    )
+    each: Column[GenerationResult] = Column("each", _each)
     return [
-        *([Column("on", _system, left=True)] if several else []),
+        *([on] if several else []),
         Column("batch", lambda row: str(row.generation.batch)),
         Column("tokens/s", lambda row: token_rate_text(row.decode_tokens_per_s.value)),
-        Column("each", _each),
+        *([] if several else [each]),
         Column("±", lambda row: uncertainty_text(row.decode_tokens_per_s, token_rate_text)),
         Column("first", lambda row: seconds(row.ttft_s.value)),
         Column("weights", lambda row: size(row.memory.weight_bytes)),
         Column("cache", lambda row: size(row.memory.cache_bytes)),
         Column("peak", _peak),
     ]
-
-
-def _system(row: GenerationResult) -> str:
-    return printable(row.target.system.name)
 
 
 def _each(row: GenerationResult) -> str | None:

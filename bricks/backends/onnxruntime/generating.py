@@ -37,7 +37,6 @@ class GeneratingSession:
         self._weights = weights  # the session may refer to them
         (logits,) = (out for out in session.get_outputs() if out.name == decoder.logits)
         self._logits_dtype, self._vocabulary = DTYPES[logits.type], logits.shape[-1]
-        self._last_only = logits.shape[1] == 1  # of a prompt, the logits of its last token alone
         if not isinstance(self._vocabulary, int):
             raise BackendError(f"{decoder.name}: how many tokens there are is left open")
         self._memory: dict[str, np.ndarray] = {}
@@ -69,7 +68,7 @@ class GeneratingSession:
             for before, after in decoder.cache:
                 binding.bind_ortvalue_input(before, cached[before])
                 binding.bind_ortvalue_output(after, grown[before])
-            told = 1 if self._last_only else tokens
+            told = 1 if decoder.last_only else tokens
             type_ = TensorType(self._logits_dtype, (batch, told, self._vocabulary))
             logits = at(self._reserved(decoder.logits, type_), 0, type_)
             binding.bind_ortvalue_output(decoder.logits, to_value(logits, type_))

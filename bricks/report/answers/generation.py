@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from bricks.architectures.naming import asked_as_size
 from bricks.errors import printable
-from bricks.report.answers.words import listed, place_text, uncertainty_text
+from bricks.report.answers.words import listed, place_text, source_text, uncertainty_text
 from bricks.report.figures import count_text
 from bricks.report.tables import seconds, size
 from bricks.studies.generation.result import GenerationResult, LlmResult
+
+# Other rows that the answer names one by one.
+_FEW = 3
 
 
 def llm_answer(result: LlmResult) -> str:
@@ -34,8 +37,14 @@ def _made(result: LlmResult, of: GenerationResult) -> str:
     return (
         f"{printable(of.model)} makes {token_rate_text(rate.value)} tokens/s"
         f" ({uncertainty_text(rate, token_rate_text)}) {place_text(of.target, result.here)}{batch};"
-        f" the first comes after {seconds(of.ttft_s.value)}; {_memory(of)}."
+        f" the first comes after {seconds(of.ttft_s.value)}; {_memory(of)}: {_source(of)}."
     )
+
+
+def _source(of: GenerationResult) -> str:
+    """Where the step after the longest cache comes from; without one, that of the prompt."""
+    step = of.shown[-1] if of.shown else of.prompt
+    return source_text(step.run.provenance)
 
 
 def _memory(of: GenerationResult) -> str:
@@ -53,17 +62,21 @@ def _lack(of: GenerationResult) -> str:
 
 
 def _others(result: LlmResult) -> str:
+    """The rates of a few other rows, or the highest of many."""
     first, *others = result.known
+    if len(others) > _FEW:
+        best = max(result.known, key=lambda row: row.decode_tokens_per_s.value)
+        return f"At most {_other(result, None, best)}."
     rates = [_other(result, first, row) for row in others]
     return f"{listed(rates)}." if rates else ""
 
 
-def _other(result: LlmResult, first: GenerationResult, row: GenerationResult) -> str:
+def _other(result: LlmResult, first: GenerationResult | None, row: GenerationResult) -> str:
     """The rate of a row, named by what distinguishes it from the ``first``."""
     rate = f"{token_rate_text(row.decode_tokens_per_s.value)} tokens/s"
     texts, place = "", ""
-    if row.generation.batch != first.generation.batch:
-        texts = f" for {count_text(row.generation.batch, 'text')}"
-    if row.target.key != first.target.key:
+    if first is None or row.target.key != first.target.key:
         place = f" {place_text(row.target, result.here)}"
+    if first is None or row.generation.batch != first.generation.batch:
+        texts = f" for {count_text(row.generation.batch, 'text')}"
     return f"{rate}{place}{texts}"

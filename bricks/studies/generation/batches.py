@@ -17,6 +17,9 @@ from bricks.studies.generation.result import GenerationFailure, GenerationResult
 from bricks.studies.generation.study import GenerationStudy
 from bricks.studies.study import Needs, Study, ask, observation_of
 
+# In place of the names of systems.
+ALL = "all"
+
 
 def predict_llm(workspace: Workspace, options: LlmOptions, *, measure: bool = True) -> LlmResult:
     """Predict a decoder that generates as ``options`` say, a row for each batch and system.
@@ -71,7 +74,16 @@ class LlmStudy(Study[LlmOptions, LlmResult, LlmResult, LlmResult]):
 
     @cached_property
     def _studies(self) -> Sequence[GenerationStudy]:
-        return [GenerationStudy(each, self.workspace) for each in self.options.questions]
+        options = self.options
+        if options.systems is not None and ALL in options.systems:
+            options = replace(options, systems=self._systems)
+        return [GenerationStudy(each, self.workspace) for each in options.questions]
+
+    @property
+    def _systems(self) -> Sequence[str]:
+        """The systems that are known with the runtime of the workspace."""
+        targets, backend = self.workspace.known.systems.targets(), self.workspace.runtime.backend
+        return sorted({each.system.name for each in targets if each.runtime.backend == backend})
 
 
 def _failure(of: GenerationOptions, error: BricksError) -> GenerationFailure:

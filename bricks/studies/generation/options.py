@@ -106,7 +106,7 @@ class LlmOptions:
         read=partial(seconds_of, what="cost"), group=_TITLE,
     )  # fmt: skip
     systems: Sequence[str] | None = systems_option(
-        "Known systems ('bricks systems') in place of this host."
+        "Known systems ('bricks systems') in place of this host, or all.", "SYSTEM,…|all"
     )
     check: bool = option("Also generate texts here, and say how far off this is.", default=False)
 

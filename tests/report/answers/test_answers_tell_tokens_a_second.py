@@ -47,7 +47,7 @@ def answer(*rows: GenerationResult | GenerationFailure, asked: str = "llama-2-7b
 def test_a_decoder_makes_tokens_here() -> None:
     assert answer(row()) == (
         "llama-2-7b (int4) makes 5.0 tokens/s (±1 %) here with 2 threads; the first comes after"
-        " 20.0 s; weights 4.0 GiB, cache 256.0 MiB."
+        " 20.0 s; weights 4.0 GiB, cache 256.0 MiB: 100 % measured."
     )
 
 
@@ -60,6 +60,8 @@ def test_further_batches_and_systems_have_their_rates() -> None:
     text = answer(row(), row(8, 0.25), replace(row(), target=farm))
     assert text.endswith(" 32 tokens/s for 8 texts and 5.0 tokens/s on farm with 1 thread.")
     assert "for 8 texts at once; the first" in answer(row(8, 0.25))
+    many = answer(*(row(size) for size in (1, 2, 4, 8, 16)))
+    assert many.endswith("measured. At most 80 tokens/s here with 2 threads for 16 texts.")
 
 
 def test_memory_that_the_system_lacks_comes_first() -> None:
