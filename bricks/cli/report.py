@@ -45,6 +45,8 @@ def report(general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
     options = _options(general, models, asked)
     with open_workspace(options) as workspace, _all_objects_kept():
         read = _read(options)
+        if read is not None and not read.words:
+            finish(_errors(read))
         surveyed = surveyed_by(workspace, asked, models, read)
         workspace.progress(f"drawing {asked.out}", 1.0)
         words = {} if read is None else read.words
@@ -59,8 +61,12 @@ def report(general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
     else:
         _show(answer, surveyed, asked.out, size_bytes)
     _note_unmeasured(surveyed)
-    unread = () if read is None else read.models
-    finish(model.error for model in unread if isinstance(model, Unread))
+    finish(() if read is None else _errors(read))
+
+
+def _errors(read: ReadModels) -> list[str]:
+    """A line for each model that cannot be read."""
+    return [model.error for model in read.models if isinstance(model, Unread)]
 
 
 @contextmanager

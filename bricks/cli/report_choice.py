@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from bricks.cli.options import RUNNING, SurveyedModels, granularity_option
 from bricks.errors import StoreError, UsageError
 from bricks.session.defaults import GRANULARITY, MAX_THREADS
 from bricks.session.targets import short_names, systems_called
+from bricks.sources import Unread
 from bricks.studies.options import option, systems_option
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from bricks.system import Target
 
 # An error names so many systems, and so many batches.
-_MOST = 4
+_MOST = 3
 
 
 def _words(flag: str, text: str) -> tuple[str, ...]:
@@ -76,10 +78,7 @@ def surveyed_by(
     try:
         return survey(workspace, [each for each in candidates if _chosen(each, asked)], wanted)
     except StoreError as error:
-        digests = None if read is None else set(read.words)
-        subject = "no such model" if read is None else f"nothing of {' '.join(models.words)}"
-        there = _there(workspace, digests)
-        raise StoreError(f"{subject} is measured with these options: {there}") from error
+        raise StoreError(_nothing(workspace, models, read)) from error
 
 
 def _wanted(models: SurveyedModels, read: ReadModels | None) -> Callable[[Plan], bool]:
@@ -121,21 +120,27 @@ def _chosen(target: Target, asked: ReportOptions) -> bool:
     )
 
 
-def _there(workspace: Workspace, digests: set[str] | None) -> str:
-    """What is known, of models with ``digests`` or of all, as the end of an error."""
+def _nothing(workspace: Workspace, models: SurveyedModels, read: ReadModels | None) -> str:
+    """The error of options that choose nothing: what there is to choose from, or what measures."""
+    names = None if read is None else {m.name for m in read.models if not isinstance(m, Unread)}
+    words = shlex.join(models.words)
+    subject = "no such model is" if read is None else f"{words} is not"
     for cut in dict.fromkeys([str(workspace.granularity), GRANULARITY]):
-        if there := _settings(workspace, digests, cut):
-            break
-    else:
-        return "'bricks measure' measures one" if digests is None else "'bricks measure' does"
+        if there := _settings(workspace, names, cut):
+            return f"{subject} measured with these options: there is {_text(there, cut)}"
+    if read is None:
+        return "nothing is measured yet: 'bricks measure' does"
+    return f"{subject} measured: 'bricks measure {words}' does"
+
+
+def _text(there: _Settings, cut: str) -> str:
     names = short_names({system for system, _ in there.threads})
     settings = [
-        f"{backend} with {_either(sorted(threads))} threads on {names[system]}"
+        f"{backend} with {_either(sorted(threads))} {'thread' if threads == {1} else 'threads'}"
+        f" on {names[system]}"
         for (system, backend), threads in there.threads.items()
     ]
-    return (
-        f"there is {_either(settings)}, batch {_either(sorted(there.batches))}, granularity {cut}"
-    )
+    return f"{_either(settings)}, batch {_either(sorted(there.batches))}, granularity {cut}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +154,14 @@ class _Settings:
         return bool(self.threads)
 
 
-def _settings(workspace: Workspace, digests: set[str] | None, cut: str) -> _Settings:
-    """The settings in which models with ``digests``, or any, are measured."""
+def _settings(workspace: Workspace, names: set[str] | None, cut: str) -> _Settings:
+    """The settings in which models with these ``names``, or any, are measured."""
     threads: dict[tuple[str, str], set[int]] = defaultdict(set)
     batches: set[int] = set()
-    own = workspace.store.systems.targets() if digests is None else []
+    own = workspace.store.systems.targets() if names is None else []
     for target in own or workspace.known.systems.targets():
         plans = [plan for plan, _ in workspace.known.plans.all(target.key, cut)]
-        plans = [plan for plan in plans if digests is None or plan.digest in digests]
+        plans = [plan for plan in plans if names is None or plan.model in names]
         if plans and workspace.known.measurements.costs(target.key):
             threads[target.system.name, target.runtime.backend].add(target.runtime.threads)
             batches |= {batch for plan in plans if (batch := _batch_of(plan)) is not None}
@@ -168,5 +173,5 @@ def _either(values: Iterable[int | str]) -> str:
     from bricks.report.answers.words import listed
 
     names = [str(value) for value in values]
-    more = ["…"] if len(names) > _MOST else []
+    more = ["others"] if len(names) > _MOST else []
     return listed([*names[:_MOST], *more], "or")

@@ -152,6 +152,8 @@ def test_options_choose_models_and_targets(
         (("--shape", "x=1x2"), "name one"),
         (("--on", "nowhere"), "no nowhere among the known systems"),
         (("--threads", "1,many"), "many is no number"),
+        (("resnet51",), "resnet51"),
+        (("squeezenet",), "squeezenet is not measured: 'bricks measure squeezenet' does"),
     ],
 )
 def test_a_request_that_matches_nothing_says_in_one_line_what_is_there(
