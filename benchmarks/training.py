@@ -84,7 +84,7 @@ def run(case: Case, run: Run) -> Row:
     with run.bench("cache", runtime="torch", threads=case.threads) as bench:
         options = TrainingOptions(
             workload=case.workload, until=UNTIL, seeds=range(SEEDS), max_epochs=MAX_EPOCHS,
-            folder=run.folder / "runs",
+            folder=run.folder / "runs", run=True,
         )  # fmt: skip
         result = train(bench.workspace, options)
     errors = [each.error for each in result.trainings if isinstance(each, TrainingFailure)]

@@ -78,6 +78,10 @@ def _workloads(context: typer.Context) -> list[str]:
     return list(trainings())
 
 
+def _trainable(context: typer.Context) -> list[str]:
+    return [*_workloads(context), *_training_steps(context)]
+
+
 def _training_steps(context: typer.Context) -> list[str]:
     from bricks.zoo import programs
 
@@ -118,7 +122,7 @@ zoo_models = names(_zoo)
 zoo_frameworks = names(_frameworks)
 zoo_recipes = names(_recipes)
 systems = names(_systems)
-workloads = names(_workloads)
+trainable = names(_trainable)
 training_steps = names(_training_steps)
 
 

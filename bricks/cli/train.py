@@ -1,4 +1,4 @@
-"""``bricks train``: the time until a program is accurate, predicted from bricks and measured."""
+"""``bricks train``: the time of a training, predicted from bricks, and measured with --run."""
 
 from bricks.cli.study import File, View, command_of, from_report
 from bricks.studies.training import OFFER
@@ -9,4 +9,13 @@ _PAGE = File(
     note="the loss of each seed; open it in any browser.",
 )  # fmt: skip
 
-train = command_of(OFFER, View(from_report("training:training_parts"), (_PAGE,)))
+train = command_of(
+    OFFER,
+    View(
+        from_report("training:training_parts"),
+        (_PAGE,),
+        from_report("answers.training:training_answer"),
+        from_report("answers.training:training_remarks"),
+        from_report("training:training_details"),
+    ),
+)

@@ -8,10 +8,11 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from bricks.errors import printable
+from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import Column, table_of
-from bricks.report.figures import interval_text, target_text, value_text
-from bricks.report.tables import number, percent, seconds
-from bricks.studies.training.result import TrainingPrediction, TrainingResult, TrainingRun
+from bricks.report.figures import target_text
+from bricks.report.tables import duration, number, percent, seconds
+from bricks.studies.training.result import TrainingResult, TrainingRun
 from bricks.studies.training.validation import (
     AGREES,
     DEVIATES,
@@ -21,6 +22,7 @@ from bricks.studies.training.validation import (
     SamplingCheck,
     TrainingValidation,
 )
+from bricks.units.interval import Interval
 
 # The time of each seed until the accuracy, measured and predicted.
 COLUMNS: Sequence[Column[TrainingRun]] = (
@@ -31,32 +33,39 @@ COLUMNS: Sequence[Column[TrainingRun]] = (
     Column("step", lambda run: seconds(run.step_s)),
     Column("measured", lambda run: seconds(run.measured_s)),
     Column("predicted", lambda run: seconds(run.predicted_s)),
-    Column("interval", lambda run: interval_text(run.predicted) or "–"),
+    Column("±", lambda run: None if run.predicted is None else uncertainty_text(run.predicted)),
     Column("ratio", lambda run: number(run.ratio, 3)),
 )
 
 
 def training_parts(result: TrainingResult) -> list[RenderableType]:
-    """Lines and tables in the order to show them."""
-    parts: list[RenderableType] = [target_text(result.target), *_predicted(result.prediction)]
-    if result.runs:
-        parts += ["", _table(result), *_steps(result)]
+    """The table of trainings, or of predicted times without any, and what was validated."""
+    parts: list[RenderableType] = [_table(result) if result.runs else _predicted_table(result)]
     if result.validation is not None:
         parts += ["", *_validated(result.validation)]
     return parts
 
 
-def _predicted(of: TrainingPrediction) -> Iterator[str]:
-    step = "is not predicted" if of.step is None else f"takes {value_text(of.step)}"
-    yield (
-        f"Predicted: a step {step} (from bricks), loading its batch {value_text(of.loading)},"
-        f" an evaluation {value_text(of.evaluation)} (both timed as a whole)."
-    )
-    if of.loading_processes:
-        yield (
-            f"Data are loaded by {of.loading_processes} other processes beside the steps, which"
-            " the prediction counts as if they were not: it is too large."
-        )
+def training_details(result: TrainingResult) -> list[RenderableType]:
+    """Also the target, and the predicted times next to the trainings."""
+    parts = [target_text(result.target), *training_parts(result)]
+    return [*parts, "", _predicted_table(result)] if result.runs else parts
+
+
+def _predicted_table(result: TrainingResult) -> Table:
+    of = result.prediction
+    rows = [("step, from bricks", result.step_s)]
+    if of.has_data:
+        rows += [("loading a batch, timed", of.loading), ("evaluation, timed", of.evaluation)]
+    rows += [("epoch", result.epoch_s), (f"{result.epochs} epochs", result.run_s)]
+    return table_of([(title, time_s) for title, time_s in rows if time_s is not None], _PREDICTED)
+
+
+_PREDICTED: Sequence[Column[tuple[str, Interval]]] = (
+    Column("", lambda row: row[0], left=True),
+    Column("predicted", lambda row: duration(row[1].value)),
+    Column("±", lambda row: uncertainty_text(row[1], duration)),
+)
 
 
 def _table(result: TrainingResult) -> Table:
@@ -76,21 +85,6 @@ def _table(result: TrainingResult) -> Table:
             number(median.ratio, 3),
         )
     return table
-
-
-def _steps(result: TrainingResult) -> Iterator[str]:
-    count = len(result.trainings)
-    yield ""
-    if result.steps is None:
-        yield f"No seed reached an accuracy of {result.until:g} in {result.max_epochs} epochs."
-        return
-    yield (
-        f"{result.reached_count} of {count} {'seed' if count == 1 else 'seeds'} reached an accuracy"
-        f" of {result.until:g}, in {result.steps['min']} to {result.steps['max']} steps: counted,"
-        " not predicted."
-    )
-    if not any(run.new_epochs for run in result.runs):
-        yield "Nothing was trained: all epochs were kept; --again trains anew."
 
 
 def _validated(of: TrainingValidation) -> Iterator[str]:

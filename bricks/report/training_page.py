@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from bricks.errors import printable
+from bricks.report.answers.training import training_answer
 from bricks.report.columns import cells_of
-from bricks.report.figures import count_text, target_text
+from bricks.report.figures import target_text
 from bricks.report.page import in_script, render_page, script
-from bricks.report.tables import seconds
 from bricks.report.training import COLUMNS
 from bricks.studies.training.result import TrainingFailure, TrainingResult
 
@@ -27,7 +27,7 @@ def training_page(result: TrainingResult, *, version: str, made: str) -> str:
     rows = [row for run in result.runs for row in _curve(run.seed, run.losses, window)]
     return render_page(
         "training",
-        answer=_answer(result),
+        answer=training_answer(result),
         title=printable(result.workload),
         until=result.until,
         where=target_text(result.target),
@@ -40,20 +40,6 @@ def training_page(result: TrainingResult, *, version: str, made: str) -> str:
         specs=in_script({"losses": losses()}),
         script=script("curves"),
     )  # fmt: skip
-
-
-def _answer(result: TrainingResult) -> str:
-    """How many seeds reached the accuracy, and how long that took."""
-    count, median = len(result.trainings), result.medians
-    reached = f"an accuracy of {result.until:g}"
-    if median.measured_s is None:
-        epochs = count_text(result.max_epochs, "epoch")
-        return f"No seed of {printable(result.workload)} reached {reached} in {epochs}."
-    seeds = "The seed" if count == 1 else f"{result.reached_count} of {count} seeds"
-    known = median.predicted_s
-    predicted = "" if known is None else f"; {seconds(known)} were predicted"
-    how = "took" if result.reached_count == 1 else "took, in the median,"
-    return f"{seeds} reached {reached}, which {how} {seconds(median.measured_s)}{predicted}."
 
 
 def _curve(seed: int, losses: tuple[float, ...], window: int) -> list[dict[str, Any]]:

@@ -21,10 +21,12 @@ from bricks.studies.training.result import (
 from bricks.studies.training.study import TrainingStudy
 from bricks.units.interval import Interval
 
-GOAL = ("--until", "accuracy=0.8", "--seeds", 2, "--max-epochs", 20)
+GOAL = ("--run", "--until", "accuracy=0.8", "--seeds", 2, "--max-epochs", 20)
 FACTS = {
-    "workload", "system", "runtime", "batch", "until", "max_epochs", "predicted", "seeds",
-    "reached", "median", "steps", "validation", "page",
+    "answer", "workload", "system", "runtime", "batch", "samples_per_step", "steps_per_epoch",
+    "epochs", "trained", "until", "max_epochs", "predicted", "seeds", "reached", "median", "steps",
+    "validation", "page",
+    *(f"{name}{end}" for name in ("step_s", "epoch_s", "run_s") for end in ("", "_low", "_high")),
 }  # fmt: skip
 SEED = {
     "seed", "steps", "epochs", "new_epochs", "accuracy", "reached", "step_s", "loading_s",
@@ -38,7 +40,10 @@ TIME = Interval(1e-3, 5e-4, 2e-3)
 
 def made_up(study: TrainingStudy, **_: Any) -> TrainingResult:
     """Each seed takes an epoch, which was kept; the accuracy of seed 2 is none."""
-    prediction, options = TrainingPrediction(TIME, TIME, TIME, TIME), study.options
+    prediction = TrainingPrediction(TIME, TIME, TIME, TIME, epoch_steps=2, step_samples=32)
+    options = study.options
+    if not options.run:
+        return study.result(prediction, None)
     runs = [
         TrainingFailure(seed, "not seed 2")
         if seed == 2
@@ -79,7 +84,8 @@ def hold(done: CommandResult, page: Path) -> Any:
 def kept(done: CommandResult) -> None:
     """What is told of two seeds whose epochs were all kept."""
     assert (done.status, done.err) == (0, "")
-    assert "2 of 2 seeds reached an accuracy of 0.8" in done.out
+    assert "reaches an accuracy of 0.8 after " in done.out
+    assert "; 2 of 2 seeds do." in done.out
     assert "Nothing was trained: all epochs were kept" in done.out
     assert "median" in done.out
 
@@ -91,7 +97,7 @@ def test_json_table_and_page_have_predicted_beside_measured_for_each_seed(
     page, words = tmp_path / "page.html", ("train", "learn.py:task", "--threads", 1)
     assert hold(here(*words, *GOAL, "--json", "--out", page), page)["validation"] is None
     kept(here(*words, *GOAL))
-    failed = here(*words, "--until", "accuracy=0.95", "--seeds", 3, "--json")
+    failed = here(*words, "--run", "--until", "accuracy=0.95", "--seeds", 3, "--json")
     assert failed.status == 1
     assert [row.keys() == SEED for row in failed.json["seeds"]] == [True] * 3
     assert [row["error"] for row in failed.json["seeds"]] == [None, None, "not seed 2"]
@@ -100,6 +106,26 @@ def test_json_table_and_page_have_predicted_beside_measured_for_each_seed(
     assert lines[0] == "bricks: not seed 2"
     assert [f"seed {n}:" in line for n, line in enumerate(lines[1:])] == [True] * 2
     assert all("0.900" in line and "--max-epochs" in line for line in lines[1:])
+
+
+def test_without_run_the_first_line_has_an_epoch_and_a_run(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bricks.studies.study.ask", made_up)
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ("train", "learn.py:task", "--threads", 1)
+    facts = here(*words, "--epochs", 10, "--json").json
+    assert facts.keys() == FACTS
+    assert (facts["trained"], facts["seeds"], facts["steps_per_epoch"]) == (False, [], 2)
+    assert facts["epoch_s"] == pytest.approx(6e-3)
+    assert facts["run_s"] == pytest.approx(10 * facts["epoch_s"])
+    assert facts["answer"].startswith(
+        "A training epoch of learn.py:task (2 steps of 32 samples) takes 6.00 ms ("
+    )
+    assert facts["answer"].endswith("here with 1 thread; 10 epochs take 60.0 ms.")
+    shown = " ".join(here(*words).out.split())
+    assert "Add --epochs N for the time of a run." in shown
+    assert "--run trains until accuracy=0.95." in shown
 
 
 def train(here: Here, tmp_path: Path, name: str, *more: object) -> CommandResult:
@@ -118,14 +144,14 @@ def test_a_program_is_trained_once(here: Here, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_deviates_and_what_is_not_reached_are_errors(here: Here, tmp_path: Path) -> None:
-    goal = ("--until", "accuracy=1", "--max-epochs", 1)
+    goal = ("--run", "--until", "accuracy=1", "--max-epochs", 1)
     done = train(here, tmp_path, "wrong_gradient", "--validate", *goal)
     assert done.status == 1
     wrong, short = done.err.splitlines()
     assert "the gradient deviates from finite differences for 0.weight" in wrong
     assert "after 1 epochs, and not 1: raise --max-epochs" in short
     assert "2 deviate" in done.out
-    assert "No seed reached an accuracy of 1 in 1 epochs." in done.out
+    assert "does not reach an accuracy of 1 in 1 epoch" in done.out
 
 
 def test_another_goal_is_wrong_usage(here: Here) -> None:

@@ -25,11 +25,12 @@ def _study() -> type[TrainingStudy]:
 OFFER = StudyOffer(
     name="train",
     help="""\
-    Train a PyTorch program until it is accurate, and tell how long that takes and was to take.
+    Predict how long a PyTorch program takes to train: a step, an epoch, and a run.
 
-    The step is predicted from its bricks; loading a batch and evaluating are timed as a whole. An
-    interrupted training goes on from its last epoch. docs/guides/training.md says what a workload
-    returns. Example: bricks train digits_cnn --until accuracy=0.95 --seeds 5 --threads 1
+    The step is predicted from its bricks; loading a batch and evaluating are timed as a whole. Only
+    --run trains, until an accuracy; an interrupted training goes on from its last epoch.
+    docs/guides/training.md says what a workload returns. Example: bricks train digits_cnn --epochs
+    20 --threads 1
     """,
     options=TrainingOptions,
     load=_study,

@@ -31,10 +31,12 @@ def seeds_until(flag: str, count: int) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOptions:
-    """Training ``workload`` from each of ``seeds`` until an accuracy of ``until``, from 0 to 1.
+    """How long ``workload`` takes to train: a step, an epoch, and a run of ``epochs``.
 
-    ``workload`` is ``FILE.py:FUNCTION``, ``module:FUNCTION`` or the name of a workload of the zoo
-    (docs/guides/training.md says what the function returns); ``batch`` is passed on to it. The
+    ``workload`` is ``FILE.py:FUNCTION``, ``module:FUNCTION``, or the name of a workload or training
+    step of the zoo (docs/guides/training.md says what the function returns); ``batch`` is passed on
+    to it. An epoch has ``samples_per_epoch``; None: those of the program's own data. With ``run``,
+    it is trained from each of ``seeds`` until an accuracy of ``until``, from 0 to 1. The
     accuracy is computed after each epoch, and after ``max_epochs`` a training ends. Epochs are
     kept in ``folder``, so that an interrupted training goes on and a finished one is not repeated,
     unless ``again``. With ``validate``, what the training relies on is checked first.
@@ -43,11 +45,23 @@ class TrainingOptions:
     """
 
     workload: str = argument(
-        "FILE.py:FUNCTION, module:FUNCTION, or a workload of the zoo such as digits_cnn.",
-        metavar="WORKLOAD", values="workloads",
+        "FILE.py:FUNCTION, module:FUNCTION, or a workload or training step of the zoo.",
+        metavar="WORKLOAD", values="trainable",
+    )  # fmt: skip
+    samples_per_epoch: int | None = option(
+        "Samples of an epoch.",
+        default=None, metavar="N", least=1, shown="those of the program's data",
+    )  # fmt: skip
+    epochs: int | None = option(
+        "Epochs of a run, to tell how long it takes.",
+        default=None, metavar="N", least=1, shown=False,
+    )  # fmt: skip
+    run: bool = option(
+        "Also train until it is accurate, and set measured times next to predicted ones.",
+        default=False,
     )  # fmt: skip
     until: float = option(
-        "When a training ends, computed after each epoch.",
+        "When a training of --run ends, computed after each epoch.",
         default=0.95, metavar="accuracy=A", read=accuracy_of, shown="accuracy=0.95",
     )  # fmt: skip
     seeds: Sequence[int] = option(

@@ -24,7 +24,9 @@ class TrainingPrediction:
     ``step`` is recomposed from bricks; None for the ``reason``. ``loading`` of a batch, ``begin``
     of the iteration over an epoch's data, and ``evaluation`` are measured as a whole.
     ``loading_processes`` load data in parallel to the training: measurements do not separate their
-    work, so a prediction with any is too large.
+    work, so a prediction with any is too large. An epoch has ``epoch_steps`` of
+    ``step_samples``; None if that is not known. A program that ``has_data`` loads and evaluates;
+    for others, both take no time.
     """
 
     step: Interval | None
@@ -33,6 +35,13 @@ class TrainingPrediction:
     evaluation: Interval
     loading_processes: int = 0
     reason: str | None = None
+    epoch_steps: int | None = None
+    step_samples: int = 1
+    has_data: bool = True
+
+    def epochs(self, count: int) -> Interval | None:
+        """The seconds of ``count`` epochs; None unless step and steps are known."""
+        return None if self.epoch_steps is None else self.of(count * self.epoch_steps, count)
 
     def of(self, steps: int, epochs: int) -> Interval | None:
         """The seconds of ``steps`` steps in ``epochs`` epochs, each with its evaluation.
@@ -188,11 +197,17 @@ class Medians:
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """Trainings of one program from several seeds, until an accuracy of ``until``."""
+    """How long a program takes to train, and trainings from several seeds until an accuracy.
+
+    ``epochs`` are those of a predicted run. Without ``run``, nothing was trained.
+    """
 
     FACTS: ClassVar = (
         "workload", ("target.system", "system"), ("target.runtime", "runtime"), "batch",
-        ("goal", "until"), "max_epochs", ("prediction", "predicted"), ("trainings", "seeds"),
+        ("prediction.step_samples", "samples_per_step"),
+        ("prediction.epoch_steps", "steps_per_epoch"), "epochs", "step_s", "epoch_s", "run_s",
+        ("run", "trained"), ("goal", "until"), "max_epochs", ("prediction", "predicted"),
+        ("trainings", "seeds"),
         ("reached_count", "reached"), ("medians", "median"), "steps", "validation",
     )  # fmt: skip
 
@@ -204,6 +219,23 @@ class TrainingResult:
     prediction: TrainingPrediction
     trainings: tuple[TrainingRun | TrainingFailure, ...]
     validation: TrainingValidation | None = None
+    epochs: int | None = None
+    run: bool = True
+
+    @property
+    def step_s(self) -> Interval | None:
+        """The predicted seconds of a step."""
+        return self.prediction.step
+
+    @property
+    def epoch_s(self) -> Interval | None:
+        """The predicted seconds of an epoch."""
+        return self.prediction.epochs(1)
+
+    @property
+    def run_s(self) -> Interval | None:
+        """The predicted seconds of ``epochs`` epochs."""
+        return None if self.epochs is None else self.prediction.epochs(self.epochs)
 
     @property
     def goal(self) -> Mapping[str, float]:

@@ -1,24 +1,32 @@
-"""Trains a program from several seeds until it is accurate enough, and predicts how long it takes.
+"""Predicts how long a program takes to train, and trains it until it is accurate if asked to.
 
-The step is recomposed from bricks; loading a batch and evaluating are measured as a whole. Then
-each seed is trained. Must not know how results are shown.
+The step is recomposed from bricks; loading a batch and evaluating are measured as a whole. Must not
+know how results are shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 
 from bricks.backends.programs import LoadingTimes, SeededProgram
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory
-from bricks.errors import WorkerError
+from bricks.errors import UsageError, WorkerError
 from bricks.graph.model import Model
+from bricks.measure.supervisor import WorkerDied
 from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import predict
 from bricks.session.workspace import Workspace
-from bricks.sources import find_workload
+from bricks.sources import (
+    RecordedProgram,
+    find_training_step,
+    find_workload,
+    read,
+    recorded_program,
+)
 from bricks.sources.programs import Function
 from bricks.studies.study import Needs, Study, ask
 from bricks.studies.training.kept_runs import folder_of
@@ -48,7 +56,7 @@ Trainings = tuple[TrainingRun | TrainingFailure, ...]
 
 
 def train(workspace: Workspace, options: TrainingOptions) -> TrainingResult:
-    """Train as ``options`` say, and predict how long that takes.
+    """Predict how long a training takes, and train if ``options`` say so.
 
     Raises :class:`~bricks.errors.WorkerError` for a program that cannot be trained. A training that
     fails later is part of the result.
@@ -59,14 +67,13 @@ def train(workspace: Workspace, options: TrainingOptions) -> TrainingResult:
 class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, TrainingResult]):
     """The trainings of one program from several seeds."""
 
-    _task: TrainingTask
-    _identity: str
+    _task: TrainingTask | None = None
     _validation: TrainingValidation | None = None
 
     @property
     def observes(self) -> bool:
-        """Always, since only a training shows its number of steps."""
-        return True
+        """Whether it is trained or validated: only a training shows its number of steps."""
+        return self.options.run or self.options.validate
 
     def needs(self) -> Needs:
         """The bricks of a step, and times of loading and evaluating."""
@@ -74,8 +81,15 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
 
     def predict(self) -> TrainingPrediction:
         """The time of a step, and of all that is not one."""
-        loading, evaluation_s = self._loading
         step, reason = _step(predict(self.workspace, self._model, measure=False))
+        if self._loading is None:
+            nothing = Interval.exact(0.0)
+            return TrainingPrediction(
+                step, nothing, nothing, nothing, reason=reason, has_data=False,
+                epoch_steps=self._stated_steps, step_samples=self._step_samples,
+            )  # fmt: skip
+        loading, evaluation_s = self._loading
+        own_steps = round(len(loading.batch_s) / len(loading.begin_s))
         return TrainingPrediction(
             step,
             predicted_mean(loading.batch_s),
@@ -83,31 +97,63 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
             predicted_mean(evaluation_s),
             loading.processes,
             reason,
+            own_steps if self._stated_steps is None else self._stated_steps,
+            self._step_samples,
         )
 
+    @property
+    def _step_samples(self) -> int:
+        """The samples of a step."""
+        batch = self.options.batch
+        return (
+            self.workspace.plans.decompose(self._model).plan.inferences if batch is None else batch
+        )
+
+    @property
+    def _stated_steps(self) -> int | None:
+        """Steps of an epoch by the options, the last of which may be short."""
+        samples = self.options.samples_per_epoch
+        return None if samples is None else -(-samples // self._step_samples)
+
     def observe(self) -> Generator[None, TrainingPrediction, Trainings]:
-        """Train from each seed.
+        """Train from each seed, after validating.
 
         Begun first of all: a program that cannot be trained is refused before bricks are timed.
         """
-        options, workspace = self.options, self.workspace
+        options = self.options
         if options.validate:
-            self._validation = validate_training(workspace, options.workload, batch=options.batch)
+            self._validation = validate_training(
+                self.workspace, options.workload, batch=options.batch
+            )
+        if not options.run:
+            yield
+            return ()
+        with self._begun() as (task, _):
+            self._task = task
+            prediction = yield
+            return tuple(
+                self._training(task, number, seed, prediction)
+                for number, seed in enumerate(options.seeds)
+            )
+
+    @contextmanager
+    def _begun(self) -> Iterator[tuple[TrainingTask, str]]:
+        """A worker that has begun to train from the first seed, and the training's identity."""
+        options, workspace = self.options, self.workspace
+        function = self._function
+        if not isinstance(function, Function):
+            raise UsageError(
+                f"{options.workload} is one step without data, which cannot be trained: leave out"
+                " --run and --validate"
+            )
         kept = folder_of(
             Path(options.folder), self._model.digest, workspace.target.key, str(options.batch)
         )
-        program = SeededProgram(**self._function.request(options.batch), seed=options.seeds[0])
+        program = SeededProgram(**function.request(options.batch), seed=options.seeds[0])
+        goal = TrainingGoal(options.until, options.max_epochs)
         with workspace.worker() as worker:
-            self._task = TrainingTask(
-                worker, options.workload, program, kept,
-                TrainingGoal(options.until, options.max_epochs), options.again,
-            )  # fmt: skip
-            self._identity = self._task.begin(options.seeds[0])
-            prediction = yield
-            return tuple(
-                self._training(number, seed, prediction)
-                for number, seed in enumerate(options.seeds)
-            )
+            task = TrainingTask(worker, options.workload, program, kept, goal, options.again)
+            yield task, task.begin(options.seeds[0])
 
     def result(
         self, prediction: TrainingPrediction, observation: Trainings | None
@@ -116,28 +162,47 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
         options = self.options
         return TrainingResult(
             options.workload, self.target, options.batch, options.until, options.max_epochs,
-            prediction, observation or (), self._validation,
+            prediction, observation or (), self._validation, options.epochs, options.run,
         )  # fmt: skip
 
     @cached_property
-    def _function(self) -> Function:
-        return find_workload(self.options.workload)
+    def _function(self) -> Function | RecordedProgram:
+        """The program; a training step that was recorded for the zoo has no data."""
+        name = self.options.workload
+        recorded = recorded_program(name) is not None
+        return find_training_step(name) if recorded else find_workload(name)
 
     @cached_property
     def _model(self) -> Model:
         """A step of the program."""
         workspace, options = self.workspace, self.options
-        return self._function.record(
-            workspace.read_options(batch=options.batch, name=options.workload)
-        )
+        read_options = workspace.read_options(batch=options.batch, name=options.workload)
+        if isinstance(self._function, Function):
+            return self._function.record(read_options)
+        return read(options.workload, read_options)
 
     @cached_property
-    def _loading(self) -> tuple[LoadingTimes, Sequence[float]]:
-        """Times of loading, and seconds of evaluating."""
+    def _loading(self) -> tuple[LoadingTimes, Sequence[float]] | None:
+        """Times of loading, and seconds of evaluating; None for a program without data."""
+        if self._task is not None:
+            return self._timed(self._task, self._task.begin(self.options.seeds[0]))
+        if not isinstance(self._function, Function):
+            return None
+        with ExitStack() as opened:
+            try:
+                task, identity = opened.enter_context(self._begun())
+            except WorkerDied:
+                raise
+            except WorkerError as error:  # it says which parts a training needs
+                self.notice(f"{self.options.workload} is taken as one step: {error}")
+                return None
+            return self._timed(task, identity)
+
+    def _timed(self, task: TrainingTask, identity: str) -> tuple[LoadingTimes, Sequence[float]]:
         self.workspace.progress(f"{self.options.workload}: timing loading and evaluation", 0.0)
         seed, read_bytes = self.options.seeds[0], self._step_bytes()
         with self.workspace.timing():
-            return loading_times(self._task, seed, self._identity, read_bytes)
+            return loading_times(task, seed, identity, read_bytes)
 
     def _step_bytes(self) -> int:
         """The peak memory of a step in bytes, at most the bytes to read between batches."""
@@ -146,13 +211,13 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
         return min(peak_bytes, _MAX_READ_BYTES)
 
     def _training(
-        self, number: int, seed: int, prediction: TrainingPrediction
+        self, task: TrainingTask, number: int, seed: int, prediction: TrainingPrediction
     ) -> TrainingRun | TrainingFailure:
         """A training from one seed; another one may still succeed where it fails."""
         what, count = f"{self.options.workload}: seed {seed}", len(self.options.seeds)
         progress = SeedProgress(self.workspace.progress, what, number, count)
         try:
-            epochs, new = trained(self._task, seed, progress)
+            epochs, new = trained(task, seed, progress)
         except WorkerError as error:
             return TrainingFailure(seed, f"{what}: {error}")
         reached = epochs[-1].accuracy >= self.options.until

@@ -85,10 +85,41 @@ def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     def trained(**options: Any) -> TrainingResult:
         progress = options.pop("progress", lambda what, share: None)
         with Bench(tmp_path / "cache", runtime="fake", progress=progress) as bench:
-            given: dict[str, Any] = {"folder": tmp_path / "kept", **options}
+            given: dict[str, Any] = {"folder": tmp_path / "kept", "run": True, **options}
             return train(bench.workspace, TrainingOptions(workload="program.py:step", **given))
 
     return trained
+
+
+def test_without_run_nothing_is_trained_and_epoch_and_run_are_predicted(training: Train) -> None:
+    result = training(run=False, epochs=3)
+    assert result.trainings == result.errors == ()
+    steps = 50  # of two epochs, 100 batches were loaded
+    assert result.prediction.epoch_steps == steps
+    assert result.step_s is not None and result.epoch_s is not None and result.run_s is not None
+    assert result.epoch_s.value == pytest.approx(steps * (result.step_s.value + 0.01) + 0.1 + 0.2)
+    assert result.run_s.value == pytest.approx(3 * result.epoch_s.value)
+    assert result.epoch_s.holds(result.epoch_s.value)
+    samples = result.prediction.step_samples
+    stated = training(run=False, samples_per_epoch=7 * samples - samples // 2)
+    assert (stated.prediction.epoch_steps, stated.run_s) == (7, None)
+
+
+def test_a_program_without_data_is_predicted_as_one_step(
+    training: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(learner: Learner, request: Request[Any], *, timeout_s: float) -> Any:
+        raise WorkerError("it gives no data and no accuracy")
+
+    monkeypatch.setattr(Learner, "ask", refuse)
+    result = training(run=False)
+    assert (result.prediction.has_data, result.epoch_s, result.errors) == (False, None, ())
+    assert result.step_s is not None
+    samples = result.prediction.step_samples
+    epoch_s = training(run=False, samples_per_epoch=10 * samples).epoch_s
+    assert epoch_s is not None and epoch_s.value == pytest.approx(10 * result.step_s.value)
+    with pytest.raises(WorkerError, match="no data"):
+        training(run=True)
 
 
 def test_predicted_times_are_compared_with_measured_ones(training: Train) -> None:

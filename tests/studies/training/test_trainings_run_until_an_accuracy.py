@@ -63,7 +63,7 @@ def bench(worker: Supervisor, cache: Path) -> Iterator[Bench]:
 
 
 def train(bench: Bench, workload: str, **options: Any) -> TrainingResult:
-    return train_with(bench.workspace, TrainingOptions(workload=workload, **options))
+    return train_with(bench.workspace, TrainingOptions(workload=workload, run=True, **options))
 
 
 def losses(bench: Bench, folder: Path, name: str, epochs: int, seed: int = 0) -> list[float]:
