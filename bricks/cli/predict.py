@@ -200,7 +200,7 @@ def _answer_at_once(workspace: Workspace, models: Sequence[Model | Unread]) -> N
     measuring a few more bricks. Nothing is printed without measurements of others.
     """
     from bricks.compose.estimate import Estimate
-    from bricks.report.tables import seconds
+    from bricks.report.answers.words import value_text
     from bricks.session import predicting
     from bricks.studies.inference.predicting import decomposable
 
@@ -211,9 +211,8 @@ def _answer_at_once(workspace: Workspace, models: Sequence[Model | Unread]) -> N
             estimate = predicting.predict(workspace, model, measure=False)
             if isinstance(estimate, Estimate):
                 note(
-                    f"{model.name}: {seconds(estimate.estimate_s)}"
-                    f" ({seconds(estimate.low_s)} … {seconds(estimate.high_s)}) by measurements of"
-                    " others; measuring it here"
+                    f"{model.name}: {value_text(estimate.latency_s)} by measurements of others;"
+                    " measuring it here"
                 )
 
 

@@ -12,7 +12,9 @@ from rich.table import Table
 
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import DASH, Cells, render_table
+from bricks.report.figures import count_text
 from bricks.report.prediction import (
+    FEW,
     MARK,
     best_cells,
     dimension_text,
@@ -37,9 +39,15 @@ def prediction_parts(of: ModelPredictions, *, every: bool = False) -> list[Rende
     """One table: a grid where two dimensions vary, else rows; ``every`` lists all facts."""
     table = prediction_table(of, every=every)
     if not of.swept:
-        return [table]
+        return [table, *_others(of, every=every)]
     grid = None if every else _grid(of)
     return [table if grid is None else grid, _legend(of)]
+
+
+def _others(of: ModelPredictions, *, every: bool) -> list[str]:
+    """A line about models that the table leaves out; none if it has all."""
+    more = 0 if every else len(of.estimated) - FEW
+    return [f"{count_text(more, 'slower model')} not shown: add --all."] if more > 0 else []
 
 
 def _legend(of: ModelPredictions) -> str:

@@ -8,7 +8,7 @@ from bricks.analysis.ranking import Ranking, ranked
 from bricks.compose.estimate import Estimate
 from bricks.report.answers.quantised import quantised_pairs, quantised_text
 from bricks.report.answers.settings import place_of
-from bricks.report.answers.sweep import best_settings
+from bricks.report.answers.sweep import NAMED, best_settings
 from bricks.report.answers.words import (
     listed,
     source_text,
@@ -20,9 +20,6 @@ from bricks.report.answers.words import (
 from bricks.report.figures import count_text
 from bricks.report.tables import seconds, share_text
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
-
-# So many of the fastest models are named.
-_NAMED = 3
 
 
 def prediction_answer(of: ModelPredictions) -> str:
@@ -57,7 +54,7 @@ def _latency(of: PredictedModel) -> str:
 def _fastest(known: Sequence[PredictedModel]) -> str:
     """The fastest of several models, and how sure their order is."""
     ranking = ranked([of.latency_s for of in known])
-    first, *others = (known[n] for n in ranking.order[:_NAMED])
+    first, *others = (known[n] for n in ranking.order[:NAMED])
     among = f"the fastest of {len(known)} models {place_of(first.setting)}"
     rest = [f"{of.model} ({seconds(of.latency_s.value)})" for of in others]
     sure = sure_text(ranking.sure)
@@ -75,7 +72,7 @@ def _fastest(known: Sequence[PredictedModel]) -> str:
 
 def _pairs(ranking: Ranking) -> str:
     """How many pairs are decided, where there are more models than the named ones."""
-    if len(ranking.order) <= _NAMED:
+    if len(ranking.order) <= NAMED:
         return ""
     return f"; the order of {share_text(ranking.decided_share)} of all pairs is decided"
 

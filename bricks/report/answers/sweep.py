@@ -13,6 +13,9 @@ from bricks.studies.inference.prediction import PredictedModel
 
 _UNDECIDED = "undecided"
 
+# So many of the fastest models are named.
+NAMED = 3
+
 
 def best_settings(known: Sequence[PredictedModel], dimensions: Sequence[str]) -> str:
     """The best setting of one model; of several, the fastest, and how often each setting is best.
@@ -24,7 +27,7 @@ def best_settings(known: Sequence[PredictedModel], dimensions: Sequence[str]) ->
     for of in known:
         by_model.setdefault(of.model, []).append(of)
     if len(by_model) > 1:
-        return _of_many(known, [*by_model.values()], dimensions)
+        return _of_many([*by_model.values()], dimensions)
     if "batch" not in dimensions:
         return _fastest(known, dimensions)
     least = min(of.batch for of in known)
@@ -80,21 +83,22 @@ def _per_sample(cells: Sequence[PredictedModel], dimensions: Collection[str]) ->
     return f"{text} (sure: {sure_text(ranking.sure)})"
 
 
-def _of_many(
-    known: Sequence[PredictedModel],
-    models: Sequence[Sequence[PredictedModel]],
-    dimensions: Sequence[str],
-) -> str:
+def _of_many(models: Sequence[Sequence[PredictedModel]], dimensions: Sequence[str]) -> str:
     """The fastest model in its best setting, and for how many models each setting is best."""
-    ranking = best_of(known)
-    first = known[ranking.first]
+    best = [cells[best_of(cells).first] for cells in models]
+    ranking = best_of(best)
+    first = best[ranking.first]
+    among = f"the fastest of {len(models)} models{_place(first, dimensions)}"
     per = " a sample" if "batch" in dimensions else ""
-    text = (
-        f"{first.model} {setting_text(first.setting, dimensions)} is the fastest of"
-        f" {len(models)} models{_place(first, dimensions)}: {value_text(first.sample_s)}{per}"
-    )
-    if not ranking.decided:
-        text = f"{text}, with a probability of {sure_text(ranking.sure)}"
+    if ranking.decided:
+        where = setting_text(first.setting, dimensions)
+        text = f"{first.model} {where} is {among}: {value_text(first.sample_s)}{per}"
+    else:
+        named = [
+            f"{of.model} ({seconds(of.sample_s.value)}{per})"
+            for of in (best[n] for n in ranking.order[:NAMED])
+        ]
+        text = f"{listed(named)} are {among}; their order is undecided"
     return f"{text}; {_wins(models, dimensions)}"
 
 
@@ -106,7 +110,9 @@ def _wins(models: Iterable[Sequence[PredictedModel]], dimensions: Collection[str
         f"{count} of {total} {verb(count, 'is', 'are')} fastest {where}"
         for where, count in wins.most_common()
     ]
-    return listed([*texts, *([f"{undecided} undecided"] if undecided else [])])
+    if undecided:
+        texts.append(f"the best setting of {undecided} of {total} is undecided")
+    return listed(texts)
 
 
 def _winner(cells: Sequence[PredictedModel], dimensions: Collection[str]) -> str:

@@ -80,6 +80,18 @@ def test_several_models_say_which_setting_is_best_for_how_many() -> None:
     )
 
 
+def test_several_models_in_settings_that_overlap_have_no_winner() -> None:
+    cells = [
+        predicted(model, ms(latency, 0.3), threads=threads)
+        for model, latency in (("a", 10), ("b", 11))
+        for threads in (1, 2)
+    ]
+    assert prediction_answer(predictions(*cells)) == (
+        "a (10.0 ms) and b (11.0 ms) are the fastest of 2 models here with fake; their order is"
+        " undecided; the best setting of 2 of 2 is undecided."
+    )
+
+
 def test_without_an_estimate_the_reason_is_the_answer() -> None:
     lacking = PredictedModel(model="net", failure="net cannot be read")
     assert prediction_answer(predictions(lacking, swept=False)) == (
