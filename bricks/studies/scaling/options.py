@@ -50,7 +50,7 @@ class NetworkOptions:
     """A measured ``network`` of the cache, a stated one, or ``given`` as an object.
 
     Without any, this host's loopback if real steps are run, otherwise one of
-    :data:`ASSUMED_BANDWIDTH`. ``bandwidth`` is in bytes a second, ``latency`` in seconds.
+    ``ASSUMED_BANDWIDTH``. ``bandwidth`` is in bytes a second, ``latency`` in seconds.
     """
 
     network: str | None = option(
