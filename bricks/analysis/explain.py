@@ -6,8 +6,8 @@ peaks of a machine are measured here, and only on request. Must not know how it 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -29,6 +29,9 @@ from bricks.units.interval import Interval
 
 # A smaller advantage than this counts as none: two measurements of one brick differ by as much.
 _NOTABLE = 0.05
+
+# A key that bricks share which do the same work.
+Work = tuple[object, ...]
 
 
 def explain(
@@ -52,7 +55,8 @@ class Explainer:
     _peaks: Peaks | None = field(default=None, init=False)
     _models: Mapping[str, Collection[str]] | None = field(default=None, init=False)
     _holders: Counter[str] = field(default_factory=Counter, init=False)
-    _fastest: dict[tuple[object, ...], BestImplementation] | None = field(default=None, init=False)
+    _fastest: dict[Work, BestImplementation | None] = field(default_factory=dict, init=False)
+    _works: dict[str, Mapping[Work, Sequence[str]]] = field(default_factory=dict, init=False)
 
     def explain(
         self, model: Model, estimate: Estimate | IncompleteEstimate | None = None
@@ -130,23 +134,23 @@ class Explainer:
     ) -> dict[str, BestImplementation]:
         """For each measured brick, the fastest other implementation of its work, if any."""
         features = self.workspace.estimators.latencies(self._target).target.features(plan.keys)
+        measured = [each for each in estimate.shares if not each.predicted and each.occurrences > 0]
+        works = {share.brick: same_work(features[share.brick]) for share in measured}
+        self._find_fastest(works.values())
         faster = {}
-        for share in estimate.shares:
-            if share.predicted or share.occurrences <= 0:
-                continue
-            best = self._implementations().get(same_work(features[share.brick]))
+        for share in measured:
+            best = self._fastest[works[share.brick]]
             own_s = share.latency_s / share.occurrences
             if best is not None and best.latency_s < (1 - _NOTABLE) * own_s:
                 faster[share.brick] = best
         return faster
 
-    def _implementations(self) -> Mapping[tuple[object, ...], BestImplementation]:
-        """The fastest known of each work, on the target's system with as many threads."""
-        if self._fastest is None:
-            self._fastest = {}
-            for target in self._same_host_targets():
-                self._consider(target, self._fastest)
-        return self._fastest
+    def _find_fastest(self, works: Iterable[Work]) -> None:
+        """Find the fastest known of each work, on the target's system with as many threads."""
+        new = [work for work in dict.fromkeys(works) if work not in self._fastest]
+        self._fastest |= dict.fromkeys(new)
+        for target in self._same_host_targets() if new else ():
+            self._consider(target, new)
 
     def _same_host_targets(self) -> Iterable[Target]:
         own = self._target
@@ -155,17 +159,31 @@ class Explainer:
             if same_host and other.runtime.threads == own.runtime.threads:
                 yield other
 
-    def _consider(
-        self, target: Target, fastest: dict[tuple[object, ...], BestImplementation]
-    ) -> None:
+    def _consider(self, target: Target, works: Iterable[Work]) -> None:
+        """Keep what ``target`` does faster; only bricks of these works are read."""
         of_target = self.workspace.estimators.latencies(target).target
-        known = of_target.latencies()
-        latency_s, overhead_s = known.seconds, call_s(self.workspace, target)
-        for key, features in of_target.features(sorted(latency_s)).items():
-            work, net_s = same_work(features), max(0.0, latency_s[key] - overhead_s)
-            if work not in fastest or net_s < fastest[work].latency_s:
+        by_work = self._bricks_by_work(target)
+        bricks = {key: work for work in works for key in by_work.get(work, ())}
+        known, overhead_s = of_target.latencies_of(bricks), call_s(self.workspace, target)
+        for key, latency_s in known.seconds.items():
+            work, net_s = bricks[key], max(0.0, latency_s - overhead_s)
+            best = self._fastest[work]
+            if best is None or net_s < best.latency_s:
                 half_s = round_spread(known.measured[key]).half_width
-                fastest[work] = BestImplementation(key, target.key, net_s, half_s)
+                self._fastest[work] = BestImplementation(key, target.key, net_s, half_s)
+
+    def _bricks_by_work(self, target: Target) -> Mapping[Work, Sequence[str]]:
+        """The keys of bricks of all models that were decomposed on ``target``, by their work."""
+        if target.key not in self._works:
+            cut = str(self.workspace.granularity)
+            models = self.workspace.known.plans.usage(target.key, cut)
+            keys = sorted({key for _, usage in models for key in usage})
+            of_target = self.workspace.estimators.latencies(target).target
+            found: dict[Work, list[str]] = defaultdict(list)
+            for key, features in of_target.features(keys).items():
+                found[same_work(features)].append(key)
+            self._works[target.key] = found
+        return self._works[target.key]
 
 
 def runtime_title(runtime: Runtime) -> str:

@@ -90,6 +90,13 @@ class MeasuredTarget:
         state_s = dominant_state(m.state_s for m in measured.values())
         return KnownLatencies(self, measured, state_s, _families(models))
 
+    def latencies_of(self, keys: Collection[str]) -> KnownLatencies:
+        """The latencies of the measured bricks among ``keys``, without reading any other."""
+        self.resolved(keys)
+        measured = {key: self.measured[key] for key in keys if key in self.measured}
+        state_s = dominant_state(m.state_s for m in measured.values())
+        return KnownLatencies(self, measured, state_s, {})
+
     def features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
         """Features of ``keys``, each brick in the model of whose work it is the largest share."""
         bare = self._bare_features(keys)
