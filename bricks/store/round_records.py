@@ -30,7 +30,7 @@ def round_of_samples(
 ) -> Round:
     """The inverse of :func:`samples_of`; not checked."""
     conditions = reference_s, waited_share, reference_end_s
-    if any(isinstance(sample, list) for sample in samples):
+    if list in map(type, samples):  # of JSON; published files have 300,000 rounds
         return Round.of([*map(Sample.from_json, samples)], *conditions)
     return Round(tuple(samples), *conditions)
 
