@@ -36,6 +36,16 @@ def _heads_work(node: Node) -> int | None:
     return products + SOFTMAX * batch * rows * tokens * node.number("num_heads")
 
 
+def _grouped_work(node: Node) -> int | None:
+    """Scores of new tokens with all, softmax, weighted sum; None without a past."""
+    if not node.has(3) or len(node.type_at(0).shape) != 3:
+        return None
+    batch, rows, _ = node.type_at(0).shape
+    _, _, cached, head = node.type_at(3).shape
+    scores = batch * node.number("num_heads") * rows * (cached + rows)
+    return scores * (2 * 2 * head + SOFTMAX)
+
+
 def _fused_work(products: int, query: int = 0) -> Work:
     """Return the work of a number of ``products``; the key's port follows the ``query``'s."""
 
@@ -126,7 +136,11 @@ OPERATORS = (
         restrict=mask_at(4),
         workspace=_transposed_heads,
     ),
-    Operator(onnx=names("com.microsoft.GroupQueryAttention"), restrict=_grouped_lengths),
+    Operator(
+        onnx=names("com.microsoft.GroupQueryAttention"),
+        work=_grouped_work,
+        restrict=_grouped_lengths,
+    ),
     Operator(onnx=names("com.microsoft.QAttention"), restrict=quantised),
     Operator(
         aten=names("_scaled_dot_product_flash_attention_for_cpu"), work=_fused_work(products=2)

@@ -67,6 +67,18 @@ CASES = {
         one_node("Attention", f(2, 5, 8), f(8, 24), f(24), out=f(2, 5, 8), num_heads=2, **MS),
         10 * 24 * 17 + 4 * 10 * 5 * 8 + 5 * 10 * 5 * 2,
     ),
+    "grouped attention": (
+        one_node(
+            "GroupQueryAttention",
+            *(f(2, 3, 16), f(2, 3, 4), f(2, 3, 4)),
+            *2 * [f(2, 1, 7, 4)],
+            out=f(2, 3, 16),
+            num_heads=4,
+            kv_num_heads=1,
+            **MS,
+        ),
+        (4 * 4 + 5) * 2 * 4 * 3 * 10,
+    ),
     "unknown": (one_node("Mystery", FLOATS), None),
     "of another domain": (one_node("Add", FLOATS, FLOATS, domain="org.example"), None),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from bricks import (
     UsageError,
     predict_generation,
 )
+from bricks.architectures.decoder import decoder_model
+from bricks.architectures.published import PUBLISHED
 from bricks.compose.queueing.continuous import (
     ContinuousPolicy,
     PromptSeconds,
@@ -260,6 +263,31 @@ def test_generated_text_is_compared_with_its_prediction(small: Path, tmp_path: P
     assert sorted(checked.steps_s) == [8, 9, 10, 11, 12]
     assert all(taken > 0 for taken in (*checked.steps_s.values(), checked.step_s, checked.ttft_s))
     assert result.generation.step_s > 0
+    assert result.prompt.run.provenance.measured_share == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "quantisation"),
+    [
+        ("llama-2-7b", "int4"), ("qwen3-0.6b", "int8"), ("gemma-2-2b", "none"),
+        ("phi-2-2.7b", "int8"), ("gpt2-124m", "int4"),
+    ],
+)  # fmt: skip
+def test_small_decoders_of_published_forms_generate_text(
+    name: str, quantisation: str, tmp_path: Path
+) -> None:
+    """A decoder with the form of a published one, but two small layers, as an exported file."""
+    of = PUBLISHED[name]
+    shared = 4 * of.kv_heads // of.heads
+    small = replace(of, layers=2, hidden=64, inner=128, vocabulary=300, heads=4, kv_heads=shared)
+    path = tmp_path / "small.onnx"
+    path.write_bytes(decoder_model("small", small, quantisation).SerializeToString())
+    with Bench(tmp_path, threads=1, published=False, conditions=ONCE) as bench:
+        result = predict_generation(bench.workspace, texts(path, 8, 4, check=True))
+    checked = result.checked
+    assert checked is not None and sorted(checked.steps_s) == [8, 9, 10]
+    assert result.memory.cache_bytes == 2 * 2 * 2 * 11 * shared * of.head * 4
     assert result.prompt.run.provenance.measured_share == 1.0
 
 
