@@ -275,6 +275,21 @@ def test_no_width_makes_a_page_scroll_sideways(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_a_phone_shows_the_latency_first_and_every_field(
+    browser: Any, served: Served, folder: Path
+) -> None:
+    with Visit(browser, served, viewport={"width": 390, "height": 844}) as visit:
+        page = visit.page
+        visit.upload(folder / "conv.onnx")
+        for selector in ("h1", "#slo", "ol.bars .latency b"):
+            playwright.expect(page.locator(selector).first).to_be_in_viewport(ratio=1)
+        for path in ("/llm", "/training"):
+            page.goto(path)
+            fields = page.locator("form.study input, form.study select, form.study button")
+            assert fields.count() > 5
+            assert all(field.is_visible() for field in fields.all())
+
+
 def test_without_scripts_the_zoo_still_answers(browser: Any, served: Served) -> None:
     with Visit(browser, served, java_script_enabled=False) as visit:
         visit.page.goto("/?model=squeezenet")

@@ -50,8 +50,8 @@ OFFER = StudyOffer(
         question="How fast does an LLM generate text?",
         fields={
             "model": "Model",
-            "quant": "Weights",
-            "prompt": "Tokens of the prompt",
+            "quant": "Quantised weights",
+            "prompt": "Prompt tokens",
             "new": "New tokens",
             "batch": "Texts at once",
             "on": "System",
