@@ -169,6 +169,12 @@ def test_a_page_where_no_folder_is_is_refused_before_training(here: Here, tmp_pa
     assert not folder.exists()
 
 
+def test_seeds_are_those_of_a_training(here: Here) -> None:
+    for words in (("--seeds", 5), ("--max-epochs", 20)):
+        done = here("train", "learn.py:task", *words)
+        assert (done.status, "add --run" in done.complaint) == (2, True)
+
+
 def test_what_cannot_be_trained_is_one_line(here: Here) -> None:
     done = here("train", "digits_cn")
     assert (done.status, "did you mean digits_cnn?" in done.complaint) == (1, True)

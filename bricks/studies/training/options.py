@@ -12,6 +12,8 @@ from bricks.studies.options import argument, batch_option, option
 
 FOLDER = Path("cache/training")
 
+MAX_EPOCHS = 50
+
 _GOAL = re.compile(r"accuracy=(\d+(?:\.\d*)?|\.\d+)")
 
 
@@ -69,7 +71,7 @@ class TrainingOptions:
         default=(0,), metavar="N", least=1, most=1000, read=seeds_until, written=int, shown="1",
     )  # fmt: skip
     max_epochs: int = option(
-        "End a training that is not accurate by then.", default=50, metavar="N", least=1
+        "End a training that is not accurate by then.", default=MAX_EPOCHS, metavar="N", least=1
     )
     validate: bool = option(
         "First check gradients, the optimiser and the sampler, against differences, definitions"
@@ -92,3 +94,5 @@ class TrainingOptions:
             raise UsageError("seeds must be different numbers from 0 on: give at least one")
         if self.max_epochs < 1:
             raise UsageError(f"{self.max_epochs} epochs are no training: give at least 1")
+        if not self.run and (list(self.seeds) != [0] or self.max_epochs != MAX_EPOCHS):
+            raise UsageError("--seeds and --max-epochs are those of a training: add --run")
