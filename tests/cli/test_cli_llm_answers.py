@@ -77,6 +77,8 @@ def test_what_makes_no_sense_is_one_line(here: Here) -> None:
         ("2000B", (), "2000B", "405B"),
         ("qwen3", (), "qwen3-8b"),
         ("decoder_gpt3", (), "did you mean decoder_gpt2?"),
+        ("7BB", (), "'7BB'", "such as 7B"),
+        ("./none.onnx", (), "no file or folder", "none.onnx"),
         ("lama-2-7b", (), "did you mean llama-2-7b?"),
     ):
         failed = here("llm", model, *words)

@@ -22,6 +22,8 @@ from bricks.session.workspace import Workspace
 from bricks.sources import Function, exactly_one, find_files, is_program
 from bricks.zoo import is_entry
 
+_EXAMPLES = "give a size such as 7B, a published architecture such as llama-3.1-8b, or a file"
+
 
 class Steps(Protocol):
     """The steps of a decoder."""
@@ -131,8 +133,9 @@ def _in_file(name: str) -> OnnxSteps:
     try:
         file = exactly_one(name, find_files(name))
     except ModelError as error:
-        meant = nearest_name(name)
-        if meant is None or "did you mean" in str(error):
+        if Path(name).name != name or name.endswith(".onnx") or "did you mean" in str(error):
             raise
-        raise ModelError(f"no decoder is called {name!r}: did you mean {meant}?") from error
+        meant = nearest_name(name)
+        hint = f"did you mean {meant}?" if meant else _EXAMPLES
+        raise ModelError(f"no decoder is called {name!r}: {hint}") from error
     return OnnxSteps(name, decoder_of(file.path, file.title), file.title)
