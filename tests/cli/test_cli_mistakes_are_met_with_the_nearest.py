@@ -92,7 +92,7 @@ def test_a_mistyped_model_is_met_with_the_nearest(
     done = here("measure", name, "good.onnx")
     assert done.status == 1
     assert done.complaint.endswith(meant)
-    assert "bricks: " in done.out
+    assert " bricks of 1 model are measured" in done.out
 
 
 def test_a_path_is_not_taken_for_what_no_model_is_called(here: Here, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_the_nearest_is_told_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("predict", "x.onnx", "--threads", "many"), "--threads: not a whole number"),
+        (("predict", "x.onnx", "--threads", "many"), "--threads many: 'many' is no whole number"),
         (("predict", "x.onnx", "--precision", "high"), "--precision: not a number"),
         (("measure", "x.onnx", "--threads", "0"), "--threads: at least 1 is needed"),
         (("cache", "export"), "Missing argument 'FILE'"),

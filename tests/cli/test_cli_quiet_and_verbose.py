@@ -46,8 +46,8 @@ def test_verbose_says_what_is_done(here: Here, good: Path) -> None:
     assert any(line.startswith(f"good: decomposed, bricks: {bricks_there}, ") for line in lines)
     assert any(re.fullmatch(r"measurements wanted: \d+, lacking: \d+", line) for line in lines)
     assert any(re.fullmatch(r"worker \d+ started: fake, threads: 1", line) for line in lines)
-    assert any(line.startswith(f"good: to be measured: {bricks_there}, ") for line in lines)
-    assert any(re.fullmatch(r"good: rounds taken: [1-9]\d*", line) for line in lines)
+    assert any(f": to be measured: {bricks_there}, " in line for line in lines)
+    assert any(re.fullmatch(r".*: rounds taken: [1-9]\d*", line) for line in lines)
     assert any(re.fullmatch(r"worker \d+ ended", line) for line in lines)
 
 
@@ -99,18 +99,18 @@ def test_quiet_leaves_out_remarks_and_keeps_results(
     assert quiet.err == ""
     assert "Somebody was loud." in usual.out
     assert "Somebody was loud." not in quiet.out
-    assert "Nothing was run" in here("compare", denormal).out
+    assert "Nothing was run" in here("compare", denormal, "--all").out
     assert "Nothing was run" not in here("compare", denormal, "-q").out
     (row,) = here("compare", denormal, "--json").json["models"]
     shown_row = next(line for line in quiet.out.splitlines() if line.startswith("denormal "))
-    assert shown_row.endswith(f" {row['ratio']:.3f}")
+    assert f" {row['ratio']:.3f} " in shown_row
 
 
 def test_quiet_keeps_errors(here: Here, good: Path) -> None:
     done = here("measure", good, "none.onnx", "--quiet")
     assert done.status == 1
     assert done.complaint.startswith("no file or folder is called 'none.onnx'")
-    assert "bricks: " in done.out
+    assert " bricks of 1 model are measured" in done.out
 
 
 def test_quiet_keeps_what_an_estimate_stands_on(
