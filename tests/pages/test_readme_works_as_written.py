@@ -66,8 +66,9 @@ def test_the_five_calls(
 def test_the_first_picture_is_an_answer_about_a_published_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On any host, whatever it is: nothing is measured."""
+    """On any host, whatever it is: nothing is measured; at the width of a terminal."""
     monkeypatch.setenv("BRICKS_PUBLISHED", PUBLISHED)
+    monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
     line = commands(README)[0]
     assert run(shlex.split(line)[1:]) == 0
