@@ -22,6 +22,8 @@ OCCASIONAL = (
     "bricks were measured again",
     "of the estimate is predicted",  # where a budget is not enough
     ": the interval is ",  # where samples differ much
+    "bricks stand for",  # where there are no more important remarks
+    "more remarks: add --all",
 )
 
 PYTHON = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n'
@@ -114,7 +116,8 @@ def skeleton(line: str, name: str) -> str:
     # So do the sides of an interval, and shares of nearly nothing or nearly all.
     line = re.sub(r"±\d+ %|-\d+ / \+\d+ %", "INTERVAL", line)
     line = re.sub(r"[<>](?=\d)", "", line)
-    line = re.sub(r"(?<![A-Za-z_.\d])\d[\d.,]*( (s|ms|µs|ns|KiB|MiB|GiB|%))?", "#", line)
+    line = re.sub(r"\b(above|below) the measured", "off the measured", line)
+    line = re.sub(r"(?<![A-Za-z_.\d])\d[\d.,]*( (?:(?:s|ms|µs|ns|KiB|MiB|GiB)\b|%))?", "#", line)
     return " ".join(line.split())
 
 
