@@ -39,11 +39,11 @@ def architecture(word: str) -> str | None:
     begun = [name for short, name in spellings.items() if _sizeless(name, short) == spelt]
     if len(begun) == 1:
         return begun[0]
-    alike = [name for short, name in spellings.items() if short.startswith(f"{spelt}-")]
-    if alike and len({_nominal(name) for name in alike}) == 1:
-        return alike[0]
-    if alike:
-        raise ModelError(f"{word} has several sizes: give one of {_named(alike)}")
+    same_family = [name for short, name in spellings.items() if short.startswith(f"{spelt}-")]
+    if same_family and len({_nominal(name) for name in same_family}) == 1:
+        return same_family[0]
+    if same_family:
+        raise ModelError(f"{word} has several sizes: give one of {_named(same_family)}")
     return None
 
 

@@ -68,8 +68,8 @@ class GeneratingSession:
             for before, after in decoder.cache:
                 binding.bind_ortvalue_input(before, cached[before])
                 binding.bind_ortvalue_output(after, grown[before])
-            told = 1 if decoder.last_only else tokens
-            type_ = TensorType(self._logits_dtype, (batch, told, self._vocabulary))
+            logit_tokens = 1 if decoder.last_only else tokens
+            type_ = TensorType(self._logits_dtype, (batch, logit_tokens, self._vocabulary))
             logits = at(self._reserved(decoder.logits, type_), 0, type_)
             binding.bind_ortvalue_output(decoder.logits, to_value(logits, type_))
             began = clock()
