@@ -129,10 +129,11 @@ def skew_share(terms: Iterable[Term]) -> float:
 @lru_cache(maxsize=4096)
 def _rank(count: int, confidence: float) -> int:
     """Greatest r for which [x(r), x(count-1-r)] (from 0) covers the median this likely."""
-    outside, rank = 0.0, 0
+    outside, rank, ways = 0.0, 0, 1
     for r in range(count // 2):
-        outside += math.comb(count, r) / 2**count
+        outside += ways / 2**count
         if 1 - 2 * outside < confidence:
             break
         rank = r
+        ways = ways * (count - r) // (r + 1)  # math.comb(count, r + 1), which takes long to compute
     return rank

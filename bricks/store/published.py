@@ -14,7 +14,6 @@ from pathlib import Path
 
 from bricks.decompose.plan import Brick
 from bricks.errors import StoreError
-from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.store.published_file import PublishedFile, content_of
 from bricks.store.published_index import IndexEntry, LearnedFile, folder, read_index
@@ -162,9 +161,12 @@ class _PublishedMeasurements:
 
     def keys_in_states(self, target_key: str, factor: float) -> list[str]:
         return sorted(
-            key
-            for key, result in self.results(target_key, [*self.costs(target_key)]).items()
-            if isinstance(result, Measurement) and _differ(result, factor)
+            {
+                key
+                for file in self._published.files_of(target_key)
+                for key, references_s in file.references_s(target_key)
+                if len(references_s) > 1 and max(references_s) > factor * min(references_s)
+            }
         )
 
     def costs(self, target_key: str) -> dict[str, float]:
@@ -184,13 +186,3 @@ class _PublishedMeasurements:
         if learned is None or learned.learned_from != having[0].sha256:
             return None
         return self._published.learned(learned)
-
-
-def _differ(measured: Measurement, factor: float) -> bool:
-    """Whether steady rounds have reference latencies that differ by more than ``factor``."""
-    seen = [
-        r.reference_s
-        for r in measured.rounds
-        if r.reference_s is not None and same_state(r.reference_s, r.reference_end_s)
-    ]
-    return len(seen) > 1 and max(seen) > factor * min(seen)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
+from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement
 from bricks.store import records, results_file
 from bricks.store.published_index import DAMAGE
@@ -34,6 +35,8 @@ _MEASUREMENT = re.compile(
     rb'\{"measurement":\{"target":"([^"]+)","brick":"([^"]+)","protocol":([0-9]+),'
     rb'"wall_s":([^,]+),"(rounds|reason)"'
 )
+# What follows the samples of a round: the reference before it, the share waited, the one after it.
+_CONDITIONS = re.compile(rb"\],([^],\[]+),[^],\[]+,([^],\[]+)\]")
 
 
 def content_of(path: Path, sha256: str) -> bytes:
@@ -131,6 +134,16 @@ class PublishedFile:
         lines = self.of_results.get(target_key, {})
         return {key: wall_s for key, (_, wall_s, measured) in lines.items() if measured}
 
+    def references_s(self, target_key: str) -> Iterator[tuple[str, list[float]]]:
+        """Each key that is measured on this target, with the references of its steady rounds.
+
+        Samples are not decoded, which would take several times as long.
+        """
+        with _decoding(self.path):
+            for key, (line, _, measured) in self.of_results.get(target_key, {}).items():
+                if measured:
+                    yield key, _steady_references_s(line)
+
 
 # Other lines: the index has the facts of the first two.
 _OTHERS = (b"system", b"target", b"end")
@@ -143,6 +156,17 @@ def _result(line: bytes) -> Measurement | Failure:
     # Numbers are not checked again: the file is as it was when publishing it compared them.
     rounds = tuple(map(round_of_record, data["rounds"]))
     return Measurement(data["brick"], rounds, data["wall_s"], published=True)
+
+
+def _steady_references_s(line: bytes) -> list[float]:
+    """The references in seconds of the rounds that began and ended in one machine state."""
+    steady = []
+    for begin, end in _CONDITIONS.findall(line):
+        if begin != b"null":
+            reference_s = float(begin)
+            if same_state(reference_s, None if end == b"null" else float(end)):
+                steady.append(reference_s)
+    return steady
 
 
 @contextmanager

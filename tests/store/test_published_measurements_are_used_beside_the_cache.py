@@ -25,7 +25,8 @@ from bricks.compose.estimate import Estimate, Provenance
 from bricks.predict import learned_file
 from bricks.predict.features import extract_features
 from bricks.report.answers.words import source_text
-from bricks.samples.measurement import Measurement
+from bricks.samples.machine_state import same_state
+from bricks.samples.measurement import Failure, Measurement
 from bricks.session.defaults import GRANULARITY
 from bricks.session.latencies import Latencies
 from bricks.store import Published, Store
@@ -504,3 +505,26 @@ class Unlearned(Published):
 
     def learned(self, target_key: str) -> None:
         return None
+
+
+def test_the_bricks_that_a_system_met_in_several_states_are_named() -> None:
+    published = Published(CHECKOUT)
+    targets = [t for t in published.systems.targets() if t.runtime.backend == "openvino"]
+    for target in targets:
+        results = published.measurements.results(
+            target.key, [*published.measurements.costs(target.key)]
+        )
+        met = published.measurements.keys_in_states(target.key, 1.25)
+        assert met, "it was measured in two states"
+        assert met == sorted(key for key, result in results.items() if _range(result) > 1.25)
+
+
+def _range(measured: Measurement | Failure) -> float:
+    """The slowest reference of steady rounds, relative to the fastest; 1 for none."""
+    assert isinstance(measured, Measurement)
+    steady_s = [
+        r.reference_s
+        for r in measured.rounds
+        if r.reference_s is not None and same_state(r.reference_s, r.reference_end_s)
+    ]
+    return max(steady_s) / min(steady_s) if steady_s else 1.0

@@ -33,7 +33,8 @@ def _single(arrivals_s: np.ndarray, instances: int, run_s: np.ndarray) -> np.nda
     free_s = [0.0] * instances
     done_s = []
     for arrived_s, seconds in zip(arrivals_s.tolist(), run_s.tolist(), strict=True):
-        end_s = max(free_s[0], arrived_s) + seconds
+        first_s = free_s[0]  # a comparison, since max takes twice as long
+        end_s = (arrived_s if arrived_s > first_s else first_s) + seconds
         heapreplace(free_s, end_s)
         done_s.append(end_s)
     return np.asarray(done_s)

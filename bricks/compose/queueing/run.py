@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -48,14 +49,13 @@ class RunSampler:
     the same noise, so that simulations of other rates and other latencies can be compared.
     """
 
-    __slots__ = ("_factors", "_indices", "_sizes")
+    __slots__ = ("_drawn", "_factors", "_indices", "_listed", "_sizes")
 
     def __init__(self, runs: Mapping[int, RunLatency], seed: int) -> None:
         self._sizes = list(runs)
-        self._factors: list[list[float]] = [run.factors.tolist() for run in runs.values()]
-        draws = len(self._factors[0])
-        rng = np.random.default_rng(seed)
-        self._indices: list[int] = rng.integers(0, draws, _INDICES).tolist()
+        self._drawn = [run.factors for run in runs.values()]
+        self._factors: list[list[float]] = [factors.tolist() for factors in self._drawn]
+        self._indices, self._listed = _indices(len(self._drawn[0]), seed)
 
     def place(self, size: int) -> int:
         """The position of the runs that :meth:`factor` samples for a run of ``size``."""
@@ -63,12 +63,18 @@ class RunSampler:
 
     def factors(self, place: int, count: int) -> np.ndarray:
         """:meth:`factor` of the first ``count`` runs: shape ``(count,)``."""
-        factors = np.asarray(self._factors[place])
-        return np.asarray(factors[np.resize(self._indices, count)])
+        return np.asarray(self._drawn[place][np.resize(self._indices, count)])
 
     def factor(self, place: int, number: int) -> float:
         """The latency of the ``number``-th run, relative to the median."""
-        return self._factors[place][self._indices[number % _INDICES]]
+        return self._factors[place][self._listed[number % _INDICES]]
+
+
+@lru_cache(maxsize=2)
+def _indices(draws: int, seed: int) -> tuple[np.ndarray, list[int]]:
+    """Random indices below ``draws``, as an array and as a list; drawn once for all settings."""
+    indices = np.random.default_rng(seed).integers(0, draws, _INDICES)
+    return indices, indices.tolist()
 
 
 def complete_estimate(basis: Basis, which: str) -> Estimate:

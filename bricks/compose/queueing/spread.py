@@ -39,7 +39,9 @@ def run_factors(basis: Basis, estimate: Estimate, *, seed: int = 0) -> np.ndarra
         rounds = _rounds(measurement)
         medians = np.sort([r.latency_s for r in rounds])
         own = np.concatenate([np.asarray(r.host_s) / r.latency_s for r in rounds])
-        common = np.quantile(medians, ranks) / np.median(medians)
+        # np.quantile, but without its search for equal ranks, which takes longest.
+        places = np.arange(len(medians)) / max(1, len(medians) - 1)
+        common = np.interp(ranks, places, medians) / np.median(medians)
         count = max(1, share.occurrences)
         total += share.share * common * _mean_of(own, count, rng)
         weight += share.share

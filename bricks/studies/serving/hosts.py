@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class ServedRates:
         self.capacity_qps = times.capacity_qps(serving, end)
         self._batch_s = times.drawn_s(serving, end, count=queries, seed=seed)
         self._known_s: dict[float, float] = {}  # by rate
-        self._unit_arrivals = np.asarray(poisson_s(1.0, queries, seed))
+        self._unit_arrivals = _unit_arrivals_s(queries, seed)
 
     def latency_s(self, qps: float) -> float:
         """The percentile of the bound at ``qps`` requests a second; infinite from capacity on."""
@@ -124,6 +124,12 @@ class ServedRates:
             return None
         hosts = math.ceil(qps / self.highest_qps)
         return hosts if self.keeps(qps / hosts) else hosts + 1
+
+
+@lru_cache(maxsize=2)
+def _unit_arrivals_s(queries: int, seed: int) -> np.ndarray:
+    """Arrivals of one request a second in the mean; drawn once for all settings."""
+    return np.asarray(poisson_s(1.0, queries, seed))
 
 
 class ServedSetting:
