@@ -17,7 +17,7 @@ from bricks.measure.rounds import StopRule
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.session.predicting import basis, predict_plan
 from bricks.session.workspace import Workspace
-from bricks.sources import RecordedProgram, read, recorded_program
+from bricks.sources import read
 from bricks.studies.scaling.copies import (
     SIZES,
     CopyTimes,
@@ -28,7 +28,6 @@ from bricks.studies.scaling.copies import (
 )
 from bricks.studies.scaling.training_step import (
     TrainingStep,
-    module_tensors,
     training_step,
 )
 from bricks.system import Target
@@ -75,12 +74,8 @@ def rank_models(
 
 
 def recorded(workspace: Workspace, workload: str, batch: int | None) -> Model:
-    """A step of ``workload``; one of the zoo is recorded anew if its recording lacks tensors."""
-    options = workspace.read_options(batch=batch, name=workload)
-    model, known = read(workload, options), recorded_program(workload)
-    if known is None or known.code is None or module_tensors(model) is not None:
-        return model
-    return RecordedProgram(known).record(options)
+    """A step of ``workload``: the zoo's own recording without a ``batch``."""
+    return read(workload, workspace.read_options(batch=batch, name=workload))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ import torch_environment
 from refusals import refused
 
 from bricks import Bench, UsageError
-from bricks.graph.program import MODULE
+from bricks.graph.program import MODULE, module_of, state_of
+from bricks.graph.program_phases import TRAINING
 from bricks.graph.view import parse_model
-from bricks.sources import Function, ReadOptions
+from bricks.sources import Function, ReadOptions, read
 from bricks.studies.scaling.buckets import MIB, Gradient, assign, bucket_limits
 from bricks.studies.scaling.training_step import module_tensors, ready_gradients
-from bricks.zoo import zoo_folder
+from bricks.zoo import programs, zoo_folder
 
 SCRIPT = Path(__file__).parents[2] / "support" / "ddp_buckets.py"
 
@@ -111,3 +112,14 @@ def test_an_older_recording_still_opens_and_says_to_record_again(bench: Bench) -
     assert module_tensors(older) is None
     with refused(UsageError, "older"):
         ready_gradients(older, bench.decompose(older).plan)
+
+
+@pytest.mark.parametrize(
+    "name", [program.name for program in programs() if program.kind == TRAINING]
+)
+def test_recorded_steps_of_the_zoo_need_no_new_recording(name: str) -> None:
+    proto = parse_model(read(name, ReadOptions()).skeleton)
+    tensors, state = module_of(proto), state_of(proto)
+    assert tensors is not None and state is not None
+    assert tensors.unused == ()
+    assert len(tensors.parameters) == len(state.gradients) > 0
