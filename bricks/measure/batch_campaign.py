@@ -23,9 +23,6 @@ from bricks.store import Claim, Store
 # How often stale bricks of a batch are measured again, at most.
 _MAX_REPEATS = 2
 
-# How often uncertain bricks of a batch are measured again, at most.
-_MAX_RETRIES = 3
-
 Results = Mapping[str, Measurement | Failure]
 
 
@@ -69,7 +66,8 @@ class BatchCampaign:
             self._measure([], set(self._parts.known(self._batch.keys)) - new, more=True)
         if new:
             self._repeat(_MAX_REPEATS, lambda: self._stale(self._state_of(new)), more=False)
-            self._repeat(_MAX_RETRIES, lambda: self._uncertain() & new, more=True)
+            retries = self._parts.conditions.rule.retries
+            self._repeat(retries, lambda: self._uncertain() & new, more=True)
         return left
 
     def _measure_missing(self, *, patient: bool) -> set[str]:

@@ -23,10 +23,12 @@ from bricks.measure.machine_states import MachineStates
 from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.probe_set_campaign import measure_probe_set
 from bricks.measure.progress import Progress
+from bricks.measure.rounds import StopRule
 from bricks.measure.sampling_task import OVERHEAD, SamplingTask, probes_for
 from bricks.measure.supervisor import Supervisor
 from bricks.measure.task_sampler import TaskSampler
 from bricks.measure.timing_lock import timing_lock
+from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Measurement
 from bricks.store import Store
 from bricks.system import ForeignLoad
@@ -100,8 +102,14 @@ class Campaign:
             _complete(parts, *campaign, patient=True)
 
     def _measure_probes(self, keys: Sequence[str], deadline: Deadline) -> None:
-        # Probes take microseconds: many rounds cost nothing.
-        rule = replace(self._conditions.rule, min_rounds=30, max_rounds=60)
+        rule, calls = self._conditions.rule, set(PROBES.values())
+        # Calls take microseconds: many rounds cost nothing. A phase of a step takes milliseconds.
+        often = replace(rule, min_rounds=30, max_rounds=60)
+        seldom = replace(rule, min_rounds=12, max_rounds=24)
+        self._sample_probes([key for key in keys if key in calls], often, deadline)
+        self._sample_probes([key for key in keys if key not in calls], seldom, deadline)
+
+    def _sample_probes(self, keys: Sequence[str], rule: StopRule, deadline: Deadline) -> None:
         for claims in self._tasks.claims(OVERHEAD, keys, deadline, 0.0, patient=True):
             with self._loop.holding(claims):
                 walks = {OVERHEAD: probe_walk([claim.key for claim in claims])}

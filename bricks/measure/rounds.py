@@ -44,13 +44,14 @@ class StopRule:
     (or four more), steady or noisy, end sampling too. The precision is nominal: an interval that
     ends sampling once it is narrow is narrower than it should be. So it is checked only every few
     rounds. ``passes`` samples are taken in each round, after the worker has
-    warmed up.
+    warmed up. Latencies that stay uncertain are sampled again, at most ``retries`` times.
     """
 
     precision: float = PRECISION
     min_rounds: int = 8
     max_rounds: int = 24
     passes: int = 2
+    retries: int = 3
 
     def min_rounds_for(self, share: float) -> int:
         """Rounds that a share of a latency needs at least, even if its interval is narrow."""

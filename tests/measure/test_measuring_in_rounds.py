@@ -187,7 +187,7 @@ def test_bricks_that_a_disturbed_host_leaves_unsure_get_further_rounds(
     path = save(mlp(), tmp_path, "net.onnx")
 
     def rounds(cache: str, **more: Any) -> int:
-        conditions = Conditions(rule=StopRule(min_rounds=8, max_rounds=8), **more)
+        conditions = Conditions(rule=StopRule(min_rounds=8, max_rounds=8, **more))
         with Bench(tmp_path / cache, runtime="fake", conditions=conditions) as bench:
             read = bench.read(path)
             bench.measure([read])
@@ -199,6 +199,7 @@ def test_bricks_that_a_disturbed_host_leaves_unsure_get_further_rounds(
     quiet = rounds("quiet")
     monkeypatch.setenv("BRICKS_FAKE_UNREST", "230")  # samples vary by 92 %
     assert rounds("disturbed") > 2 * quiet
+    assert rounds("disturbed once", retries=0) < 2 * quiet
 
 
 def test_what_is_measured_again_has_further_rounds_beside_its_first(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ from bricks.studies.scaling.training_step import (
 from bricks.system import Target
 from bricks.units.interval import Interval
 
-# Copies are a small part of a step: a few rounds suffice.
-_COPY_RULE = StopRule(precision=0.05, min_rounds=6, max_rounds=6)
+# Copies are a small part of a step, but take a second: a few rounds suffice, however noisy.
+_COPY_RULE = StopRule(precision=0.05, min_rounds=6, max_rounds=6, passes=1, retries=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def copy_rule(workspace: Workspace) -> StopRule:
     asked = workspace.options.conditions.rule.precision
     if asked <= _COPY_RULE.precision:
         return _COPY_RULE
-    return replace(_COPY_RULE, precision=asked, min_rounds=2, max_rounds=3)
+    return replace(_COPY_RULE, precision=asked, min_rounds=3, max_rounds=3)
 
 
 def copy_times(workspace: Workspace, target: Target) -> CopyTimes:
