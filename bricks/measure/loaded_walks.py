@@ -101,8 +101,10 @@ class LoadedWalks:
 
     def _make_region(self) -> None:
         eviction_bytes = max((walk.eviction_bytes(()) for walk in self.walks.values()), default=0)
+        used = {part for walk in self.walks.values() for part in walk.used_parts}
         self._supervisor.ask_afresh(
-            MakeRegion(self._region_bytes, eviction_bytes), timeout_s=self._timeout_s
+            MakeRegion(self._region_bytes, eviction_bytes, tuple(sorted(used))),
+            timeout_s=self._timeout_s,
         )
 
     def _load_at_once(self) -> bool:

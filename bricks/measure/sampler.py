@@ -184,7 +184,7 @@ class Sampler:
             passes,
             announce,
             eviction_bytes=walk.eviction_bytes(steps),
-            region_bytes=walk.region_bytes,
+            used=walk.used_parts,
             memory=tuple(map(tuple, walk.allocation_events(steps))),
             served_at=served_at,
         )

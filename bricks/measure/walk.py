@@ -87,6 +87,7 @@ class Walk:
     ``weight_bytes`` is the size of the whole model's weights. At most ``max_eviction_bytes`` are
     read in place of those that the walk leaves out. ``allocations`` are those of a recorded
     program of ``length`` occurrences, which passes tensors on by handle and not in the region.
+    Steps use the parts ``used`` of the region, each with its offset and bytes; None: all of it.
     """
 
     loads: tuple[Load, ...]
@@ -96,6 +97,12 @@ class Walk:
     max_eviction_bytes: int = 0
     allocations: tuple[Allocation, ...] = ()
     length: int = 0
+    used: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def used_parts(self) -> tuple[tuple[int, int], ...]:
+        """Offset and bytes of each part of the region that steps use."""
+        return ((0, self.region_bytes),) if self.used is None else self.used
 
     def allocation_events(self, steps: Sequence[WalkStep]) -> list[list[AllocationEvent]]:
         """Allocations and frees before each of ``steps``; empty where memory is planned."""
@@ -170,7 +177,7 @@ def without_region(walk: Walk) -> Walk:
         )
         for step in walk.steps
     )
-    return replace(walk, steps=tuple(steps), region_bytes=0)
+    return replace(walk, steps=tuple(steps), region_bytes=0, used=())
 
 
 def single_step(

@@ -6,13 +6,14 @@ See research/measuring.md. Must not know how steps are run, nor how many samples
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bricks.decompose.memory import MemoryLayout
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.decompose.stretches import SHORTEST
+from bricks.graph.tensor import TensorType
 from bricks.measure.cache_load import (
     HEAVY_BYTES,
     is_heavy,
@@ -38,6 +39,9 @@ _MAX_IDLE = 6
 # prefix is worth. The eviction read stands for them. A long brick begins its prefix, since it
 # evicts whatever the caches held before.
 _MAX_PREFIX_BYTES = 1 << 24
+
+# Parts of the region that are nearer to each other are filled together.
+_PAGE_BYTES = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,7 @@ def walk_of(
         options.max_eviction_bytes,
         plan.memory.allocations(plan),
         len(plan.occurrences),
+        chosen.used,
     )
 
 
@@ -110,6 +115,18 @@ class _Steps:
         for i in sorted(self._needed):
             if i in self._timed or self._plan.occurrences[i].brick not in self._avoid:
                 yield self._step(i)
+
+    @property
+    def used(self) -> tuple[tuple[int, int], ...]:
+        """Offset and bytes of parts of the region that have all values of the steps."""
+        parts: dict[int, int] = {}
+        for i in self._needed:
+            occurrence = self._plan.occurrences[i]
+            for value in (*occurrence.inputs, *occurrence.outputs):
+                offset, type_ = self.layout.offsets[value], self._plan.types[value]
+                if offset is not None and isinstance(type_, TensorType) and self.layout.size_bytes:
+                    parts[offset] = max(parts.get(offset, 0), type_.size_bytes)
+        return tuple(_joined(sorted(parts.items())))
 
     def _chosen(self, keys: Collection[str], options: WalkOptions) -> Mapping[int, float]:
         """Positions of the timed occurrences, and how many occurrences each stands for."""
@@ -213,6 +230,20 @@ def session_of(occurrence: Occurrence, position: int) -> tuple[int, ...] | int:
     For a stretch of nodes the runtime keeps more than weights, so each has a session of its own.
     """
     return position if occurrence.nodes >= SHORTEST else occurrence.weights or position
+
+
+def _joined(parts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """``parts`` (offset and bytes) in ascending order; those on the same or next page are one."""
+    begin = end = 0
+    for offset, size_bytes in parts:
+        if end and offset > end + _PAGE_BYTES:
+            yield begin, end - begin
+            begin = end = 0
+        begin, end = (
+            (begin, max(end, offset + size_bytes)) if end else (offset, offset + size_bytes)
+        )
+    if end:
+        yield begin, end - begin
 
 
 def _overwritten(plan: Plan) -> dict[int, int]:

@@ -11,11 +11,13 @@ from bricks.measure.protocol.request import Request
 class MakeRegion(Request[None]):
     """Make the region of ``size_bytes`` that all steps of a walk share.
 
-    Walks read at most ``eviction_bytes`` to evict the caches.
+    Walks read at most ``eviction_bytes`` to evict the caches. Steps use only the parts ``used``,
+    each with its offset and bytes; None: the whole region.
     """
 
     size_bytes: int
     eviction_bytes: int = 0
+    used: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,15 +46,16 @@ class RunWalk(Request[Walked]):
 
     ``steps`` are names, each with whether it is timed. With ``announce``, each step is announced
     before it runs, and no conditions are recorded. Before each pass, ``eviction_bytes`` are read.
-    Steps use the first ``region_bytes`` of the region; None: the whole region. ``memory`` has the
-    allocations and frees of a recorded program before each step, and after the last.
+    Steps use the parts ``used`` of the region, each with its offset and bytes; None: the whole
+    region. ``memory`` has the allocations and frees of a recorded program before each step, and
+    after the last.
     """
 
     steps: tuple[tuple[str, bool], ...]
     passes: int
     announce: bool
     eviction_bytes: int = 0
-    region_bytes: int | None = None
+    used: tuple[tuple[int, int], ...] | None = None
     memory: tuple[tuple[AllocationEvent, ...], ...] = ()
     served_at: str | None = None
 

@@ -5,7 +5,7 @@ Must not know in which order steps run, nor what is measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,10 +111,10 @@ class LoadedPieces:
         repeated = request.repeated and not piece.branching
         self.steps[request.step] = BoundPiece(bound, tuple(before), repeated, piece.parallel)
 
-    def refill(self, size_bytes: int | None = None) -> None:
-        """Fill the first bytes of the region with ordinary numbers; None: all of it."""
+    def refill(self, parts: Sequence[tuple[int, int]] | None) -> None:
+        """Fill ``parts`` of the region (offset and bytes) with ordinary numbers; None: all."""
         signed = any(piece.sign_sensitive for piece in self._loaded.values())
-        self.region.fill(self._instruments.filling(signed=signed), size_bytes=size_bytes)
+        self.region.fill(self._instruments.filling(signed=signed), parts=parts)
 
     def unload(self) -> None:
         """Unload everything, and keep the region."""

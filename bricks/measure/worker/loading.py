@@ -23,7 +23,7 @@ class LoadingRequests:
         """Make the region, and drop the old one."""
         self.state.instruments.evictor.announce(request.eviction_bytes)
         self.state.pieces.region.resize(request.size_bytes)
-        self.state.pieces.refill()
+        self.state.pieces.refill(request.used)
 
     def load(self, request: LoadPiece) -> None:
         """Load a piece."""

@@ -6,6 +6,8 @@ the step before has written them. It must not know any walk.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bricks.measure.worker.memory import ALIGNMENT_BYTES, aligned
@@ -26,14 +28,17 @@ class ActivationRegion:
         """Allocate ``size_bytes``, and drop the old memory."""
         self._memory = np.zeros(size_bytes + ALIGNMENT_BYTES, np.uint8)
 
-    def fill(self, filling: np.ndarray, *, size_bytes: int | None = None) -> None:
-        """Write ``filling`` repeatedly into its first ``size_bytes``; None: into the whole region.
+    def fill(self, filling: np.ndarray, *, parts: Sequence[tuple[int, int]] | None = None) -> None:
+        """Write ``filling`` repeatedly into ``parts`` (offset and bytes); None: everywhere.
 
         A walk over some of a model's bricks may read values at its beginning that it wrote at its
         end. Without new numbers, such values would grow or shrink without bound.
         """
-        whole, period = len(self._memory), len(filling)
-        size = whole if size_bytes is None else min(whole, size_bytes + ALIGNMENT_BYTES)
-        periods = size // period * period
-        self._memory[:periods].reshape(-1, period)[:] = filling
-        self._memory[periods:size] = filling[: size - periods]
+        memory, period = self.memory, len(filling)
+        for begin, size_bytes in [(0, len(memory))] if parts is None else parts:
+            end = min(begin + size_bytes, len(memory))
+            while begin < end:
+                phase = begin % period
+                count = min(period - phase, end - begin)
+                memory[begin : begin + count] = filling[phase : phase + count]
+                begin += count

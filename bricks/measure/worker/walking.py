@@ -44,7 +44,7 @@ class WalkRequests:
         steps = [self.state.pieces.steps[name] for name in names]
         fused = None if request.announce or request.memory else self._fused(request, names)
         one_pass = self._pass(request, steps, fused)
-        self.state.pieces.refill(request.region_bytes)
+        self.state.pieces.refill(request.used)
         complete = True
         if steps and not request.announce:
             one_pass, complete = self._evicting(request, fused, one_pass)
