@@ -12,6 +12,10 @@ from bricks.decompose.stretches import SHORTEST
 # memory than the caches hold.
 _LONG_WORK = 8e6
 
+# A brick with so much more work takes tens of milliseconds: what the caches held before makes no
+# difference to it.
+_VERY_LONG_WORK = 64 * _LONG_WORK
+
 # Weights of fewer bytes stay in the caches in any case.
 HEAVY_BYTES = 1 << 16
 
@@ -27,6 +31,11 @@ _LIGHT_BYTES = 1 << 18
 def is_long(brick: Brick) -> bool:
     """Whether a brick evicts the contents of the caches before it."""
     return work_of(brick) > _LONG_WORK
+
+
+def is_very_long(brick: Brick) -> bool:
+    """Whether a brick takes so long that it does not matter what ran before it."""
+    return work_of(brick) > _VERY_LONG_WORK
 
 
 def is_heavy(brick: Brick) -> bool:

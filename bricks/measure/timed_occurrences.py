@@ -28,7 +28,10 @@ def timed_count(brick: Brick, count: int = TIMED_COUNT, long_count: int = LONG_T
 
 
 def timed_positions(
-    plan: Plan, max_counts: Mapping[str, int], heavy: Collection[str]
+    plan: Plan,
+    max_counts: Mapping[str, int],
+    heavy: Collection[str],
+    independent: Collection[str] = (),
 ) -> dict[int, float]:
     """Positions of the timed occurrences, and how many occurrences of its brick each stands for.
 
@@ -37,7 +40,7 @@ def timed_positions(
     drawn from each group in proportion, with the brick's key as the seed. ``max_counts`` is how
     many are drawn for each brick, by key. ``heavy`` bricks find their weights in the caches where
     an earlier occurrence has read the same weights, as the steps of an unrolled recurrent network
-    do: such occurrences are in other contexts.
+    do: such occurrences are in other contexts. All contexts of ``independent`` bricks are one.
     """
     keys = [occurrence.brick for occurrence in plan.occurrences]
     positions_of: dict[str, list[int]] = {}
@@ -48,7 +51,8 @@ def timed_positions(
     for key, positions in positions_of.items():
         rng, count = random.Random(key), max_counts[key]
         strata = _by_first_use(plan, positions) if key in heavy else [positions]
-        for group in chain.from_iterable(_contexts(keys, stratum, count) for stratum in strata):
+        groups = chain.from_iterable(_contexts(keys, stratum, count) for stratum in strata)
+        for group in [positions] if key in independent else groups:
             parts = min(len(group), max(1, round(count * len(group) / len(positions))))
             for part in range(parts):
                 drawn = group[int((part + rng.random()) * len(group) / parts)]

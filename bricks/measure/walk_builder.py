@@ -19,6 +19,7 @@ from bricks.measure.cache_load import (
     is_heavy,
     is_light,
     is_long,
+    is_very_long,
     read_once_bytes,
     session_bytes,
 )
@@ -136,7 +137,8 @@ class _Steps:
             if key in keys
         }
         heavy = {key for key in counts if is_heavy(self._bricks[key])}
-        return timed_positions(self._plan, counts, heavy)
+        independent = {key for key in counts if is_very_long(self._bricks[key])}
+        return timed_positions(self._plan, counts, heavy, independent)
 
     def _with_producers(self, positions: set[int]) -> set[int]:
         """``positions``, and the positions of all producers of values that they overwrite."""
@@ -180,7 +182,7 @@ def _prefixes(
     occurrences, bricks = decomposition.plan.occurrences, decomposition.bricks
     idle = _idle(decomposition)
     for i in timed:
-        left = prefix_length
+        left = 0 if is_very_long(bricks[occurrences[i].brick]) else prefix_length
         for j in range(i - 1, max(-1, i - 1 - _MAX_IDLE * prefix_length), -1):
             if left <= 0:
                 break

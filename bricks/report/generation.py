@@ -170,6 +170,6 @@ def _notes(result: GenerationResult) -> Iterator[str]:
     if result.checked is not None:
         yield f"Generated: {result.checked.texts} times, greedily, with random weights."
     if memory.unknown:
-        yield f"The peak of memory lacks: {'; '.join(memory.unknown)}."
+        yield f"The peak lacks {'; '.join(memory.unknown)}."
     if result.generation.step_s:
         yield f"Between two steps the server takes {seconds(result.generation.step_s)}."

@@ -91,7 +91,7 @@ def test_what_it_does_not_include_makes_it_a_lower_bound(here: Here, tmp_path: P
     words = ("predict", save(odd, tmp_path, "odd.onnx"), "--no-measure", "--all")
     done = here(*words, runtime="onnxruntime")
     assert "≥" in done.out.splitlines()[3]
-    assert "odd: the peak memory does not include the workspace of Det (1 places)." in done.out
+    assert "odd: the peak memory does not include the workspace of 1 Det." in done.out
 
 
 def test_where_it_is_not_predicted_the_reason_is_told(here: Here, path: Path) -> None:

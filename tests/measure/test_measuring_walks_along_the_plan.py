@@ -11,6 +11,7 @@ from plans import HEAVY, decomposed, plan
 from bricks import Bench
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Decomposition
+from bricks.graph.tensor import TensorType
 from bricks.measure.walk import Walk, WalkStep, isolated, steps_for, without_feedback
 from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.measure.walk_samples import by_key
@@ -73,6 +74,26 @@ def test_a_lonely_brick_is_led_in_by_what_stands_before_it() -> None:
         ("a", False), ("b", False), ("d", True), ("b", False), ("c", False), ("d", True),
     ]  # fmt: skip
     assert [load.key for load in walk.loads] == ["a", "b", "d", "c"]
+
+
+def test_a_very_long_brick_is_timed_once_with_nothing_before_it() -> None:
+    layers = plan([("bca"[i % 3], [i], [i + 1]) for i in range(36)])
+    one = decomposed(layers)
+    bricks = {**one.bricks, "a": replace(one.bricks["a"], flops=10**12)}
+    walk = walk_of(Decomposition(layers, bricks, 0.0), {"a"})
+    (step,) = walk.steps
+    assert (step.key, step.weight) == ("a", 12)
+
+
+def test_a_walk_fills_only_the_values_of_its_steps() -> None:
+    large = {i: TensorType("FLOAT", (1 << 14,)) for i in range(37)}
+    sides = plan([("ab"[i % 2], [i], [i + 1]) for i in range(36)], outputs=range(37), types=large)
+    walk = walk_of(decomposed(sides), "a", WalkOptions(occurrences=1, prefix_length=0))
+    filled = {at for begin, count in walk.used_parts for at in range(begin, begin + count)}
+    for step in walk.steps:
+        for offset in (*step.inputs, *step.outputs):
+            assert offset is not None and {offset, offset + (1 << 16) - 1} <= filled
+    assert len(filled) < walk.region_bytes / 4
 
 
 def test_what_is_known_not_to_run_leads_nobody_in() -> None:

@@ -166,5 +166,7 @@ def _unknown_workspaces(
     counts: Counter[str] = Counter()
     for occurrence in plan.occurrences:
         if occurrence.brick in unknown:
-            counts["+".join(bricks[occurrence.brick].operators)] += 1
-    return tuple(f"the workspace of {name} ({count} places)" for name, count in counts.items())
+            operators = bricks[occurrence.brick].operators
+            counts["+".join(name.rpartition(".")[2] for name in operators)] += 1
+    several = [f"{count} {name}" for name, count in counts.items()]
+    return (f"the workspace of {', '.join(several)}",) if several else ()

@@ -32,7 +32,7 @@ from bricks.studies.study import Needs, Study, ask, target_asked
 from bricks.system import Target
 
 # A step takes so long that few samples of its bricks are enough.
-_PRECISION = 0.05
+_RULE = StopRule(precision=0.05, min_rounds=4, max_rounds=12, passes=1)
 
 # Texts, tokens of each, and tokens that came before.
 StepKey = tuple[int, int, int]
@@ -89,9 +89,7 @@ class GenerationStudy(
     @property
     def _rule(self) -> StopRule | None:
         """The rule of long steps; None where the workspace has another precision than usual."""
-        rule = self.workspace.conditions.rule
-        usual = rule.precision == PRECISION
-        return replace(rule, precision=_PRECISION, passes=1) if usual else None
+        return _RULE if self.workspace.conditions.rule.precision == PRECISION else None
 
     def predict(self) -> GenerationResult:
         """Latencies of one batch of texts, and of requests at a rate."""

@@ -79,7 +79,7 @@ def test_what_is_unknown_is_named_and_makes_the_peak_a_lower_bound() -> None:
     odd = isolated("Det")
     memory = peak_memory(chain(odd), {odd.key: odd}, ORT)
     assert isinstance(memory, PeakMemory)
-    assert memory.unknown == ("the workspace of Det (3 places)",)
+    assert memory.unknown == ("the workspace of 3 Det",)
     assert memory.peak_bytes > 0
 
 
