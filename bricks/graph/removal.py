@@ -154,7 +154,9 @@ def _cleaned(proto: onnx.ModelProto) -> onnx.ModelProto:
     outputs = list(proto.graph.output)
     part = upstream(proto, [output.name for output in outputs])
     if not part.graph.node:
-        raise ModelError("nothing is left of the model without these nodes: remove fewer")
+        raise ModelError(
+            f"nothing is left of graph {proto.graph.name!r} without these nodes: remove fewer"
+        )
     del part.graph.output[:]
     part.graph.output.extend(outputs)
     return part

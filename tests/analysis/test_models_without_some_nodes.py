@@ -12,6 +12,7 @@ from commands import Here, chain
 from factories import conv_net, model, node, save, value
 from onnx import shape_inference
 from recorded_programs import training_step
+from refusals import refused
 
 from bricks import Bench
 from bricks.analysis.what_if import shortened
@@ -82,7 +83,7 @@ def test_nodes_in_a_row_are_removed_together() -> None:
 
 
 def test_nothing_is_left_of_a_model_without_all_its_nodes() -> None:
-    with pytest.raises(ModelError, match="nothing is left"):
+    with refused(ModelError, "graph"):
         removed(chain("Neg", "Abs"), "*")
 
 
@@ -90,7 +91,7 @@ def test_names_are_patterns_and_mistakes_are_met_with_the_nearest() -> None:
     nodes = branching().graph.node
     assert matching_nodes("net", nodes, ["Add"]) == matching_nodes("net", nodes, ["first/*"]) == [1]
     assert matching_nodes("net", nodes, ["y", "Neg"]) == [0, 4]
-    with pytest.raises(UsageError, match="no node of net is called 'Concta': did you mean Concat"):
+    with refused(UsageError, "net", "Concta", "Concat"):
         matching_nodes("net", nodes, ["Concta"])
 
 
@@ -115,7 +116,7 @@ def test_errors_of_bricks_that_both_have_cancel(bench: Bench) -> None:
 
 def test_a_program_has_no_nodes_to_leave_out(bench: Bench, tmp_path: Path) -> None:
     program = bench.read(save(training_step(), tmp_path, "step.onnx"))
-    with pytest.raises(UsageError, match="PyTorch program"):
+    with refused(UsageError, "PyTorch"):
         shortened(bench.workspace, program, ["Conv"])
 
 

@@ -11,6 +11,7 @@ import pytest
 from commands import Here, chain
 from factories import conv_net, mlp, save
 from quantising import quantise
+from refusals import refused
 
 from bricks import Bench, backends
 from bricks.backends.quantising import QuantisationMethod, Quantiser
@@ -104,7 +105,7 @@ def test_what_cannot_be_quantised_is_refused_in_one_line(tmp_path: Path) -> None
 
 
 def test_another_form_of_numbers_is_a_wrong_usage() -> None:
-    with pytest.raises(UsageError, match="did you mean int8"):
+    with refused(UsageError, "int8"):
         ReadOptions(quantize="int9")
 
 

@@ -49,7 +49,8 @@ class Noted(Study[str, float, float, Answer]):
         models: Any = ["model"]
         bricks: Any = ["brick"]
         rule: Any = "rule"
-        return Needs(models, bricks, rule, [lambda: self.note("other")])
+        precise: Any = "precise"
+        return Needs(models, bricks, rule, [lambda: self.note("other")], precise)
 
     def predict(self) -> float:
         self.note("predict")
@@ -68,13 +69,13 @@ class Noted(Study[str, float, float, Answer]):
         return Answer(prediction, observation)
 
 
-MEASURED = ["needs", "measure model", "measure brick until rule", "other", "predict"]
+MEASURED = ["needs", "measure model until precise", "measure brick until rule", "other", "predict"]
 
 
 @pytest.fixture(autouse=True)
 def _noted_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(workspace: NotingWorkspace, models: Sequence[str]) -> None:
-        workspace.done.append(f"measure {', '.join(models)}")
+    def measure(workspace: NotingWorkspace, models: Sequence[str], *, rule: Any) -> None:
+        workspace.done.append(f"measure {', '.join(models)} until {rule}")
 
     def isolated(workspace: NotingWorkspace, bricks: Sequence[str], *, rule: Any) -> None:
         workspace.done.append(f"measure {', '.join(bricks)} until {rule}")

@@ -173,7 +173,7 @@ def test_7_how_long_does_training_take(ask: Ask) -> None:
 def test_8_how_many_tokens_a_second_does_a_language_model_make(ask: Ask) -> None:
     words = ("--quant", "int4", "--prompt", 64, "--new", 16)
     facts = answered(ask, "llm", "0.5B", *words, *ROUGH)
-    assert "tokens/s" in facts["answer"] and "GiB" in facts["answer"] or "MiB" in facts["answer"]
+    assert ("tokens/s" in facts["answer"] and "GiB" in facts["answer"]) or "MiB" in facts["answer"]
 
 
 def test_9_what_changed_between_two_targets(ask: Ask) -> None:

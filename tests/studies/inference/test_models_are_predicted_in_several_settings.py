@@ -11,8 +11,9 @@ import pytest
 from factories import conv_net, mlp, save
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
-from bricks.errors import UsageError
+from bricks.errors import NameUnknown, UsageError
 from bricks.graph.model import Model
 from bricks.measure.conditions import Conditions
 from bricks.session.options import Options
@@ -116,7 +117,7 @@ def test_a_setting_that_fails_does_not_stop_the_others(workspace: Workspace, rea
 
 
 def test_the_only_setting_raises_its_error(workspace: Workspace, read: Read) -> None:
-    with pytest.raises(UsageError, match="no nowhere among the known systems"):
+    with refused(NameUnknown, "nowhere"):
         Sweep(axes=Axes(runtimes=["fake"], systems=["nowhere"]), read=read).predicted(workspace)
 
 
