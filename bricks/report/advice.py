@@ -64,14 +64,10 @@ def _threads(row: AdvisedSetting) -> str:
 
 
 def hosts_text(hosts: HostRange) -> str | None:
-    """The number of hosts, or the range that intervals leave open; None if no number does."""
-    if hosts.fewest is None:
+    """The number of hosts, or the range that intervals leave open; None if no number is sure."""
+    if hosts.fewest is None or hosts.enough is None:
         return None
-    if hosts.hosts is not None:
-        return str(hosts.hosts)
-    return (
-        f"{hosts.fewest} or more" if hosts.enough is None else f"{hosts.fewest} to {hosts.enough}"
-    )
+    return str(hosts.hosts) if hosts.hosts is not None else f"{hosts.fewest} to {hosts.enough}"
 
 
 def _cost(cost: float | None) -> str | None:
