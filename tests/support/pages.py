@@ -11,6 +11,7 @@ import importlib.util
 import json
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -82,6 +83,21 @@ def blocks(page: Path) -> list[Block]:
 def commands(page: Path) -> list[str]:
     """All lines that a reader is to type."""
     return [line for block in blocks(page) if block.language == "console" for line in block.lines]
+
+
+def lines(text: str) -> list[str]:
+    """Lines that show something, without spaces at their ends."""
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def shown(page: Path) -> dict[str, list[str]]:
+    """The lines that a page has below commands, by the command."""
+    pairs = pairwise(blocks(page))
+    return {
+        command.lines[-1]: lines(answer.text)
+        for command, answer in pairs
+        if (command.language, answer.language) == ("console", "text")
+    }
 
 
 def digest(page: Path) -> str:
