@@ -47,6 +47,7 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
     compare all their combinations. --on asks about known systems, and measures nothing there. With
     --all, also how much memory the models need. Example: bricks predict resnet50 --threads 2
     """
+    from bricks.analysis.predicted_order import predicted_orders
     from bricks.report.answers.prediction import prediction_answer
     from bricks.units.facts import json_of
 
@@ -59,7 +60,8 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
     answer = prediction_answer(result)
     if options.general.json:
         advised = tuple(map(with_advice, result.models, shown))
-        print_json({"answer": answer, **json_of(replace(result, models=advised))})
+        facts = json_of(replace(result, models=advised))
+        print_json({"answer": answer, **facts, "orders": json_of(predicted_orders(result))})
     elif result.estimated or (detail.every and any(of.memory for of in result.models)):
         estimates = [estimate for estimate in shown if estimate is not None]
         _show(answer, result, estimates, every=detail.every)
