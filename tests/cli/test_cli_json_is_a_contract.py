@@ -340,7 +340,15 @@ def test_measure(here: Here, models: list[Path]) -> None:
 def test_predict(measured: Here, models: list[Path]) -> None:
     done = measured("predict", *models, "--threads", 1, "--json")
     assert (done.status, done.err) == (0, "")
-    assert done.json.keys() == {"answer", "system", "runtime", "granularity", "workers", "models"}
+    assert done.json.keys() == {
+        "answer",
+        "system",
+        "runtime",
+        "granularity",
+        "workers",
+        "models",
+        "orders",
+    }
     assert done.json["workers"] == 1
     of_this_target(done.json)
     for row in done.json["models"]:

@@ -42,6 +42,8 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
         places = {"BRICKS_PUBLISHED": str(PUBLISHED), "COLUMNS": str(COLUMNS), **variables}
         return bricks(*words, "--cache", cache, **places)
 
+    measured = ask("measure", "squeezenet", *ROUGH)
+    assert measured.status == 0, measured.err
     return ask
 
 
@@ -177,7 +179,7 @@ def test_8_how_many_tokens_a_second_does_a_language_model_make(ask: Ask) -> None
 
 
 def test_9_what_changed_between_two_targets(ask: Ask) -> None:
-    old, new = "zen5/onnxruntime/1-thread", "zen5/onnxruntime/2-threads"
+    old, new = "amd-epyc-zen5-2c/1-thread", "amd-epyc-zen5-2c/2-threads"
     facts = answered(ask, "diff", old, new, "squeezenet")
     assert facts["answer"].startswith("squeezenet takes ")
 
@@ -204,7 +206,7 @@ def test_12_which_of_many_architectures_are_fastest_and_how_sure(ask: Ask, tmp_p
         save(mlp(widths=(32, width, 10)), tmp_path, f"width_{width}.onnx")
     facts = answered(ask, "predict", tmp_path, "--effort", "quick", *ROUGH)
     assert len(facts["models"]) == 15
-    assert facts["answer"].startswith("15 models ")
+    assert "the fastest of 15 models here" in facts["answer"]
 
 
 def test_answers_are_held_to_facts() -> None:
