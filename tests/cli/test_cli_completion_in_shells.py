@@ -301,7 +301,7 @@ def test_a_line_is_completed_where_it_is_typed(
         bash.until("my.onnx ")
         bash.type(b"--effort=q\t")
         bash.until("--effort=quick ")
-        bash.type(b"--sys\tth\t")
+        bash.type(b"--on th\t")
         bash.until("--on this-host ")
 
 
