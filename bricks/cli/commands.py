@@ -39,12 +39,12 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         " memory.",
         "scale": "Predict a PyTorch training on several ranks, from the bricks of its step"
         " and a network.",
-        "train": "Train a PyTorch program until it is accurate, and tell how long that takes"
-        " and was to take.",
+        "train": "Predict how long a PyTorch program takes to train: a step, an epoch, and a run.",
         "validate": "Compare what runtimes compute with double precision, and with each other.",
         "explain": "Tell where the time of models goes, and what replacing their costliest"
         " operators would gain.",
-        "diff": "Tell which bricks and models are slower or faster on one target than on another.",
+        "diff": "Tell which models and bricks are slower or faster in a version of a runtime than in"
+        " another.",
     },
     "Share": {
         "generate": "Write the suite of models: all that measuring them elsewhere needs,"

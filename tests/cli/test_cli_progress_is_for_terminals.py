@@ -51,7 +51,7 @@ def test_nothing_of_it_stays(words: list[str]) -> None:
     found = watched(words)
     assert "━" in found.raw
     assert not any("━" in line for line in found.screen)
-    assert found.screen[0].startswith("4 bricks: ")
+    assert found.screen[0].startswith("All 4 bricks ")
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])
@@ -59,13 +59,13 @@ def test_a_terminal_that_cannot_draw_sees_results_alone(words: list[str], term: 
     found = watched(words, TERM=term)
     assert "\x1b" not in found.raw
     assert "━" not in found.raw
-    assert found.screen[0].startswith("4 bricks: ")
+    assert found.screen[0].startswith("All 4 bricks ")
 
 
 def test_who_wants_it_quiet_sees_none(words: list[str]) -> None:
     found = watched([*words, "--quiet"])
     assert "\x1b" not in found.raw
-    assert found.screen[0].startswith("4 bricks: ")
+    assert found.screen[0].startswith("All 4 bricks ")
 
 
 def test_a_long_name_does_not_break_the_line(words: list[str], tmp_path: Path) -> None:
