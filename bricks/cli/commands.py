@@ -43,8 +43,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "validate": "Compare what runtimes compute with double precision, and with each other.",
         "explain": "Tell where the time of models goes, and what replacing their costliest"
         " operators would gain.",
-        "diff": "Tell which models and bricks are slower or faster in a version of a runtime than in"
-        " another.",
+        "diff": "Tell which models and bricks are slower or faster in a version of a runtime than"
+        " in another.",
     },
     "Share": {
         "generate": "Write the suite of models: all that measuring them elsewhere needs,"
