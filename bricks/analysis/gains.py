@@ -131,5 +131,6 @@ def _int8_s(part: Part, system: System) -> float | None:
     if part.kind not in (CONVOLUTION, PRODUCT) or part.roof_s is None or moved is None:
         return None
     faster = _TILES if _TILE_SET in (system.identity.get("instruction_sets") or ()) else _VECTORS
-    quicker = Peaks((peaks.flops_per_s or 0.0) * faster, peaks.bytes_per_s, peaks.levels)
+    assert peaks.flops_per_s is not None  # as the part has a roof
+    quicker = Peaks(peaks.flops_per_s * faster, peaks.bytes_per_s, peaks.levels)
     return replace(part, peaks=quicker, moved_bytes=moved / _BYTES_OF_FLOAT).roof_s

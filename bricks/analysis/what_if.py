@@ -1,4 +1,4 @@
-"""An edited model beside its original: both latencies, and the difference.
+"""An edited model next to its original: both latencies, and the difference.
 
 Bricks that both have in equal numbers cancel out of the difference, errors included. Models are
 edited by the user (``Bench.read`` takes graphs in memory), or here, by leaving nodes out. Must not
@@ -51,7 +51,7 @@ def what_if(
     measure: bool = True,
     target: Target | None = None,
 ) -> WhatIf:
-    """The latency of ``edited`` beside that of ``model``, by default on the workspace's target.
+    """The latency of ``edited`` next to that of ``model``, by default on the workspace's target.
 
     With ``measure``, missing bricks are measured first. Raises :class:`ModelError` if bricks of
     either stay without a latency.

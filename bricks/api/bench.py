@@ -144,7 +144,7 @@ class Bench(Closing):
         return compare(self.workspace, models)
 
     def what_if(self, model: Model, edited: Model, *, measure: bool = True) -> WhatIf:
-        """The latency of ``edited`` beside that of ``model``, and the gain with its interval.
+        """The latency of ``edited`` next to that of ``model``, and the gain with its interval.
 
         Errors of bricks that both have cancel out of the gain. :meth:`read` reads a graph that was
         edited in memory. With ``measure``, missing bricks are measured first. Raises

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A decoder of ``layers`` alike, each with attention and a feed-forward network.
+    """A decoder of ``layers`` equal layers, each with attention and a feed-forward network.
 
     ``kv_heads`` fewer than ``heads`` are shared by groups of heads, each ``head`` elements wide.
     ``inner`` is the width of the feed-forward network, ``gated`` if a third matrix gates it, with

@@ -14,7 +14,7 @@ from bricks.architectures.architecture import Architecture
 
 _B = 1e9
 
-# Llama 1 and 2 (Touvron et al., 2023), Llama 3 (Grattafiori et al., 2024), and others alike.
+# Llama 1 and 2 (Touvron et al., 2023), Llama 3 (Grattafiori et al., 2024), and others of that form.
 _llama2 = partial(Architecture, head=128, vocabulary=32000)
 _llama1 = partial(_llama2, positions=2048)
 _llama3 = partial(Architecture, kv_heads=8, vocabulary=128256, positions=131072)

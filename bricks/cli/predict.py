@@ -92,19 +92,22 @@ class _Reader:
 @contextmanager
 def _first_workspace(options: EstimateOptions, axes: Axes) -> Iterator[Workspace]:
     """The workspace of the first setting whose runtime is installed."""
-    *others, last = dict.fromkeys(axes.settings, None)
     with ExitStack() as opened:
-        for setting in others:
-            with suppress(BackendError, UsageError):
-                yield opened.enter_context(open_workspace(in_setting(options, setting)))
-                return
-        yield opened.enter_context(open_workspace(in_setting(options, last)))
+        yield _opened_first(opened, options, axes)
+
+
+def _opened_first(opened: ExitStack, options: EstimateOptions, axes: Axes) -> Workspace:
+    *others, last = axes.settings
+    for setting in others:
+        with suppress(BackendError, UsageError):  # the sweep says why this setting has no estimate
+            return opened.enter_context(open_workspace(in_setting(options, setting)))
+    return opened.enter_context(open_workspace(in_setting(options, last)))
 
 
 def _predictions(
     workspace: Workspace, reader: _Reader, options: EstimateOptions, asked: PredictOptions
 ) -> ModelPredictions:
-    """The predictions in all settings; those by measurements of others are told at once."""
+    """The predictions in all settings; estimates by published measurements are printed at once."""
     from bricks.studies.inference.sweep import Sweep
 
     warn_of_crowding(workspace.target, options.parallel.workers)

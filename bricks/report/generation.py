@@ -96,7 +96,7 @@ _OBSERVED: Sequence[Column[FigureRow]] = (
 
 
 def _figures(result: GenerationResult) -> list[FigureRow]:
-    """Predicted quantities beside those of the texts that were generated."""
+    """Predicted quantities next to those of the texts that were generated."""
     checked = result.checked
     assert checked is not None
     rows = [FigureRow("time to the first token", result.ttft_s, seconds, checked.ttft_s)]

@@ -1,4 +1,4 @@
-"""An edited model beside its original: nodes are bypassed or given, and errors in common cancel."""
+"""An edited model and its original: nodes are bypassed or given, and errors in common cancel."""
 
 from __future__ import annotations
 

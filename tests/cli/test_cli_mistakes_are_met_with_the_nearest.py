@@ -142,3 +142,14 @@ def test_a_former_name_calls_the_command_and_is_not_listed(
     assert former not in list(root_command().commands)
     of_former, of_now = (here.plain(*words, "--help").out for words in ((former,), now))
     assert of_former.partition("\n")[2] == of_now.partition("\n")[2] != ""
+
+
+def test_a_mistake_in_a_sweep_is_one_line(here: Here, good: Path) -> None:
+    for words, status, problem in (
+        (("--threads", "1,2", "--on", "nowhere"), 2, "no nowhere among the known systems"),
+        (("--batch", "1,2", "--shape", "x=1", "--shape", "x=1"), 2, "gives input 'x' twice"),
+    ):
+        here("measure", good)
+        done = here("predict", good, *words)
+        assert (done.status, done.out) == (status, "")
+        assert problem in done.complaint

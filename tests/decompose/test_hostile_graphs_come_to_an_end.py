@@ -44,7 +44,7 @@ def test_following_integers_through_a_graph_ends(tmp_path: Path) -> None:
         added = maker.node("Add", [at, one], [f"a{i}"], [ints])
         doubled = maker.node("Mul", [at, two], [f"b{i}"], [ints])
         at = maker.node("Max", [added, doubled], [f"v{i}"], [ints])
-    follower = following._Follower(maker.graph())
+    follower = following._UseFollower(maker.graph())
     for name in maker.types:
         follower.range_of(name, ints)
     followed = following._ALL_STEPS - follower._steps_left

@@ -65,7 +65,9 @@ def test_both_are_listed(said: dict[str, CommandResult]) -> None:
 @slow_unless_changed(PAGE)
 def test_bricks_of_the_one_that_computes_nothing_add_up(said: dict[str, CommandResult]) -> None:
     (line,) = (line for line in said if "pretend" in line)
-    (row,) = re.findall(r"^gluon_cifar_resnet20_v1 .* (\d\.\d+)$", said[line].out, re.MULTILINE)
+    (row,) = re.findall(
+        r"^gluon_cifar_resnet20_v1 .* (\d\.\d+) +yes$", said[line].out, re.MULTILINE
+    )
     assert float(row) == pytest.approx(1, abs=0.01)
 
 
@@ -81,8 +83,7 @@ def test_what_the_page_shows_has_the_columns_of_today(said: dict[str, CommandRes
     compared = [outcome.out for line, outcome in said.items() if " compare " in line]
     for page, out in zip(shown, compared, strict=True):
         assert _heading(page) == _heading(out)
-        named = re.compile(r"^[^,]+, (\w+) [\d.]+, \d+ threads?, granularity executed$", re.M)
-        assert named.findall(page) == named.findall(out)
+        assert _answer(page) == _answer(out)
 
 
 @slow_unless_changed(PAGE)
@@ -94,6 +95,12 @@ def test_a_model_that_it_cannot_tell_the_types_of_is_refused_by_name(
     done = bricks(*arguments, PYTHONPATH=str(site))
     assert done.status == 1
     assert re.search(r"the runtime tells no type of .*, which Dropout .* makes: ", done.complaint)
+
+
+def _answer(text: str) -> str:
+    """The first line without its figures; noise decides on which side of a run an estimate is."""
+    line = re.sub(r"\(.*?\)|\d[\d.]* (ms|µs|s|%)", "#", text.splitlines()[0])
+    return line.replace("above", "below").replace("outside", "inside")
 
 
 def _heading(text: str) -> list[str]:

@@ -116,6 +116,7 @@ def skeleton(line: str, name: str) -> str:
     # So do the sides of an interval, and shares of nearly nothing or nearly all.
     line = re.sub(r"±\d+ %|-\d+ / \+\d+ %", "INTERVAL", line)
     line = re.sub(r"[<>](?=\d)", "", line)
+    line = re.sub(r"\b(in|out)side the interval", "beyond or in the interval", line)
     line = re.sub(r" (yes|no)$", " VERDICT", line)  # whether a run lies inside depends on the load
     line = re.sub(r"\b(above|below) the measured", "off the measured", line)
     line = re.sub(r"(?<![A-Za-z_.\d])\d[\d.,]*( (?:(?:s|ms|µs|ns|KiB|MiB|GiB)\b|%))?", "#", line)

@@ -13,8 +13,8 @@ def estimate_of(latency_s: Interval, model: str = "m") -> Estimate:
 
 
 def predicted(model: str, latency_s: Interval, **setting: object) -> PredictedModel:
-    """A model in a setting: of the fake runtime with one thread on this host, unless told."""
-    asked = Setting(**{"runtime": "fake", "threads": 1, "batch": 1, **setting})  # type: ignore[arg-type]
+    """A model in a setting: of the fake runtime with one thread on this host by default."""
+    asked = Setting(**{"runtime": "fake", "threads": 1, "batch": 1, **setting})  # type: ignore[arg-type]  # fields of mixed types
     return PredictedModel(model=model, estimate=estimate_of(latency_s, model), setting=asked)
 
 

@@ -134,7 +134,7 @@ def general(text: str, folder: Path) -> str:
 _IN_WORDS = re.compile(r"\d[\d.]*(?= (?:%|to|times))")
 
 
-# Numbers in answers: the facts beside them are compared as numbers.
+# Numbers in answers: the facts next to them are compared as numbers.
 _NUMBERS = re.compile(r"(?<![\w.])[<>±]?\d[\d.,]*(?: (?:s|ms|µs|B|KiB|MiB|GiB)\b)?")
 
 

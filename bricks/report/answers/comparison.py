@@ -27,10 +27,11 @@ def comparison_answer(of: Comparison) -> str:
 
 def _one(of: ModelComparison) -> str:
     side = "below" if of.ratio < 1 else "above"
-    holds = "which holds the run" if of.checked.inside else "which does not hold the run"
+    where = "inside" if of.checked.inside else "outside"
     return (
-        f"The estimate of {of.model}, {value_text(of.estimate.latency_s)}, {holds}, is"
-        f" {percent(of.checked.error)} {side} the measured {seconds(of.measured_s.value)}"
+        f"{of.model} is estimated at {value_text(of.estimate.latency_s)},"
+        f" {percent(of.checked.error)} {side} the measured {seconds(of.measured_s.value)},"
+        f" which is {where} the interval"
     )
 
 

@@ -69,7 +69,7 @@ function say(text, bad = false) {
   said.classList.toggle("bad", bad);
 }
 
-async function told(response) {
+async function factsOf(response) {
   const facts = await response.json();
   if (!response.ok) throw new Error(facts.error);
   return facts;
@@ -81,7 +81,7 @@ async function page(url) {
   const job = new URL(response.url).pathname.match(/^\/jobs\/([\w-]+)$/);
   if (!job) return response;
   for (;;) {
-    const facts = await told(await fetch(`/api/jobs/${job[1]}`));
+    const facts = await factsOf(await fetch(`/api/jobs/${job[1]}`));
     if (facts.state === "failed") throw new Error(facts.error);
     if (facts.state === "done") return fetch(`${facts.address}${new URL(response.url).search}`);
     await new Promise((done) => setTimeout(done, POLL_MS));

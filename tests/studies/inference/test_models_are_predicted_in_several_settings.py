@@ -36,7 +36,7 @@ Read = Callable[[Setting], Sequence[Model | Unread]]
 
 @given(st.fixed_dictionaries(AXES))
 def test_every_combination_is_a_setting_once(axes: dict[str, list[object]]) -> None:
-    settings = Axes(**axes).settings  # type: ignore[arg-type]
+    settings = Axes(**axes).settings  # type: ignore[arg-type]  # drawn lists
     values = {tuple(getattr(setting, name) for name in DIMENSIONS) for setting in settings}
     expected = 1
     for name, key in zip(DIMENSIONS, AXES, strict=True):
