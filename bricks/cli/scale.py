@@ -1,6 +1,7 @@
 """``bricks scale``: a program's training on several ranks, predicted from its bricks."""
 
-from bricks.cli.study import File, View, command_of, from_report
+from bricks.cli.study import File, command_of
+from bricks.report.study_views import from_report
 from bricks.studies.scaling import OFFER
 
 _PAGE = File(
@@ -16,13 +17,4 @@ _TRACE = File(
     note="the step; open it in ui.perfetto.dev.", page=False,
 )  # fmt: skip
 
-scale = command_of(
-    OFFER,
-    View(
-        from_report("scaling:scaling_parts"),
-        (_PAGE, _TRACE),
-        from_report("answers.scaling:scaling_answer"),
-        from_report("answers.scaling:scaling_remarks"),
-        from_report("scaling:scaling_details"),
-    ),
-)
+scale = command_of(OFFER, (_PAGE, _TRACE))

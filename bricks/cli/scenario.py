@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.scenario_options import ScenarioCommandOptions
-from bricks.cli.study import View, command_of, from_report
+from bricks.cli.study import command_of
 from bricks.studies.offer import StudyOffer
 
 if TYPE_CHECKING:
@@ -41,12 +41,4 @@ OFFER = StudyOffer(
     of_models=True,
 )
 
-scenario = command_of(
-    OFFER,
-    View(
-        from_report("scenario:scenario_parts"),
-        answer=from_report("answers.scenario:scenario_text"),
-        remarks=from_report("scenario:scenario_remarks"),
-        details=from_report("scenario:scenario_details"),
-    ),
-)
+scenario = command_of(OFFER)

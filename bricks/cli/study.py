@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,12 +29,13 @@ from bricks.cli.output import finish, note, print_json, show, show_answer
 from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.warnings import warn_of_crowding
 from bricks.cli.workspaces import open_workspace
+from bricks.report.study_views import StudyView, view_of_study
 from bricks.studies.offer import StudyOffer
 from bricks.studies.option_fields import made
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +70,6 @@ _NEVER = frozenset({"budget", "retry", "again"})
 _OF_MODELS = frozenset({"granularity", "optimization", "effort"})
 
 
-def from_report(name: str) -> Callable[..., Any]:
-    """The function ``module:function`` of ``bricks.report``, imported when it is called."""
-    module, _, function = name.partition(":")
-
-    def call(*arguments: Any, **named: Any) -> Any:
-        return getattr(import_module(f"bricks.report.{module}"), function)(*arguments, **named)
-
-    return call
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
     """A file that shows an answer; ``name`` is that of its option, ``fact`` its name in JSON.
@@ -106,31 +96,15 @@ class File:
         return self.text(result, version=__version__, made=today())
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """How a result is shown: ``parts`` of it on a terminal, and ``files``.
+def command_of(offer: StudyOffer, files: Sequence[File] = ()) -> Callable[..., None]:
+    """Return the command that asks the study ``offer`` and may write ``files``, for Typer.
 
-    ``answer`` is its first line, in words, which JSON has too, and ``remarks`` are the lines below
-    the parts. With ``details``, the command has an option ``--all``, which shows them in place of
-    ``parts``.
+    A study whose view has details has an option ``--all``, which shows them.
     """
-
-    parts: Callable[[Any], Sequence[RenderableType]]
-    files: tuple[File, ...] = ()
-    answer: Callable[[Any], str] | None = None
-    remarks: Callable[[Any], Sequence[str]] = lambda result: ()
-    details: Callable[[Any], Sequence[RenderableType]] | None = None
-
-
-# The view of any answer.
-_PLAIN = View(from_report("study:study_parts"))
-
-
-def command_of(offer: StudyOffer, view: View = _PLAIN) -> Callable[..., None]:
-    """Return the command that asks the study ``offer``, for Typer."""
+    view = view_of_study(offer.name)
     parameters = [
         *parameters_of(offer.options),
-        *map(_of_file, view.files),
+        *map(_of_file, files),
         *(parameters_of(CheckOptions) if offer.checks else ()),
         *(parameters_of(DetailOptions) if view.details is not None else ()),
         *parameters_of(StudySettings, without=_without(offer), defaults=_defaults(offer)),
@@ -141,10 +115,10 @@ def command_of(offer: StudyOffer, view: View = _PLAIN) -> Callable[..., None]:
         if settings.runtime.threads is None:
             threads = offer.threads(options)
             settings = replace(settings, runtime=replace(settings.runtime, threads=threads))
-        files = {file: values[file.name] for file in view.files}
+        paths = {file: values[file.name] for file in files}
         check = offer.checks and values["check"]
         every = view.details is not None and made(DetailOptions, values).every
-        _answer(offer, options, settings, _Shown(view, files, every), check=check)
+        _answer(offer, options, settings, _Shown(view, paths, every), check=check)
 
     return with_signature(called, offer.name, offer.help, parameters)
 
@@ -183,7 +157,7 @@ class _Shown:
     ``every`` shows all details and remarks.
     """
 
-    view: View
+    view: StudyView
     files: Mapping[File, Path | None]
     every: bool = False
 

@@ -1,6 +1,7 @@
 """``bricks train``: the time of a training, predicted from bricks, and measured with --run."""
 
-from bricks.cli.study import File, View, command_of, from_report
+from bricks.cli.study import File, command_of
+from bricks.report.study_views import from_report
 from bricks.studies.training import OFFER
 
 _PAGE = File(
@@ -9,13 +10,4 @@ _PAGE = File(
     note="the loss of each seed; open it in any browser.",
 )  # fmt: skip
 
-train = command_of(
-    OFFER,
-    View(
-        from_report("training:training_parts"),
-        (_PAGE,),
-        from_report("answers.training:training_answer"),
-        from_report("answers.training:training_remarks"),
-        from_report("training:training_details"),
-    ),
-)
+train = command_of(OFFER, (_PAGE,))

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bricks.errors import BricksError
+from bricks.report.study_views import view_of_study
 from bricks.session.options import Options
 from bricks.session.workspace import Workspace
 from bricks.studies.offer import StudyOffer
@@ -25,7 +26,7 @@ from bricks.units.facts import json_of
 from bricks.web.jobs import PREDICTING, Job, JobWorker
 from bricks.web.server_limits import ServerLimits
 from bricks.web.study_form import StudyForm
-from bricks.web.study_view import PageTable, view_of_study
+from bricks.web.study_view import PageTable, blocks_of
 
 # What a command recommends; a page shows the command instead.
 _REMEDY = ": leave out --no-measure"
@@ -100,9 +101,11 @@ class StudyService:
         except BricksError as error:
             return failed(self._error_text(error).partition(_REMEDY)[0])
         view = view_of_study(form.offer.name)
-        headline, errors = view.headline(result), [*result.errors]
+        headline = None if view.answer is None else view.answer(result)
         facts = {"answer": headline, **json_of(result)}
-        return StudyAnswer(headline, view.blocks(result), errors, facts, time.monotonic())
+        return StudyAnswer(
+            headline, blocks_of(view, result), [*result.errors], facts, time.monotonic()
+        )
 
     def runtime_of(self, study: StudyOffer) -> str:
         """The runtime that answers ``study``."""
