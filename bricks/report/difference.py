@@ -78,7 +78,7 @@ def _counts_of_changes(bricks: Sequence[BrickDifference]) -> str:
     faster = sum(brick.ratio.faster for brick in bricks)
     return (
         f"{len(bricks)} bricks were measured on both: {slower} are slower now, {faster} faster,"
-        f" and {len(bricks) - slower - faster} not told apart from noise."
+        f" and {len(bricks) - slower - faster} within noise."
     )
 
 

@@ -146,7 +146,7 @@ def test_what_is_slower_is_named_with_its_share(versions: Here, diff: Diff) -> N
 
 def test_people_are_shown_the_same(versions: Here, diff: Diff) -> None:
     shown = diff("1.0", "2.0").out
-    assert "1 are slower now, 0 faster, and 2 not told apart from noise" in shown
+    assert "1 are slower now, 0 faster, and 2 within noise" in shown
     assert "old: lab/fake-1.0/1-thread" in shown
     assert "b1-0002" in shown and "b1-0003" in shown
     assert "Where the difference of net comes from:" in shown
