@@ -102,7 +102,7 @@ def test_quiet_leaves_out_remarks_and_keeps_results(
     assert "Nothing was run" in here("compare", denormal, "--all").out
     assert "Nothing was run" not in here("compare", denormal, "-q").out
     (row,) = here("compare", denormal, "--json").json["models"]
-    shown_row = next(line for line in quiet.out.splitlines() if line.startswith("denormal "))
+    shown_row = next(line for line in quiet.out.splitlines() if line.startswith("denormal  "))
     assert f" {row['ratio']:.3f} " in shown_row
 
 
