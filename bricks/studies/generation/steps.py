@@ -22,6 +22,11 @@ from bricks.units.interval import Interval
 # Cache lengths at which steps are estimated.
 _LENGTHS = 4
 
+# Half the width, relative to a step of one token, of an error that all its bricks share. Such a
+# step reads all weights, so the bandwidth of memory bounds it. Other users of a shared host change
+# that bandwidth within minutes, and samples of a few seconds do not show it (research/scenarios.md).
+MEMORY_DRIFT = 0.3
+
 
 def lengths_between(first: int, last: int) -> list[int]:
     """Cache lengths at which steps are estimated: both ends, and evenly spaced lengths between."""

@@ -26,7 +26,12 @@ from bricks.studies.generation.load import load_of
 from bricks.studies.generation.options import GenerationOptions
 from bricks.studies.generation.outcome import generated
 from bricks.studies.generation.result import GenerationMemory, GenerationResult
-from bricks.studies.generation.steps import DecoderStep, StepTimes, lengths_between
+from bricks.studies.generation.steps import (
+    MEMORY_DRIFT,
+    DecoderStep,
+    StepTimes,
+    lengths_between,
+)
 from bricks.studies.generation.texts import Generation
 from bricks.studies.study import Needs, Study, ask, target_asked
 from bricks.system import Target
@@ -157,6 +162,9 @@ class GenerationStudy(
         where = f"{batch} x {tokens} tokens after {past} on {self.target.system.name}"
         which = f"{model.name} in a step of {where}"
         run = run_latency(known, which, seed=self.workspace.options.seed)
+        if tokens == 1:
+            drift_s = MEMORY_DRIFT * run.latency_s.value
+            run = replace(run, latency_s=run.latency_s.widened(drift_s).positive())
         return DecoderStep(batch, tokens, past, run)
 
     def _memory(self) -> GenerationMemory:
