@@ -38,7 +38,8 @@ class Round:
     """One round's raw samples, without warm-ups, and the conditions during the round.
 
     ``host_s`` are the seconds of each sample on the host: its latency. ``kernels`` are the device
-    kernels of each sample; empty without a device.
+    kernels of each sample; empty without a device. ``displaced_bytes`` is the state of the device's
+    cache in all samples, as in :class:`~bricks.units.sample.Sample`.
 
     ``reference_s`` and ``reference_end_s`` are the latency of the reference workload just before
     and just after. ``waited_share`` is the share of the round in which the worker's threads waited
@@ -51,6 +52,7 @@ class Round:
     waited_share: float | None = None
     reference_end_s: float | None = None
     kernels: tuple[tuple[Kernel, ...], ...] = ()
+    displaced_bytes: int | None = None
 
     @classmethod
     def of(
@@ -60,16 +62,21 @@ class Round:
         waited_share: float | None = None,
         reference_end_s: float | None = None,
     ) -> Round:
-        """A round of these samples."""
+        """A round of these samples; ValueError if they differ in their displaced bytes."""
         kernels = tuple(sample.kernels for sample in samples)
         host_s = tuple(sample.host_s for sample in samples)
         conditions = reference_s, waited_share, reference_end_s
-        return cls(host_s, *conditions, kernels if any(kernels) else ())
+        displaced = {sample.displaced_bytes for sample in samples} or {None}
+        if len(displaced) > 1:
+            raise ValueError("the samples of a round displace different numbers of bytes")
+        return cls(host_s, *conditions, kernels if any(kernels) else (), displaced.pop())
 
     @property
     def samples(self) -> tuple[Sample, ...]:
         """The samples, in the order in which they were taken."""
-        return tuple(map(Sample, self.host_s, self.kernels or ((),) * len(self.host_s)))
+        kernels = self.kernels or ((),) * len(self.host_s)
+        displaced = self.displaced_bytes
+        return tuple(Sample(s, own, displaced) for s, own in zip(self.host_s, kernels, strict=True))
 
     @cached_property
     def device_s(self) -> float:
@@ -180,6 +187,17 @@ class Measurement:
         """The kernels of a run, each with its mean over all samples of the rounds in use."""
         return self._used(state_s).kernels
 
+    @cached_property
+    def kernels_by_displaced(self) -> Mapping[int | None, tuple[Kernel, ...]]:
+        """The mean kernels of a run by the displaced bytes before it; None: in a walk."""
+        every = dict.fromkeys(r.displaced_bytes for r in self.quiet_rounds if r.kernels)
+        return {
+            displaced: _Used(
+                tuple(r for r in self.quiet_rounds if r.displaced_bytes == displaced)
+            ).kernels
+            for displaced in every
+        }
+
     def runs(self, state_s: float | None = None) -> RunVariation:
         """The variation of single runs in the rounds in use, relative to :meth:`latency_s`."""
         return self._used(state_s).runs
@@ -203,15 +221,20 @@ class Measurement:
     def _by_state(self) -> dict[float | None, tuple[Round, ...]]:
         return {}
 
+    @cached_property
+    def _walked(self) -> tuple[Round, ...]:
+        """The quiet rounds of walks; all, if there are none."""
+        return tuple(r for r in self.quiet_rounds if r.displaced_bytes is None) or self.quiet_rounds
+
     def _near(self, state_s: float | None) -> tuple[Round, ...]:
         target_state_s = self.state_s if state_s is None else state_s
         if target_state_s not in self._by_state:
-            near = (r for r in self.quiet_rounds if same_state(r.state_s, target_state_s))
+            near = (r for r in self._walked if same_state(r.state_s, target_state_s))
             self._by_state[target_state_s] = tuple(near)
         return self._by_state[target_state_s]
 
     def _enough(self, rounds: tuple[Round, ...]) -> bool:
-        return len(rounds) >= min(ENOUGH, len(self.quiet_rounds))
+        return len(rounds) >= min(ENOUGH, len(self._walked))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Rounds as JSON, in the table of rounds and in results files, and the checks of their numbers.
 
 Samples are a list: of seconds, and where kernels ran on a device of ``[host_s, [[kernel,
-device_s], …]]``. Must not know where the JSON lies.
+device_s], …]]``, with the displaced bytes if they are known. Must not know where the JSON lies.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ def checked_round(round_: Round) -> Round:
     if waited_share is not None and not (math.isfinite(waited_share) and waited_share >= 0):
         raise ValueError(f"the share waited, {waited_share!r}, is no share")
     kernels = tuple(tuple(map(_checked_kernel, of)) for of in round_.kernels)
+    displaced = round_.displaced_bytes
+    if displaced is not None and not (type(displaced) is int and displaced >= 0):
+        raise ValueError(f"{displaced!r} displaced bytes are no number of bytes")
     return replace(round_, host_s=_checked_seconds(round_.host_s), kernels=kernels)
 
 

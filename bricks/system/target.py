@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from bricks.system.accelerator import ACCELERATOR, Accelerator
+
 
 def digest_of(facts: Mapping[str, Any]) -> str:
     """First 16 hexadecimal digits of the SHA-256 of ``facts`` as canonical JSON."""
@@ -60,6 +62,12 @@ class System:
         """Logical processors available to threads; a container's quota may be a fraction of one."""
         logical, quota = self.identity["logical_cpus"], self.identity["cpu_quota"]
         return float(logical if quota is None else min(logical, quota))
+
+    @property
+    def accelerator(self) -> Accelerator | None:
+        """The GPU of the host whose times are measured; None for a processor's times."""
+        facts = self.identity.get(ACCELERATOR)
+        return None if facts is None else Accelerator.from_json(facts)
 
     @property
     def vectors(self) -> tuple[str, str]:

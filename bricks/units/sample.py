@@ -23,11 +23,14 @@ class Kernel:
 class Sample:
     """One run: ``host_s`` seconds from the call to its end, and the kernels that ran for it.
 
-    On a CPU there are no kernels, and ``host_s`` is the latency.
+    On a CPU there are no kernels, and ``host_s`` is the latency. ``displaced_bytes`` is the state
+    of the device's cache: the bytes that other work has touched since the data of this run were
+    last used, 0 for a run that repeats. None: the run is part of a walk.
     """
 
     host_s: float
     kernels: tuple[Kernel, ...] = ()
+    displaced_bytes: int | None = None
 
     @property
     def device_s(self) -> float:
@@ -35,18 +38,21 @@ class Sample:
         return sum(kernel.device_s for kernel in self.kernels)
 
     def to_json(self) -> float | list[Any]:
-        """Seconds, or with kernels ``[host_s, [[name, device_s], …]]``."""
+        """Seconds, or with kernels ``[host_s, [[name, device_s], …], displaced_bytes]``."""
         if not self.kernels:
             return self.host_s
-        return [self.host_s, [[kernel.name, kernel.device_s] for kernel in self.kernels]]
+        kernels = [[kernel.name, kernel.device_s] for kernel in self.kernels]
+        displaced = [] if self.displaced_bytes is None else [self.displaced_bytes]
+        return [self.host_s, kernels, *displaced]
 
     @classmethod
     def from_json(cls, data: float | list[Any]) -> Sample:
         """The inverse of :meth:`to_json`."""
         if not isinstance(data, list):
             return cls(data)
-        host_s, kernels = data
-        return cls(host_s, tuple(Kernel(name, device_s) for name, device_s in kernels))
+        host_s, kernels, *displaced = data
+        own = tuple(Kernel(name, device_s) for name, device_s in kernels)
+        return cls(host_s, own, *displaced)
 
 
 def weighted_mean(samples: Sequence[Sample], weights: Sequence[float]) -> Sample:

@@ -24,7 +24,7 @@ _LENGTHS = 4
 
 # Half the width, relative to a step of one token, of an error that all its bricks share. Such a
 # step reads all weights, so the bandwidth of memory bounds it. Other users of a shared host change
-# that bandwidth within minutes, and samples of a few seconds do not show it (research/scenarios.md).
+# that bandwidth within minutes, and samples of a few seconds do not show it (docs/guides/llm.md).
 MEMORY_DRIFT = 0.3
 
 
