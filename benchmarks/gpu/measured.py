@@ -1,0 +1,79 @@
+"""A program's raw data as a plan and measurements of its bricks: what estimates are made from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.gpu.raw import RawProgram, Run
+from bricks.decompose.build import build
+from bricks.decompose.granularity import Granularity
+from bricks.decompose.plan import Decomposition, Plan
+from bricks.graph.model import Model
+from bricks.samples.measurement import Measurement, Round
+from bricks.units.sample import Sample
+
+# The time on the host of a call that was not timed there; samples need a positive number.
+_UNKNOWN_S = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredProgram:
+    """A program with the plan of its calls and a measurement of each brick, by key.
+
+    Each call is a brick, so ``decomposition.plan.occurrences`` are ``program.calls`` in order.
+    """
+
+    program: RawProgram
+    decomposition: Decomposition
+    measured: Mapping[str, Measurement]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the program's calls."""
+        return self.decomposition.plan
+
+
+def measured(program: RawProgram) -> MeasuredProgram:
+    """Cut a program into its calls, and give each brick the kernels of its unique call.
+
+    Samples have the median time of equal calls on the host. A call that starts no kernel, such as a
+    view, has samples without. Bricks whose call could not be replayed have no measurement.
+    """
+    skeleton = program.proto.SerializeToString(deterministic=True)
+    digest = "m1-" + hashlib.sha256(skeleton).hexdigest()[:16]
+    model = Model(program.name, Path(), skeleton, (), digest)
+    cut = build(model, program.graph, Granularity.parse("executed"))
+    hosts_s, starting = _host_s(program), _starting(program)
+    results: dict[str, Measurement] = {}
+    for occurrence, call in zip(cut.plan.occurrences, program.calls, strict=True):
+        idle = {} if call.unique in starting else {None: [()]}
+        states = program.kernels.get(call.unique, idle)
+        rounds = tuple(_rounds(states, hosts_s[call.unique]))
+        if rounds:
+            results.setdefault(occurrence.brick, Measurement(occurrence.brick, rounds, 0.0))
+    return MeasuredProgram(program, cut, results)
+
+
+def _starting(program: RawProgram) -> set[int]:
+    """The unique calls that start kernels in a replay."""
+    replays = zip(program.calls, program.replayed, strict=True)
+    return {call.unique for call, run in replays if run}
+
+
+def _rounds(states: Mapping[int | None, Iterable[Run]], host_s: float) -> Iterator[Round]:
+    """A round for each run, so that runs count as independent."""
+    for displaced_bytes, runs in states.items():
+        for run in runs:
+            yield Round.of([Sample(host_s, run, displaced_bytes)])
+
+
+def _host_s(program: RawProgram) -> dict[int, float]:
+    times: dict[int, list[float]] = {}
+    for call, taken_s in zip(
+        program.calls, program.issued_s or program.synchronised_s, strict=True
+    ):
+        times.setdefault(call.unique, []).append(taken_s)
+    return {unique: max(_UNKNOWN_S, sorted(of)[len(of) // 2]) for unique, of in times.items()}
