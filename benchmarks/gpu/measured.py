@@ -49,8 +49,9 @@ def measured(program: RawProgram) -> MeasuredProgram:
     hosts_s, starting = _host_s(program), _starting(program)
     results: dict[str, Measurement] = {}
     for occurrence, call in zip(cut.plan.occurrences, program.calls, strict=True):
-        idle = {} if call.unique in starting else {None: [()]}
-        states = program.kernels.get(call.unique, idle)
+        states = program.kernels.get(call.unique)
+        if states is None:
+            states = {} if call.unique in starting else {None: ((),)}
         rounds = tuple(_rounds(states, hosts_s[call.unique]))
         if rounds:
             results.setdefault(occurrence.brick, Measurement(occurrence.brick, rounds, 0.0))
