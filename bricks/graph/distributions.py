@@ -6,7 +6,6 @@ Rounding gives inputs of equal work one brick. Must not know operators.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -130,7 +129,8 @@ def with_distinct(ascending: np.ndarray, count: int, whole: bool) -> np.ndarray:
 def values_at_shares(shares: np.ndarray, quantiles: tuple[float, ...]) -> np.ndarray:
     """Return the values at ``shares`` of a distribution, interpolated between ``quantiles``."""
     values: np.ndarray = np.interp(shares, SHARES, quantiles)
-    for (left, low), (right, high) in pairwise(zip(SHARES, quantiles, strict=True)):
+    ends = zip(SHARES, SHARES[1:], quantiles, quantiles[1:], strict=False)
+    for left, right, low, high in ends:
         # Over several orders of magnitude, values are uniform in their logarithm.
         if not low or not high or (low > 0) != (high > 0):
             continue

@@ -14,8 +14,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from bricks.system.limits import cpu_quota, logical_cpus, memory_limits, read_int, read_text
 from bricks.system.processor import Processor, count_cores, read_processor
 from bricks.system.target import System, digest_of
@@ -31,7 +29,7 @@ def fingerprint(name: str | None = None) -> System:
     """
     cpus = logical_cpus()
     processor = read_processor(ROOT)
-    cores = count_cores(cpus, ROOT) or psutil.cpu_count(logical=False)
+    cores = count_cores(cpus, ROOT) or _counted_cores()
     return System(
         name=name or _default_name(processor, cores or len(cpus)),
         identity=_identity(processor, cores, len(cpus)),
@@ -46,7 +44,7 @@ def physical_cores() -> int:
     that waits for its quota would be measured as slow.
     """
     cpus = logical_cpus()
-    cores = count_cores(cpus, ROOT) or psutil.cpu_count(logical=False) or len(cpus)
+    cores = count_cores(cpus, ROOT) or _counted_cores() or len(cpus)
     quota = cpu_quota(ROOT)
     allowed = cores if quota is None else min(cores, int(quota))
     return max(1, min(allowed, len(cpus)))
@@ -54,12 +52,34 @@ def physical_cores() -> int:
 
 def available_memory_bytes() -> int:
     """Bytes that can be allocated now without swapping and within the limits of a container."""
+    import psutil
+
     free = [limit.limit_bytes - limit.used_bytes for limit in memory_limits(ROOT)]
     return max(0, min([int(psutil.virtual_memory().available), *free]))
 
 
+def _counted_cores() -> int | None:
+    """Physical cores of the host, on platforms without ``/sys``."""
+    try:
+        import psutil  # not part of what runs where nothing can be installed
+    except ImportError:
+        return None
+    return psutil.cpu_count(logical=False)
+
+
+def _memory_bytes(root: Path) -> int:
+    """Bytes of the host's memory."""
+    text = read_text(root / "proc/meminfo") or ""
+    total = re.search(r"^MemTotal: *([0-9]+) kB", text, re.M)
+    if total is not None:
+        return int(total[1]) << 10
+    import psutil  # other platforms
+
+    return psutil.virtual_memory().total
+
+
 def _identity(processor: Processor, cores: int | None, logical: int) -> dict[str, Any]:
-    total = psutil.virtual_memory().total
+    total = _memory_bytes(ROOT)
     limits = [limit.limit_bytes for limit in memory_limits(ROOT) if limit.limit_bytes < total]
     sets = processor.instruction_sets
     return {

@@ -86,10 +86,10 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _quota_v2(folder: Path) -> float | None:
-    match (read_text(folder / "cpu.max") or "").split():
-        case [quota, period] if quota.isdigit() and period.isdigit() and int(period):
-            return int(quota) / int(period)
-    return None
+    numbers = (read_text(folder / "cpu.max") or "").split()
+    if len(numbers) != 2 or not all(map(str.isdigit, numbers)) or not int(numbers[1]):
+        return None
+    return int(numbers[0]) / int(numbers[1])
 
 
 def _quota_v1(folder: Path) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from bricks.backends.torch.replay import tensors_in
+from bricks.backends.torch.calling import tensors_in
 from bricks.errors import BackendError
 from bricks.graph.program import UNDEFINED, Port, contiguous
 

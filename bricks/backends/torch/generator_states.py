@@ -15,13 +15,8 @@ from dataclasses import dataclass
 import onnx
 import torch
 
+from bricks.backends.torch.calling import GENERATOR, GET_STATE
 from bricks.graph.program import PHASE, Call
-
-# The namespace of these calls, and their operators.
-GENERATOR = "generator"
-GET_STATE, SET_STATE = "get_state", "set_state"
-
-OPERATORS = {GET_STATE: torch.get_rng_state, SET_STATE: torch.set_rng_state}
 
 
 @dataclass(slots=True)

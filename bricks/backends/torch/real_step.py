@@ -17,9 +17,9 @@ from torch.utils._pytree import tree_leaves
 from bricks.backends.torch.call_arguments import storage_key
 from bricks.backends.torch.call_recorder import CallRecorder
 from bricks.backends.torch.entry import Program
+from bricks.backends.torch.filling import numbers_of
 from bricks.backends.torch.program_tensors import program_tensors
 from bricks.backends.torch.replay import ReplayedCall
-from bricks.backends.torch.values import numbers_of
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import without_sketches
 from bricks.reading.digest import digest

@@ -17,10 +17,9 @@ import torch
 
 from bricks.backends.base import Binding, RedrawableInputs
 from bricks.backends.branch_prediction import sets_in_turn
-from bricks.backends.torch.generator_states import GENERATOR, OPERATORS
+from bricks.backends.torch.calling import foreign, operator_called, resolved, tensors_in
+from bricks.backends.torch.filling import drawn, elements_of
 from bricks.backends.torch.recomputation import HIDE, RECOMPUTATION, RECOMPUTE, Recomputation
-from bricks.backends.torch.values import drawn, elements_of
-from bricks.errors import BackendError, first_line
 from bricks.graph.program import Call, call_of, leaves
 from bricks.graph.sketch import Sketch
 from bricks.units.sample import Sample
@@ -31,21 +30,8 @@ KERNEL = "kernel"
 # The tensors that calls pass to each other, by handle.
 TensorHandles = dict[int, torch.Tensor]
 
-# Calls may come from another host: they may not read files or call other libraries.
-_NAMESPACES = frozenset({"aten", "prims", "mkldnn", "inductor"})
-
 # More calls than recomputed layers make; a program of another host could name any number.
 _MOST_RECOMPUTED = 1 << 16
-
-_NAMED: Mapping[str, Callable[[Any], Any]] = {
-    "dtype": lambda name: getattr(torch, name),
-    "device": torch.device,
-    "layout": lambda name: getattr(torch, name),
-    "format": lambda name: getattr(torch, name),
-    "float": float,
-    "complex": lambda parts: complex(*parts),
-    "undefined": lambda _: torch.empty(0),
-}
 
 
 class ReplayedCall:
@@ -80,8 +66,8 @@ class ReplayedCall:
         numbers = tensors.pop().tolist() if self._takes_numbers else []
         positional, named = self.call.arguments
         return (
-            [_argument(each, tensors, numbers) for each in positional],
-            {name: _argument(each, tensors, numbers) for name, each in named.items()},
+            [resolved(each, tensors, numbers) for each in positional],
+            {name: resolved(each, tensors, numbers) for name, each in named.items()},
         )
 
 
@@ -90,31 +76,15 @@ def _operator(call: Call) -> Any:
         from bricks.backends.torch.kernels import kept_kernel  # slow import
 
         return _Kernel(kept_kernel(str(call.arguments[1].get("key"))))
-    if call.namespace == GENERATOR and call.operator in OPERATORS:
-        return OPERATORS[call.operator]
     if call.namespace == RECOMPUTATION and call.operator in (HIDE, RECOMPUTE):
         return _recomputation(call)
-    name, _, overload = call.operator.partition(".")
-    if call.namespace not in _NAMESPACES:
-        raise _foreign(call.namespace, name)
-    try:
-        packet = getattr(getattr(torch.ops, call.namespace), name)
-        operator = getattr(packet, overload or "default")
-    except (AttributeError, RuntimeError) as exc:
-        raise BackendError(
-            f"PyTorch {torch.__version__} has no operator {call.namespace}::{call.operator}:"
-            f" {first_line(exc, 100)}; record the program again with this version"
-        ) from exc
-    if not isinstance(operator, torch._ops.OpOverload):
-        raise _foreign(call.namespace, name)
-    refuse_foreign(operator)
-    return operator
+    return operator_called(call.namespace, call.operator)
 
 
 def _recomputation(call: Call) -> Recomputation:
     calls, reentrant = call.arguments[0]
     if not isinstance(calls, int) or not 0 <= calls <= _MOST_RECOMPUTED:
-        raise _foreign(call.namespace, f"{call.operator} of {calls!r} calls")
+        raise foreign(call.namespace, f"{call.operator} of {calls!r} calls")
     return Recomputation(call.operator, calls, bool(reentrant))
 
 
@@ -128,47 +98,6 @@ class _Kernel:
         """Run the kernel, which returns nothing."""
         self._kernel(*arguments)
         return ()
-
-
-def refuse_foreign(operator: Any) -> None:
-    """Raise :class:`BackendError` for an operator of another library, or with a file name.
-
-    Calls may come from another host, so they may only compute.
-    """
-    files = any(argument.name == "filename" for argument in operator._schema.arguments)
-    if operator.namespace not in _NAMESPACES or files:
-        raise _foreign(operator.namespace, operator._opname)
-
-
-def _foreign(namespace: str, name: str) -> BackendError:
-    return BackendError(
-        f"{namespace}::{name} cannot be replayed: use operators of PyTorch itself, or leave it out"
-        " of the step"
-    )
-
-
-def _argument(written: Any, tensors: Sequence[Any], numbers: Sequence[float]) -> Any:
-    """Return the argument that :class:`~.call_arguments.ArgumentWriter` wrote."""
-    if isinstance(written, list):
-        return [_argument(each, tensors, numbers) for each in written]
-    if not isinstance(written, dict):
-        return written
-    ((kind, content),) = written.items()
-    if kind == "t":
-        return tensors[content]
-    if kind == "s":
-        return numbers[content]
-    return _NAMED[kind](content)
-
-
-def tensors_in(result: Any) -> Iterator[torch.Tensor | None]:
-    """Yield the tensors in a result or argument, and None for each missing one."""
-    if isinstance(result, torch.Tensor) or result is None:
-        yield result
-    elif isinstance(result, list | tuple):
-        for each in result:
-            if each is None or isinstance(each, torch.Tensor | list | tuple):
-                yield from tensors_in(each)
 
 
 class LoadedCalls:

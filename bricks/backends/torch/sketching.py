@@ -10,13 +10,9 @@ from collections.abc import Mapping
 import onnx
 import torch
 
-from bricks.backends.torch.values import (
-    ONNX_DTYPES,
-    bounds_of,
-    numbers_of,
-    synthetic,
-    tensor_types,
-)
+from bricks.backends.torch.filling import numbers_of
+from bricks.backends.torch.index_bounds import bounds_of, tensor_types
+from bricks.backends.torch.values import ONNX_DTYPES, synthetic
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of

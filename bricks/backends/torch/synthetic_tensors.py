@@ -10,14 +10,9 @@ from collections.abc import Mapping, Sequence
 import onnx
 import torch
 
-from bricks.backends.torch.generator_states import GENERATOR
-from bricks.backends.torch.values import (
-    bounds_of,
-    fill,
-    fill_rising,
-    rising_bounds_of,
-    tensor_types,
-)
+from bricks.backends.torch.calling import GENERATOR
+from bricks.backends.torch.filling import fill, fill_rising
+from bricks.backends.torch.index_bounds import bounds_of, rising_bounds_of, tensor_types
 from bricks.errors import BackendError
 from bricks.graph.containers import ValueType
 from bricks.graph.form import DOMAIN

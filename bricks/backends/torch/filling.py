@@ -1,0 +1,67 @@
+"""Writes synthetic values to tensors.
+
+Floats are between zero and one; calls whose time depends on other values have a sketch of their
+inputs. Indices are below a bound; offsets of bags rise evenly. Must not know which tensors are
+filled.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from bricks.graph.sketch import Sketch
+
+
+def fill_rising(tensor: torch.Tensor, bound: int) -> None:
+    """Write integers that rise evenly from zero to below ``bound``."""
+    count = tensor.numel()
+    rising = torch.arange(count, dtype=torch.int64) * bound // max(count, 1)
+    tensor.copy_(rising.view(tensor.shape))
+
+
+def numbers_of(tensor: torch.Tensor) -> np.ndarray:
+    """Convert a tensor to an array, of a type that NumPy has."""
+    plain = tensor.detach()
+    if plain.dtype.is_floating_point and plain.dtype.itemsize < 4:
+        plain = plain.float()
+    return np.asarray(plain.numpy())
+
+
+def elements_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a view to write other values to a tensor: the tensor if its elements are distinct.
+
+    Of an expanded tensor it is one of the equal elements; of overlapping windows, the storage.
+    """
+    for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    if reach >= tensor.numel():
+        return tensor
+    return torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+
+
+def drawn(sketch: Sketch, random: torch.Tensor, seed: int) -> torch.Tensor:
+    """Draw values of a ``sketch`` with the shape and type of ``random``."""
+    made = np.ascontiguousarray(sketch.drawn(numbers_of(random), seed))
+    return torch.from_numpy(made).to(random.dtype)
+
+
+def fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None = None) -> None:
+    """Write synthetic values to the storage of a tensor; integers below ``bound``, or 2."""
+    dtype = torch.float32 if tensor.dtype.is_complex else tensor.dtype
+    # Elements of an expanded tensor share memory: write to the storage.
+    _fill(torch.empty(0, dtype=dtype).set_(tensor.untyped_storage()), generator, bound)
+
+
+def _fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None) -> None:
+    if tensor.dtype.is_floating_point:
+        if tensor.dtype.itemsize < 2:
+            tensor.copy_(torch.full((), 0.5).to(tensor.dtype).expand(tensor.shape))
+        else:
+            tensor.uniform_(0.05, 1.0, generator=generator)
+    elif tensor.dtype == torch.bool:
+        tensor.copy_(torch.rand(tensor.shape, generator=generator) < 0.5)
+    else:
+        tensor.random_(0, max(1, bound if bound is not None else 2), generator=generator)
