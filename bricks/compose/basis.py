@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bricks.compose.device.launching import FREE, LaunchCosts, RunMode
 from bricks.compose.parts import Parts, Results, state_of
 from bricks.compose.schedule import Construction
 from bricks.decompose.plan import Plan
@@ -28,7 +29,8 @@ class Basis:
     measured one with a prior there with the posterior of both; a brick whose measurement failed is
     a gap, unless it is unmeasurable and predicted. ``construction`` says how occurrences run in
     parallel; if None, they run one after another. ``in_walk_call_factor`` times the call cost of
-    the probes is subtracted from each brick.
+    the probes is subtracted from each brick. On a device, kernels are launched at the costs of
+    ``launching``, and steps follow each other as in ``mode``.
     """
 
     plan: Plan
@@ -38,6 +40,8 @@ class Basis:
     states: StateModel | None = None
     construction: Construction | None = None
     in_walk_call_factor: float = IN_WALK_CALL_FACTOR
+    launching: LaunchCosts = FREE
+    mode: RunMode = RunMode.EAGER
 
     @property
     def parts(self) -> Parts:

@@ -1,9 +1,7 @@
 """Occurrences of a plan's bricks as tasks: the lane of each, and its dependencies.
 
-Sums, critical paths, schedules and timelines all use these tasks. On a GPU the host launches
-kernels in order, and the device runs them in order: a kernel begins once its launching call has
-returned and the previous kernel has ended. The run ends when both are done, since the host
-synchronises. Must not know where latencies come from.
+Sums, critical paths, schedules and timelines all use these tasks. Must not know where latencies
+come from.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from dataclasses import dataclass
 
 from bricks.compose.lanes import Task
 from bricks.decompose.plan import Plan
-from bricks.units.sample import Kernel
 
 CORE, HOST, DEVICE = "core", "host", "device"
 
@@ -53,20 +50,3 @@ def occurrence_tasks(
         excess_s += max(0.0, -own_s)
         tasks.append(Task(on[i], max(0.0, own_s), occurrence.brick, after))
     return OccurrenceTasks(tuple(tasks), excess_s)
-
-
-def launching_tasks(
-    plan: Plan, host_s: Mapping[str, float], kernels: Mapping[str, Sequence[Kernel]]
-) -> OccurrenceTasks:
-    """The tasks of ``plan`` on a host, followed by the tasks of its kernels on the device.
-
-    ``host_s`` are seconds on the host and ``kernels`` the kernels of one run, by brick.
-    """
-    of = occurrence_tasks(plan, host_s, [HOST] * len(plan.occurrences))
-    launched = [
-        Task(DEVICE, kernel.device_s, kernel.name, {position: 0.0})
-        for position, occurrence in enumerate(plan.occurrences)
-        if occurrence.repeats is None
-        for kernel in kernels.get(occurrence.brick, ())
-    ]
-    return OccurrenceTasks((*of.tasks, *launched), of.excess_s)

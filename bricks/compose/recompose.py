@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 
 from bricks.compose.basis import Basis
 from bricks.compose.call_overhead import overheads_uncertain_s, phase_overheads, phase_shares
-from bricks.compose.composer import compose
 from bricks.compose.contributions import Contributions
+from bricks.compose.device.step import device_step
 from bricks.compose.estimate import Estimate, IncompleteEstimate, PhaseShare
 from bricks.compose.latencies import latencies
-from bricks.compose.occurrences import launching_tasks
 from bricks.compose.parts import gaps
 from bricks.compose.recomposition_error import OTHER_HOST_SHARE, calls_s
 from bricks.compose.schedule import schedule
@@ -74,7 +73,7 @@ def _run_s(basis: Basis, bricks: Contributions) -> float:
     if basis.construction is not None:
         return schedule(plan, basis.construction, known.net_s).end_s
     if known.kernels:
-        return compose(launching_tasks(plan, known.net_s, known.kernels).tasks).end_s
+        return device_step(basis, known).run.step_s
     return bricks.total_s
 
 

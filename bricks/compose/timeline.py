@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from bricks.compose.basis import Basis
 from bricks.compose.composer import compose
+from bricks.compose.device.step import device_step
 from bricks.compose.lanes import LaneSpan, Task, Timeline
 from bricks.compose.latencies import BrickLatencies, latencies
-from bricks.compose.occurrences import CORE, DEVICE, HOST, launching_tasks, occurrence_tasks
+from bricks.compose.occurrences import CORE, DEVICE, HOST, occurrence_tasks
 from bricks.compose.parts import gaps
 from bricks.compose.schedule import schedule, worker
 from bricks.decompose.plan import Plan
@@ -121,7 +122,7 @@ def _run(
         lanes = map(worker, range(max(construction.streams, default=0) + 1))
         return schedule(plan, construction, net_s), tuple(lanes), 0.0
     if known.kernels:
-        of = launching_tasks(plan, net_s, known.kernels)
-        return compose(of.tasks), (HOST, DEVICE), of.excess_s
+        step = device_step(basis, known)
+        return step.run.timeline, (HOST, DEVICE), step.excess_s
     of = occurrence_tasks(plan, net_s)
     return compose(of.tasks), (CORE,), of.excess_s

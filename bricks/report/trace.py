@@ -137,7 +137,7 @@ def _kernels(timeline: ModelTimeline) -> Iterator[Event]:
     for span in timeline.run.of(DEVICE):
         thread = _FIRST_LANE + timeline.lanes.index(DEVICE)
         placed = rows.place(_track(RECOMPOSED, thread), span.begin_s, span.end_s)
-        (position,) = span.work.after
+        position = next(iter(span.work.after))
         yield _slice(RECOMPOSED, thread, span.kind, placed, {"launched_by_occurrence": position})
 
 

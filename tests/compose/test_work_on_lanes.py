@@ -104,6 +104,14 @@ def test_another_lane_takes_work_away_from_none_and_makes_no_run_longer(of: list
     assert sum(map(several.busy_s, several.lanes)) == pytest.approx(one.busy_s("a"))
 
 
+@given(tasks())
+def test_lanes_at_full_speed_run_as_if_all_events_were_followed(of: list[Task]) -> None:
+    found, followed = compose(of), compose(of, speed=lambda busy: 1.0)
+    for i, span in followed.by_task.items():
+        ends_s = [found.by_task[i].begin_s, found.by_task[i].end_s]
+        assert ends_s == pytest.approx([span.begin_s, span.end_s])
+
+
 @given(tasks(slowing=True))
 def test_busy_lanes_make_others_slower_by_no_more_than_they_say(of: list[Task]) -> None:
     found, alone = compose(of), compose([replace(task, slowed={}) for task in of])

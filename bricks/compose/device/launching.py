@@ -1,0 +1,220 @@
+"""When each kernel of a step begins: the host issues calls in order, the device runs their kernels.
+
+A kernel begins once its call has issued it, plus the latency of a launch, and the kernel before it
+has ended, plus a gap. Issued kernels wait in a queue of limited depth; while it is full, the host
+waits. A call that copies to the host waits for its copy. Must not know how long calls and kernels
+take, nor why.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from bricks.compose.composer import compose
+from bricks.compose.lanes import LaneSpan, Task, Timeline
+from bricks.compose.occurrences import DEVICE, HOST
+from bricks.decompose.plan import Plan
+from bricks.units.interval import Interval
+from bricks.units.sample import Kernel
+
+SYNCHRONIZE = "synchronize"
+
+# Launches that the driver queues for a device before the host waits.
+QUEUE_DEPTH = 1024
+
+# A copy of a device to its host, as the profiler names it.
+_TO_HOST = "Memcpy DtoH"
+
+# Enough steps in a row for the last to take as long as each of many.
+_STEPS = 3
+
+_FREE = Interval.exact(0.0)
+
+
+class RunMode(StrEnum):
+    """How steps follow each other on a device.
+
+    EAGER: each is issued call by call, and waited for. PIPELINED: the host issues the next step
+    without waiting, as a training loop does. GRAPH: one launch runs all kernels of a step.
+    """
+
+    EAGER = "eager"
+    PIPELINED = "pipelined"
+    GRAPH = "graph"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCosts:
+    """What launching kernels costs on a system, in seconds; all is free by default.
+
+    ``gap_s`` lies between two kernels of a stream that were issued ahead, ``graph_gap_s`` between
+    two of a graph. ``launch_s`` passes from the issue of a kernel until an idle device begins it,
+    ``graph_launch_s`` from the launch of a graph until it begins. ``synchronize_s`` passes on the
+    host after the device has ended.
+    """
+
+    gap_s: Interval = _FREE
+    launch_s: Interval = _FREE
+    graph_gap_s: Interval = _FREE
+    graph_launch_s: Interval = _FREE
+    synchronize_s: Interval = _FREE
+    queue_depth: int = QUEUE_DEPTH
+
+
+FREE = LaunchCosts()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRun:
+    """A step on host and device: ``timeline`` from its first call on, of ``step_s`` seconds.
+
+    Tasks of ``timeline`` have the positions of the plan's occurrences, which run on the host; then
+    come one for synchronising and those of all kernels. A kernel's task is ``after`` its call's
+    first of all. Pipelined steps follow each other every ``step_s`` seconds, although each may end
+    later after its first call. ``host_s`` are the seconds of all calls, ``device_s`` those of all
+    kernels with the gaps between them.
+    """
+
+    timeline: Timeline
+    step_s: float
+    host_s: float
+    device_s: float
+
+    @property
+    def limited_by(self) -> str:
+        """The lane that has more to do in a step: HOST or DEVICE."""
+        return HOST if self.host_s > self.device_s else DEVICE
+
+
+def device_run(
+    plan: Plan,
+    host_s: Sequence[float],
+    kernels: Sequence[Sequence[Kernel]],
+    costs: LaunchCosts = FREE,
+    mode: RunMode = RunMode.EAGER,
+) -> DeviceRun:
+    """Compose a step of ``plan`` on a host and its device.
+
+    ``host_s`` are the host's seconds in each occurrence, and ``kernels`` those that it starts. The
+    seconds of a call that copies to the host contain the wait for its copy on an idle device.
+    """
+    pace = _Pace.of(costs, mode)
+    calls = [
+        _Call(occurrence.brick, own_s if pace.issuing else 0.0, tuple(started))
+        for occurrence, own_s, started in zip(plan.occurrences, host_s, kernels, strict=True)
+    ]
+    steps = _LaunchedSteps(pace)
+    for _ in range(pace.steps):
+        steps.add(calls)
+    started = [kernel for call in calls for kernel in call.kernels]
+    gaps = len(started) if pace.steps > 1 else max(0, len(started) - 1)
+    device_s = sum(kernel.device_s for kernel in started) + gaps * pace.gap_s
+    timeline, step_s = steps.last(compose(steps.tasks))
+    return DeviceRun(timeline, step_s, sum(call.host_s for call in calls), device_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """What holds kernels back in a mode; a host that is not ``issuing`` has nothing to do."""
+
+    launch_s: float
+    gap_s: float
+    end_s: float
+    depth: int = sys.maxsize
+    steps: int = 1
+    issuing: bool = True
+
+    @classmethod
+    def of(cls, costs: LaunchCosts, mode: RunMode) -> _Pace:
+        launch_s, gap_s, end_s = costs.launch_s.value, costs.gap_s.value, costs.synchronize_s.value
+        match mode:
+            case RunMode.EAGER:
+                return cls(launch_s, gap_s, end_s, costs.queue_depth)
+            case RunMode.PIPELINED:
+                return cls(launch_s, gap_s, 0.0, costs.queue_depth, _STEPS)
+            case RunMode.GRAPH:
+                launch_s, gap_s = costs.graph_launch_s.value, costs.graph_gap_s.value
+                return cls(launch_s, gap_s, end_s, issuing=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call that takes ``host_s`` seconds and starts ``kernels``."""
+
+    title: str
+    host_s: float
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def waits(self) -> bool:
+        """Whether it ends after its kernels, since it copies to the host."""
+        return any(kernel.name.startswith(_TO_HOST) for kernel in self.kernels)
+
+    def issuing_s(self, launch_s: float) -> float:
+        """Its seconds without the wait for its kernels on an idle device."""
+        if not self.waits:
+            return self.host_s
+        return max(0.0, self.host_s - launch_s - sum(kernel.device_s for kernel in self.kernels))
+
+
+@dataclass(slots=True)
+class _LaunchedSteps:
+    """Steps in a row as tasks: those of a step's calls, of synchronising, of its kernels.
+
+    ``launched`` are the positions of all kernels so far, ``size`` the number of tasks of a step.
+    """
+
+    pace: _Pace
+    tasks: list[Task] = field(default_factory=list)
+    launched: list[int] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, calls: Sequence[_Call]) -> None:
+        """Add a step; a step of several does not wait for the device."""
+        first = len(self.tasks) + len(calls) + 1
+        kernels: list[Task] = []
+        waited_for: dict[int, float] = {}
+        for call in calls:
+            position = len(self.tasks)
+            full = self._full(len(call.kernels))
+            work_s = call.issuing_s(self.pace.launch_s)
+            self.tasks.append(Task(HOST, work_s, call.title, waited_for | full))
+            for kernel in call.kernels:
+                after = {position: self.pace.launch_s} | self._launched(self.pace.gap_s)
+                self.launched.append(first + len(kernels))
+                kernels.append(Task(DEVICE, kernel.device_s, kernel.name, after))
+            waited_for = self._launched(0.0) if call.waits else {}
+        needed = waited_for if self.pace.steps > 1 else self._launched(0.0)
+        self.tasks += [Task(HOST, self.pace.end_s, SYNCHRONIZE, needed), *kernels]
+        self.size = 1 + len(calls) + len(kernels)
+
+    def _launched(self, lag_s: float) -> dict[int, float]:
+        """The dependency on the last kernel so far."""
+        return {self.launched[-1]: lag_s} if self.launched else {}
+
+    def _full(self, kernels: int) -> dict[int, float]:
+        """The dependency of a call on the kernel that must end for its own to find a place."""
+        ended = len(self.launched) + kernels - self.pace.depth
+        return {self.launched[ended - 1]: 0.0} if kernels and ended > 0 else {}
+
+    def last(self, run: Timeline) -> tuple[Timeline, float]:
+        """The last step as a run of its own, and the seconds from the end of the one before."""
+        if self.pace.steps == 1:
+            return run, run.end_s
+        ends_s: list[dict[str, float]] = [{} for _ in range(self.pace.steps)]
+        for span in run.spans:
+            ends_s[span.members[0] // self.size][span.lane] = span.end_s
+        step_s = max(end_s - ends_s[-2][lane] for lane, end_s in ends_s[-1].items())
+        first = self.size * (self.pace.steps - 1)
+        spans = [_earlier(span, first) for span in run.spans if span.members[0] >= first]
+        return Timeline(tuple(spans)).later(-min(span.begin_s for span in spans)), step_s
+
+
+def _earlier(span: LaneSpan, by: int) -> LaneSpan:
+    """The span of a task at a position that is smaller ``by``; other steps' tasks are left out."""
+    after = {p - by: lag_s for p, lag_s in span.work.after.items() if p >= by}
+    members = tuple(member - by for member in span.members)
+    return replace(span, work=replace(span.work, after=after), members=members)
