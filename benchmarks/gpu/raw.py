@@ -162,7 +162,7 @@ class RawFile:
 def read(session: str, folder: Path = FOLDER) -> RawFile:
     """Read one of ``FILES``."""
     with gzip.open(folder / f"{session}.json.gz") as file:
-        return _Reader(session, json.load(file), _protos(FILES[session], folder)).file()
+        return _Reader(session, json.load(file), protos(FILES[session], folder)).file()
 
 
 def programs(folder: Path = FOLDER) -> Iterator[RawProgram]:
@@ -171,7 +171,8 @@ def programs(folder: Path = FOLDER) -> Iterator[RawProgram]:
         yield from read(session, folder).programs
 
 
-def _protos(archives: Sequence[str], folder: Path) -> dict[str, onnx.ModelProto]:
+def protos(archives: Sequence[str], folder: Path = FOLDER) -> dict[str, onnx.ModelProto]:
+    """The programs of archives such as ``programs``, as recorded on CUDA, by name."""
     protos: dict[str, onnx.ModelProto] = {}
     for archive in archives:
         with tarfile.open(folder / f"{archive}.tar.xz") as tar:

@@ -13,28 +13,9 @@ from typing import Any, Protocol
 import torch
 
 from bricks.backends.torch.calling import tensors_in
+from bricks.backends.torch.scalars import is_indifferent, is_special
 from bricks.errors import BackendError
 from bricks.graph.program import UNDEFINED, Port, contiguous
-
-# Operators whose work does not depend on their scalar arguments, without the underscores around
-# their names. Scalars of others are part of a call.
-_INDIFFERENT = frozenset({
-    "add", "sub", "rsub", "mul", "div", "addcmul", "addcdiv", "lerp", "fill", "full", "full_like",
-    "scalar_tensor", "clamp_min", "clamp_max", "masked_fill",
-    "native_layer_norm", "native_batch_norm", "native_batch_norm_legit",
-    "native_batch_norm_legit_functional", "native_batch_norm_backward", "native_group_norm",
-    "batch_norm_impl_index", "leaky_relu", "leaky_relu_backward", "elu", "elu_backward",
-    "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward",
-    "scaled_dot_product_flash_attention_for_cpu",
-    "scaled_dot_product_flash_attention_for_cpu_backward", "foreach_add", "foreach_sub",
-    "foreach_mul", "foreach_div", "foreach_addcmul", "foreach_addcdiv", "foreach_lerp",
-    "fused_adam", "fused_adamw", "fused_sgd", "fused_adagrad", "fused_rms_norm", "eq", "ne", "lt",
-    "le", "gt", "ge",
-})  # fmt: skip
-
-# Scalars for which an operator may have a special case.
-_SPECIAL = frozenset({0.0, 0.5, 1.0, 2.0, 3.0})
-
 
 _PLAIN = {
     torch.dtype: "dtype",
@@ -122,7 +103,7 @@ class ArgumentWriter:
     def _number(self, value: float) -> Any:
         if not math.isfinite(value):
             return {"float": str(value)}
-        if not self._indifferent or abs(value) in _SPECIAL:
+        if not self._indifferent or is_special(value):
             return value
         self.scalars.append(value)
         return {"s": len(self.scalars) - 1}
@@ -145,7 +126,7 @@ class ArgumentWriter:
 
 def indifferent(func: Any) -> bool:
     """Whether the work of an operator does not depend on its scalar arguments."""
-    return func.namespace == "aten" and func._opname.strip("_") in _INDIFFERENT
+    return is_indifferent(func.namespace, func._opname)
 
 
 def storage_key(tensor: torch.Tensor) -> int:

@@ -1,0 +1,69 @@
+"""Translates a recorded program by a table of rules, and says which of them applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import onnx
+
+from bricks.backends.torch.cuda_calls.attention import use_efficient
+from bricks.backends.torch.cuda_calls.batch_norm import use_cudnn
+from bricks.backends.torch.cuda_calls.devices import put_on_gpu
+from bricks.backends.torch.cuda_calls.listing import CallListing, listing_of
+from bricks.backends.torch.cuda_calls.optimizers import update_lists
+from bricks.backends.torch.cuda_calls.writing import write
+from bricks.graph.program import origin_of
+from bricks.graph.program_phases import INFERENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Rewrites calls: ``apply`` returns the number of those that it changed, ``reason`` says why.
+
+    The reason is PyTorch's own choice on a GPU, as its dispatcher or its Python code makes it.
+    """
+
+    title: str
+    reason: str
+    apply: Callable[[CallListing], int]
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "batch norm by cuDNN",
+        "PyTorch gives cuDNN inputs of three dimensions or more with weights and statistics",
+        use_cudnn,
+    ),
+    Rule(
+        "attention by memory-efficient kernels",
+        "flash attention takes no float32 and no mask",
+        use_efficient,
+    ),
+    Rule(
+        "optimiser updates lists of parameters",
+        "PyTorch's optimisers prefer calls of lists where all parameters are on a GPU",
+        update_lists,
+    ),
+    Rule("tensors on the GPU", "what is created there says so", put_on_gpu),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A program as CUDA runs it; ``notes`` name the rules that applied, with numbers of calls."""
+
+    proto: onnx.ModelProto
+    notes: tuple[str, ...]
+
+
+def translated(proto: onnx.ModelProto) -> Translation:
+    """Translate a program recorded on the processor into the calls that CUDA makes.
+
+    Raises :class:`~bricks.errors.ModelError` for a model that is no recorded program.
+    """
+    origin = origin_of(proto)
+    listing = listing_of(proto, training=origin is not None and origin.kind != INFERENCE)
+    counts = [(rule, rule.apply(listing)) for rule in RULES]
+    notes = tuple(f"{rule.title}: {count} calls" for rule, count in counts if count)
+    return Translation(write(listing, proto), notes)
