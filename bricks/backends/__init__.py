@@ -19,11 +19,13 @@ from bricks.backends.catalogue import (
     names,
     offer,
     offers,
+    on_device,
     quantiser,
     unneeded,
 )
 from bricks.backends.offer import BackendInfo, MemoryUse, Offer
 from bricks.errors import BackendError
+from bricks.system.accelerator import CPU
 
 if TYPE_CHECKING:
     from bricks.backends.base import Backend
@@ -40,6 +42,7 @@ __all__ = [
     "names",
     "offer",
     "offers",
+    "on_device",
     "quantiser",
     "unneeded",
 ]  # fmt: skip
@@ -53,16 +56,18 @@ def create(
     workers: int = 1,
     optimization: str = "all",
     location: str = "",
+    device: str = CPU,
 ) -> Backend:
     """Create the backend ``name``; imports its runtime, so call it in the worker process.
 
     ``workers`` is the number of nodes of a model that may run at the same time, ``optimization`` a
     level of the runtime. ``location`` is that of its offer, for environments without its package.
+    ``device`` runs the models: ``cpu`` or ``cuda``.
     """
     from bricks.backends.base import Backend
 
     backend = asked(
-        offer(name, location),
+        on_device(name, device, location),
         "create",
         threads=threads,
         seed=seed,

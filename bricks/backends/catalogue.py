@@ -19,6 +19,7 @@ from bricks.backends.offer import BackendInfo, Offer
 from bricks.backends.quantising import Quantiser
 from bricks.errors import BackendError, BricksError, UsageError, first_line, suggestion
 from bricks.graph.form import ModelForm
+from bricks.system.accelerator import CPU, DEVICES
 
 GROUP = "bricks.backends"
 
@@ -98,12 +99,23 @@ def _first(suits: Callable[[Offer], bool]) -> str:
     )
 
 
-def describe(name: str) -> BackendInfo:
-    """Return the facts about the runtime ``name``, without importing it.
+def on_device(name: str, device: str, location: str = "") -> Offer:
+    """Return the offer of the runtime ``name`` on a device; see :meth:`Offer.on`."""
+    if device not in DEVICES:
+        raise UsageError(f"there is no device {device!r}: {suggestion(device, DEVICES)}")
+    found = offer(name, location)
+    if device == CPU:
+        return found
+    placed: Offer = asked(found, "on", device=device)
+    return placed
+
+
+def describe(name: str, device: str = CPU) -> BackendInfo:
+    """Return the facts about the runtime ``name`` on a device, without importing it.
 
     Raises :class:`BackendError` if the runtime is not installed; the message says how to fix it.
     """
-    info = asked(offer(name), "describe")
+    info = asked(on_device(name, device), "describe")
     # Keys of measurements contain the name: a different one would mix two runtimes.
     if not isinstance(info, BackendInfo) or info.name != name:
         title = repr(info.name) if isinstance(info, BackendInfo) else type(info).__name__

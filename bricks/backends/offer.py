@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm
+from bricks.system.accelerator import CPU
 
 if TYPE_CHECKING:
     from bricks.backends.base import Backend
+    from bricks.system.accelerator import Accelerator
     from bricks.system.environments import Environment
 
 
@@ -112,6 +114,20 @@ class Offer(ABC):
         ``workers`` is the number of nodes of a model that may run at the same time,
         ``optimization`` one of the levels.
         """
+
+    def on(self, device: str) -> Offer:
+        """Return the offer of this runtime on a device: ``cpu`` or ``cuda``.
+
+        Raises :class:`~bricks.errors.BackendError` in one line if it cannot run there, which names
+        what this host lacks.
+        """
+        if device == CPU:
+            return self
+        raise BackendError(f"{self.name} runs on the processor alone: leave out --device {device}")
+
+    def accelerator(self) -> Accelerator | None:
+        """Return the accelerator that runs models; None for the processor."""
+        return None
 
     def for_ranks(self, collectives: str) -> BackendInfo:
         """Return the facts for workers that are ranks with a backend of ``collectives``.

@@ -17,6 +17,10 @@ OPTIMIZATIONS = {
     "basic": "what keeps to the operators of the model's graph",
     "none": "nothing",
 }
+DEVICES = {
+    "cpu": "the processor",
+    "cuda": "the first GPU of NVIDIA",
+}
 EFFORTS = {
     "full": "measure every brick",
     "balanced": "measure what matters most, predict the others",

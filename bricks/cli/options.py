@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from bricks.cli.choices import EFFORTS, GRANULARITIES, OPTIMIZATIONS, QUANTIZED
+from bricks.cli.choices import DEVICES, EFFORTS, GRANULARITIES, OPTIMIZATIONS, QUANTIZED
 from bricks.cli.verbosity import VerbosityOptions
 from bricks.session.defaults import (
     CACHE,
@@ -32,6 +32,7 @@ from bricks.studies.options import (
     system_option,
     value_option,
 )
+from bricks.system.accelerator import CPU
 
 # Titles of groups in the help of a command; options without a title come first.
 MODELS, RUNNING, MEASURING = "Models", "Runtime", "Measuring"
@@ -193,6 +194,10 @@ class RuntimeOptions:
         default=OPTIMIZATION, metavar="|".join(OPTIMIZATIONS), values=OPTIMIZATIONS, group=RUNNING,
     )  # fmt: skip
     threads: int | None = threads_option()
+    device: str = option(
+        "What runs the models of a program: the processor, or the first GPU.",
+        default=CPU, metavar="|".join(DEVICES), values=DEVICES, group=RUNNING,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

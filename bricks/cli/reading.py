@@ -126,6 +126,7 @@ def _read_options(options: CommonOptions) -> ReadOptions:
         granularity=options.runtime.granularity,
         runtime=runtime_of(options),
         threads=options.runtime.threads or physical_cores(),
+        device=options.runtime.device,
         seed=options.models.seed,
         quantize=options.models.quantize,
     )

@@ -48,6 +48,7 @@ def workspace_options(options: CommonOptions) -> Options:
         granularity=options.runtime.granularity,
         optimization=options.runtime.optimization,
         threads=options.runtime.threads,
+        device=options.runtime.device,
         seed=options.models.seed,
         **_measuring(options),
         **_parallel(options),

@@ -27,6 +27,7 @@ from bricks.session.defaults import (
     RUNTIME,
 )
 from bricks.system import Runtime, Target, available_memory_bytes, physical_cores
+from bricks.system.accelerator import CPU
 from bricks.system.allocator import KEPT, allocator_settings
 
 # Bytes of weights that may be loaded together even if memory is scarce.
@@ -58,6 +59,8 @@ class Options:
     ``version`` is another version of the runtime than the installed one, which
     :class:`~bricks.backends.versions.RuntimeVersion` has installed.
 
+    ``device`` runs the models: ``cpu``, or ``cuda`` for the first GPU of the host.
+
     Without ``keep_plans``, models that are decomposed leave nothing in the cache; their bricks can
     then be predicted, not measured.
     """
@@ -77,12 +80,15 @@ class Options:
     published: bool = True
     keep_plans: bool = True
     version: str | None = None
+    device: str = CPU
 
 
 def described(options: Options) -> BackendInfo:
     """The facts about the runtime that ``options`` name; an error if it is not installed."""
     if options.version is None:
-        return backends.describe(options.runtime)
+        return backends.describe(options.runtime, options.device)
+    if options.device != CPU:
+        raise UsageError("versions are compared on the processor: leave out --device")
     return RuntimeVersion(options.runtime, options.version).describe()
 
 

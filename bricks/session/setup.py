@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from bricks import backends
 from bricks.backends import BackendInfo
 from bricks.decompose.granularity import Granularity
 from bricks.measure.conditions import Conditions
@@ -38,7 +39,7 @@ class Setup:
         granularity = Granularity.parse(options.granularity)
         effort = effort_of(options)
         info = described(options)
-        target = Target(system, runtime_of(options, info))
+        target = Target(_on_device(options, system), runtime_of(options, info))
         return cls(options, info, granularity, effort, target, conditions_of(options, info, target))
 
     def named(self, system: System) -> Setup:
@@ -63,4 +64,11 @@ class Setup:
             optimization=self.options.optimization,
             freed=Freed.KEPT if runtime.allocator == KEPT else None,
             python=self.info.python,
+            device=self.options.device,
         )
+
+
+def _on_device(options: Options, host: System) -> System:
+    """``host`` with the accelerator that runs models, if the options name one."""
+    accelerator = backends.on_device(options.runtime, options.device).accelerator()
+    return host if accelerator is None else host.with_accelerator(accelerator)

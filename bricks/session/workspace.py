@@ -84,7 +84,9 @@ class Workspace(Resources):
 
         Raises as :meth:`with_runtime` does.
         """
-        setup = Setup.of(replace(self.options, **changed), self.target.system)
+        options = replace(self.options, **changed)
+        same = options.device == self.options.device
+        setup = Setup.of(options, self.target.system if same else fingerprint())
         return type(self)(self.store, setup, progress or self.progress, shared=True)
 
     def read(self, model: str | Path | onnx.ModelProto | Graph, **fields: Any) -> Model:
@@ -103,6 +105,7 @@ class Workspace(Resources):
             granularity=self.options.granularity,
             runtime=self.runtime.backend,
             threads=self.runtime.threads,
+            device=self.options.device,
             seed=self.options.seed,
             **fields,
         )

@@ -15,6 +15,7 @@ from bricks.graph.form import ModelForm
 from bricks.graph.program_phases import TRAINING
 from bricks.sources.defaults import PROGRAMS_RUNTIME
 from bricks.sources.source import ReadOptions, ReadResult, attempted
+from bricks.system.accelerator import CPU
 from bricks.zoo import ZooEntry, entries, find_training, is_entry, programs
 
 if TYPE_CHECKING:
@@ -78,7 +79,10 @@ class Function:
         options.refuse_inputs(self.word)
         request = RecordProgram(**self.request(options.batch))
         with ProgramRecorder(
-            runtime=options.runtime, threads=options.threads, seed=options.seed
+            runtime=options.runtime,
+            threads=options.threads,
+            seed=options.seed,
+            device=options.device,
         ) as recorder:
             return recorder.record(request, name=options.name)
 
@@ -101,14 +105,15 @@ class RecordedProgram:
         return None if code is None else Function(code, ZOO_FOLDER)
 
     def open(self, options: ReadOptions) -> Iterator[ReadResult]:
-        """The step as it was recorded; recorded again for a batch size, or another runtime."""
+        """The step as it was recorded; again for a batch size, another runtime or device."""
         yield attempted(self.word, self.word, lambda: self._read(options))
 
     def _read(self, options: ReadOptions) -> Model:
         from bricks.reading.read import read_model  # here: importing onnx takes a moment
 
         options.refuse_inputs(self.word)
-        as_recorded = options.runtime == PROGRAMS_RUNTIME and options.batch is None
+        on_processor = options.runtime == PROGRAMS_RUNTIME and options.device == CPU
+        as_recorded = on_processor and options.batch is None
         if self.function is None or as_recorded:
             name = self.word if options.name is None else options.name
             return read_model(self.entry.path, batch=options.batch, name=name)

@@ -17,6 +17,7 @@ from bricks.graph.view import graph_of, parse_model
 from bricks.measure.protocol.graphs import RecordProgram
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.reading.digest import digest
+from bricks.system.accelerator import CPU
 
 _logger = logging.getLogger(__name__)
 
@@ -27,11 +28,13 @@ _TIMEOUT_S = 1800.0
 class ProgramRecorder(Closing):
     """Records many programs with one worker; use it as a context manager, or close it."""
 
-    def __init__(self, *, runtime: str, threads: int, seed: int) -> None:
+    def __init__(self, *, runtime: str, threads: int, seed: int, device: str = CPU) -> None:
         """Raises :class:`~bricks.errors.BackendError` if the runtime is not installed."""
-        info = backends.describe(runtime)
+        info = backends.describe(runtime, device)
         self._worker = Supervisor(
-            WorkerSettings(info.name, threads, seed, timing=False, python=info.python)
+            WorkerSettings(
+                info.name, threads, seed, timing=False, python=info.python, device=device
+            )
         )
 
     def close(self) -> None:

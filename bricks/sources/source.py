@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bricks.errors import BricksError, UsageError, suggestion
 from bricks.sources.defaults import GRANULARITY, PROGRAMS_RUNTIME, QUANTIZE, UNQUANTIZED
+from bricks.system.accelerator import CPU
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
@@ -23,7 +24,8 @@ class ReadOptions:
 
     ``batch``, ``shapes`` and ``values`` are parameters of :func:`bricks.reading.read.read_model`;
     ``name`` replaces a model's own name. ``granularity`` is how models will be cut, and must be the
-    granularity of a suite. A program is recorded for ``runtime`` with ``threads``, from ``seed``.
+    granularity of a suite. A program is recorded for ``runtime`` on ``device``
+    with ``threads``, from ``seed``.
     ``quantize`` is ``int8`` for models that the tool of a runtime quantises.
     """
 
@@ -34,6 +36,7 @@ class ReadOptions:
     granularity: str = GRANULARITY
     runtime: str = PROGRAMS_RUNTIME
     threads: int = 1
+    device: str = CPU
     seed: int = 0
     quantize: str = UNQUANTIZED
 

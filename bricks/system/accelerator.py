@@ -5,12 +5,16 @@ A system with an accelerator has these facts in its identity. Must not know any 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 # The name of the fact in a system's identity.
 ACCELERATOR = "accelerator"
+
+# The devices that may run a model: the processor, or the accelerator.
+CPU, CUDA = DEVICES = "cpu", "cuda"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,11 @@ class Accelerator:
     clock_hz: float | None = None
     memory_clock_hz: float | None = None
     power_limit_w: float | None = None
+
+    @property
+    def slug(self) -> str:
+        """Its name as one word: ``nvidia-h100-80gb-hbm3``."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
     def to_json(self) -> dict[str, Any]:
         """All facts."""

@@ -69,6 +69,13 @@ class System:
         facts = self.identity.get(ACCELERATOR)
         return None if facts is None else Accelerator.from_json(facts)
 
+    def with_accelerator(self, accelerator: Accelerator) -> System:
+        """This host, if ``accelerator`` runs its models; called after the accelerator."""
+        if self.accelerator == accelerator:
+            return self
+        identity = {**self.identity, ACCELERATOR: accelerator.to_json()}
+        return replace(self, name=accelerator.slug, identity=identity)
+
     @property
     def vectors(self) -> tuple[str, str]:
         """The architecture and its widest vectors; without AVX, a digest of instruction sets."""

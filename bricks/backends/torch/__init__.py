@@ -1,19 +1,21 @@
-"""PyTorch on the processor (:mod:`bricks.backends.torch.backend`): recorded programs."""
+"""PyTorch on the processor or a GPU (:mod:`bricks.backends.torch.backend`): recorded programs."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.backends.offer import BackendInfo, Counterparts, Offer, locked_environment, unimportable
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm
+from bricks.system.accelerator import CPU
 
 if TYPE_CHECKING:
     from bricks.backends.torch.backend import TorchBackend
+    from bricks.system.accelerator import Accelerator
     from bricks.system.environments import Environment
 
 _COUNTERPARTS = Counterparts(
@@ -34,6 +36,7 @@ class TorchOffer(Offer):
     """PyTorch as its lock file pins it, running modules as they are written or ``compiled``."""
 
     compiled: bool
+    device: str = CPU
 
     @property
     def environment(self) -> Environment:
@@ -47,15 +50,39 @@ class TorchOffer(Offer):
                 f"{self.name} needs a C++ compiler, and there is none: install g++ or clang++, or"
                 " name one in CXX"
             )
+        version, python = self._installed()
         return BackendInfo(
             self.name,
-            self.environment.pinned("torch"),
-            "CPU",
+            version,
+            self.device.upper(),
             timed=True,
             brick_optimization="none",
-            python=str(self.environment.required()),
+            python=python,
             bounded_memory=False,  # nothing predicts the memory of a program
         )
+
+    def on(self, device: str) -> TorchOffer:
+        """Return PyTorch on the processor or on the first GPU of this host."""
+        placed = replace(self, device=device)
+        placed.accelerator()
+        return placed
+
+    def accelerator(self) -> Accelerator | None:
+        """Return the facts of the GPU that runs programs; an error without one."""
+        if self.device == CPU:
+            return None
+        from bricks.system.nvidia import nvidia_accelerator
+
+        return nvidia_accelerator()
+
+    def _installed(self) -> tuple[str, str]:
+        """The version of PyTorch for the device, and the interpreter that has it."""
+        if self.device == CPU:
+            return self.environment.pinned("torch"), str(self.environment.required())
+        from bricks.backends.torch.cuda_python import cuda_python
+
+        found = cuda_python()
+        return found.version, found.python
 
     def create(self, *, threads: int, seed: int, workers: int, optimization: str) -> TorchBackend:
         """Return PyTorch with ``threads`` threads within an operator."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bricks.measure.protocol.request import Request
+from bricks.system.accelerator import CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +13,8 @@ class BackendSettings:
     """Settings with which a worker makes its backend.
 
     ``memory_bytes`` limits the data of the process; None: no limit. ``workers`` is how many nodes
-    of a model run at the same time. ``timing`` is whether latencies are measured.
+    of a model run at the same time. ``timing`` is whether latencies are measured. ``device`` runs
+    the models: ``cpu`` or ``cuda``.
     """
 
     backend: str
@@ -22,6 +24,7 @@ class BackendSettings:
     workers: int = 1
     timing: bool = True
     optimization: str = "all"
+    device: str = CPU
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ class WorkerRuntime:
             workers=settings.workers,
             optimization=settings.optimization,
             location=request.location,
+            device=settings.device,
         )
         self._instruments = instruments_of(self._backend)
         gc.freeze()  # these objects live on: a garbage collection of them takes 20 ms
