@@ -7,7 +7,6 @@ is estimated from them.
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -172,7 +171,10 @@ def programs(folder: Path = FOLDER) -> Iterator[RawProgram]:
 
 
 def protos(archives: Sequence[str], folder: Path = FOLDER) -> dict[str, onnx.ModelProto]:
-    """The programs of archives such as ``programs``, as recorded on CUDA, by name."""
+    """The programs of archives such as ``programs``, as recorded on CUDA, by name.
+
+    Arguments name no GPU of the host, as in programs that are recorded today.
+    """
     protos: dict[str, onnx.ModelProto] = {}
     for archive in archives:
         with tarfile.open(folder / f"{archive}.tar.xz") as tar:
@@ -180,8 +182,15 @@ def protos(archives: Sequence[str], folder: Path = FOLDER) -> dict[str, onnx.Mod
                 name = Path(member.name).stem
                 file = tar.extractfile(member) if member.name.endswith(".onnx") else None
                 if file is not None and name not in protos:
-                    protos[name] = onnx.load_model_from_string(io.BytesIO(file.read()).getvalue())
+                    protos[name] = _on_any_gpu(onnx.load_model_from_string(file.read()))
     return protos
+
+
+def _on_any_gpu(proto: onnx.ModelProto) -> onnx.ModelProto:
+    for node in proto.graph.node:
+        for call in (attribute for attribute in node.attribute if attribute.name == "call"):
+            call.s = call.s.replace(b'{"device":"cuda:0"}', b'{"device":"cuda"}')
+    return proto
 
 
 class _Reader:

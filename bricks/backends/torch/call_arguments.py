@@ -92,7 +92,8 @@ class ArgumentWriter:
             return value
         for kind, name in _PLAIN.items():
             if isinstance(value, kind):
-                return {name: str(value).removeprefix("torch.")}
+                # A call does the same work on any GPU of a host: "cuda:0" is "cuda".
+                return {name: str(value).removeprefix("torch.").partition(":")[0]}
         if isinstance(value, complex):
             return {"complex": [value.real, value.imag]}
         raise BackendError(

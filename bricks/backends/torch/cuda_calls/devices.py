@@ -7,9 +7,7 @@ from typing import Any
 from bricks.backends.torch.cuda_calls.issued import IssuedCall
 from bricks.backends.torch.cuda_calls.listing import CallListing
 
-_CPU = {"device": "cpu"}
-# What Python code asks for, and what PyTorch's own code does, which knows the number of the GPU.
-_ASKED, _NUMBERED = {"device": "cuda"}, {"device": "cuda:0"}
+_CPU, _GPU = {"device": "cpu"}, {"device": "cuda"}
 
 
 def put_on_gpu(listing: CallListing) -> int:
@@ -20,9 +18,8 @@ def put_on_gpu(listing: CallListing) -> int:
 def _on_gpu(call: IssuedCall) -> list[IssuedCall] | None:
     if _CPU not in [*call.positional, *call.named.values()]:
         return None
-    device = _ASKED if "pin_memory" in call.named else _NUMBERED
 
     def moved(each: Any) -> Any:
-        return dict(device) if each == _CPU else each
+        return dict(_GPU) if each == _CPU else each
 
     return [call.with_arguments(moved)]

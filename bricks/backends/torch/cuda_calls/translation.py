@@ -9,7 +9,10 @@ import onnx
 
 from bricks.backends.torch.cuda_calls.attention import use_efficient
 from bricks.backends.torch.cuda_calls.batch_norm import use_cudnn
+from bricks.backends.torch.cuda_calls.ctc_loss import ask_libraries
 from bricks.backends.torch.cuda_calls.devices import put_on_gpu
+from bricks.backends.torch.cuda_calls.dropout import fuse_dropout
+from bricks.backends.torch.cuda_calls.embedding_bag import size_bags
 from bricks.backends.torch.cuda_calls.listing import CallListing, listing_of
 from bricks.backends.torch.cuda_calls.optimizers import update_lists
 from bricks.backends.torch.cuda_calls.writing import write
@@ -45,7 +48,22 @@ RULES: tuple[Rule, ...] = (
         "PyTorch's optimisers prefer calls of lists where all parameters are on a GPU",
         update_lists,
     ),
+    Rule(
+        "dropout in one kernel",
+        "PyTorch draws and applies masks at once where the input is on a GPU",
+        fuse_dropout,
+    ),
+    Rule(
+        "embedding bags",
+        "the kernels keep the bag of each index, which the processor's need not",
+        size_bags,
+    ),
     Rule("tensors on the GPU", "what is created there says so", put_on_gpu),
+    Rule(
+        "questions before CTC loss",
+        "PyTorch asks cuDNN and MIOpen whether they take the targets, the latter on the host",
+        ask_libraries,
+    ),
 )
 
 
