@@ -27,14 +27,18 @@ the input, as in bricks (see ``graph.sketch``). Must not import PyTorch.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import onnx
-from onnx import helper
 
 from bricks.errors import ModelError
+from bricks.graph.call import UNDEFINED as UNDEFINED
+from bricks.graph.call import Call as Call
+from bricks.graph.call import Port as Port
+from bricks.graph.call import contiguous as contiguous
+from bricks.graph.call import leaves as leaves
 from bricks.graph.form import DOMAIN
 
 # Namespace of the backend's own calls: training steps in isolation and under data parallelism.
@@ -48,9 +52,6 @@ MODULE = "bricks.module"
 # Keys of a node's metadata: the phase of the step, and the values that are freed after the call.
 PHASE, FREED = "phase", "freed"
 
-# JSON of an undefined tensor, which C++ code can create and Python cannot.
-UNDEFINED: Mapping[str, Any] = {"undefined": True}
-
 # Names of PyTorch's dtypes by ONNX's names.
 TORCH_DTYPES: Mapping[str, str] = {
     "FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16",
@@ -59,58 +60,6 @@ TORCH_DTYPES: Mapping[str, str] = {
     "COMPLEX64": "complex64", "COMPLEX128": "complex128", "FLOAT8E4M3FN": "float8_e4m3fn",
     "FLOAT8E5M2": "float8_e5m2",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """View of a storage by one input of a call; ``offset`` and ``strides`` are in elements.
-
-    ``storage`` numbers the storages of the call. Offsets are relative to its first tensor there.
-    """
-
-    storage: int
-    offset: int
-    strides: tuple[int, ...]
-
-    def to_json(self) -> list[Any]:
-        """``[storage, offset, strides]``."""
-        return [self.storage, self.offset, list(self.strides)]
-
-    @classmethod
-    def from_json(cls, data: Sequence[Any]) -> Port:
-        """Read the list of :meth:`to_json`."""
-        storage, offset, strides = data
-        return cls(storage, offset, tuple(strides))
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Call of ``operator`` (``add_.Tensor``) in ``namespace`` (``aten``).
-
-    ``arguments`` are positional and named ones, as in the module's docstring. ``ports`` is empty if
-    every tensor is contiguous and has a storage of its own; ``aliases`` if no output shares a
-    storage with an input; ``zeros`` unless an earlier version recorded the call.
-    """
-
-    namespace: str
-    operator: str
-    arguments: tuple[list[Any], dict[str, Any]]
-    ports: tuple[Port, ...] = ()
-    aliases: tuple[int, ...] = ()
-    zeros: tuple[int, ...] = ()
-
-    def node(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
-        """Return the node of this call, with the names of its ``inputs`` and ``outputs``."""
-        node = helper.make_node(
-            self.operator, inputs, outputs, domain=DOMAIN + self.namespace,
-            call=json.dumps(self.arguments, separators=(",", ":")),
-        )  # fmt: skip
-        if self.ports:
-            layout = json.dumps([port.to_json() for port in self.ports], separators=(",", ":"))
-            node.attribute.append(helper.make_attribute("layout", layout))
-        if self.aliases:
-            node.attribute.append(helper.make_attribute("aliases", list(self.aliases)))
-        return node
 
 
 def is_call(node: onnx.NodeProto) -> bool:
@@ -133,31 +82,6 @@ def call_of(node: onnx.NodeProto) -> Call:
     zeros = tuple(attributes["zeros"].ints) if "zeros" in attributes else ()
     namespace = node.domain.removeprefix(DOMAIN)
     return Call(namespace, node.op_type, (positional, named), ports, aliases, zeros)
-
-
-def leaves(arguments: Any) -> Iterator[Any]:
-    """Yield the values in nested lists and dicts of a call's arguments, in order.
-
-    Dicts of one entry, such as ``{"t": k}``, are values.
-    """
-    if isinstance(arguments, list | tuple):
-        for argument in arguments:
-            yield from leaves(argument)
-    elif isinstance(arguments, dict) and not len(arguments) == 1:
-        for argument in arguments.values():
-            yield from leaves(argument)
-    else:
-        yield arguments
-
-
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides, in elements, of a contiguous tensor of ``shape``."""
-    strides = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,15 +29,16 @@ from bricks.backends.ranks import Communicator, DistributedTrainer
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import users_errors
 from bricks.backends.torch.gradients import gradients
+from bricks.backends.torch.input_recipes import deciding_values, recipes_of
 from bricks.backends.torch.instruments import ProbeModel, TorchInstruments, is_probe_model
 from bricks.backends.torch.item_orders import item_orders
 from bricks.backends.torch.probe import PhaseProbe, PhaseProbes, probed
 from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.real_step import RealStep
 from bricks.backends.torch.recording import WARM_UP, record
-from bricks.backends.torch.replay import LoadedCalls, ReplayedCall, TensorHandles
+from bricks.backends.torch.replay import LoadedCalls, TensorHandles, replayed
 from bricks.backends.torch.replicated import ReplicatedSteps, replicated_steps
-from bricks.backends.torch.synthetic_tensors import deciding_values, own_tensors
+from bricks.backends.torch.synthetic_tensors import own_tensors
 from bricks.backends.torch.training import ProgramTraining
 from bricks.backends.torch.trajectories import trajectories
 from bricks.backends.torch.user_programs import UserPrograms
@@ -219,7 +220,7 @@ class TorchBackend(
             return LoadedProgram(self._programs.of(proto))
         return LoadedCalls(
             proto,
-            lambda: own_tensors(proto, self._generator(key)),
+            lambda: own_tensors(recipes_of(proto), self._generator(key)),
             self._handles,
             deciding_values(proto),
         )
@@ -236,7 +237,7 @@ class TorchBackend(
         arrays = {**weights, **feeds}
         values = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
         for node in proto.graph.node:
-            ReplayedCall(node).run(values)
+            replayed(node).run(values)
         return [values[info.name].numpy() for info in proto.graph.output]
 
     def materialised(

@@ -18,16 +18,17 @@ from onnx import TensorProto, helper
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bricks.backends.torch.call_arguments import ArgumentWriter, indifferent, storage_key
-from bricks.backends.torch.calling import GENERATOR, SET_STATE, refuse_foreign, tensors_in
+from bricks.backends.torch.calling import refuse_foreign, tensors_in
 from bricks.backends.torch.entry import Program
 from bricks.backends.torch.generator_states import (
     GeneratorState,
     GeneratorStates,
 )
+from bricks.backends.torch.namespaces import GENERATOR, SET_STATE
 from bricks.backends.torch.program_tensors import module_tensors, program_tensors, sizes_bytes
 from bricks.backends.torch.recomputation import RECOMPUTATION, recomputation_watched
 from bricks.backends.torch.recorded_values import RecordedValues
-from bricks.backends.torch.replay import KERNEL
+from bricks.backends.torch.replayed_call import KERNEL
 from bricks.backends.torch.sketching import SketchedValues
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import note_sketches

@@ -11,11 +11,8 @@ from typing import Any
 
 import torch
 
+from bricks.backends.torch.namespaces import GENERATOR, GET_STATE, SET_STATE
 from bricks.errors import BackendError, first_line
-
-# The namespace of calls that save and restore the state of the random number generator.
-GENERATOR = "generator"
-GET_STATE, SET_STATE = "get_state", "set_state"
 
 _GENERATOR_OPERATORS = {GET_STATE: torch.get_rng_state, SET_STATE: torch.set_rng_state}
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import onnx
 import torch
 
-from bricks.backends.torch.calling import GENERATOR, GET_STATE
+from bricks.backends.torch.namespaces import GENERATOR, GET_STATE
 from bricks.graph.program import PHASE, Call
 
 

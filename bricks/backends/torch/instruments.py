@@ -8,69 +8,27 @@ not know what is measured.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import onnx
 import torch
 from onnx import helper
-from torch.nn import functional
 
 from bricks.backends.base import Binding, BoundModel
 from bricks.backends.instruments import ROW_BYTES, Instruments
+from bricks.backends.torch.call_sequences import (
+    CHAIN,
+    OPERATORS,
+    REFERENCE,
+    CallSequence,
+    OperatorCall,
+    chain_of,
+    reference_workload,
+    row_maxima,
+)
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
-from bricks.units.sample import Sample
-
-Tensors = Sequence[torch.Tensor]
-Attributes = Mapping[str, Any]
-Operator = Callable[[Tensors, Attributes], torch.Tensor]
-
-# An operator, its attributes, the names of its inputs, and the name of its output.
-OperatorCall = tuple[Operator, Attributes, Sequence[str], str]
-
-# Layers, rows and width of the reference workload, and its key; and the length of the chain.
-_LAYERS, _ROWS, _WIDTH, _REFERENCE = 16, 32, 128, "r2-layers"
-_CHAIN = 32
-
-
-def _convolution(x: Tensors, a: Attributes) -> torch.Tensor:
-    return functional.conv2d(x[0], x[1], padding=a["pads"][0], groups=a.get("group", 1))
-
-
-_OPERATORS: Mapping[str, Operator] = {
-    "MatMul": lambda x, a: torch.mm(*x),
-    "Relu": lambda x, a: torch.relu(*x),
-    "Identity": lambda x, a: torch.clone(*x),
-    "Add": lambda x, a: torch.add(*x),
-    "Mul": lambda x, a: torch.mul(*x),
-    "Sigmoid": lambda x, a: torch.sigmoid(*x),
-    "Softmax": lambda x, a: torch.softmax(x[0], -1),
-    "Transpose": lambda x, a: x[0].permute(a["perm"]).contiguous(),
-    "ReduceMean": lambda x, a: torch.mean(x[0], a["axes"], keepdim=True),
-    "GlobalAveragePool": lambda x, a: torch.mean(x[0], (2, 3), keepdim=True),
-    "MaxPool": lambda x, a: functional.max_pool2d(x[0], a["kernel_shape"], a["strides"]),
-    "AveragePool": lambda x, a: functional.avg_pool2d(x[0], a["kernel_shape"], a["strides"]),
-    "Conv": _convolution,
-}
-_PRODUCT, _RELU = _OPERATORS["MatMul"], _OPERATORS["Relu"]
-
-
-class CallSequence:
-    """Calls on ``values`` by name; the result of each is a new tensor."""
-
-    def __init__(self, calls: Sequence[OperatorCall], values: Mapping[str, torch.Tensor]) -> None:
-        self._calls, self._values = calls, values
-
-    def sample(self) -> Sample:
-        """Run all calls once; ``host_s`` is the time of the whole sequence."""
-        values = dict(self._values)
-        start = time.perf_counter_ns()
-        for operator, attributes, inputs, output in self._calls:
-            values[output] = operator([values[name] for name in inputs], attributes)
-        return Sample((time.perf_counter_ns() - start) * 1e-9)
 
 
 class TorchInstruments(Instruments):
@@ -81,30 +39,20 @@ class TorchInstruments(Instruments):
 
     def reference(self) -> BoundModel:
         """Return alternating matrix products and activations, with one weight."""
-        weight = torch.rand((_WIDTH, _WIDTH), generator=self._generator(_REFERENCE))
-        calls: list[OperatorCall] = []
-        value = "in"
-        for layer in range(_LAYERS):
-            calls.append((_PRODUCT, {}, (value, "weight"), f"product {layer}"))
-            value = f"layer {layer}"
-            calls.append((_RELU, {}, (f"product {layer}",), value))
-        return CallSequence(calls, {"in": torch.full((_ROWS, _WIDTH), 0.5), "weight": weight})
+        return reference_workload(self._generator(REFERENCE))
 
     def chain(self) -> BoundModel:
         """Return a chain of activations of a single number."""
-        calls: list[OperatorCall] = [(_RELU, {}, (f"v{i}",), f"v{i + 1}") for i in range(_CHAIN)]
-        return CallSequence(calls, {"v0": torch.full((1,), 0.5)})
+        return chain_of(CHAIN)
 
     def eviction_read(self, memory: np.ndarray) -> BoundModel:
         """Return the maximum of each row."""
-        rows = torch.from_numpy(memory.view(np.float32)).view(-1, ROW_BYTES // 4)
-        call: OperatorCall = (lambda x, a: torch.amax(x[0], [1]), {}, ("rows",), "largest")
-        return CallSequence([call], {"rows": rows})
+        return row_maxima(memory, ROW_BYTES)
 
 
 def is_probe_model(proto: onnx.ModelProto) -> bool:
     """Whether all operators of an ONNX model are in the table of probes."""
-    return all(not node.domain and node.op_type in _OPERATORS for node in proto.graph.node)
+    return all(not node.domain and node.op_type in OPERATORS for node in proto.graph.node)
 
 
 class ProbeModel:
@@ -114,7 +62,7 @@ class ProbeModel:
         graph = graph_of(proto)
         self._calls: list[OperatorCall] = [
             (
-                _OPERATORS[node.op_type],
+                OPERATORS[node.op_type],
                 {a.name: helper.get_attribute_value(a) for a in node.attribute},
                 list(node.input),
                 node.output[0],

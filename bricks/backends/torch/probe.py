@@ -21,7 +21,7 @@ from torch.nn import functional
 from bricks.backends.base import OwnMemory
 from bricks.backends.torch.entry import Program
 from bricks.backends.torch.recording import WARM_UP, record
-from bricks.backends.torch.replay import ReplayedCall
+from bricks.backends.torch.replay import replayed
 from bricks.errors import BackendError
 from bricks.graph.program import FREED, PHASE
 from bricks.graph.program_phases import EVICTION, INFERENCE, PER_CALL, PER_PHASE
@@ -114,7 +114,7 @@ class TinySteps:
         notes = [{p.key: p.value for p in node.metadata_props} for node in nodes]
         phases = [note[PHASE] for note in notes]
         freed = [json.loads(note.get(FREED, "[]")) for note in notes]
-        self._replayed = list(zip(phases, map(ReplayedCall, nodes), freed, strict=True))
+        self._replayed = list(zip(phases, map(replayed, nodes), freed, strict=True))
         self._begins = {name: t.detach().clone() for name, t in recorder.begins.items()}
         numbers = recorder.numbers.items()
         self._begins |= {n: torch.tensor(v, dtype=torch.float64) for n, v in numbers}

@@ -19,7 +19,7 @@ from bricks.backends.torch.call_recorder import CallRecorder
 from bricks.backends.torch.entry import Program
 from bricks.backends.torch.filling import numbers_of
 from bricks.backends.torch.program_tensors import program_tensors
-from bricks.backends.torch.replay import ReplayedCall
+from bricks.backends.torch.replay import replayed
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import without_sketches
 from bricks.reading.digest import digest
@@ -84,7 +84,7 @@ class RealStep:
         """Replay the calls of a brick on its inputs and weights; return these with its values."""
         known = dict(values)
         for node in brick.graph.node:
-            ReplayedCall(node).run(known)
+            replayed(node).run(known)
         return known
 
 

@@ -7,7 +7,6 @@ chosen.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any
@@ -17,87 +16,20 @@ import torch
 
 from bricks.backends.base import Binding, RedrawableInputs
 from bricks.backends.branch_prediction import sets_in_turn
-from bricks.backends.torch.calling import foreign, operator_called, resolved, tensors_in
 from bricks.backends.torch.filling import drawn, elements_of
-from bricks.backends.torch.recomputation import HIDE, RECOMPUTATION, RECOMPUTE, Recomputation
-from bricks.graph.program import Call, call_of, leaves
+from bricks.backends.torch.recomputation import Recomputation
+from bricks.backends.torch.replayed_call import ReplayedCall
+from bricks.graph.program import call_of
 from bricks.graph.sketch import Sketch
 from bricks.units.sample import Sample
-
-# The namespace of kernels that PyTorch's compiler makes.
-KERNEL = "kernel"
 
 # The tensors that calls pass to each other, by handle.
 TensorHandles = dict[int, torch.Tensor]
 
-# More calls than recomputed layers make; a program of another host could name any number.
-_MOST_RECOMPUTED = 1 << 16
 
-
-class ReplayedCall:
-    """A recorded call, ready to be made with tensors by name."""
-
-    def __init__(self, node: onnx.NodeProto) -> None:
-        self.call = call = call_of(node)
-        self.operator = _operator(call)
-        self.inputs, self.outputs = tuple(node.input), tuple(node.output)
-        positional, named = call.arguments
-        arguments = leaves([*positional, *named.values()])
-        self._takes_numbers = any(isinstance(leaf, dict) and "s" in leaf for leaf in arguments)
-
-    def run(self, values: dict[str, Any]) -> int:
-        """Make the call on ``values`` and add its outputs to them; nanoseconds of the operator."""
-        (positional, named), operator = self._arguments(values), self.operator
-        clock = time.perf_counter_ns
-        start = clock()
-        result = operator(*positional, **named)
-        taken_ns = clock() - start
-        returned = list(tensors_in(result))
-        for number, name in enumerate(self.outputs):
-            if number < len(returned):
-                values[name] = returned[number]
-            else:  # an argument that the call has written to
-                values[name] = values[self.inputs[self.call.aliases[number]]]
-        return taken_ns
-
-    def _arguments(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and named arguments, with the tensors and numbers of ``values``."""
-        tensors = [values[name] for name in self.inputs]
-        numbers = tensors.pop().tolist() if self._takes_numbers else []
-        positional, named = self.call.arguments
-        return (
-            [resolved(each, tensors, numbers) for each in positional],
-            {name: resolved(each, tensors, numbers) for name, each in named.items()},
-        )
-
-
-def _operator(call: Call) -> Any:
-    if call.namespace == KERNEL:
-        from bricks.backends.torch.kernels import kept_kernel  # slow import
-
-        return _Kernel(kept_kernel(str(call.arguments[1].get("key"))))
-    if call.namespace == RECOMPUTATION and call.operator in (HIDE, RECOMPUTE):
-        return _recomputation(call)
-    return operator_called(call.namespace, call.operator)
-
-
-def _recomputation(call: Call) -> Recomputation:
-    calls, reentrant = call.arguments[0]
-    if not isinstance(calls, int) or not 0 <= calls <= _MOST_RECOMPUTED:
-        raise foreign(call.namespace, f"{call.operator} of {calls!r} calls")
-    return Recomputation(call.operator, calls, bool(reentrant))
-
-
-class _Kernel:
-    """A compiled kernel with the interface of an operator."""
-
-    def __init__(self, kernel: Callable[..., None]) -> None:
-        self._kernel = kernel
-
-    def __call__(self, *arguments: Any, key: str) -> tuple[()]:
-        """Run the kernel, which returns nothing."""
-        self._kernel(*arguments)
-        return ()
+def replayed(node: onnx.NodeProto) -> ReplayedCall:
+    """Return the call of a node, ready to be made."""
+    return ReplayedCall(call_of(node), node.input, node.output)
 
 
 class LoadedCalls:
@@ -113,7 +45,7 @@ class LoadedCalls:
         handles: TensorHandles,
         deciding: Mapping[str, Sketch | None],
     ) -> None:
-        self.calls = [ReplayedCall(node) for node in proto.graph.node]
+        self.calls = [replayed(node) for node in proto.graph.node]
         self.inputs = [info.name for info in proto.graph.input]
         self.outputs = [info.name for info in proto.graph.output]
         self.handles = handles

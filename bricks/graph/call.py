@@ -1,0 +1,98 @@
+"""A call of an operator in a recorded program, as plain data; see ``graph.program``.
+
+Must import neither PyTorch nor, until a node is made, ONNX.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bricks.graph.form import DOMAIN
+
+if TYPE_CHECKING:
+    import onnx
+
+# JSON of an undefined tensor, which C++ code can create and Python cannot.
+UNDEFINED: Mapping[str, Any] = {"undefined": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """View of a storage by one input of a call; ``offset`` and ``strides`` are in elements.
+
+    ``storage`` numbers the storages of the call. Offsets are relative to its first tensor there.
+    """
+
+    storage: int
+    offset: int
+    strides: tuple[int, ...]
+
+    def to_json(self) -> list[Any]:
+        """``[storage, offset, strides]``."""
+        return [self.storage, self.offset, list(self.strides)]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> Port:
+        """Read the list of :meth:`to_json`."""
+        storage, offset, strides = data
+        return cls(storage, offset, tuple(strides))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call of ``operator`` (``add_.Tensor``) in ``namespace`` (``aten``).
+
+    ``arguments`` are positional and named ones, as in the module's docstring. ``ports`` is empty if
+    every tensor is contiguous and has a storage of its own; ``aliases`` if no output shares a
+    storage with an input; ``zeros`` unless an earlier version recorded the call.
+    """
+
+    namespace: str
+    operator: str
+    arguments: tuple[list[Any], dict[str, Any]]
+    ports: tuple[Port, ...] = ()
+    aliases: tuple[int, ...] = ()
+    zeros: tuple[int, ...] = ()
+
+    def node(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
+        """Return the node of this call, with the names of its ``inputs`` and ``outputs``."""
+        from onnx import helper  # slow import, and not everywhere
+
+        node = helper.make_node(
+            self.operator, inputs, outputs, domain=DOMAIN + self.namespace,
+            call=json.dumps(self.arguments, separators=(",", ":")),
+        )  # fmt: skip
+        if self.ports:
+            layout = json.dumps([port.to_json() for port in self.ports], separators=(",", ":"))
+            node.attribute.append(helper.make_attribute("layout", layout))
+        if self.aliases:
+            node.attribute.append(helper.make_attribute("aliases", list(self.aliases)))
+        return node
+
+
+def leaves(arguments: Any) -> Iterator[Any]:
+    """Yield the values in nested lists and dicts of a call's arguments, in order.
+
+    Dicts of one entry, such as ``{"t": k}``, are values.
+    """
+    if isinstance(arguments, list | tuple):
+        for argument in arguments:
+            yield from leaves(argument)
+    elif isinstance(arguments, dict) and not len(arguments) == 1:
+        for argument in arguments.values():
+            yield from leaves(argument)
+    else:
+        yield arguments
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides, in elements, of a contiguous tensor of ``shape``."""
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
