@@ -14,7 +14,7 @@ from bricks.measure.deadline import Deadline
 from bricks.measure.importance import Importance, ModelNeeds
 from bricks.measure.jobs import Batch
 from bricks.measure.remeasuring import open_shares, stale, state_of, uncertain
-from bricks.measure.rounds import SamplingGoal
+from bricks.measure.rounds import NoShares, SamplingGoal
 from bricks.measure.sampling_task import WHOLE, SamplingTask, walks_of
 from bricks.measure.task_sampler import TaskSampler
 from bricks.samples.measurement import ENOUGH, Failure, Measurement
@@ -131,9 +131,12 @@ class BatchCampaign:
         assigned = batch.assigned(keys, parts.needs)
         failed = {key for key, result in results.items() if isinstance(result, Failure)}
         whole = next((j for j in batch.jobs if j.whole_key in keys or (j.whole and again)), None)
-        walks = walks_of(batch, whole, assigned, failed, parts.conditions.max_eviction_bytes)
+        walks = walks_of(batch, whole, assigned, failed, parts.conditions)
         goal = self._goal(claims, _measured(results), again, whole=WHOLE in walks, more=more)
-        goals = dict.fromkeys(walks, goal)
+        seldom = SamplingGoal(shares=NoShares())
+        goals = {
+            name: goal if walk.displaced_bytes is None else seldom for name, walk in walks.items()
+        }
         rule = parts.conditions.rule
         done = parts.tasks.sample(
             SamplingTask(self._label(keys), walks, claims, rule, parts.deadline, goals, self._span)

@@ -35,6 +35,9 @@ class Conditions:
     Bricks that were measured in another machine state are measured again where that makes the
     latency of some model uncertain by more than ``leeway``, relative to it. None: half of the
     rule's precision, or what an effort sets (``options.conditions_of``).
+
+    Kernels on a device are also timed after so many ``displaced_bytes``, as in
+    :class:`~bricks.units.sample.Sample`.
     """
 
     rule: StopRule = field(default_factory=StopRule)
@@ -47,3 +50,4 @@ class Conditions:
     max_bricks: int = MAX_BRICKS
     max_weight_bytes: int = MAX_WEIGHT_BYTES
     leeway: float | None = None
+    displaced_bytes: tuple[int, ...] = ()

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from bricks.measure.defaults import PRECISION
-from bricks.measure.importance import Importance
 from bricks.samples.measurement import Round
 from bricks.samples.statistics import MIN_RANKED, half_width, median
 
@@ -83,6 +83,21 @@ class StopRule:
         return width_s * math.sqrt(share) <= self.precision * median(medians)
 
 
+class Shares(Protocol):
+    """Computes which share of the models each latency has."""
+
+    def of(self, latencies_s: Mapping[str, float]) -> Mapping[str, float]:
+        """Shares between 0 and 1 of latencies in seconds, by key."""
+
+
+class NoShares:
+    """Latencies that need as few rounds as the rule allows."""
+
+    def of(self, latencies_s: Mapping[str, float]) -> Mapping[str, float]:
+        """A share of 0 for each."""
+        return dict.fromkeys(latencies_s, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingGoal:
     """The goal of sampling a walk, which decides how many rounds its keys need.
@@ -93,7 +108,7 @@ class SamplingGoal:
     """
 
     before: Mapping[str, Sequence[Round]] = field(default_factory=dict)
-    shares: Importance | None = None
+    shares: Shares | None = None
     least: int = 1
 
 

@@ -108,7 +108,11 @@ class Sampler:
             self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
         self.eviction_short |= walked.eviction_short
         self.separate.update(steps[number].key for number in walked.separate)
-        return WalkSamples(by_key(steps, walked.samples), walked.conditions)
+        samples = by_key(steps, walked.samples)
+        if self._loaded.walks[name].displaced_bytes is not None:
+            # Without kernels there is no state of a device that could make a difference.
+            samples = {key: own for key, own in samples.items() if any(s.kernels for s in own)}
+        return WalkSamples(samples, walked.conditions)
 
     def _recover(self, name: str, passes: int, error: WorkerError) -> None:
         """Recover from an error: find the step that caused it, if a step did."""
@@ -187,4 +191,5 @@ class Sampler:
             used=walk.used_parts,
             memory=tuple(map(tuple, walk.allocation_events(steps))),
             served_at=served_at,
+            displaced_bytes=walk.displaced_bytes,
         )

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bricks.measure.conditions import Conditions
 from bricks.measure.deadline import Deadline
 from bricks.measure.jobs import Batch, ModelJob
 from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.rounds import SamplingGoal, StopRule
-from bricks.measure.walk import Walk, isolated, single_step, with_streams
+from bricks.measure.walk import Walk, in_cache_state, isolated, single_step, with_streams
 from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.samples.call_overhead import PROBES, probes_of
 from bricks.store import Claim
@@ -75,25 +76,30 @@ def walks_of(
     whole: ModelJob | None,
     assigned: Sequence[tuple[ModelJob, Collection[str]]],
     failed: Collection[str],
-    max_eviction_bytes: int,
+    conditions: Conditions,
 ) -> dict[str, Walk]:
     """Walks over the ``whole`` model, and over the bricks ``assigned`` to jobs, by name.
 
-    Bricks that ``failed`` are left out. At most ``max_eviction_bytes`` are read before a pass.
+    Bricks that ``failed`` are left out. ``conditions`` limit the read before a pass, and say after
+    which displaced bytes kernels on a device are timed too.
     """
     # The model first: loading it takes the most memory, and most is free at first. Where bricks
     # are measured again, so is the model, in turn with them.
     walks = {} if whole is None else {WHOLE: _whole(whole)}
     for job, keys in assigned:
-        walks[f"{BRICKS} of {job.model.digest}"] = walk_of(
+        name = f"{BRICKS} of {job.model.digest}"
+        walk = walk_of(
             job.decomposition,
             keys,
             WalkOptions(
                 optimize=job.decomposition.plan.granularity != "executed",
                 avoid=failed,
-                max_eviction_bytes=max_eviction_bytes,
+                max_eviction_bytes=conditions.max_eviction_bytes,
             ),
         )
+        walks[name] = walk
+        for displaced_bytes in conditions.displaced_bytes:
+            walks[f"{name} after {displaced_bytes}"] = in_cache_state(walk, displaced_bytes)
     if walks:  # The overhead of a call changes from minute to minute, so it is sampled in turn.
         walks[OVERHEAD] = probe_walk(probes_for(batch.jobs))
     return walks

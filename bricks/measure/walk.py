@@ -88,6 +88,7 @@ class Walk:
     read in place of those that the walk leaves out. ``allocations`` are those of a recorded
     program of ``length`` occurrences, which passes tensors on by handle and not in the region.
     Steps use the parts ``used`` of the region, each with its offset and bytes; None: all of it.
+    Before each step a device touches ``displaced_bytes`` of other memory; None: the steps decide.
     """
 
     loads: tuple[Load, ...]
@@ -98,6 +99,7 @@ class Walk:
     allocations: tuple[Allocation, ...] = ()
     length: int = 0
     used: tuple[tuple[int, int], ...] | None = None
+    displaced_bytes: int | None = None
 
     @property
     def used_parts(self) -> tuple[tuple[int, int], ...]:
@@ -164,6 +166,22 @@ def isolated(walk: Walk, key: str) -> Walk:
     first = next(step for step in walk.steps if step.key == key and step.timed)
     loads = tuple(load for load in walk.loads if load.name == first.load)
     return without_region(Walk(loads, (first,)))
+
+
+def in_cache_state(walk: Walk, displaced_bytes: int) -> Walk:
+    """The walk over one timed step of each brick of ``walk``, in a state of the device's cache.
+
+    Each step has buffers of its own.
+    """
+    first = {step.key: step for step in reversed(walk.steps) if step.timed}
+    steps = tuple(
+        replace(step, name=f"{step.name}/{displaced_bytes}", weight=1.0, repeated=False)
+        for step in walk.steps
+        if first.get(step.key) is step
+    )
+    run = {step.load for step in steps}
+    loads = tuple(load for load in walk.loads if load.name in run)
+    return without_region(Walk(loads, steps, displaced_bytes=displaced_bytes))
 
 
 def without_region(walk: Walk) -> Walk:

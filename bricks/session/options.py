@@ -30,6 +30,9 @@ from bricks.system import Runtime, Target, available_memory_bytes, physical_core
 from bricks.system.accelerator import CPU
 from bricks.system.allocator import KEPT, allocator_settings
 
+# States of a device's cache in which kernels are timed: run again and again, and evicted.
+DISPLACED_BYTES = 0, 1 << 28
+
 # Bytes of weights that may be loaded together even if memory is scarce.
 _MIN_WEIGHT_BYTES = 512 << 20
 
@@ -136,6 +139,7 @@ def conditions_of(options: Options, info: BackendInfo, target: Target) -> Condit
         max_eviction_bytes=_max_eviction_bytes(target, given.max_eviction_bytes),
         max_weight_bytes=_max_weight_bytes(available_memory_bytes(), given.max_weight_bytes),
         leeway=leeway,
+        displaced_bytes=() if target.system.accelerator is None else DISPLACED_BYTES,
     )
 
 
@@ -158,7 +162,12 @@ def _max_weight_bytes(available_bytes: int, max_bytes: int) -> int:
 
 
 def _max_eviction_bytes(target: Target, max_bytes: int) -> int:
-    """Twice the size of all caches, or ``max_bytes`` if that is less or they are unknown."""
+    """Twice the size of all caches, or ``max_bytes`` if that is less or they are unknown.
+
+    The caches of an accelerator have states of their own, which no read sets.
+    """
+    if target.system.accelerator is not None:
+        return 0
     sizes: Mapping[str, int | None] = target.system.identity["cache_bytes"]
     known = [size for size in sizes.values() if size is not None]
     return min(max_bytes, 2 * sum(known)) if known else max_bytes

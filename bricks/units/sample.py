@@ -59,17 +59,20 @@ def weighted_mean(samples: Sequence[Sample], weights: Sequence[float]) -> Sample
     """The weighted mean of several runs of the same brick or model.
 
     Kernels correspond if their names and their ordinals among kernels of one name are equal. A
-    kernel that a run lacks counts as 0 s.
+    kernel that a run lacks counts as 0 s. The state of the cache is None where runs differ in it.
     """
     total = sum(weights)
     host_s = sum(w * s.host_s for w, s in zip(weights, samples, strict=True)) / total
     if not any(sample.kernels for sample in samples):
         return Sample(host_s)
+    states = {sample.displaced_bytes for sample in samples}
+    displaced = states.pop() if len(states) == 1 else None
     summed_s: dict[tuple[str, int], float] = {}
     for weight, sample in zip(weights, samples, strict=True):
         for kernel, device_s in _numbered(sample.kernels):
             summed_s[kernel] = summed_s.get(kernel, 0.0) + weight * device_s
-    return Sample(host_s, tuple(Kernel(name, s / total) for (name, _), s in summed_s.items()))
+    kernels = tuple(Kernel(name, s / total) for (name, _), s in summed_s.items())
+    return Sample(host_s, kernels, displaced)
 
 
 def _numbered(kernels: Iterable[Kernel]) -> Iterator[tuple[tuple[str, int], float]]:

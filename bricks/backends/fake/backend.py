@@ -293,6 +293,18 @@ def _without_unused_outputs(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
+def fault_of(proto: onnx.ModelProto) -> str | None:
+    """The fault that ``BRICKS_FAKE_FAULTS`` injects for a model, if there is one."""
+    return _fault(_typed(proto))
+
+
+def kernels_s(proto: onnx.ModelProto) -> list[tuple[str, float]]:
+    """The operator of each node, and the seconds that it takes without the call overhead."""
+    graph = _typed(proto)
+    operators = [node.op_type for node in graph.nodes]
+    return list(zip(operators, _latencies_s(graph), strict=True))
+
+
 def _fault(graph: Graph) -> str | None:
     """The first fault that ``BRICKS_FAKE_FAULTS`` injects for the operators of ``graph``."""
     entries = os.environ.get("BRICKS_FAKE_FAULTS", "").split(",")

@@ -48,7 +48,8 @@ class RunWalk(Request[Walked]):
     before it runs, and no conditions are recorded. Before each pass, ``eviction_bytes`` are read.
     Steps use the parts ``used`` of the region, each with its offset and bytes; None: the whole
     region. ``memory`` has the allocations and frees of a recorded program before each step, and
-    after the last.
+    after the last. A device touches ``displaced_bytes`` of other memory before each step; None:
+    none but the walk's.
     """
 
     steps: tuple[tuple[str, bool], ...]
@@ -58,6 +59,7 @@ class RunWalk(Request[Walked]):
     used: tuple[tuple[int, int], ...] | None = None
     memory: tuple[tuple[AllocationEvent, ...], ...] = ()
     served_at: str | None = None
+    displaced_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

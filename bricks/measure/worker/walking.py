@@ -9,9 +9,11 @@ import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bricks.backends.kernel_timing import KernelTimer
 from bricks.backends.programs import Recorder
 from bricks.measure.protocol.walking import RunWalk, TimeReference, WalkConditions, Walked
 from bricks.measure.worker.condition_watch import ConditionWatch
+from bricks.measure.worker.device_passes import on_device, waiting
 from bricks.measure.worker.fused_runs import FusedSteps
 from bricks.measure.worker.load_server import LoadServer
 from bricks.measure.worker.loaded_pieces import BoundPiece
@@ -26,6 +28,10 @@ from bricks.measure.worker.passes import (
 )
 from bricks.measure.worker.walk_state import WalkState
 from bricks.units.sample import Sample
+
+
+def _nothing() -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +75,20 @@ class WalkRequests:
         """A pass over the steps, without the eviction read before it."""
         if fused is not None:
             return together(fused, [name for name, _ in request.steps], steps)
+        timer = self.state.runtime.backend
+        on_host = not isinstance(timer, KernelTimer)  # repeating would leave a device's cache hot
         runs = [
-            step.runner(sampled=timed and not request.announce)
+            step.runner(sampled=timed and on_host and not request.announce)
             for step, (_, timed) in zip(steps, request.steps, strict=True)
         ]
         end = None
         if request.memory:
             recorder = self.state.runtime.capable(Recorder)
             runs, end = allocating(recorder, runs, request.memory)
+        if isinstance(timer, KernelTimer):
+            if not request.announce:
+                return on_device(timer, runs, end or _nothing, request.displaced_bytes)
+            runs = waiting(timer, runs)
         one_pass = announced(runs, self.state.announce) if request.announce else one_by_one(runs)
         return one_pass if end is None else ending(one_pass, end)
 
