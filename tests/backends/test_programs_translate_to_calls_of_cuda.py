@@ -1,5 +1,7 @@
 """Programs recorded on the processor become the calls that CUDA makes of the same code."""
 
+import json
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from benchmarks.gpu.raw import protos
 from benchmarks.gpu.translation import agreement
 from bricks.backends.torch.cuda_calls import translated
 from bricks.errors import ModelError
+from bricks.graph.program import FREED
 from tests.support.refusals import refused
 
 ZOO = Path(__file__).parents[2] / "models" / "torch"
@@ -54,3 +57,24 @@ def test_a_model_that_is_no_recorded_program_is_refused() -> None:
     graph = onnx.helper.make_graph([node], "graph", values[:1], values[1:])
     with refused(ModelError, "Relu"):
         translated(onnx.helper.make_model(graph))
+
+
+def test_attention_of_single_calls_becomes_one_kernel_in_each_pass() -> None:
+    before = of_the_zoo("bert_training")
+    after = translated(before).proto
+    operators = Counter(node.op_type for node in after.graph.node)
+    layers = Counter(node.op_type for node in before.graph.node)["_safe_softmax"]
+    assert operators["_scaled_dot_product_efficient_attention"] == layers
+    assert operators["_scaled_dot_product_efficient_attention_backward"] == layers
+    assert not {"bmm", "_safe_softmax", "_softmax_backward_data", "bernoulli_.float"} & {*operators}
+
+
+def test_a_value_is_freed_after_all_calls_that_read_its_memory() -> None:
+    graph = translated(of_the_zoo("bert_training")).proto.graph
+    freed: set[str] = set()
+    for node in graph.node:
+        assert not freed.intersection(node.input)
+        notes = {entry.key: entry.value for entry in node.metadata_props}
+        freed |= set(json.loads(notes.get(FREED, "[]")))
+    made = {name for node in graph.node for name in node.output}
+    assert freed <= made

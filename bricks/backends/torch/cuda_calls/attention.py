@@ -1,115 +1,129 @@
-"""Scaled dot-product attention: which fused kernel CUDA chooses by type, mask and size of heads."""
+"""Scaled dot-product attention: one fused kernel on CUDA, whatever the processor made of it.
+
+Which kernel CUDA takes follows from type, mask and size of heads, as in PyTorch's ``sdp_utils``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from bricks.backends.torch.cuda_calls.attention_kernels import Attention, Kernel, kernel_for
+from bricks.backends.torch.cuda_calls.attention_math import Composed, composed
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
-from bricks.backends.torch.cuda_calls.listing import CallListing
-from bricks.graph.program import UNDEFINED, contiguous
+from bricks.backends.torch.cuda_calls.layouts import relayout
+from bricks.backends.torch.cuda_calls.listing import CallListing, carried
+from bricks.backends.torch.cuda_calls.strides import Strides
 
-_CPU_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
-_EFFICIENT = "_scaled_dot_product_efficient_attention"
-# Elements to which memory-efficient kernels align masks, and the sums that they keep.
-_MASK, _SUMS = 16, 32
+_FUSED = "_scaled_dot_product_flash_attention_for_cpu"
 
 
-def use_efficient(listing: CallListing) -> int:
-    """Replace the processor's fused attention by the memory-efficient one; return the number."""
-    kernels = _Efficient(listing)
-    count = listing.rewrite(kernels.forward)
-    count += listing.rewrite(kernels.backward)
-    for sums, seeds in kernels.seeds.items():
-        listing.free_with(seeds, sums)
+def fuse_attention(listing: CallListing) -> int:
+    """Replace attention by CUDA's kernels; return the number of attentions."""
+    strides: dict[str, Strides] = {}
+    count = _replace_fused(listing, strides)
+    replaced = _Replaced(listing, strides)
+    for each in composed(listing):
+        count += replaced.note(each)
+    listing.calls = replaced.calls()
+    relayout(listing, strides)
     return count
 
 
+def _replace_fused(listing: CallListing, strides: dict[str, Strides]) -> int:
+    """Replace the processor's own fused attention."""
+    kernels: dict[str, tuple[Kernel, Attention]] = {}
+    calls: list[IssuedCall] = []
+    for call in listing.calls:
+        others = [call]
+        if call.operator == _FUSED:
+            attention = _attention(call)
+            kernel = kernel_for(listing, attention)
+            if kernel is not None:
+                kernels[call.outputs[1]] = kernel, attention
+                others = carried(call, kernel.forward(attention))
+                strides |= kernel.strides(attention)
+        elif call.operator == f"{_FUSED}_backward" and call.positional[5].value in kernels:
+            kernel, attention = kernels[call.positional[5].value]
+            gradient, output = call.positional[0], call.positional[4]
+            others = carried(call, kernel.backward(attention, gradient, output, call.outputs))
+            strides |= kernel.gradient_strides(attention, call.outputs)
+        calls += others
+    listing.calls = calls
+    return len(kernels)
+
+
+def _attention(call: IssuedCall) -> Attention:
+    query, key, value, *rest = call.positional
+    dropout = rest[0] if rest else 0.0
+    causal = rest[1] if len(rest) > 1 else False
+    mask, scale = call.named.get("attn_mask"), call.named.get("scale")
+    return Attention(query, key, value, mask, dropout, causal, scale, call.outputs[0])
+
+
 @dataclass(slots=True)
-class _Efficient:
-    """Memory-efficient attention; ``seeds`` are the states of dropout by the kept sums' name."""
+class _Replaced:
+    """Attentions of single calls and what replaces them.
+
+    ``changes`` are positions of calls with the calls in their place, by the first position. A
+    training step keeps each output under another name, which ``renamed`` has.
+    """
 
     listing: CallListing
-    seeds: dict[str, tuple[str, str]] = field(default_factory=dict)
-    masks: dict[str, Operand] = field(default_factory=dict)
+    strides: dict[str, Strides]
+    changes: dict[int, tuple[range, list[IssuedCall]]] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
 
-    def forward(self, call: IssuedCall) -> Sequence[IssuedCall] | None:
-        if call.operator != _CPU_FLASH:
-            return None
-        query, key, value, *rest = call.positional
-        dropout, causal = (*rest, 0.0, False)[:2] if len(rest) != 1 else (rest[0], False)
-        output, sums = call.outputs
-        keep = self.listing.training
-        self._resize(sums, keep)
-        mask = call.named.get("attn_mask")
-        before = [] if mask is None else self._mask(mask, query, key)
-        bias = None if mask is None else self.masks[mask.value]
-        arguments: list[Any] = [query, key, value, bias, keep]
-        if causal or dropout:
-            arguments += [dropout, causal] if causal else [dropout]
-        seeds = (self.listing.new("seed", "INT64", ()), self.listing.new("offset", "INT64", ()))
-        self.seeds[sums] = seeds
-        scale = {name: of for name, of in call.named.items() if name == "scale" and of is not None}
-        after = replace(
-            call, operator=_EFFICIENT, positional=arguments, named=scale,
-            outputs=(output, sums, *seeds), freed=(),
+    def note(self, each: Composed) -> int:
+        """Note one attention; return the number that can be replaced, 1 or 0."""
+        kernel = kernel_for(self.listing, each.attention)
+        if kernel is None:
+            return 0
+        attention = replace(
+            each.attention, query=self._kept(each.attention.query),
+            key=self._kept(each.attention.key), value=self._kept(each.attention.value),
         )  # fmt: skip
-        if before:
-            after = replace(after, freed=tuple(name for each in before for name in each.outputs))
-        return [*before, after]
+        self.strides |= kernel.strides(attention)
+        calls = kernel.forward(attention)
+        if each.backward is not None and each.gradient is not None:
+            self.strides |= kernel.gradient_strides(attention, each.gradients)
+            kept, again = self._detached(attention), self._detached(attention)
+            calls.append(_detach(attention.output, kept))
+            self.renamed[attention.output] = kept.value
+            back = kernel.backward(attention, each.gradient, again, each.gradients)
+            self.changes[each.backward.start] = each.backward, [_detach(kept.value, again), *back]
+        self.changes[each.forward.start] = each.forward, calls
+        return 1
 
-    def _resize(self, sums: str, keep: bool) -> None:
-        """Give the kept sums of exponentials the type that CUDA's kernel gives them."""
-        type_ = self.listing.types[sums]
-        *outer, length = type_.shape
-        padded = -(-length // _SUMS) * _SUMS if keep else 0
-        self.listing.types[sums] = replace(type_, shape=(*outer, padded))
+    def _kept(self, operand: Operand) -> Operand:
+        return replace(operand, value=self.renamed.get(operand.value, operand.value))
 
-    def _mask(self, mask: Operand, query: Operand, key: Operand) -> list[IssuedCall]:
-        """Calls that align a mask and expand it to all scores."""
-        types = self.listing.types
-        *outer, rows, _ = types[query.value].shape
-        shape = (*outer, rows, types[key.value].shape[-2])
-        expanded = self.listing.new("expand", types[mask.value].dtype, shape)
-        strides = _expanded(types[mask.value].shape, mask.strides, shape)
-        self.masks[mask.value] = Operand(expanded, 0, strides)
-        return [
-            IssuedCall("expand", [mask, list(shape)], (expanded,), shared={expanded: mask.value})
-        ]
+    def _detached(self, attention: Attention) -> Operand:
+        type_ = self.listing.types[attention.output]
+        name = self.listing.new("detach", type_.dtype, type_.shape)
+        self.strides[name] = self.strides[attention.output]
+        return Operand(name, 0, self.strides[name])
 
-    def backward(self, call: IssuedCall) -> Sequence[IssuedCall] | None:
-        if call.operator != f"{_CPU_FLASH}_backward":
-            return None
-        gradient, query, key, value, output, sums, dropout, causal = call.positional
-        mask = call.named.get("attn_mask")
-        bias = UNDEFINED if mask is None else self.masks.get(mask.value, mask)
-        strides = contiguous(self.listing.types[sums.value].shape)
-        seeds = [Operand(name, 0, ()) for name in self.seeds[sums.value]]
-        arguments = [
-            gradient, query, key, value, bias, output, replace(sums, strides=strides), *seeds,
-            dropout, [True, True, True, False],
-        ]  # fmt: skip
-        if causal:
-            arguments.append(True)
-        return [
-            replace(
-                call,
-                operator=f"{_EFFICIENT}_backward",
-                positional=arguments,
-                named={},
-                outputs=(*call.outputs, ""),
-                freed=(),
-            )
-        ]
+    def calls(self) -> list[IssuedCall]:
+        """All calls of the program, with those in the place of attentions."""
+        calls: list[IssuedCall] = []
+        at = 0
+        while at < len(self.listing.calls):
+            if at in self.changes:
+                span, others = self.changes[at]
+                calls += carried(_joined(self.listing.calls[at : span.stop]), others)
+                at = span.stop
+            else:
+                calls.append(self.listing.calls[at].renamed(self.renamed))
+                at += 1
+        return calls
 
 
-def _expanded(
-    shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]
-) -> tuple[int, ...]:
-    """Strides of a tensor after expanding it from ``shape`` to the ``wanted`` shape."""
-    added = len(wanted) - len(shape)
-    old = [(1, 0)] * added + list(zip(shape, strides, strict=True))
-    return tuple(
-        stride if size == of else 0 for (size, stride), of in zip(old, wanted, strict=True)
-    )
+def _joined(calls: Sequence[IssuedCall]) -> IssuedCall:
+    """The first call with all that is freed after each."""
+    return replace(calls[0], freed=tuple(name for call in calls for name in call.freed))
+
+
+def _detach(source: str, output: Operand) -> IssuedCall:
+    read = Operand(source, 0, output.strides)
+    return IssuedCall("detach", [read], (output.value,), shared={output.value: source})

@@ -28,8 +28,6 @@ def use_cudnn(listing: CallListing) -> int:
         reserves[call.outputs[2]] = reserve
         calls.append(_forward(call, reserve))
     listing.calls = calls
-    for saved, reserve in reserves.items():
-        listing.free_with((reserve,), saved)
     listing.rewrite(lambda call: _backward(call, reserves))
     return len(reserves)
 

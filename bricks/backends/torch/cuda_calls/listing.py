@@ -25,14 +25,16 @@ Rewrite = Callable[[IssuedCall], Sequence[IssuedCall] | None]
 class CallListing:
     """The calls of a program in order, and the types of its values by name.
 
-    ``begins`` are tensors with which the step begins only on a GPU.
+    ``results`` are the values that stay after the step, ``begins`` are tensors with which it begins
+    only on a GPU.
     """
 
     calls: list[IssuedCall]
     types: dict[str, TensorType]
     training: bool
+    results: frozenset[str] = frozenset()
     begins: list[str] = field(default_factory=list)
-    _names: int = field(default=0, init=False)
+    _new: set[str] = field(default_factory=set, init=False)
 
     def rewrite(self, change: Rewrite) -> int:
         """Replace each call by those that ``change`` returns, unless None; return how many."""
@@ -50,18 +52,14 @@ class CallListing:
 
     def new(self, stem: str, dtype: str, shape: Sequence[int]) -> str:
         """Name a new value after ``stem``."""
-        self._names += 1
-        name = f"{stem}/{self._names}"
+        name = f"{stem}/{len(self._new)}"
+        self._new.add(name)
         self.types[name] = TensorType(dtype, tuple(shape))
         return name
 
-    def free_with(self, names: Sequence[str], other: str) -> bool:
-        """Free the values ``names`` where ``other`` is freed; False if it never is."""
-        for number, call in enumerate(self.calls):
-            if other in call.freed:
-                self.calls[number] = replace(call, freed=(*call.freed, *names))
-                return True
-        return False
+    def is_new(self, name: str) -> bool:
+        """Whether the recording has no such value."""
+        return name in self._new
 
     def roots(self) -> dict[str, str]:
         """For each value that a call makes, the first value in the same memory."""
@@ -71,18 +69,6 @@ class CallListing:
                 source = call.shared.get(output)
                 roots[output] = output if source is None else roots.get(source, source)
         return roots
-
-    def makers(self) -> dict[str, int]:
-        """The position of the call that makes each value."""
-        return {name: at for at, call in enumerate(self.calls) for name in call.outputs if name}
-
-    def readers(self) -> dict[str, list[int]]:
-        """The positions of the calls that read each value, in order."""
-        readers: dict[str, list[int]] = {}
-        for at, call in enumerate(self.calls):
-            for value in dict.fromkeys(operand.value for operand in call.operands):
-                readers.setdefault(value, []).append(at)
-        return readers
 
 
 def carried(call: IssuedCall, others: Sequence[IssuedCall]) -> list[IssuedCall]:
@@ -104,7 +90,8 @@ def listing_of(proto: onnx.ModelProto, *, training: bool) -> CallListing:
     }
     calls = [_issued(node, graph.types, numbers) for node in graph.nodes]
     types = {name: of for name, of in graph.types.items() if isinstance(of, TensorType)}
-    return CallListing(calls, types, training)
+    results = frozenset(value.name for value in proto.graph.output)
+    return CallListing(calls, types, training, results)
 
 
 def _issued(node: onnx.NodeProto, types: Any, numbers: dict[str, list[float]]) -> IssuedCall:

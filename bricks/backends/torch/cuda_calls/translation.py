@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import onnx
 
-from bricks.backends.torch.cuda_calls.attention import use_efficient
+from bricks.backends.torch.cuda_calls.attention import fuse_attention
 from bricks.backends.torch.cuda_calls.batch_norm import use_cudnn
 from bricks.backends.torch.cuda_calls.ctc_loss import ask_libraries
 from bricks.backends.torch.cuda_calls.devices import put_on_gpu
 from bricks.backends.torch.cuda_calls.dropout import fuse_dropout
 from bricks.backends.torch.cuda_calls.embedding_bag import size_bags
+from bricks.backends.torch.cuda_calls.lifetimes import settle
 from bricks.backends.torch.cuda_calls.listing import CallListing, listing_of
 from bricks.backends.torch.cuda_calls.optimizers import update_lists
 from bricks.backends.torch.cuda_calls.writing import write
@@ -39,9 +40,9 @@ RULES: tuple[Rule, ...] = (
         use_cudnn,
     ),
     Rule(
-        "attention by memory-efficient kernels",
-        "flash attention takes no float32 and no mask",
-        use_efficient,
+        "attention in one kernel",
+        "cuDNN computes it in half precision, memory-efficient kernels in float32 or with a mask",
+        fuse_attention,
     ),
     Rule(
         "optimiser updates lists of parameters",
@@ -83,5 +84,6 @@ def translated(proto: onnx.ModelProto) -> Translation:
     origin = origin_of(proto)
     listing = listing_of(proto, training=origin is not None and origin.kind != INFERENCE)
     counts = [(rule, rule.apply(listing)) for rule in RULES]
+    settle(listing)
     notes = tuple(f"{rule.title}: {count} calls" for rule, count in counts if count)
     return Translation(write(listing, proto), notes)
