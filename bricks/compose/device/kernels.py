@@ -1,24 +1,162 @@
 """The kernels of a step on a device, with the duration of each where it stands in the step.
 
-Must not know when kernels begin.
+Durations were measured in walks, hot and cold; the state of the cache and of the clock in a step
+follow from the plan. Must not know when kernels begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from bricks.decompose.plan import Plan
+from bricks.compose.device.cache_state import CacheModel, CallTimes, StepReuses
+from bricks.compose.device.power import HalfWork, PowerModel, half_flops
+from bricks.decompose.plan import Brick, Plan
 from bricks.samples.measurement import Measurement
 from bricks.system.accelerator import Accelerator
 from bricks.units.sample import Kernel
 
+# Parts of the relative error of a step's device time: of every step; of the time that depends on
+# the cache; of the clock. The half width of a 95 % interval (research/gpu.md).
+_ALWAYS, _OF_SPREAD, _OF_CLOCK = 0.012, 0.13, 0.35
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceModel:
+    """How the cache and the clock of a device change a step; constants are of an H100 and H200."""
+
+    cache: CacheModel = field(default_factory=CacheModel)
+    power: PowerModel = field(default_factory=PowerModel)
+
+
+@dataclass(frozen=True, slots=True)
+class StepKernels:
+    """The kernels of each occurrence of a step, in order.
+
+    ``error`` is the relative half width of the 95 % interval of their sum, ``clock_share`` the
+    share of the highest clock at which the step runs.
+    """
+
+    kernels: tuple[tuple[Kernel, ...], ...]
+    error: float = _ALWAYS
+    clock_share: float = 1.0
+
+    @property
+    def device_s(self) -> float:
+        """Seconds of all kernels."""
+        return sum(kernel.device_s for call in self.kernels for kernel in call)
+
 
 def device_kernels(
-    plan: Plan, measured: Mapping[str, Measurement], accelerator: Accelerator
+    plan: Plan,
+    measured: Mapping[str, Measurement],
+    accelerator: Accelerator,
+    bricks: Mapping[str, Brick] | None = None,
 ) -> tuple[tuple[Kernel, ...], ...]:
-    """The kernels of each occurrence of ``plan`` in order, on a device called ``accelerator``.
+    """The kernels of each occurrence of ``plan`` in order, as :func:`step_kernels`."""
+    return step_kernels(plan, measured, accelerator, bricks).kernels
 
-    ``measured`` has a measurement of each brick, by key; KeyError for a brick without. A call that
-    starts no kernel has none.
+
+def step_kernels(
+    plan: Plan,
+    measured: Mapping[str, Measurement],
+    accelerator: Accelerator,
+    bricks: Mapping[str, Brick] | None = None,
+    model: DeviceModel | None = None,
+) -> StepKernels:
+    """The kernels of a step of ``plan`` on ``accelerator``, after an equal step.
+
+    ``measured`` has a measurement of each brick by key, ``bricks`` the bricks; KeyError for a brick
+    that is missing. Without ``bricks``, kernels take what they take in a walk. A call that starts
+    no kernel has none.
     """
-    return tuple(measured[occurrence.brick].kernels() for occurrence in plan.occurrences)
+    keys = [occurrence.brick for occurrence in plan.occurrences]
+    states = {key: MeasuredStates.of(measured[key]) for key in dict.fromkeys(keys)}
+    if bricks is None:
+        return StepKernels(tuple(states[key].walk for key in keys))
+    used = StepReuses.of(plan, bricks, [bool(states[key].walk) for key in keys])
+    return StepModel(keys, states, used, bricks, accelerator).kernels(model or DeviceModel())
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStates:
+    """The mean kernels of a brick in a walk, hot and cold; empty for states not measured."""
+
+    walk: tuple[Kernel, ...]
+    hot: tuple[Kernel, ...]
+    cold: tuple[Kernel, ...]
+
+    @classmethod
+    def of(cls, measurement: Measurement) -> MeasuredStates:
+        """The states of ``measurement``; what was measured stands for a walk that was not."""
+        by_displaced = measurement.kernels_by_displaced
+        displaced = [state for state in by_displaced if state]
+        hot = by_displaced.get(0, ())
+        cold = by_displaced[max(displaced)] if displaced else ()
+        return cls(by_displaced.get(None) or cold or hot, hot, cold)
+
+    @property
+    def times(self) -> CallTimes | None:
+        """Seconds in the three states; None unless all are known."""
+        if not (self.walk and self.hot and self.cold):
+            return None
+        return CallTimes(*map(_sum_s, (self.walk, self.hot, self.cold)))
+
+    def lasting(self, device_s: float) -> tuple[Kernel, ...]:
+        """The kernels of the walk, all longer by one factor, so that they take ``device_s``."""
+        walk_s = _sum_s(self.walk)
+        factor = device_s / walk_s if walk_s else 1.0
+        return tuple(Kernel(kernel.name, factor * kernel.device_s) for kernel in self.walk)
+
+
+def _sum_s(kernels: Sequence[Kernel]) -> float:
+    return sum(kernel.device_s for kernel in kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """All that the durations of a step's kernels follow from, except the constants of a model."""
+
+    keys: Sequence[str]
+    states: Mapping[str, MeasuredStates]
+    used: StepReuses
+    bricks: Mapping[str, Brick]
+    accelerator: Accelerator
+
+    def kernels(self, model: DeviceModel) -> StepKernels:
+        """The kernels with the constants of ``model``."""
+        seconds = self.cached_s(model.cache)
+        work = [
+            HalfWork(half_flops(self.bricks[k]), _sum_s(self.states[k].walk)) for k in self.keys
+        ]
+        clock = model.power.clock_share(work, sum(seconds), self.accelerator)
+        slower = model.power.slowdown(clock)
+        lasting = [s * (slower if w.busy else 1.0) for s, w in zip(seconds, work, strict=True)]
+        kernels = (self.states[key].lasting(s) for key, s in zip(self.keys, lasting, strict=True))
+        return StepKernels(tuple(kernels), self._error(sum(seconds), clock), clock)
+
+    def _work(self, key: str) -> HalfWork:
+        return HalfWork(half_flops(self.bricks[key]), _sum_s(self.states[key].walk))
+
+    def cached_s(self, model: CacheModel) -> list[float]:
+        """Seconds of each occurrence's kernels with the cache in the state of a step."""
+        l2_bytes = self.accelerator.l2_bytes
+        walks = {key: model.walk_missing(of, l2_bytes) for key, of in self.used.walk.items()}
+        return [
+            self._call_s(model, key, model.missing(reuses, l2_bytes), walks.get(key))
+            for key, reuses in zip(self.keys, self.used.step, strict=True)
+        ]
+
+    def _call_s(self, model: CacheModel, key: str, missing: float, walk: float | None) -> float:
+        times = self.states[key].times
+        if times is None or walk is None:
+            return _sum_s(self.states[key].walk)
+        return model.device_s(times, missing, walk)
+
+    def _error(self, step_s: float, clock_share: float) -> float:
+        """The relative half width of the interval of a step of ``step_s`` seconds."""
+        times = (self.states[key].times for key in self.keys)
+        spread_s = sum(of.spread_s for of in times if of is not None)
+        share = spread_s / step_s if step_s else 0.0
+        return math.hypot(_ALWAYS, _OF_SPREAD * share, _OF_CLOCK * (1 - clock_share))
