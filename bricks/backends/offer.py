@@ -19,6 +19,7 @@ from bricks.system.accelerator import CPU
 
 if TYPE_CHECKING:
     from bricks.backends.base import Backend
+    from bricks.backends.profiler_trace import TraceFormat
     from bricks.system.accelerator import Accelerator
     from bricks.system.environments import Environment
 
@@ -135,6 +136,10 @@ class Offer(ABC):
         Raises :class:`~bricks.errors.BackendError` if it cannot be used on this host.
         """
         return self.describe()
+
+    def trace_format(self) -> TraceFormat | None:
+        """Return the format of the traces that its profiler writes; None if none is read."""
+        return None
 
     def launcher(self, rank: int, ranks: int, address: str, port: int) -> tuple[str, ...]:
         """Return the command that starts a worker as one of ``ranks``, which meet at ``address``.

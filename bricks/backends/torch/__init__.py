@@ -14,6 +14,7 @@ from bricks.graph.form import ModelForm
 from bricks.system.accelerator import CPU
 
 if TYPE_CHECKING:
+    from bricks.backends.profiler_trace import TraceFormat
     from bricks.backends.torch.backend import TorchBackend
     from bricks.system.accelerator import Accelerator
     from bricks.system.environments import Environment
@@ -105,6 +106,12 @@ class TorchOffer(Offer):
                 f" '{self.environment.install}' is for processors: choose --backend gloo"
             )
         return self.describe()
+
+    def trace_format(self) -> TraceFormat | None:
+        """Return Kineto's; traces of compiled code do not tell its kernels' arguments."""
+        from bricks.backends.torch.kineto import Kineto  # slow import
+
+        return None if self.compiled else Kineto()
 
     def launcher(self, rank: int, ranks: int, address: str, port: int) -> tuple[str, ...]:
         """Return the command of torchrun, one for each rank as if it were a host of its own."""
