@@ -14,7 +14,8 @@ from bricks.cli.command import command
 from bricks.cli.options import CacheOptions
 from bricks.cli.output import finish, print_json, show
 from bricks.cli.publish import publish
-from bricks.errors import StoreError
+from bricks.cli.traces import TraceOptions, import_trace
+from bricks.errors import StoreError, UsageError
 from bricks.session.targets import systems_called
 from bricks.studies.options import argument, systems_option
 
@@ -35,9 +36,9 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultsFile:
-    """The file of results that is read."""
+    """The file of results that is read, or the trace."""
 
-    file: Path = argument("What 'cache export' wrote.", metavar="FILE")
+    file: Path = argument("What 'cache export' wrote, or a profiler's trace.", metavar="FILE")
 
 
 app = typer.Typer(
@@ -115,14 +116,22 @@ def export(asked: ExportOptions, output: CacheOptions) -> None:
 
 @app.command("import")
 @command
-def import_(asked: ResultsFile, output: CacheOptions) -> None:
+def import_(asked: ResultsFile, traced: TraceOptions, output: CacheOptions) -> None:
     """Take in what another cache exported: all of it, or, where it cannot be trusted, nothing.
 
-    Taking it in twice is the same as once. Example: bricks cache import results.jsonl
+    Or a trace of PyTorch's profiler with shapes (record_shapes=True), whose calls become
+    measurements of the bricks that they equal, on a system of its own. Taking it in twice is the
+    same as once. Example: bricks cache import results.jsonl
     """
     from bricks.decompose.identity import mismatch
+    from bricks.session.trace_import import trace_offer
     from bricks.store import Store
 
+    if (profiled := trace_offer(asked.file)) is not None:
+        import_trace(asked.file, *profiled, traced, output)
+        return
+    if traced.given:
+        raise UsageError(f"{asked.file} is no trace: --model, --host and the like are of traces")
     with Store.open(output.cache) as store:
         merged = store.contents.merge(asked.file, mismatch)
     facts = asdict(merged)

@@ -97,14 +97,15 @@ def _published_keys(name: str) -> set[str]:
 def target_called(workspace: Workspace, name: str) -> Target:
     """The target with the runtime of ``workspace`` on the system with this name or key.
 
-    Its version there may be another one; the number of threads too, unless the options give it.
+    Its version and allocator there may be others; the number of threads too, unless the options
+    give it.
     Raises :class:`UsageError` if there is none, or more than one.
     """
     known = workspace.known.systems.targets()
     keys = {system.key for system in systems_called((t.system for t in known), name)}
     targets = [target for target in known if target.system.key in keys]
     runtime = workspace.runtime
-    matching = [t for t in targets if _with_version_and_threads(t.runtime, runtime) == runtime]
+    matching = [t for t in targets if _as_here(t.runtime, runtime) == runtime]
     if workspace.options.threads is not None:
         matching = [t for t in matching if t.runtime.threads == runtime.threads]
     if not matching:
@@ -119,8 +120,9 @@ def target_called(workspace: Workspace, name: str) -> Target:
     return max(matching, key=partial(nearness, runtime))
 
 
-def _with_version_and_threads(runtime: Runtime, other: Runtime) -> Runtime:
-    return replace(runtime, version=other.version, threads=other.threads)
+def _as_here(runtime: Runtime, here: Runtime) -> Runtime:
+    """A runtime with the version, threads and allocator of the one here."""
+    return replace(runtime, version=here.version, threads=here.threads, allocator=here.allocator)
 
 
 def nearness(runtime: Runtime, target: Target) -> tuple[object, ...]:
@@ -129,6 +131,7 @@ def nearness(runtime: Runtime, target: Target) -> tuple[object, ...]:
     return (
         there.threads == runtime.threads,
         there.version == runtime.version,
+        there.allocator == runtime.allocator,
         there.threads,
         version_numbers(there.version),
     )

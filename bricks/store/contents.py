@@ -5,7 +5,7 @@ Must not know how models are decomposed or measured.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from bricks.errors import StoreError
@@ -15,6 +15,7 @@ from bricks.store.database import Database
 from bricks.store.engine import lock_tables
 from bricks.store.merge import Merged, Mismatch
 from bricks.store.owners import Watch
+from bricks.store.results_file import Record
 from bricks.store.stats import CacheStats, stats_of
 
 
@@ -74,7 +75,15 @@ class CacheContents:
         ``mismatch`` returns what is wrong with a brick, or None. Raises StoreError for a file that
         is cut off, was altered, is of a later version, or holds a record that cannot be true.
         """
-        with results_file.reading(path) as records, self._database.writing() as connection:
+        with results_file.reading(path) as records:
+            return self.merge_records(records, mismatch)
+
+    def merge_records(self, records: Iterable[Record], mismatch: Mismatch) -> Merged:
+        """Merge records in the order of their kinds: all of them, or none.
+
+        Raises ValueError for a record that cannot be true, and else as :meth:`merge`.
+        """
+        with self._database.writing() as connection:
             # Rows that merging looks up and writes later must not be written by others in between.
             lock_tables(connection, merge.WRITTEN)
             return merge.merge(connection, records, mismatch, self._watch)

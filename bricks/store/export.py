@@ -93,10 +93,11 @@ def _bricks(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
         query = select(bricks).where(bricks.c.key.in_(chunk)).order_by(bricks.c.key)
         for row in connection.execute(query):
             with decoding(f"brick {row.key}"):
-                yield "brick", _brick_record(brick_of(row))
+                yield "brick", brick_record(brick_of(row))
 
 
-def _brick_record(brick: Brick) -> dict[str, Any]:
+def brick_record(brick: Brick) -> dict[str, Any]:
+    """A brick as in a record of a results file."""
     return {"key": brick.key, "model": b64encode(brick.model).decode(), **brick.to_json()}
 
 

@@ -34,7 +34,9 @@ class Kineto(TraceFormat):
         try:
             return profiler_trace(file)
         except (KeyError, TypeError, ValueError) as exc:
-            raise refused(path, "has calls that the profiler does not write: export it again") from exc
+            raise refused(
+                path, "has calls that the profiler does not write: export it again"
+            ) from exc
 
     def matcher(self, bricks: Mapping[str, Brick], ran: Collection[str]) -> CallMatcher:
         """Return a matcher among the bricks that are one call."""

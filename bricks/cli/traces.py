@@ -1,0 +1,136 @@
+"""The import of a profiler's trace: its options, and what is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bricks.cli.options import CacheOptions, threads_option
+from bricks.cli.output import print_json, show, show_notes
+from bricks.cli.workspaces import opened_workspace
+from bricks.errors import UsageError
+from bricks.studies.options import batch_option, option
+
+if TYPE_CHECKING:
+    from bricks.backends.offer import Offer
+    from bricks.backends.profiler_trace import TraceFormat
+    from bricks.decompose.plan import Decomposition
+    from bricks.session.trace_import import ImportedTrace
+
+# A line names so many operators.
+_MOST = 3
+_TRACE = "Traces"
+
+
+def _name(text: str | None) -> str | None:
+    if text is not None and not text.strip():
+        raise UsageError("a name is empty: leave the option out, or give a name")
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceOptions:
+    """What a trace does not tell: the model that ran in it, and where."""
+
+    model: str | None = option(
+        "The model that ran in a trace, for calls of which the trace tells too little.",
+        default=None, metavar="MODEL", values="models", group=_TRACE, shown=False,
+    )  # fmt: skip
+    batch: int | None = batch_option()
+    host: str | None = option(
+        "A name for the host of a trace.",
+        default=None, metavar="NAME", group=_TRACE, shown="its GPU, or this host", check=_name,
+    )  # fmt: skip
+    threads: int | None = threads_option()
+    version: str | None = option(
+        "The version of PyTorch that wrote a trace.",
+        default=None, flag="--runtime-version", metavar="VERSION", group=_TRACE, shown=False,
+        check=_name,
+    )  # fmt: skip
+
+    @property
+    def given(self) -> bool:
+        """Whether any of them is given."""
+        return any(getattr(self, field.name) is not None for field in fields(self))
+
+
+def import_trace(
+    path: Path, offer: Offer, of: TraceFormat, asked: TraceOptions, output: CacheOptions
+) -> None:
+    """Import a trace in the format ``of`` that the profiler of ``offer`` wrote."""
+    from bricks.session.trace_import import TraceImport
+    from bricks.session.trace_target import TracedHost
+    from bricks.store import Store
+
+    ran = _ran(offer, asked, output)
+    host = TracedHost(asked.host, asked.threads, asked.version)
+    with Store.open(output.cache) as store:
+        imported = TraceImport(store, offer, of).run(path, host, ran)
+    if output.json:
+        print_json({"file": str(path), **_facts(imported)})
+    else:
+        _show(path, imported)
+
+
+def _ran(offer: Offer, asked: TraceOptions, output: CacheOptions) -> Decomposition | None:
+    """The decomposition of the model that ran; None if none is named."""
+    from bricks.session.options import Options
+
+    if asked.model is None:
+        if asked.batch is not None:
+            raise UsageError("--batch is of a model: name it with --model")
+        return None
+    options = Options(runtime=offer.name, keep_plans=False)
+    with opened_workspace(output.cache, options) as workspace:
+        model = workspace.read(asked.model, batch=asked.batch)
+        return workspace.plans.decompose(model)
+
+
+def _facts(imported: ImportedTrace) -> dict[str, Any]:
+    target = imported.target
+    return {
+        "system": target.system.to_json(),
+        "runtime": target.runtime.to_json(),
+        "calls": imported.calls,
+        "matched_calls": imported.matched,
+        "matched_bricks": imported.bricks,
+        "unknown": dict(imported.unknown),
+        "unseen": dict(imported.unseen),
+        "unfinished_calls": imported.unfinished,
+        "loose_kernels": imported.loose_kernels,
+        **asdict(imported.merged),
+    }
+
+
+def _show(path: Path, imported: ImportedTrace) -> None:
+    runtime, merged = imported.target.runtime, imported.merged
+    new = f"new: {merged.measurements} measurements, {merged.rounds} rounds"
+    show(
+        f"{path}: {imported.matched} of {imported.calls} calls are {imported.bricks} known bricks;"
+        f" {new if merged.rounds else 'nothing new'}",
+        f"system {imported.target.system.name}, {runtime.backend} {runtime.version},"
+        f" {runtime.provider}, threads: {runtime.threads}",
+    )
+    show_notes(*_remarks(imported))
+
+
+def _remarks(imported: ImportedTrace) -> Iterator[str]:
+    yield "The profiler's own time is part of the host's; so are only the states in these steps."
+    if imported.unknown:
+        yield f"No known brick equals {_few(imported.unknown)}."
+    if imported.unseen:
+        yield f"The trace tells too little of {_few(imported.unseen)}: --model names what ran."
+    if imported.unfinished:
+        yield f"{imported.unfinished} calls are left out: not all of their kernels are traced."
+    if imported.loose_kernels:
+        yield f"{imported.loose_kernels} kernels are left out: no call has launched them."
+
+
+def _few(operators: Mapping[str, int]) -> str:
+    """The most frequent operators, with the number of their calls."""
+    most = sorted(operators.items(), key=lambda entry: (-entry[1], entry[0]))
+    names = [f"{count} × {name}" for name, count in most[:_MOST]]
+    rest = sum(count for _, count in most[_MOST:])
+    return ", ".join(names) + (f" and {rest} other calls" if rest else "")

@@ -1,0 +1,166 @@
+"""Measurements out of a profiler's trace: samples of the bricks that its calls equal.
+
+They are less certain than a campaign's: the profiler takes time of its own, there are few steps,
+and of a device's cache only the state in these steps. Must not know how traces are written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bricks import backends
+from bricks.backends.offer import Offer
+from bricks.backends.profiler_trace import CallMatch, ProfilerTrace, TraceFormat
+from bricks.decompose.identity import mismatch
+from bricks.decompose.plan import Brick, Decomposition
+from bricks.errors import StoreError
+from bricks.samples.measurement import PROTOCOL, Round
+from bricks.session.defaults import GRANULARITY
+from bricks.session.trace_target import TracedHost, trace_target
+from bricks.store import Merged, Published, Reading, Store, Union
+from bricks.store.export import brick_record
+from bricks.store.results_file import Record
+from bricks.store.round_records import round_record
+from bricks.system import Target
+from bricks.units.sample import Sample
+
+_UNNAMED = TracedHost()
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedTrace:
+    """What became of a trace: ``merged`` rows of the cache, and calls by what they are.
+
+    ``matched`` of the ``calls`` equal known bricks, ``bricks`` of them. Of the others, ``unknown``
+    equal none and ``unseen`` may be several, by operator. ``unfinished`` calls and
+    ``loose_kernels`` as in :class:`~bricks.backends.profiler_trace.ProfilerTrace`.
+    """
+
+    target: Target
+    merged: Merged
+    calls: int
+    matched: int
+    bricks: int
+    unknown: Mapping[str, int]
+    unseen: Mapping[str, int]
+    unfinished: int
+    loose_kernels: int
+
+
+def trace_offer(path: Path) -> tuple[Offer, TraceFormat] | None:
+    """The runtime whose profiler wrote the file, and its format; None for another file."""
+    for offer in backends.offers():
+        of = offer.trace_format()
+        if of is not None and of.recognises(path):
+            return offer, of
+    return None
+
+
+class TraceImport:
+    """Imports traces in the format ``of`` into ``store``; ``offer`` is the profiler's runtime."""
+
+    def __init__(self, store: Store, offer: Offer, of: TraceFormat) -> None:
+        self._store, self._offer, self._format = store, offer, of
+        self._known: Reading = Union(store, Published())
+
+    def run(
+        self, path: Path, host: TracedHost = _UNNAMED, ran: Decomposition | None = None
+    ) -> ImportedTrace:
+        """Import one file; ``ran`` is the decomposition of the model that ran in it, if known.
+
+        Raises :class:`StoreError` for a trace that tells too little, or without a known call.
+        """
+        trace = self._format.read(path)
+        target = trace_target(trace, self._offer, host, self._known, path)
+        own = {} if ran is None else ran.bricks
+        bricks = {**self._known_bricks(), **own}
+        matches = _matches(trace, self._format, bricks, own)
+        samples = _samples(trace, matches)
+        if not samples:
+            raise StoreError(
+                f"{path} has {len(trace.calls)} calls, and none is a known brick: name the model"
+                " that ran with --model"
+            )
+        records = [*_bricks(target, {key: bricks[key] for key in (*own, *samples)})]
+        records += [*_plan(target, ran), *_measurements(target, samples)]
+        merged = self._store.contents.merge_records(records, mismatch)
+        return _imported(trace, target, merged, matches)
+
+    def _known_bricks(self) -> dict[str, Brick]:
+        keys: dict[str, None] = {}
+        for target in self._known.systems.targets():
+            if target.runtime.backend == self._offer.name:
+                for _, usage in self._known.plans.usage(target.key, GRANULARITY):
+                    keys |= dict.fromkeys(usage)
+                keys |= dict.fromkeys(self._known.measurements.costs(target.key))
+        return self._known.plans.load_bricks(list(keys))
+
+
+def _matches(
+    trace: ProfilerTrace, of: TraceFormat, bricks: Mapping[str, Brick], ran: Collection[str]
+) -> list[CallMatch]:
+    matcher = of.matcher(bricks, ran)
+    return [matcher.match(call) for call in trace.calls]
+
+
+def _samples(
+    trace: ProfilerTrace, matches: Sequence[CallMatch]
+) -> dict[str, dict[int | None, list[Sample]]]:
+    """The samples of each brick by step, in order."""
+    samples: dict[str, dict[int | None, list[Sample]]] = defaultdict(lambda: defaultdict(list))
+    for call, match in zip(trace.calls, matches, strict=True):
+        for key in match.keys:
+            samples[key][call.step].append(call.sample)
+    return samples
+
+
+def _rounds(by_step: Mapping[int | None, Sequence[Sample]]) -> Iterator[Round]:
+    """A round for each step; of a single step a round for each run, whose spread is known then."""
+    if len(by_step) > 1:
+        yield from map(Round.of, by_step.values())
+        return
+    for samples in by_step.values():
+        yield from (Round.of([sample]) for sample in samples)
+
+
+def _bricks(target: Target, bricks: Mapping[str, Brick]) -> Iterator[Record]:
+    yield "system", target.system.to_json()
+    runtime = target.runtime.to_json()
+    yield "target", {"key": target.key, "system": target.system.key, "runtime": runtime}
+    for brick in bricks.values():
+        yield "brick", brick_record(brick)
+
+
+def _plan(target: Target, ran: Decomposition | None) -> Iterator[Record]:
+    if ran is not None:
+        yield "plan", {"target": target.key, "wall_s": ran.wall_s, "plan": ran.plan.to_json()}
+
+
+def _measurements(
+    target: Target, samples: Mapping[str, Mapping[int | None, Sequence[Sample]]]
+) -> Iterator[Record]:
+    for key, by_step in samples.items():
+        taken_s = sum(sample.host_s for of in by_step.values() for sample in of)
+        facts = {"target": target.key, "brick": key, "protocol": PROTOCOL, "wall_s": taken_s}
+        yield "measurement", {**facts, "rounds": list(map(round_record, _rounds(by_step)))}
+
+
+def _imported(
+    trace: ProfilerTrace, target: Target, merged: Merged, matches: Sequence[CallMatch]
+) -> ImportedTrace:
+    pairs = list(zip(trace.calls, matches, strict=True))
+    lacking = [(call.operator, match.unseen) for call, match in pairs if not match.keys]
+    return ImportedTrace(
+        target,
+        merged,
+        calls=len(pairs),
+        matched=len(pairs) - len(lacking),
+        bricks=len({key for match in matches for key in match.keys}),
+        unknown=Counter(operator for operator, unseen in lacking if not unseen),
+        unseen=Counter(operator for operator, unseen in lacking if unseen),
+        unfinished=trace.unfinished,
+        loose_kernels=trace.loose_kernels,
+    )
