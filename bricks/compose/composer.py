@@ -54,29 +54,39 @@ def _in_order(tasks: Sequence[Task]) -> list[LaneSpan]:
     queues: dict[str, deque[int]] = defaultdict(deque)
     for position, task in enumerate(tasks):
         queues[task.lane].append(position)
-    spans: dict[int, LaneSpan] = {}
-    free_s = dict.fromkeys(queues, 0.0)
+    spans: list[LaneSpan] = []
+    ends_s: dict[int, float] = {}
     blocked: dict[int, list[str]] = defaultdict(list)
-    lanes = deque(queues)
+    lanes, free_s = deque(queues), dict.fromkeys(queues, 0.0)
     while lanes:
         lane = lanes.popleft()
-        queue = queues[lane]
+        queue, at_s = queues[lane], free_s[lane]
         while queue:
-            task = tasks[queue[0]]
-            missing = next((needed for needed in task.after if needed not in spans), None)
+            position = queue[0]
+            task = tasks[position]
+            begin_s, missing = _begin_s(task, at_s, ends_s)
             if missing is not None:
                 blocked[missing].append(lane)
                 break
-            begin_s = free_s[lane]
-            for needed, lag_s in task.after.items():
-                begin_s = max(begin_s, spans[needed].end_s + lag_s)
-            free_s[lane] = begin_s + task.work_s
-            position = queue.popleft()
-            spans[position] = LaneSpan(task, begin_s, free_s[lane], (position,))
-            lanes.extend(blocked.pop(position, ()))
+            at_s = ends_s[position] = begin_s + task.work_s
+            spans.append(LaneSpan(task, begin_s, at_s, (position,)))
+            queue.popleft()
+            if position in blocked:
+                lanes.extend(blocked.pop(position))
+        free_s[lane] = at_s
     if left := len(tasks) - len(spans):
         raise RuntimeError(f"{left} tasks wait for each other")
-    return list(spans.values())
+    return spans
+
+
+def _begin_s(task: Task, free_s: float, ends_s: Mapping[int, float]) -> tuple[float, int | None]:
+    """When a task begins on a lane that is free from ``free_s``, or which task it still needs."""
+    for needed, lag_s in task.after.items():
+        end_s = ends_s.get(needed)
+        if end_s is None:
+            return free_s, needed
+        free_s = max(free_s, end_s + lag_s)
+    return free_s, None
 
 
 @dataclass(slots=True)

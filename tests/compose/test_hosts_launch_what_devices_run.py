@@ -116,6 +116,13 @@ def test_a_host_does_not_issue_more_than_the_queue_holds() -> None:
     assert begins_s == pytest.approx([0, 0, 1e-3, 2e-3, 3e-3, 3e-3, 5e-3])
 
 
+def test_a_call_may_start_more_kernels_than_the_queue_holds() -> None:
+    of = [("a", 0.0, [Kernel("p", 1e-3)]), ("b", 0.0, [Kernel("q", 1e-3)] * 5)]
+    found = run_of(of, LaunchCosts(queue_depth=2)).timeline
+    assert [span.begin_s for span in found.of(HOST)] == pytest.approx([0, 1e-3, 6e-3])
+    assert found.end_s == pytest.approx(6e-3)
+
+
 def test_a_graph_is_launched_once() -> None:
     of = [("a", 1.0, [Kernel("p", 1e-3), Kernel("q", 2e-3)]), ("b", 1.0, [Kernel("p", 1e-3)])]
     spent = (1e-5, 2e-5, 1e-6, 4e-5, 5e-6)

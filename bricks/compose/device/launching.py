@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from bricks.compose.composer import compose
@@ -103,17 +103,21 @@ def device_run(
     """
     pace = _Pace.of(costs, mode)
     calls = [
-        _Call(occurrence.brick, own_s if pace.issuing else 0.0, tuple(started))
+        _Call.of(occurrence.brick, own_s, started, pace)
         for occurrence, own_s, started in zip(plan.occurrences, host_s, kernels, strict=True)
     ]
     steps = _LaunchedSteps(pace)
     for _ in range(pace.steps):
         steps.add(calls)
-    started = [kernel for call in calls for kernel in call.kernels]
-    gaps = len(started) if pace.steps > 1 else max(0, len(started) - 1)
-    device_s = sum(kernel.device_s for kernel in started) + gaps * pace.gap_s
+    started = sum(map(len, kernels))
+    gaps = started if pace.steps > 1 else max(0, started - 1)
     timeline, step_s = steps.last(compose(steps.tasks))
-    return DeviceRun(timeline, step_s, sum(call.host_s for call in calls), device_s)
+    return DeviceRun(
+        timeline,
+        step_s,
+        host_s=sum(host_s) if pace.issuing else 0.0,
+        device_s=sum(map(_device_s, kernels)) + gaps * pace.gap_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,22 +146,24 @@ class _Pace:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call that takes ``host_s`` seconds and starts ``kernels``."""
+    """A call that issues ``kernels`` for ``work_s`` seconds, and may wait until they have ended."""
 
     title: str
-    host_s: float
-    kernels: tuple[Kernel, ...]
+    work_s: float
+    kernels: Sequence[Kernel]
+    waits: bool
 
-    @property
-    def waits(self) -> bool:
-        """Whether it ends after its kernels, since it copies to the host."""
-        return any(kernel.name.startswith(_TO_HOST) for kernel in self.kernels)
+    @classmethod
+    def of(cls, title: str, host_s: float, kernels: Sequence[Kernel], pace: _Pace) -> _Call:
+        if not pace.issuing:
+            return cls(title, 0.0, kernels, waits=False)
+        waits = any([kernel.name.startswith(_TO_HOST) for kernel in kernels])
+        waited_s = pace.launch_s + _device_s(kernels) if waits else 0.0
+        return cls(title, max(0.0, host_s - waited_s), kernels, waits)
 
-    def issuing_s(self, launch_s: float) -> float:
-        """Its seconds without the wait for its kernels on an idle device."""
-        if not self.waits:
-            return self.host_s
-        return max(0.0, self.host_s - launch_s - sum(kernel.device_s for kernel in self.kernels))
+
+def _device_s(kernels: Sequence[Kernel]) -> float:
+    return sum([kernel.device_s for kernel in kernels])
 
 
 @dataclass(slots=True)
@@ -179,9 +185,8 @@ class _LaunchedSteps:
         waited_for: dict[int, float] = {}
         for call in calls:
             position = len(self.tasks)
-            full = self._full(len(call.kernels))
-            work_s = call.issuing_s(self.pace.launch_s)
-            self.tasks.append(Task(HOST, work_s, call.title, waited_for | full))
+            needed = waited_for | self._full(len(call.kernels))
+            self.tasks.append(Task(HOST, call.work_s, call.title, needed))
             for kernel in call.kernels:
                 after = {position: self.pace.launch_s} | self._launched(self.pace.gap_s)
                 self.launched.append(first + len(kernels))
@@ -197,7 +202,7 @@ class _LaunchedSteps:
 
     def _full(self, kernels: int) -> dict[int, float]:
         """The dependency of a call on the kernel that must end for its own to find a place."""
-        ended = len(self.launched) + kernels - self.pace.depth
+        ended = len(self.launched) + min(0, kernels - self.pace.depth)
         return {self.launched[ended - 1]: 0.0} if kernels and ended > 0 else {}
 
     def last(self, run: Timeline) -> tuple[Timeline, float]:
@@ -209,12 +214,11 @@ class _LaunchedSteps:
             ends_s[span.members[0] // self.size][span.lane] = span.end_s
         step_s = max(end_s - ends_s[-2][lane] for lane, end_s in ends_s[-1].items())
         first = self.size * (self.pace.steps - 1)
-        spans = [_earlier(span, first) for span in run.spans if span.members[0] >= first]
-        return Timeline(tuple(spans)).later(-min(span.begin_s for span in spans)), step_s
+        spans = [span for span in run.spans if span.members[0] >= first]
+        begin_s = min(span.begin_s for span in spans)
+        return Timeline(tuple(self._moved(span, first, begin_s) for span in spans)), step_s
 
-
-def _earlier(span: LaneSpan, by: int) -> LaneSpan:
-    """The span of a task at a position that is smaller ``by``; other steps' tasks are left out."""
-    after = {p - by: lag_s for p, lag_s in span.work.after.items() if p >= by}
-    members = tuple(member - by for member in span.members)
-    return replace(span, work=replace(span.work, after=after), members=members)
+    def _moved(self, span: LaneSpan, tasks: int, by_s: float) -> LaneSpan:
+        """The span as one of the first step: ``by_s`` earlier, at a position ``tasks`` before."""
+        position = span.members[0] - tasks
+        return LaneSpan(self.tasks[position], span.begin_s - by_s, span.end_s - by_s, (position,))
