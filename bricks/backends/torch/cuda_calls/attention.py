@@ -5,7 +5,6 @@ Which kernel CUDA takes follows from type, mask and size of heads, as in PyTorch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from bricks.backends.torch.cuda_calls.attention_kernels import Attention, Kernel, kernel_for
@@ -25,7 +24,7 @@ def fuse_attention(listing: CallListing) -> int:
     replaced = _Replaced(listing, strides)
     for each in composed(listing):
         count += replaced.note(each)
-    listing.calls = replaced.calls()
+    listing.substitute(replaced.changes, replaced.renamed)
     relayout(listing, strides)
     return count
 
@@ -65,13 +64,13 @@ def _attention(call: IssuedCall) -> Attention:
 class _Replaced:
     """Attentions of single calls and what replaces them.
 
-    ``changes`` are positions of calls with the calls in their place, by the first position. A
-    training step keeps each output under another name, which ``renamed`` has.
+    ``changes`` are the calls in the place of others, by their positions. A training step keeps each
+    output under another name, which ``renamed`` has.
     """
 
     listing: CallListing
     strides: dict[str, Strides]
-    changes: dict[int, tuple[range, list[IssuedCall]]] = field(default_factory=dict)
+    changes: dict[range, list[IssuedCall]] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
 
     def note(self, each: Composed) -> int:
@@ -91,8 +90,8 @@ class _Replaced:
             calls.append(_detach(attention.output, kept))
             self.renamed[attention.output] = kept.value
             back = kernel.backward(attention, each.gradient, again, each.gradients)
-            self.changes[each.backward.start] = each.backward, [_detach(kept.value, again), *back]
-        self.changes[each.forward.start] = each.forward, calls
+            self.changes[each.backward] = [_detach(kept.value, again), *back]
+        self.changes[each.forward] = calls
         return 1
 
     def _kept(self, operand: Operand) -> Operand:
@@ -103,25 +102,6 @@ class _Replaced:
         name = self.listing.new("detach", type_.dtype, type_.shape)
         self.strides[name] = self.strides[attention.output]
         return Operand(name, 0, self.strides[name])
-
-    def calls(self) -> list[IssuedCall]:
-        """All calls of the program, with those in the place of attentions."""
-        calls: list[IssuedCall] = []
-        at = 0
-        while at < len(self.listing.calls):
-            if at in self.changes:
-                span, others = self.changes[at]
-                calls += carried(_joined(self.listing.calls[at : span.stop]), others)
-                at = span.stop
-            else:
-                calls.append(self.listing.calls[at].renamed(self.renamed))
-                at += 1
-        return calls
-
-
-def _joined(calls: Sequence[IssuedCall]) -> IssuedCall:
-    """The first call with all that is freed after each."""
-    return replace(calls[0], freed=tuple(name for call in calls for name in call.freed))
 
 
 def _detach(source: str, output: Operand) -> IssuedCall:

@@ -6,7 +6,7 @@ Values keep their names. Which memory a value has follows from the calls before 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,6 +50,23 @@ class CallListing:
         self.calls = calls
         return count
 
+    def substitute(
+        self, changes: Mapping[range, Sequence[IssuedCall]], renamed: Mapping[str, str]
+    ) -> None:
+        """Put other calls at ranges of positions; calls elsewhere read ``renamed`` values."""
+        spans = {span.start: (span, others) for span, others in changes.items()}
+        calls: list[IssuedCall] = []
+        at = 0
+        while at < len(self.calls):
+            if at in spans:
+                span, others = spans[at]
+                calls += carried(_joined(self.calls[at : span.stop]), others)
+                at = span.stop
+            else:
+                calls.append(self.calls[at].renamed(renamed))
+                at += 1
+        self.calls = calls
+
     def new(self, stem: str, dtype: str, shape: Sequence[int]) -> str:
         """Name a new value after ``stem``."""
         name = f"{stem}/{len(self._new)}"
@@ -69,6 +86,11 @@ class CallListing:
                 source = call.shared.get(output)
                 roots[output] = output if source is None else roots.get(source, source)
         return roots
+
+
+def _joined(calls: Sequence[IssuedCall]) -> IssuedCall:
+    """The first call with all that is freed after each."""
+    return replace(calls[0], freed=tuple(name for call in calls for name in call.freed))
 
 
 def carried(call: IssuedCall, others: Sequence[IssuedCall]) -> list[IssuedCall]:

@@ -16,6 +16,7 @@ from bricks.backends.torch.cuda_calls.embedding_bag import size_bags
 from bricks.backends.torch.cuda_calls.lifetimes import settle
 from bricks.backends.torch.cuda_calls.listing import CallListing, listing_of
 from bricks.backends.torch.cuda_calls.optimizers import update_lists
+from bricks.backends.torch.cuda_calls.rms_norm import fuse_rms_norm
 from bricks.backends.torch.cuda_calls.writing import write
 from bricks.graph.program import origin_of
 from bricks.graph.program_phases import INFERENCE
@@ -43,6 +44,11 @@ RULES: tuple[Rule, ...] = (
         "attention in one kernel",
         "cuDNN computes it in half precision, memory-efficient kernels in float32 or with a mask",
         fuse_attention,
+    ),
+    Rule(
+        "root-mean-square norm in one kernel",
+        "CUDA has a fused kernel where input and weights are of one type",
+        fuse_rms_norm,
     ),
     Rule(
         "optimiser updates lists of parameters",
