@@ -1,4 +1,15 @@
 """What was measured on GPUs, in ``results/gpu``, and what follows from it.
 
-Nothing here needs a GPU.
+    .venv/bin/python -m benchmarks gpu
+
+Nothing here needs a GPU. Each module has a study of ``research/gpu.md``.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.gpu import device_time
+from benchmarks.study import Benchmark
+
+BENCHMARKS: tuple[Benchmark[Any, Any], ...] = (*device_time.BENCHMARKS,)

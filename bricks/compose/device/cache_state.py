@@ -54,7 +54,7 @@ class CacheModel:
     """
 
     capacity: float = 0.5
-    width: float = 0.1
+    width: float = 0.05
     latency_bytes: float = 2 * _MIB
     written: float = 0.5
     floor: float = 0.12
@@ -89,7 +89,7 @@ class CacheModel:
         """
         hot_s, walk_s = times.hot_s, times.walk_s
         if step <= walk:
-            share = self._felt(step) / self._felt(walk)
+            share = self._felt(step) / self._felt(walk) if walk else 1.0
             return hot_s + (walk_s - hot_s) * share
         more_s = max(0.0, self.coldest * (times.cold_s - hot_s) - (walk_s - hot_s))
         return walk_s + more_s * (step - walk) / max(1 - walk, _LEAST_MARGIN)

@@ -17,9 +17,27 @@ from bricks.samples.measurement import Measurement
 from bricks.system.accelerator import Accelerator
 from bricks.units.sample import Kernel
 
-# Parts of the relative error of a step's device time: of every step; of the time that depends on
-# the cache; of the clock. The half width of a 95 % interval (research/gpu.md).
-_ALWAYS, _OF_SPREAD, _OF_CLOCK = 0.012, 0.13, 0.35
+# The relative error of a sum of walks, whose worst is that of models that stay in the L2.
+_WALK_ERROR = 0.22
+
+
+@dataclass(frozen=True, slots=True)
+class UncertaintyModel:
+    """The relative error of a step's device time: the half width of its 95 % interval.
+
+    Its parts are an error of ``every`` step, one of the time that depends on the cache (``spread``
+    of it), and one of what the clock falls by (``clock`` of it); ``factor`` scales all.
+    """
+
+    every: float = 0.012
+    spread: float = 0.13
+    clock: float = 0.35
+    factor: float = 0.82
+
+    def error(self, spread_share: float, clock_share: float) -> float:
+        """The error where ``spread_share`` of a step lies between hot and cold calls."""
+        own = self.spread * spread_share, self.clock * (1 - clock_share)
+        return self.factor * math.hypot(self.every, *own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +46,7 @@ class DeviceModel:
 
     cache: CacheModel = field(default_factory=CacheModel)
     power: PowerModel = field(default_factory=PowerModel)
+    uncertainty: UncertaintyModel = field(default_factory=UncertaintyModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +58,27 @@ class StepKernels:
     """
 
     kernels: tuple[tuple[Kernel, ...], ...]
-    error: float = _ALWAYS
+    error: float
     clock_share: float = 1.0
 
     @property
     def device_s(self) -> float:
         """Seconds of all kernels."""
         return sum(kernel.device_s for call in self.kernels for kernel in call)
+
+
+@dataclass(frozen=True, slots=True)
+class StepDurations:
+    """The seconds of each occurrence's kernels; ``error`` and clock as of :class:`StepKernels`."""
+
+    calls_s: tuple[float, ...]
+    error: float
+    clock_share: float
+
+    @property
+    def device_s(self) -> float:
+        """Seconds of all kernels."""
+        return sum(self.calls_s)
 
 
 def device_kernels(
@@ -74,7 +107,7 @@ def step_kernels(
     keys = [occurrence.brick for occurrence in plan.occurrences]
     states = {key: MeasuredStates.of(measured[key]) for key in dict.fromkeys(keys)}
     if bricks is None:
-        return StepKernels(tuple(states[key].walk for key in keys))
+        return StepKernels(tuple(states[key].walk for key in keys), _WALK_ERROR)
     used = StepReuses.of(plan, bricks, [bool(states[key].walk) for key in keys])
     return StepModel(keys, states, used, bricks, accelerator).kernels(model or DeviceModel())
 
@@ -126,15 +159,22 @@ class StepModel:
 
     def kernels(self, model: DeviceModel) -> StepKernels:
         """The kernels with the constants of ``model``."""
-        seconds = self.cached_s(model.cache)
-        work = [
-            HalfWork(half_flops(self.bricks[k]), _sum_s(self.states[k].walk)) for k in self.keys
-        ]
-        clock = model.power.clock_share(work, sum(seconds), self.accelerator)
-        slower = model.power.slowdown(clock)
-        lasting = [s * (slower if w.busy else 1.0) for s, w in zip(seconds, work, strict=True)]
-        kernels = (self.states[key].lasting(s) for key, s in zip(self.keys, lasting, strict=True))
-        return StepKernels(tuple(kernels), self._error(sum(seconds), clock), clock)
+        of = self.durations(model)
+        calls = zip(self.keys, of.calls_s, strict=True)
+        kernels = tuple(self.states[key].lasting(call_s) for key, call_s in calls)
+        return StepKernels(kernels, of.error, of.clock_share)
+
+    def durations(self, model: DeviceModel) -> StepDurations:
+        """The seconds of each occurrence's kernels with the constants of ``model``."""
+        cached_s = self.cached_s(model.cache)
+        step_s = sum(cached_s)
+        work = {key: self._work(key) for key in self.states}
+        clock = model.power.clock_share([work[k] for k in self.keys], step_s, self.accelerator)
+        slower = {key: model.power.slowdown(clock) for key in work if work[key].busy}
+        calls = zip(self.keys, cached_s, strict=True)
+        calls_s = tuple(slower.get(key, 1.0) * call_s for key, call_s in calls)
+        error = model.uncertainty.error(self._spread_share(step_s), clock)
+        return StepDurations(calls_s, error, clock)
 
     def _work(self, key: str) -> HalfWork:
         return HalfWork(half_flops(self.bricks[key]), _sum_s(self.states[key].walk))
@@ -154,9 +194,8 @@ class StepModel:
             return _sum_s(self.states[key].walk)
         return model.device_s(times, missing, walk)
 
-    def _error(self, step_s: float, clock_share: float) -> float:
-        """The relative half width of the interval of a step of ``step_s`` seconds."""
+    def _spread_share(self, step_s: float) -> float:
+        """The share of a step of ``step_s`` seconds that lies between hot and cold calls."""
         times = (self.states[key].times for key in self.keys)
         spread_s = sum(of.spread_s for of in times if of is not None)
-        share = spread_s / step_s if step_s else 0.0
-        return math.hypot(_ALWAYS, _OF_SPREAD * share, _OF_CLOCK * (1 - clock_share))
+        return spread_s / step_s if step_s else 0.0

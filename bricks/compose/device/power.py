@@ -53,9 +53,9 @@ class PowerModel:
     """
 
     other_w: float = 200.0
-    joules: float = 1.45e-12
-    clock_exponent: float = 0.39
-    felt: float = 0.35
+    joules: float = 1.4e-12
+    clock_exponent: float = 0.4
+    felt: float = 0.4
 
     def clock_share(
         self, calls: Iterable[HalfWork], step_s: float, accelerator: Accelerator
