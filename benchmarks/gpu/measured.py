@@ -36,16 +36,14 @@ class MeasuredProgram:
         return self.decomposition.plan
 
 
-def measured(program: RawProgram) -> MeasuredProgram:
+def measured(program: RawProgram, model: Model | None = None) -> MeasuredProgram:
     """Cut a program into its calls, and give each brick the kernels of its unique call.
 
+    ``model`` is the program as it was read from a file; None: as the raw data have it.
     Samples have the median time of equal calls on the host. A call that starts no kernel, such as a
     view, has samples without. Bricks whose call could not be replayed have no measurement.
     """
-    skeleton = program.proto.SerializeToString(deterministic=True)
-    digest = "m1-" + hashlib.sha256(skeleton).hexdigest()[:16]
-    model = Model(program.name, Path(), skeleton, (), digest)
-    cut = build(model, program.graph, Granularity.parse("executed"))
+    cut = build(model or _unread(program), program.graph, Granularity.parse("executed"))
     hosts_s, starting = _host_s(program), _starting(program)
     results: dict[str, Measurement] = {}
     for occurrence, call in zip(cut.plan.occurrences, program.calls, strict=True):
@@ -56,6 +54,12 @@ def measured(program: RawProgram) -> MeasuredProgram:
         if rounds:
             results.setdefault(occurrence.brick, Measurement(occurrence.brick, rounds, 0.0))
     return MeasuredProgram(program, cut, results)
+
+
+def _unread(program: RawProgram) -> Model:
+    skeleton = program.proto.SerializeToString(deterministic=True)
+    digest = "m1-" + hashlib.sha256(skeleton).hexdigest()[:16]
+    return Model(program.name, Path(), skeleton, (), digest)
 
 
 def _starting(program: RawProgram) -> set[int]:

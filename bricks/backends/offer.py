@@ -108,6 +108,14 @@ class Offer(ABC):
         install it.
         """
 
+    def describe_elsewhere(self) -> BackendInfo:
+        """Return the facts about the runtime for questions about other hosts.
+
+        Here it need not be installed, if the offer knows the facts without that; by default it
+        does not.
+        """
+        return self.describe()
+
     @abstractmethod
     def create(self, *, threads: int, seed: int, workers: int, optimization: str) -> Backend:
         """Create the backend; imports the runtime, so call it in the worker process.

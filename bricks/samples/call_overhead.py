@@ -43,6 +43,17 @@ PHASE_PROBES = {
     for phase in (INFERENCE, FORWARD, BACKWARD, OPTIMIZER)
 }
 
+# Costs of a device, by name: between two dependent kernels that were launched ahead, a kernel that
+# does nothing, from a launch to the begin of its kernel on an idle device, a launch and a wait for
+# it, and a wait for an idle device.
+DEVICE_PROBES = {
+    "gap": "p1-device-gap",
+    "kernel": "p1-device-kernel",
+    "launch": "p1-device-launch",
+    "round trip": "p1-device-round-trip",
+    "synchronise": "p1-device-synchronise",
+}
+
 ALL_PROBES = (
     *PROBES.values(),
     *(key for parts in PHASE_PROBES.values() for pair in parts.values() for key in pair),

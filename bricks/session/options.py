@@ -63,6 +63,7 @@ class Options:
     :class:`~bricks.backends.versions.RuntimeVersion` has installed.
 
     ``device`` runs the models: ``cpu``, or ``cuda`` for the first GPU of the host.
+    ``elsewhere`` asks about other hosts only, so the runtime need not be installed on this one.
 
     Without ``keep_plans``, models that are decomposed leave nothing in the cache; their bricks can
     then be predicted, not measured.
@@ -84,12 +85,15 @@ class Options:
     keep_plans: bool = True
     version: str | None = None
     device: str = CPU
+    elsewhere: bool = False
 
 
 def described(options: Options) -> BackendInfo:
     """The facts about the runtime that ``options`` name; an error if it is not installed."""
     if options.version is None:
-        return backends.describe(options.runtime, options.device)
+        return backends.describe(
+            options.runtime, options.device, elsewhere=options.elsewhere
+        )
     if options.device != CPU:
         raise UsageError("versions are compared on the processor: leave out --device")
     return RuntimeVersion(options.runtime, options.version).describe()

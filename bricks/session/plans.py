@@ -20,6 +20,7 @@ from bricks.measure.graphs import Decomposer
 from bricks.session.defaults import PROGRAMS_RUNTIME
 from bricks.session.known_plans import KnownPlans
 from bricks.session.resources import Resources
+from bricks.session.translation import decomposed, translated
 from bricks.system import Target
 
 _logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Plans:
         self._known = KnownPlans(resources.store, resources.known, resources.granularity)
         self._target_saved = False
         self._decompositions: dict[str, Decomposition] = {}  # by digest
+        self._translations: dict[str, Decomposition] = {}  # by digest and target
         self._bricks: dict[str, Brick] = {}  # loaded so far: many models share bricks
 
     @property
@@ -132,6 +134,8 @@ class Plans:
         known = self._known.find(model.digest, target, model.name)
         if known is not None:
             return known[0]
+        if target.system.accelerator is not None:
+            return self._translated(model, target)
         plan = self.decompose(model).plan
         if not self._known.serves(plan, self._target, target):
             raise UsageError(
@@ -139,6 +143,18 @@ class Plans:
                 " execute another graph: decompose it there, or give --granularity N"
             )
         return plan
+
+    def _translated(self, model: Model, target: Target) -> Plan:
+        """The plan of the calls that a recorded program makes on an accelerator."""
+        key = f"{model.digest} {target.key}"
+        if key not in self._translations:
+            there, notes = translated(model, target)
+            known = self._known.find(there.digest, target, model.name)
+            if known is not None:
+                return known[0]
+            self._translations[key] = decomposed(there, notes, self._granularity)
+            self._bricks |= self._translations[key].bricks
+        return self._translations[key].plan
 
     def known_plan(self, digest: str, *, target: Target | None = None) -> Plan | None:
         """The plan of the model with this digest on ``target``, by default this one, if known.

@@ -105,7 +105,7 @@ def target_called(workspace: Workspace, name: str) -> Target:
     keys = {system.key for system in systems_called((t.system for t in known), name)}
     targets = [target for target in known if target.system.key in keys]
     runtime = workspace.runtime
-    matching = [t for t in targets if _as_here(t.runtime, runtime) == runtime]
+    matching = [t for t in targets if t.runtime == _as_there(runtime, t)]
     if workspace.options.threads is not None:
         matching = [t for t in matching if t.runtime.threads == runtime.threads]
     if not matching:
@@ -120,9 +120,20 @@ def target_called(workspace: Workspace, name: str) -> Target:
     return max(matching, key=partial(nearness, runtime))
 
 
-def _as_here(runtime: Runtime, here: Runtime) -> Runtime:
-    """A runtime with the version, threads and allocator of the one here."""
-    return replace(runtime, version=here.version, threads=here.threads, allocator=here.allocator)
+def _as_there(runtime: Runtime, target: Target) -> Runtime:
+    """The runtime of ``target`` with all settings of ``runtime`` that a user chooses.
+
+    An accelerator decides the rest: how the runtime reaches it.
+    """
+    there = target.runtime
+    provider = runtime.provider if target.system.accelerator is None else there.provider
+    return replace(
+        runtime,
+        version=there.version,
+        threads=there.threads,
+        allocator=there.allocator,
+        provider=provider,
+    )
 
 
 def nearness(runtime: Runtime, target: Target) -> tuple[object, ...]:

@@ -52,13 +52,16 @@ class TorchOffer(Offer):
                 " name one in CXX"
             )
         version, python = self._installed()
+        return replace(self.describe_elsewhere(), version=version, python=python)
+
+    def describe_elsewhere(self) -> BackendInfo:
+        """Return the facts of the pinned version, which need not be installed."""
         return BackendInfo(
             self.name,
-            version,
+            self.environment.pinned("torch"),
             self.device.upper(),
             timed=True,
             brick_optimization="none",
-            python=python,
             bounded_memory=False,  # nothing predicts the memory of a program
         )
 

@@ -1,0 +1,44 @@
+"""Recorded programs on an accelerator: the calls that they make there, cut into bricks.
+
+A program that was recorded on a processor is translated by its runtime's offer. Nothing is run.
+Must not know any runtime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bricks import backends
+from bricks.backends.capability import capability
+from bricks.backends.translating import ProgramTranslator
+from bricks.decompose.build import build
+from bricks.decompose.granularity import Granularity
+from bricks.decompose.plan import Decomposition
+from bricks.errors import UsageError
+from bricks.graph.form import ModelForm, form_of
+from bricks.graph.model import Model
+from bricks.graph.view import graph_of, parse_model
+from bricks.reading.digest import digest
+from bricks.system.target import Target
+
+
+def translated(model: Model, target: Target) -> tuple[Model, tuple[str, ...]]:
+    """``model`` with the calls that it makes on ``target``, and notes on what was assumed.
+
+    Raises :class:`UsageError` for a model that is no recorded program.
+    """
+    runtime, proto = target.runtime, parse_model(model.skeleton)
+    if form_of(proto) is not ModelForm.PROGRAMS:
+        raise UsageError(
+            f"{model.name} is an ONNX model, and {target.system.name} was measured with programs of"
+            f" {runtime.backend}: give FILE.py:FUNCTION, or a recorded program such as torch_bert"
+        )
+    translator = capability(backends.offer(runtime.backend), ProgramTranslator, runtime.backend)
+    there = translator.calls_on(runtime.provider, proto)
+    skeleton = there.proto.SerializeToString(deterministic=True)
+    return replace(model, skeleton=skeleton, digest=digest(there.proto)), there.notes
+
+
+def decomposed(model: Model, notes: tuple[str, ...], granularity: Granularity) -> Decomposition:
+    """A translated ``model`` cut into its calls; its plan has ``notes`` on what was assumed."""
+    return build(model, graph_of(parse_model(model.skeleton)), granularity, assumed=notes)
