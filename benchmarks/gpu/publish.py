@@ -1,7 +1,8 @@
-"""Writes what was measured on a GPU as published measurements: ``python -m benchmarks.gpu.publish``.
+"""Writes what was measured on GPUs as published measurements.
 
-A results file for each card in ``cache/published``, next to those of processors: programs with
-their plans, kernels of all calls, steps of whole programs, and costs of launching.
+``python -m benchmarks.gpu.publish`` writes a results file for each card into ``cache/published``,
+next to those of processors: programs with their plans, kernels of all calls, steps of whole
+programs, and costs of launching.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def system_of(card: str) -> System:
     """The system of a card: a virtual machine of 16 processors, whose kind is not known."""
     accelerator = _CARDS[card]
     identity = {
-        "cpu": None, "logical_cpus": 16, "cpu_quota": None, "architecture": "x86_64", "os": "Linux",
-        ACCELERATOR: accelerator.to_json(),
+        "cpu": None, "physical_cores": None, "logical_cpus": 16, "cpu_quota": None,
+        "architecture": "x86_64", "os": "Linux", ACCELERATOR: accelerator.to_json(),
     }  # fmt: skip
     recorded = {"driver": "580", "hypervisor": True}
     return System("-".join(accelerator.name.lower().split()), identity, recorded)

@@ -6,12 +6,13 @@ know who asks, nor how answers are shown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bricks.compose.advice import per_million
 from bricks.compose.estimate import Estimate
 from bricks.decompose.plan import Plan
 from bricks.session import predicting
+from bricks.session.targets import as_there
 from bricks.session.workspace import Workspace
 from bricks.system import Target
 
@@ -48,7 +49,7 @@ def targets_like(workspace: Workspace) -> list[Target]:
     return [
         target
         for target in workspace.known.systems.targets()
-        if replace(target.runtime, threads=usual.threads, version=usual.version) == usual
+        if target.runtime == as_there(usual, target)
     ]
 
 

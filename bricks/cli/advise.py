@@ -120,7 +120,7 @@ def advise(
     from bricks.units.facts import facts
 
     settings.refuse(slo)
-    with open_workspace(options) as workspace:
+    with open_workspace(options, elsewhere=bool(_names(settings))) as workspace:
         advice = _advice(workspace, options, slo, settings)
     answer = advice_text(advice)
     if options.general.json:

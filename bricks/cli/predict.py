@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from bricks.cli.command import command
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from bricks.report.wide_intervals import ShownEstimate
     from bricks.session.workspace import Workspace
     from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
-    from bricks.studies.inference.settings import Axes, Setting
+    from bricks.studies.inference.settings import Setting
     from bricks.system import Target
 
 Predicted = TypeVar("Predicted", bound="PredictedModel")
@@ -53,7 +54,7 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
 
     options = replace(options, runtime=replace(options.runtime, name=runtime_of(options)))
     reader = _Reader(options)
-    with _first_workspace(options, asked.axes(options)) as workspace:
+    with _first_workspace(options, asked) as workspace:
         result = _predictions(workspace, reader, options, asked)
         here = workspace.target
     shown = [_shown(of, asked.typed(options, of.setting), here, reader) for of in result.models]
@@ -90,18 +91,19 @@ class _Reader:
 
 
 @contextmanager
-def _first_workspace(options: EstimateOptions, axes: Axes) -> Iterator[Workspace]:
+def _first_workspace(options: EstimateOptions, asked: PredictOptions) -> Iterator[Workspace]:
     """The workspace of the first setting whose runtime is installed."""
     with ExitStack() as opened:
-        yield _opened_first(opened, options, axes)
+        yield _opened_first(opened, options, asked)
 
 
-def _opened_first(opened: ExitStack, options: EstimateOptions, axes: Axes) -> Workspace:
-    *others, last = axes.settings
+def _opened_first(opened: ExitStack, options: EstimateOptions, asked: PredictOptions) -> Workspace:
+    *others, last = asked.axes(options).settings
+    opening = partial(open_workspace, elsewhere=asked.elsewhere)
     for setting in others:
         with suppress(BackendError, UsageError):  # the sweep says why this setting has no estimate
-            return opened.enter_context(open_workspace(in_setting(options, setting)))
-    return opened.enter_context(open_workspace(in_setting(options, last)))
+            return opened.enter_context(opening(in_setting(options, setting)))
+    return opened.enter_context(opening(in_setting(options, last)))
 
 
 def _predictions(

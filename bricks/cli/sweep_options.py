@@ -98,6 +98,11 @@ class SweepOptions:
         group=MODELS, shown=UNQUANTIZED, read=precisions_of,
     )  # fmt: skip
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the settings are those of other systems only."""
+        return self.systems is not None and HERE not in self.systems
+
     def axes(self, options: EstimateOptions, systems: Sequence[str | None] = (None,)) -> Axes:
         """The values of each dimension; ``systems`` are those that the options name."""
         from bricks.studies.inference.settings import Axes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli import clock
@@ -20,9 +21,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_workspace(options: CommonOptions) -> Iterator[Workspace]:
-    """Open a workspace with the options of a command; progress is shown on a terminal."""
-    with opened_workspace(options.general.cache, workspace_options(options)) as workspace:
+def open_workspace(options: CommonOptions, *, elsewhere: bool = False) -> Iterator[Workspace]:
+    """Open a workspace with the options of a command; progress is shown on a terminal.
+
+    With ``elsewhere``, the command asks about other hosts only.
+    """
+    chosen = replace(workspace_options(options), elsewhere=elsewhere)
+    with opened_workspace(options.general.cache, chosen) as workspace:
         yield workspace
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
+from bricks.compose.device.times import DeviceTimes
 from bricks.compose.uncertainty import Uncertainty
 from bricks.units.interval import Interval
 
@@ -96,7 +97,8 @@ class Estimate:
     brick is measured. ``uncertainty`` is half the interval's width by source. ``phases`` are the
     phases of a recorded program, empty for other models. With several ``workers`` the interval
     spans from the critical path to the latency without any overlap, and shares are of the total
-    working time of all workers.
+    working time of all workers. ``device`` are the seconds on a host and its device, None without
+    one; shares are then of the lane that limits the step.
     """
 
     model: str
@@ -115,6 +117,7 @@ class Estimate:
     phases: tuple[PhaseShare, ...] = ()
     published_share: float = 0.0
     unmeasurable: frozenset[str] = frozenset()
+    device: DeviceTimes | None = None
 
     @property
     def latency_s(self) -> Interval:

@@ -69,14 +69,15 @@ def gaps(plan: Plan, results: Results, predicted: Collection[str]) -> tuple[Gap,
     An outdated plan, which lacks the counts of probes, has a gap too.
     """
     needed = (*plan.counts.items(), *((key, 0) for key in probes_of(plan)))
-    missing = (_gap(key, n, results) for key, n in needed if key not in predicted)
+    missing = (gap(key, n, results) for key, n in needed if key not in predicted)
     outdated: tuple[Gap, ...] = ()
     if plan.memory.outdated:
         outdated = (Gap(plan.model, 0, "its plan is of an earlier version: decompose it again"),)
     return (*(gap for gap in missing if gap is not None), *outdated)
 
 
-def _gap(key: str, occurrences: int, results: Results) -> Gap | None:
+def gap(key: str, occurrences: int, results: Results) -> Gap | None:
+    """A :class:`Gap` for ``key`` without a measurement; None for a measured one."""
     match results.get(key):
         case None:
             return Gap(key, occurrences, "not measured on this target")

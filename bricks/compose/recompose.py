@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from bricks.compose.basis import Basis
 from bricks.compose.call_overhead import overheads_uncertain_s, phase_overheads, phase_shares
 from bricks.compose.contributions import Contributions
+from bricks.compose.device.recompose import recompose_on_device
 from bricks.compose.device.step import device_step
 from bricks.compose.estimate import Estimate, IncompleteEstimate, PhaseShare
 from bricks.compose.latencies import latencies
@@ -35,6 +36,8 @@ def recompose(basis: Basis) -> Estimate | IncompleteEstimate:
 
     Incomplete where a brick was neither measured nor predicted, or the probes were not measured.
     """
+    if basis.device is not None:
+        return recompose_on_device(basis, basis.device)
     plan = basis.plan
     bricks = Contributions.of(plan, latencies(basis))
     if missing := gaps(plan, basis.results, bricks.latencies.predicted):

@@ -9,11 +9,13 @@ from rich.table import Table
 
 from bricks.compose.estimate import Estimate, PhaseShare
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
+from bricks.report.answers.device import device_of
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import Column, table_of
 from bricks.report.tables import peak_size, seconds, share_text
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 from bricks.studies.inference.settings import Setting
+from bricks.units.interval import Interval
 
 # Of many models, so many of the fastest are shown.
 FEW = 10
@@ -34,6 +36,7 @@ def prediction_table(of: ModelPredictions, *, every: bool = False) -> Table:
         rows.sort(key=_order)
     best = best_cells(of) if of.swept else ()
     several = len({model.model for model in of.models}) > 1
+    lanes = _LANES if any(map(device_of, rows)) else ()
     columns = [
         *([_MODEL] if several or not of.swept else []),
         *map(_dimension_column, of.dimensions),
@@ -42,7 +45,8 @@ def prediction_table(of: ModelPredictions, *, every: bool = False) -> Table:
         ),
         _latency_column("interval", lambda of: uncertainty_text(of.latency_s)),
         *([_SAMPLE] if "batch" in of.dimensions else []),
-        *([] if of.swept and not every else _SOURCES),
+        *lanes,
+        *([] if of.swept and not every else _SOURCES[bool(lanes and not every) :]),
         *(_DETAILS if every else []),
     ]
     return table_of(rows if every or of.swept else rows[:FEW], columns)
@@ -118,6 +122,17 @@ def _peak(of: PredictedModel) -> str:
     )  # fmt: skip
 
 
+def _lane_column(name: str) -> Cell:
+    """Seconds of a step on one lane of a host with a device; None for other models."""
+
+    def cell(of: PredictedModel) -> str | None:
+        taken_s: Interval | None = getattr(device_of(of), f"{name}_s", None)
+        return None if taken_s is None else seconds(taken_s.value)
+
+    return Column(name, cell)
+
+
+_LANES: Sequence[Cell] = tuple(map(_lane_column, ("host", "device", "graph")))
 _MODEL: Cell = Column("model", lambda row: row.model, left=True)
 _SAMPLE: Cell = _latency_column("a sample", lambda of: seconds(of.sample_s.value))
 _SOURCES: Sequence[Cell] = (

@@ -157,8 +157,12 @@ def _cause(source: ErrorSource, estimates: Sequence[Estimate]) -> str:
             return f"{share} {of_it} was measured by others, on hosts of this kind"
         case ErrorSource.SAMPLES:
             return "samples of bricks are few, or differ much"
+        case ErrorSource.CALLS if any(estimate.device for estimate in estimates):
+            return "the host limits it, and hosts differ"
         case ErrorSource.CALLS:
             return "bricks take little longer than a call of the runtime, which is subtracted"
+        case ErrorSource.RECOMPOSITION if any(estimate.device for estimate in estimates):
+            return "kernels may find other data in the device's cache than in the model"
         case ErrorSource.RECOMPOSITION:
             return "bricks may find other data in the caches than in the model"
         case ErrorSource.WORKERS:

@@ -10,12 +10,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from bricks.compose.basis import Basis
+from bricks.compose.device.basis import DeviceBasis
+from bricks.compose.device.costs import launch_costs
 from bricks.compose.parts import Results, all_known_in, state_of
 from bricks.compose.prior import imprecise_bricks, prior_of_measurement, prior_of_prediction
 from bricks.compose.schedule import Construction
 from bricks.decompose.plan import Brick, Plan
 from bricks.decompose.streams import streams_of
 from bricks.predict.prediction import BrickPredictions, Prediction
+from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.state_model import StateModel
 from bricks.session.latencies import Latencies
@@ -24,6 +27,7 @@ from bricks.session.plans import Plans
 from bricks.session.resources import Resources
 from bricks.store import Reading
 from bricks.system import Target
+from bricks.system.accelerator import Accelerator
 
 
 class Estimator:
@@ -116,6 +120,8 @@ class Estimator:
         If ``results`` hold the whole model too, the estimate is for a machine state of that
         measurement.
         """
+        if (accelerator := target.system.accelerator) is not None:
+            return Basis(plan, results, device=self._device(plan, results, target, accelerator))
         construction = None
         if self._resources.options.workers > 1:
             bricks = self._source.plans.load_bricks(plan.keys)
@@ -131,6 +137,13 @@ class Estimator:
         predictions = self._with_prior(predictions, plan, results, target, state_s)
         states = self.states(plan, results, predictions, state_s, target)
         return Basis(plan, results, state_s, predictions, states, construction)
+
+    def _device(
+        self, plan: Plan, results: Results, target: Target, accelerator: Accelerator
+    ) -> DeviceBasis:
+        """The costs of launching on an accelerator, and its kernels for unmeasured bricks."""
+        costs = launch_costs(self.results([*DEVICE_PROBES.values()], target))
+        return DeviceBasis(accelerator, costs)
 
     def _with_prior(
         self,

@@ -105,7 +105,7 @@ def target_called(workspace: Workspace, name: str) -> Target:
     keys = {system.key for system in systems_called((t.system for t in known), name)}
     targets = [target for target in known if target.system.key in keys]
     runtime = workspace.runtime
-    matching = [t for t in targets if t.runtime == _as_there(runtime, t)]
+    matching = [t for t in targets if t.runtime == as_there(runtime, t)]
     if workspace.options.threads is not None:
         matching = [t for t in matching if t.runtime.threads == runtime.threads]
     if not matching:
@@ -120,7 +120,7 @@ def target_called(workspace: Workspace, name: str) -> Target:
     return max(matching, key=partial(nearness, runtime))
 
 
-def _as_there(runtime: Runtime, target: Target) -> Runtime:
+def as_there(runtime: Runtime, target: Target) -> Runtime:
     """The runtime of ``target`` with all settings of ``runtime`` that a user chooses.
 
     An accelerator decides the rest: how the runtime reaches it.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bricks.analysis.ranking import Ranking, ranked
 from bricks.compose.estimate import Estimate
+from bricks.report.answers.device import limited_up_to, limits_text
 from bricks.report.answers.quantised import quantised_pairs, quantised_text
 from bricks.report.answers.settings import place_of
 from bricks.report.answers.sweep import NAMED, best_settings
@@ -31,7 +32,8 @@ def prediction_answer(of: ModelPredictions) -> str:
     if of.dimensions == ("quantize",) and (pairs := quantised_pairs(known)):
         return f"{'; '.join(map(quantised_text, pairs))}{_lacking(lacking, 'setting')}"
     if of.swept:
-        return f"{best_settings(known, of.dimensions)}{_lacking(lacking, 'setting')}"
+        limits = limited_up_to(known) if of.dimensions == ("batch",) else ""
+        return f"{best_settings(known, of.dimensions)}{limits}{_lacking(lacking, 'setting')}"
     text = _one(known[0]) if len(known) == 1 else _fastest(known)
     return f"{text}{_lacking(lacking, 'model')}"
 
@@ -39,8 +41,9 @@ def prediction_answer(of: ModelPredictions) -> str:
 def _one(of: PredictedModel) -> str:
     """``resnet50 takes 38.2 ms (±4 %) here with 2 threads: 100 % measured``."""
     assert isinstance(of.estimate, Estimate)
-    source = source_text(of.estimate.provenance)
-    return f"{of.model} takes {_latency(of)} {place_of(of.setting)}: {source}"
+    source, device = source_text(of.estimate.provenance), of.estimate.device
+    limits = "" if device is None else f", {limits_text(device)}"
+    return f"{of.model} takes {_latency(of)} {place_of(of.setting)}{limits}: {source}"
 
 
 def _latency(of: PredictedModel) -> str:

@@ -25,6 +25,8 @@ def usual_dimensions(setting: Setting) -> Sequence[str]:
         unnamed.add("runtime")
     if setting.quantize is None:
         unnamed.add("quantize")
+    if setting.target is not None and setting.target.system.accelerator is not None:
+        unnamed.add("threads")
     return [name for name in DIMENSIONS if name not in unnamed]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from bricks.compose.device.times import device_facts
 from bricks.compose.estimate import (
     Estimate,
     Gap,
@@ -53,7 +54,7 @@ class PredictedModel:
             (f"estimate.{name}", name)
             for name in ("critical_path_s", "call_overhead_s", "other_state_share")
         ),
-        *provenance_facts("estimate.provenance"),
+        *device_facts("estimate.device"), *provenance_facts("estimate.provenance"),
         ("memory.peak_bytes", "peak_bytes"), ("memory_parts", "memory"), ("gaps", "missing"),
         ("shares", "bricks"), "phases", ("reason", "error"),
         ("estimate.uncertainty", "uncertainty"), "advice",

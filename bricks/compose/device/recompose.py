@@ -1,0 +1,221 @@
+"""A model's latency on a device, recomposed on two lanes from its bricks' calls and kernels.
+
+The latency is that of a step that is issued call by call and waited for. Must not know how
+measurements came about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from bricks.compose.basis import Basis
+from bricks.compose.device.basis import DeviceBasis
+from bricks.compose.device.kernels import device_kernels
+from bricks.compose.device.launching import DeviceRun, RunMode, device_run
+from bricks.compose.device.times import DeviceTimes
+from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
+from bricks.compose.occurrences import DEVICE
+from bricks.compose.parts import gap
+from bricks.compose.uncertainty import ErrorSource, Uncertainty
+from bricks.samples.measurement import Measurement
+from bricks.units.interval import Interval
+from bricks.units.sample import Kernel
+
+# Half the widths, relative to their sums, of errors that intervals include. Of kernels: the state
+# of caches and clocks (research/gpu.md). Of kernels that another card of the same kind ran, and of
+# calls that another host issued: assumed, since the hosts of cards differ, and the speed of one
+# changed by up to 1.6 times within minutes.
+DEVICE_SHARE, OTHER_CARD_SHARE, HOST_SHARE, OTHER_HOST_SHARE = 0.05, 0.02, 0.1, 0.4
+
+
+def recompose_on_device(basis: Basis, device: DeviceBasis) -> Estimate | IncompleteEstimate:
+    """The latency of a model's plan on ``device``, with a 95 % interval and its sources.
+
+    Incomplete where a brick was neither measured nor predicted.
+    """
+    step = _Step(basis, device)
+    if gaps := tuple(step.gaps()):
+        plan = basis.plan
+        return IncompleteEstimate(plan.model, plan.granularity, 0.0, step.coverage, gaps, ())
+    return step.estimate()
+
+
+@dataclass(frozen=True)  # without slots, for cached properties
+class _Step:
+    """One step of the plan of ``basis`` on ``device``."""
+
+    basis: Basis
+    device: DeviceBasis
+
+    @cached_property
+    def measured(self) -> Mapping[str, Measurement]:
+        results = self.basis.results
+        return {
+            key: of
+            for key in self.basis.plan.keys
+            if isinstance(of := results.get(key), Measurement)
+        }
+
+    @cached_property
+    def known(self) -> Mapping[str, Measurement]:
+        """Measurements of all bricks, with predicted kernels in the form of measurements."""
+        predicted = {key: of.kernels for key, of in self.device.predicted.items()}
+        return predicted | dict(self.measured)
+
+    def gaps(self) -> Iterator[Gap]:
+        for key, count in self.basis.plan.counts.items():
+            if key not in self.known and (missing := gap(key, count, self.basis.results)):
+                yield missing
+
+    @property
+    def coverage(self) -> float:
+        covered = [of.brick in self.measured for of in self.basis.plan.occurrences]
+        return sum(covered) / len(covered) if covered else 1.0
+
+    @cached_property
+    def host_s(self) -> Sequence[float]:
+        return [self.known[of.brick].latency_s() for of in self.basis.plan.occurrences]
+
+    @cached_property
+    def kernels(self) -> Sequence[Sequence[Kernel]]:
+        return device_kernels(self.basis.plan, self.known, self.device.accelerator)
+
+    @cached_property
+    def eager(self) -> DeviceRun:
+        return self._run(RunMode.EAGER)
+
+    def _run(self, mode: RunMode, host: float = 1.0, device: float = 1.0) -> DeviceRun:
+        """A run in which host and device take so many times as long."""
+        host_s = [host * of for of in self.host_s]
+        kernels = [[Kernel(k.name, device * k.device_s) for k in of] for of in self.kernels]
+        return device_run(self.basis.plan, host_s, kernels, self.device.costs, mode)
+
+    def estimate(self) -> Estimate:
+        plan, shares, seconds = self.basis.plan, self.shares, self.latency_s
+        return Estimate(
+            model=plan.model,
+            granularity=plan.granularity,
+            estimate_s=seconds.value,
+            low_s=seconds.low,
+            high_s=seconds.high,
+            critical_path_s=seconds.value,
+            call_overhead_s=0.0,
+            other_state_share=0.0,
+            predicted_share=sum(share.share for share in shares if share.predicted),
+            published_share=sum(share.share for share in shares if share.published),
+            coverage=self.coverage,
+            shares=shares,
+            uncertainty=self.uncertainty(seconds.half_width),
+            device=self.times,
+        )
+
+    @cached_property
+    def latency_s(self) -> Interval:
+        ends_s = [
+            self._run(
+                RunMode.EAGER, 1 + sign * self.host_error, 1 + sign * self.device_error
+            ).step_s
+            for sign in (-1, 1)
+        ]
+        value_s = self.eager.step_s
+        return Interval(value_s, min(value_s, *ends_s), max(value_s, *ends_s))
+
+    @cached_property
+    def times(self) -> DeviceTimes:
+        eager, pipelined = self.eager, self._run(RunMode.PIPELINED)
+        return DeviceTimes(
+            device_s=_around(eager.device_s, self.device_error),
+            host_s=_around(eager.host_s, self.host_error),
+            limited_by=eager.limited_by,
+            pipelined_s=_around(pipelined.step_s, self._limiting_error),
+            graph_s=self._graph_s,
+            kernels=sum(map(len, self.kernels)),
+        )
+
+    @property
+    def _graph_s(self) -> Interval | None:
+        if any(kernel.name.startswith("Memcpy DtoH") for of in self.kernels for kernel in of):
+            return None
+        return _around(self._run(RunMode.GRAPH).step_s, self.device_error)
+
+    @property
+    def _limiting_error(self) -> float:
+        return self.device_error if self.eager.limited_by == DEVICE else self.host_error
+
+    @cached_property
+    def errors(self) -> Mapping[ErrorSource, float]:
+        """Half widths relative to the device's seconds, by source; independent of each other."""
+        return {
+            ErrorSource.RECOMPOSITION: DEVICE_SHARE,
+            ErrorSource.PREDICTED: self._predicted_error,
+            ErrorSource.OTHER_HOST: OTHER_CARD_SHARE * self._published,
+        }
+
+    @property
+    def device_error(self) -> float:
+        """Half the width of the interval of the device's seconds, relative to them."""
+        return min(0.95, math.hypot(*self.errors.values()))
+
+    @property
+    def host_error(self) -> float:
+        """Half the width of the interval of the host's seconds, relative to them."""
+        return math.hypot(HOST_SHARE, OTHER_HOST_SHARE * self._published)
+
+    @property
+    def _published(self) -> float:
+        return float(any(of.published for of in self.measured.values()))
+
+    @property
+    def _predicted_error(self) -> float:
+        """The error of predicted kernels, which may have one cause, relative to all kernels."""
+        counts, total_s = self.basis.plan.counts, sum(k.device_s for of in self.kernels for k in of)
+        half_s = sum(
+            counts[key] * of.device_s.half_width
+            for key, of in self.device.predicted.items()
+            if key in counts and key not in self.measured
+        )
+        return half_s / total_s if total_s else 0.0
+
+    def uncertainty(self, half_s: float) -> Uncertainty:
+        """Half the width by source, in proportion to squares; that of the host is of calls."""
+        parts = dict.fromkeys(ErrorSource, 0.0)
+        if self.eager.limited_by != DEVICE:
+            return Uncertainty.of(parts | {ErrorSource.CALLS: half_s})
+        squares = {source: error**2 for source, error in self.errors.items()}
+        total = sum(squares.values()) or 1.0
+        return Uncertainty.of(parts | {s: half_s * of / total for s, of in squares.items()})
+
+    @cached_property
+    def shares(self) -> tuple[Share, ...]:
+        """The share of each brick on the limiting lane, in the latency; the largest first."""
+        seconds = self._limiting_s()
+        total_s, counts = sum(seconds.values()) or 1.0, self.basis.plan.counts
+        factor = self.eager.step_s / total_s
+        return tuple(
+            Share(
+                key,
+                counts[key],
+                factor * seconds[key],
+                seconds[key] / total_s,
+                predicted=key not in self.measured,
+                published=key in self.measured and self.measured[key].published,
+            )
+            for key in sorted(seconds, key=lambda key: -seconds[key])
+        )
+
+    def _limiting_s(self) -> dict[str, float]:
+        """Seconds of all occurrences of each brick on the lane that limits the step."""
+        seconds = dict.fromkeys(self.basis.plan.counts, 0.0)
+        on_device = self.eager.limited_by == DEVICE
+        for of, host_s, kernels in zip(
+            self.basis.plan.occurrences, self.host_s, self.kernels, strict=True
+        ):
+            seconds[of.brick] += sum(k.device_s for k in kernels) if on_device else host_s
+        return seconds
+
+
+def _around(value_s: float, error: float) -> Interval:
+    return Interval.around(value_s, error * value_s).positive()
