@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bricks.store.published_index import IndexEntry, read_index
+from bricks.system import System
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "cache" / "published"
@@ -85,27 +86,33 @@ def page(entries: Sequence[IndexEntry]) -> str:
     return BEGINNING.format(system=system) + "\n" + table + "\n" + ending
 
 
+def _processor(system: System) -> str:
+    """The GPU whose times are measured, or else the processor."""
+    accelerator = system.accelerator
+    return str(system.identity["cpu"]) if accelerator is None else accelerator.name
+
+
 def _rows(entry: IndexEntry) -> list[str]:
     found = []
     for target in sorted(entry.targets, key=lambda t: (t.runtime.backend, t.runtime.threads)):
         facts, runtime = entry.about["targets"][target.key], target.runtime
         cells = [
             target.system.name,
-            str(target.system.identity["cpu"]),
+            _processor(target.system),
             f"{runtime.backend} {runtime.version}",
             str(runtime.threads),
             f"{facts['date']}, bricks {facts['package']}",
             str(facts["bricks"]),
             str(facts["models"]),
             *(
-                f"{100 * facts[name]:.1f} %"
+                f"{100 * facts[name]:.1f} %" if name in facts else "–"
                 for name in (
                     "disturbed_share", "noise_floor", "median_abs_error", "p95_abs_error",
                     "max_abs_error",
                 )
             ),
-            f"{facts['geomean_ratio']:.3f}",
-            f"{100 * facts['interval_hit_rate']:.1f} %",
+            f"{facts['geomean_ratio']:.3f}" if "geomean_ratio" in facts else "–",
+            f"{100 * facts['interval_hit_rate']:.1f} %" if "interval_hit_rate" in facts else "–",
         ]  # fmt: skip
         found.append(f"| {' | '.join(cells)} |")
     return found

@@ -109,15 +109,27 @@ def target_called(workspace: Workspace, name: str) -> Target:
     if workspace.options.threads is not None:
         matching = [t for t in matching if t.runtime.threads == runtime.threads]
     if not matching:
-        threads = "" if workspace.options.threads is None else f", {runtime.threads} threads"
-        raise UsageError(
-            f"system {name!r} has no measurements with {runtime.backend}{threads}, optimisation"
-            f" {runtime.optimization} and granularity {workspace.granularity}: see 'bricks systems'"
-        )
+        raise UsageError(_unmeasured(workspace, name, targets))
     if len({t.system.key for t in matching}) > 1:
         listed = ", ".join(sorted({t.system.key for t in matching}))
         raise UsageError(f"several systems are called {name!r}: give one of their keys, {listed}")
     return max(matching, key=partial(nearness, runtime))
+
+
+def _unmeasured(workspace: Workspace, name: str, targets: Sequence[Target]) -> str:
+    """The error of a system that was measured with other runtimes or settings only."""
+    runtime = workspace.runtime
+    others = sorted({target.runtime.backend for target in targets} - {runtime.backend})
+    if others and len(others) == len({target.runtime.backend for target in targets}):
+        return (
+            f"system {name!r} was measured with {' and '.join(others)}, not with {runtime.backend}:"
+            f" give --runtime {others[0]}, and a model that it runs"
+        )
+    threads = "" if workspace.options.threads is None else f", {runtime.threads} threads"
+    return (
+        f"system {name!r} has no measurements with {runtime.backend}{threads}, optimisation"
+        f" {runtime.optimization} and granularity {workspace.granularity}: see 'bricks systems'"
+    )
 
 
 def as_there(runtime: Runtime, target: Target) -> Runtime:

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.backends.offer import BackendInfo, Counterparts, Offer, locked_environment, unimportable
+from bricks.backends.translating import ProgramTranslator, TranslatedProgram
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm
 from bricks.system.accelerator import CPU
 
 if TYPE_CHECKING:
+    import onnx
+
     from bricks.backends.profiler_trace import TraceFormat
     from bricks.backends.torch.backend import TorchBackend
     from bricks.system.accelerator import Accelerator
@@ -25,6 +28,9 @@ _COUNTERPARTS = Counterparts(
 )
 _GPU = Path("/dev/nvidia0")
 
+# The provider of targets whose programs run on a GPU.
+CUDA = "CUDA"
+
 
 def cxx_compiler() -> str | None:
     """Return the C++ compiler that PyTorch's compiler would use; None if there is none."""
@@ -33,7 +39,7 @@ def cxx_compiler() -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchOffer(Offer):
+class TorchOffer(Offer, ProgramTranslator):
     """PyTorch as its lock file pins it, running modules as they are written or ``compiled``."""
 
     compiled: bool
@@ -98,6 +104,17 @@ class TorchOffer(Offer):
             raise unimportable(self.environment, exc) from exc
 
         return TorchBackend(self.name, threads=threads, seed=seed, compiled=self.compiled)
+
+    def calls_on(self, provider: str, proto: onnx.ModelProto) -> TranslatedProgram:
+        """Return a program as CUDA runs it; see :mod:`bricks.backends.torch.cuda_calls`."""
+        if provider != CUDA:
+            raise BackendError(
+                f"{self.name} knows the calls of programs on CUDA, not on {provider}"
+            )
+        from bricks.backends.torch.cuda_calls import translated  # slow import
+
+        there = translated(proto)
+        return TranslatedProgram(there.proto, there.notes)
 
     def for_ranks(self, collectives: str) -> BackendInfo:
         """Refuse NCCL, which needs a GPU and a build of PyTorch for it."""

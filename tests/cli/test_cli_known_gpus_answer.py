@@ -1,0 +1,52 @@
+"""Known systems with a GPU answer about programs, on a host that has neither GPU nor PyTorch."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from commands import Here
+
+from bricks.store.published_index import folder
+
+H100, H200 = "nvidia-h100-80gb-hbm3", "nvidia-h200"
+
+
+@pytest.fixture(autouse=True)
+def published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The measurements that ship with the package, and no environment of PyTorch."""
+    monkeypatch.delenv("BRICKS_PUBLISHED", raising=False)
+    monkeypatch.setenv("BRICKS_ENVIRONMENTS", "/nowhere")
+
+
+def test_a_program_of_the_zoo_takes_its_calls_on_the_gpu(here: Here) -> None:
+    ran = here("predict", "torch_gpt2", "--on", H100, "--json", runtime=None)
+    (model,) = ran.json["models"]
+    assert model["system"] == H100
+    assert model["published_share"] == pytest.approx(1.0, abs=0.05)
+    assert model["limited_by"] == "host"
+    assert model["device_low_s"] < model["device_s"] < model["device_high_s"] < model["host_s"]
+    assert model["device_s"] * 0.5 < model["graph_s"] < model["host_s"]
+    assert model["low_s"] < model["estimate_s"] < model["high_s"]
+    assert re.search(rf"torch_gpt2 takes .* on {H100}, limited by the host", ran.json["answer"])
+
+
+def test_all_known_gpus_are_compared(here: Here) -> None:
+    ran = here("predict", "torch_gpt2", "--on", f"{H100},{H200}", "--json", runtime=None)
+    assert [model["system"] for model in ran.json["models"]] == [H100, H200]
+
+
+def test_an_slo_is_met_on_a_gpu(here: Here) -> None:
+    ran = here("advise", "torch_gpt2", "--on", "h200", "--slo", "1s", "--json", runtime="torch")
+    (candidate,) = ran.json["candidates"]
+    assert candidate["meets_slo"] == "yes"
+
+
+def test_models_of_another_runtime_are_refused_in_one_line(here: Here) -> None:
+    ran = here("predict", "squeezenet", "--on", "h100", runtime="onnxruntime")
+    assert ran.status == 2
+    assert "measured with torch, not with onnxruntime" in ran.complaint
+
+
+def test_the_published_files_are_there() -> None:
+    assert {f"{H100}.jsonl.xz", f"{H200}.jsonl.xz"} <= {path.name for path in folder().iterdir()}
