@@ -110,16 +110,23 @@ def on_device(name: str, device: str, location: str = "") -> Offer:
     return placed
 
 
-def describe(name: str, device: str = CPU, *, elsewhere: bool = False) -> BackendInfo:
+def describe(name: str, device: str = CPU) -> BackendInfo:
     """Return the facts about the runtime ``name`` on a device, without importing it.
 
     Raises :class:`BackendError` if the runtime is not installed; the message says how to fix it.
-    With ``elsewhere``, it need not be installed, if its offer tells as much.
     """
-    if elsewhere:
-        info = asked(offer(name), "describe_elsewhere")
-    else:
-        info = asked(on_device(name, device), "describe")
+    return _checked(name, asked(on_device(name, device), "describe"))
+
+
+def describe_elsewhere(name: str) -> BackendInfo:
+    """Return the facts about a runtime that runs on other hosts, and may be missing on this one.
+
+    Raises :class:`BackendError` as :func:`describe` if its offer knows none without it.
+    """
+    return _checked(name, asked(offer(name), "describe_elsewhere"))
+
+
+def _checked(name: str, info: Any) -> BackendInfo:
     # Keys of measurements contain the name: a different one would mix two runtimes.
     if not isinstance(info, BackendInfo) or info.name != name:
         title = repr(info.name) if isinstance(info, BackendInfo) else type(info).__name__

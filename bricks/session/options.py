@@ -90,10 +90,10 @@ class Options:
 
 def described(options: Options) -> BackendInfo:
     """The facts about the runtime that ``options`` name; an error if it is not installed."""
+    if options.elsewhere:
+        return backends.describe_elsewhere(options.runtime)
     if options.version is None:
-        return backends.describe(
-            options.runtime, options.device, elsewhere=options.elsewhere
-        )
+        return backends.describe(options.runtime, options.device)
     if options.device != CPU:
         raise UsageError("versions are compared on the processor: leave out --device")
     return RuntimeVersion(options.runtime, options.version).describe()

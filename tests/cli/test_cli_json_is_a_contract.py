@@ -120,6 +120,13 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
 
 NUMBER, COUNT, TEXT, NOTHING = (int, float), int, str, type(None)
 
+# The facts about a device, of models that run on a processor.
+DEVICE_FACTS = (
+    *("device_s", "device_low_s", "device_high_s", "host_s", "host_low_s", "host_high_s"),
+    *("pipelined_s", "pipelined_low_s", "pipelined_high_s"),
+    *("graph_s", "graph_low_s", "graph_high_s", "limited_by", "kernels"),
+)
+
 PROVENANCE = ("measured_share", "published_share", "predicted_share")
 
 COMPARED = {
@@ -360,7 +367,7 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         expected = dict.fromkeys((*times, *shares), NUMBER)
         memory = {"peak_bytes": COUNT, "memory": dict}
         lists = {"missing": list, "bricks": list, "phases": list}
-        wide = {"uncertainty": dict, "advice": NOTHING}
+        wide = {"uncertainty": dict, "advice": NOTHING, **dict.fromkeys(DEVICE_FACTS, NOTHING)}
         places = {"system": TEXT, "runtime": TEXT, "threads": COUNT, "batch": COUNT}
         setting = {**places, "quantize": NOTHING}
         has(
