@@ -29,6 +29,13 @@ ELSEWHERE = {
 SYSTEM = "key name identity recorded"
 NETWORK = f"{SYSTEM} target backend version ranks operations series"
 FITS = {"fits": "operation ranks computing deviation pieces points"}
+# The facts about a device, of models that run on a processor.
+DEVICE_FACTS = (
+    *("device_s", "device_low_s", "device_high_s", "host_s", "host_low_s", "host_high_s"),
+    *("pipelined_s", "pipelined_low_s", "pipelined_high_s"),
+    *("graph_s", "graph_low_s", "graph_high_s", "limited_by", "kernels"),
+)
+
 FACTS: dict[str, tuple[str, dict[str, str]]] = {
     "generate": (
         "answer suite private models sha256 size_bytes bricks occurrences decoys",
@@ -44,6 +51,7 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
         {
             "models": "model estimate_s low_s high_s critical_path_s call_overhead_s"
             " other_state_share measured_share published_share predicted_share peak_bytes memory"
+            f" {' '.join(DEVICE_FACTS)}"
             " missing bricks phases error uncertainty advice fastest_s peaks operators gains"
         },
     ),
@@ -120,12 +128,6 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
 
 NUMBER, COUNT, TEXT, NOTHING = (int, float), int, str, type(None)
 
-# The facts about a device, of models that run on a processor.
-DEVICE_FACTS = (
-    *("device_s", "device_low_s", "device_high_s", "host_s", "host_low_s", "host_high_s"),
-    *("pipelined_s", "pipelined_low_s", "pipelined_high_s"),
-    *("graph_s", "graph_low_s", "graph_high_s", "limited_by", "kernels"),
-)
 
 PROVENANCE = ("measured_share", "published_share", "predicted_share")
 
