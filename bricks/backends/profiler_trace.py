@@ -55,8 +55,21 @@ class TracedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class TracedPhase:
+    """A phase of a traced step, called ``name``: its seconds on the host, of its calls, how many.
+
+    ``name`` is one of :mod:`bricks.graph.program_phases`.
+    """
+
+    name: str
+    taken_s: float
+    in_calls_s: float
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProfilerTrace:
-    """The calls of a trace in order of their begin.
+    """The calls of a trace in order of their begin, and the phases of its steps.
 
     ``host_name`` is the network name of the host, None if it is not written. ``device`` is None if
     no kernels were traced. ``unfinished`` counts calls whose kernels are not all in the trace, and
@@ -64,6 +77,7 @@ class ProfilerTrace:
     """
 
     calls: Sequence[TracedCall]
+    phases: Sequence[TracedPhase]
     host_name: str | None
     device: TracedDevice | None
     unfinished: int = 0

@@ -19,6 +19,7 @@ from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import StoreError
 from bricks.samples.measurement import PROTOCOL, Round
 from bricks.session.defaults import GRANULARITY
+from bricks.session.trace_overheads import overhead_rounds
 from bricks.session.trace_target import TracedHost, trace_target
 from bricks.store import Merged, Published, Reading, Store, Union
 from bricks.store.export import brick_record
@@ -85,7 +86,9 @@ class TraceImport:
                 " that ran with --model"
             )
         records = [*_bricks(target, {key: bricks[key] for key in (*own, *samples)})]
-        records += [*_plan(target, ran), *_measurements(target, samples)]
+        rounds = {key: [*_rounds(of)] for key, of in samples.items()} | overhead_rounds(trace)
+        records += _plan(target, ran)
+        records += [_measurement(target, key, of) for key, of in rounds.items()]
         merged = self._store.contents.merge_records(records, mismatch)
         return _imported(trace, target, merged, matches)
 
@@ -139,13 +142,10 @@ def _plan(target: Target, ran: Decomposition | None) -> Iterator[Record]:
         yield "plan", {"target": target.key, "wall_s": ran.wall_s, "plan": ran.plan.to_json()}
 
 
-def _measurements(
-    target: Target, samples: Mapping[str, Mapping[int | None, Sequence[Sample]]]
-) -> Iterator[Record]:
-    for key, by_step in samples.items():
-        taken_s = sum(sample.host_s for of in by_step.values() for sample in of)
-        facts = {"target": target.key, "brick": key, "protocol": PROTOCOL, "wall_s": taken_s}
-        yield "measurement", {**facts, "rounds": list(map(round_record, _rounds(by_step)))}
+def _measurement(target: Target, key: str, rounds: Sequence[Round]) -> Record:
+    taken_s = sum(sum(round_.host_s) for round_ in rounds)
+    facts = {"target": target.key, "brick": key, "protocol": PROTOCOL, "wall_s": taken_s}
+    return "measurement", {**facts, "rounds": list(map(round_record, rounds))}
 
 
 def _imported(

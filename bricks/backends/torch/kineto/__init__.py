@@ -2,6 +2,7 @@
 
     trace_file.py    the file: checked, events as data
     traced_calls.py  events to calls with their samples
+    phases.py        the phases of its steps
     launches.py      the kernels that calls have launched
     signatures.py    arguments of operators, and which operators only call others
     matching.py      calls and the bricks that equal them

@@ -186,10 +186,10 @@ def _tensors(known: BrickCall, argument: Any, traced: TracedArgument) -> _Agreem
 
 
 def _strides_agree(shapes: Sequence[Any], own: Sequence[Any], traced: Sequence[Any]) -> bool:
-    return len(traced) == len(own) and all(map(_moves_alike, shapes, own, traced))
+    return len(traced) == len(own) and all(map(_strides_equal, shapes, own, traced))
 
 
-def _moves_alike(shape: Sequence[int], own: Sequence[int], traced: Sequence[int]) -> bool:
+def _strides_equal(shape: Sequence[int], own: Sequence[int], traced: Sequence[int]) -> bool:
     """Whether strides are equal where they count: along dimensions of several elements."""
     return len(own) == len(traced) and all(
         size < 2 or one == other for size, one, other in zip(shape, own, traced, strict=True)
@@ -201,8 +201,8 @@ def _is_tensor(known: BrickCall, argument: Any, traced: TracedArgument) -> bool:
         number = argument["t"]
         own = known.types[number]
         names = _CPP_TYPES.get(TORCH_DTYPES.get(own.dtype, ""), ())
-        alike = traced.type in names and traced.shape == own.shape
-        return alike and _moves_alike(own.shape, known.strides(number), traced.strides)
+        equal = traced.type in names and traced.shape == own.shape
+        return equal and _strides_equal(own.shape, known.strides(number), traced.strides)
     if argument is None or argument == {"undefined": True}:
         return traced.type == _NOTHING
     # A number in place of a tensor: its value is not written, nor does it change the work.

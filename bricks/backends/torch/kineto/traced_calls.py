@@ -15,9 +15,9 @@ from typing import Any
 
 from bricks.backends.profiler_trace import ProfilerTrace, TracedArgument, TracedCall
 from bricks.backends.torch.kineto.launches import device_of, launched
+from bricks.backends.torch.kineto.phases import STEP, steps_of, traced_phases
 from bricks.backends.torch.kineto.signatures import Parameter, Signature, signatures
 from bricks.backends.torch.kineto.trace_file import (
-    ANNOTATIONS,
     CALLS,
     SHAPES,
     STRIDES,
@@ -29,7 +29,6 @@ from bricks.backends.torch.kineto.trace_file import (
 )
 from bricks.units.sample import Sample
 
-_STEP = "ProfilerStep#"
 # Samples are positive; a clock of whole microseconds shows none of a short call.
 _SHORTEST_US = 1e-3
 
@@ -41,16 +40,15 @@ _NUMBERS = frozenset({"Scalar", "ScalarList"})
 def profiler_trace(file: TraceFile) -> ProfilerTrace:
     """The calls of a trace with their samples."""
     events = _outermost(file.of([CALLS]))
-    kernels, step_of = launched(file, events), _step_finder(file.of([ANNOTATIONS]))
+    kernels, step_of = launched(file, events), _step_finder(steps_of(file))
     calls = [
         TracedCall(event.name, _arguments(event), _sample(event, kernels.kernels.get(i, ())), step)
         for i, event in enumerate(events)
         if i not in kernels.unfinished
         for step in [step_of(event)]
     ]
-    return ProfilerTrace(
-        calls, file.host_name, device_of(file), len(kernels.unfinished), kernels.loose
-    )
+    phases, unfinished = tuple(traced_phases(file, events)), len(kernels.unfinished)
+    return ProfilerTrace(calls, phases, file.host_name, device_of(file), unfinished, kernels.loose)
 
 
 def _sample(event: TraceEvent, kernels: Sequence[Any]) -> Sample:
@@ -108,11 +106,10 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def _step_finder(annotations: Iterable[TraceEvent]) -> Callable[[TraceEvent], int | None]:
+def _step_finder(steps: Sequence[TraceEvent]) -> Callable[[TraceEvent], int | None]:
     """A function that returns the number of the step in which an event begins."""
-    steps = [event for event in annotations if event.name.startswith(_STEP)]
     begins = [event.begin_us for event in steps]
-    numbers = [int(event.name.removeprefix(_STEP)) for event in steps]
+    numbers = [int(event.name.removeprefix(STEP)) for event in steps]
 
     def step_of(event: TraceEvent) -> int | None:
         position = bisect_right(begins, event.begin_us) - 1
