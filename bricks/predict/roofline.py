@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bricks.predict.factors import fitted_factors, summed_s
 from bricks.predict.features import BrickFeatures
 
 Array = np.ndarray
@@ -27,11 +28,9 @@ _START: Array = np.log([3e-6, 2e-11, 1e-10, 3e-11, 1e-10, 1e-9])
 _CACHED, UNCACHED = 21.0, 26.0
 
 # The prior width of factors (a standard deviation of their logarithms), for all bricks and for
-# those of an operator; and the error of a brick's latency that remains in any case.
+# those of an operator.
 _FREEDOM, _OWN_FREEDOM = 2.0, 1.0
-_ERROR = 0.3
 
-_STEPS = 25
 # An operator's rates are fitted again only if more than this share of its bricks is left out.
 _NOTABLE = 0.3
 
@@ -55,7 +54,7 @@ class Roofline:
     ) -> Roofline:
         """Fit to measured bricks, in seconds; ``prior`` are the factors of similar bricks."""
         parts, kernels = _parts(features), np.array([t.kernel for t in features])
-        factors = _factors(parts, latency_s, _START if prior is None else prior, _FREEDOM)
+        factors = fitted_factors(parts, latency_s, _START if prior is None else prior, _FREEDOM)
         bare = cls(factors, {}, kernels, parts, latency_s)
         return replace(
             bare, by_kernel={c: bare._kernel_factors(kernels == c) for c in sorted(set(kernels))}
@@ -75,7 +74,7 @@ class Roofline:
     def seconds(self, features: Sequence[BrickFeatures]) -> Array:
         """Return the latency of each brick in seconds."""
         factors = np.array([self.by_kernel.get(t.kernel, self.factors) for t in features])
-        return _seconds(_parts(features), factors)
+        return summed_s(_parts(features), factors)
 
     def seconds_without(self, left_out: Array) -> Array:
         """Return latencies in seconds of all fitted bricks, from a fit without some of them.
@@ -90,12 +89,14 @@ class Roofline:
             members = self.kernels == name
             if (members & ~included).sum() > _NOTABLE * members.sum():
                 by_kernel[name] = self._kernel_factors(members & included)
-        return _seconds(self.parts, np.array([by_kernel[name] for name in self.kernels]))
+        return summed_s(self.parts, np.array([by_kernel[name] for name in self.kernels]))
 
     def _kernel_factors(self, members: Array) -> Array:
         if not members.any():
             return self.factors
-        return _factors(self.parts[members], self.latency_s[members], self.factors, _OWN_FREEDOM)
+        return fitted_factors(
+            self.parts[members], self.latency_s[members], self.factors, _OWN_FREEDOM
+        )
 
 
 def _parts(features: Sequence[BrickFeatures]) -> Array:
@@ -113,38 +114,3 @@ def _parts(features: Sequence[BrickFeatures]) -> Array:
         weights = t.weight_bytes * (1.0 - uncached), t.weight_bytes * uncached
         rows.append((t.calls, t.flops, values, *weights, t.pieces))
     return np.array(rows).reshape(-1, len(_START))
-
-
-def _seconds(parts: Array, factors: Array) -> Array:
-    seconds: Array = (parts * np.exp(factors)).sum(axis=-1)
-    return seconds
-
-
-def _factors(parts: Array, latency_s: Array, prior: Array, freedom: float) -> Array:
-    """The most likely factors, by the method of Levenberg and Marquardt; the loss is Cauchy's."""
-    goal, pull = np.log(latency_s), (_ERROR / freedom) ** 2
-    unit = np.eye(len(prior))
-
-    def evaluate(at: Array) -> tuple[float, Array, Array]:
-        shares = parts * np.exp(at)
-        total = shares.sum(axis=1)
-        errors = goal - np.log(total)
-        cost = np.log1p(errors**2).sum() + pull * ((at - prior) ** 2).sum()
-        return float(cost), errors, shares / total[:, None]
-
-    factors, damping = prior, 0.1
-    cost, errors, shares = evaluate(factors)
-    for _ in range(_STEPS):
-        weighted = shares / (1 + errors**2)[:, None]
-        slope = weighted.T @ errors - pull * (factors - prior)
-        step = np.linalg.solve(weighted.T @ shares + (pull + damping) * unit, slope)
-        attempt = evaluate(factors + step)
-        if attempt[0] >= cost:
-            damping *= 8
-            continue
-        converged = cost - attempt[0] < 1e-4 * cost
-        factors, damping = factors + step, damping / 4
-        cost, errors, shares = attempt
-        if converged:
-            break
-    return factors

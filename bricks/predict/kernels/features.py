@@ -1,0 +1,151 @@
+"""Features of a call on a GPU that are known without running it.
+
+Calls of one family have kernels of one kind, and the same sizes and tags in the same order, so that
+a call that was never measured is compared with those that were. Must not know durations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bricks.decompose.plan import Brick
+from bricks.predict.kernels.call_tensors import TensorCall, tensor_call
+from bricks.predict.kernels.products import (
+    attention,
+    attention_gradients,
+    convolution,
+    convolution_gradients,
+    product,
+)
+from bricks.predict.kernels.streams import (
+    foreach,
+    gather,
+    normalisation,
+    pointwise,
+    reduction,
+    resampling,
+    scatter,
+)
+from bricks.predict.kernels.work import Work
+
+Extract = Callable[[TensorCall], Work]
+
+# The family of each operator that is not pointwise: name and extractor.
+_FAMILIES: Mapping[str, tuple[Extract, tuple[str, ...]]] = {
+    "product": (product, ("mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot")),
+    "convolution": (convolution, ("convolution", "cudnn_convolution")),
+    "convolution gradients": (convolution_gradients, ("convolution_backward",)),
+    "attention": (
+        attention,
+        (
+            "_scaled_dot_product_cudnn_attention",
+            "_scaled_dot_product_flash_attention",
+            "_scaled_dot_product_efficient_attention",
+        ),
+    ),
+    "attention gradients": (
+        attention_gradients,
+        (
+            "_scaled_dot_product_cudnn_attention_backward",
+            "_scaled_dot_product_flash_attention_backward",
+            "_scaled_dot_product_efficient_attention_backward",
+        ),
+    ),
+    "normalisation": (
+        normalisation,
+        (
+            "cudnn_batch_norm", "native_batch_norm", "native_layer_norm", "native_group_norm",
+            "_fused_rms_norm", "cudnn_batch_norm_backward", "native_batch_norm_backward",
+            "native_layer_norm_backward", "native_group_norm_backward", "_fused_rms_norm_backward",
+            "_softmax", "_log_softmax", "_safe_softmax", "_softmax_backward_data",
+            "_log_softmax_backward_data", "_weight_norm_interface", "_batch_norm_impl_index",
+        ),
+    ),
+    "reduction": (
+        reduction,
+        (
+            "sum", "mean", "amax", "amin", "max", "min", "prod", "var", "std", "var_mean", "argmax",
+            "argmin", "linalg_vector_norm", "norm", "logsumexp", "nll_loss_forward",
+            "nll_loss2d_forward", "mse_loss", "binary_cross_entropy_with_logits", "cumsum", "any",
+            "all", "topk", "sort",
+        ),
+    ),
+    "foreach": (
+        foreach,
+        ("_fused_adamw", "_fused_adam", "_fused_sgd"),
+    ),
+    "gather": (
+        gather,
+        ("embedding", "index", "index_select", "gather", "_embedding_bag", "take_along_dim"),
+    ),
+    "scatter": (
+        scatter,
+        (
+            "embedding_dense_backward", "_embedding_bag_backward", "index_put", "index_add",
+            "index_copy", "scatter", "scatter_add", "select_backward", "slice_backward",
+            "nll_loss_backward", "nll_loss2d_backward", "_ctc_loss", "_ctc_loss_backward",
+            "_index_put_impl",
+        ),
+    ),
+    "resampling": (
+        resampling,
+        (
+            "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d",
+            "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward",
+            "upsample_bilinear2d", "upsample_bilinear2d_backward", "upsample_nearest2d",
+            "upsample_nearest2d_backward",
+        ),
+    ),
+}  # fmt: skip
+_BY_OPERATOR: Mapping[str, tuple[str, Extract]] = {
+    operator: (family, extract)
+    for family, (extract, operators) in _FAMILIES.items()
+    for operator in operators
+}
+
+# Calls by which optimisers count their steps, in scalars on the host.
+_COUNTING = frozenset({"add_.Tensor", "_foreach_add_.Tensor", "_local_scalar_dense"})
+# Calls that start no kernel although they make a tensor of their own.
+_ALLOCATING = frozenset({"empty", "empty_strided", "new_empty", "new_empty_strided", "empty_like"})
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFeatures:
+    """The features of a call: its ``family``, its ``operator`` and its work."""
+
+    family: str
+    operator: str
+    work: Work
+
+
+def starts_kernels(call: TensorCall) -> bool:
+    """Whether a call runs anything on the device.
+
+    Views and allocations do not, nor do optimisers that count steps.
+    """
+    counts = all(t.shape == () and t.dtype == "FLOAT" for t in call.inputs if t is not None)
+    if counts and call.call.operator in _COUNTING:
+        return False
+    if call.operator == "_local_scalar_dense":
+        return True
+    return not (call.views or call.operator in _ALLOCATING or call.operator.startswith("_use_"))
+
+
+def kernel_features(brick: Brick) -> KernelFeatures | None:
+    """The features of a brick of one call; None if it starts no kernel.
+
+    Raises ValueError for a brick that is not a call of a recorded program.
+    """
+    call = tensor_call(brick)
+    if call is None:
+        raise ValueError(f"brick {brick.key} is no call of a recorded program")
+    return features_of(call) if starts_kernels(call) else None
+
+
+def features_of(call: TensorCall) -> KernelFeatures:
+    """The features of a call that starts kernels; operators without a family are pointwise."""
+    if call.operator.startswith("_foreach_"):
+        return KernelFeatures("foreach", call.operator, foreach(call))
+    family, extract = _BY_OPERATOR.get(call.operator, ("pointwise", pointwise))
+    return KernelFeatures(family, call.operator, extract(call))

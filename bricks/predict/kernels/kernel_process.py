@@ -1,0 +1,59 @@
+"""Interpolates how far calls of one family are from their roofline: a Gaussian process.
+
+Must not know what durations are used for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from zlib import crc32
+
+import numpy as np
+
+from bricks.predict.covariance import CovarianceParams, noise_of
+from bricks.predict.interpolation import Interpolation
+from bricks.predict.kernels.device_roofline import StatedCall
+
+Array = np.ndarray
+
+
+def process_of(
+    params: CovarianceParams, calls: Sequence[StatedCall], roof_s: Array, device_s: Array
+) -> Interpolation:
+    """Fit to calls that took ``device_s`` where their roofline is ``roof_s``."""
+    at = call_matrix(calls, roof_s)
+    return Interpolation.fit(
+        params, at / _units(params), np.log(device_s / roof_s), noise_of(params, device_s)
+    )
+
+
+def residuals(
+    process: Interpolation, calls: Sequence[StatedCall], roof_s: Array
+) -> tuple[Array, Array]:
+    """Logarithms of duration over roofline, and their variances."""
+    return process.predict(call_matrix(calls, roof_s) / _units(process.params))
+
+
+def call_matrix(calls: Sequence[StatedCall], roof_s: Array) -> Array:
+    """A row for each call: logarithms of sizes, checksums of its state, tags and operator."""
+    rows = [
+        (
+            *call.features.work.sizes,
+            math.log2(call.features.work.read_bytes + 64),
+            math.log2(call.features.work.written_bytes + 64),
+            math.log2(roof),
+            *map(_number, (call.state, *call.features.work.tags, call.features.operator)),
+        )
+        for call, roof in zip(calls, roof_s, strict=True)
+    ]
+    return np.array(rows, float)
+
+
+def _number(name: str) -> float:
+    return float(crc32(name.encode()))
+
+
+def _units(params: CovarianceParams) -> Array:
+    """The lengths of the sizes; names have none."""
+    return np.array([*params.lengths, *(1.0 for _ in params.tag_distances), 1.0])

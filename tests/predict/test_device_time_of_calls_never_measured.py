@@ -1,0 +1,93 @@
+"""Device time of calls that were never measured, from those that were, and on another card."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from device_calls import COLD_BYTES, measured_by, product_brick, sum_brick, view_brick
+from refusals import refused
+
+from bricks.decompose.plan import Brick
+from bricks.errors import UsageError
+from bricks.predict.kernels.kernel_predictor import KernelPredictor, total_s
+from bricks.system.cards import card_named
+
+H200, H100 = card_named("h200"), card_named("h100")
+SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
+PRODUCTS = [product_brick(m, n, 1024) for m in SIZES for n in SIZES]
+SUMS = [sum_brick(1 << exponent) for exponent in range(10, 28)]
+BRICKS = {brick.key: brick for brick in (*PRODUCTS, *SUMS)}
+STATES = (None, 0, COLD_BYTES)
+
+
+def law(brick: Brick) -> float:
+    """A card that reaches 60 % of its peaks, and takes 2 µs for the least kernel."""
+    compute_s = (brick.flops or 0) / H200.flops_per_s["bf16"]
+    memory_s = brick.bytes_moved / H200.bandwidth_bytes_per_s
+    return 2e-6 + (compute_s + memory_s) / 0.6
+
+
+@pytest.fixture(scope="module")
+def predictor() -> KernelPredictor:
+    return KernelPredictor.learn(BRICKS, measured_by(law, BRICKS.values(), 2), H200.accelerator)
+
+
+@pytest.mark.parametrize("brick", [product_brick(768, 3072, 1024), sum_brick(3 << 20)])
+def test_calls_never_measured_take_what_the_measured_ones_tell(
+    brick: Brick, predictor: KernelPredictor
+) -> None:
+    prediction = predictor.predict(brick)
+    assert brick.key not in BRICKS and prediction.known
+    for displaced in STATES:
+        assert prediction.device_s[displaced].value == pytest.approx(law(brick), rel=0.1)
+        assert prediction.device_s[displaced].holds(law(brick))
+
+
+def test_kernels_are_as_many_as_measured_calls_of_the_operator_start(
+    predictor: KernelPredictor,
+) -> None:
+    prediction = predictor.predict(sum_brick(12345))
+    assert prediction.count == 2
+    for displaced, kernels in prediction.kernels_by_displaced.items():
+        seconds = sum(kernel.device_s for kernel in kernels)
+        assert len(kernels) == 2
+        assert seconds == pytest.approx(prediction.device_s[displaced].value)
+
+
+def test_views_start_no_kernel(predictor: KernelPredictor) -> None:
+    prediction = predictor.predict(view_brick(1 << 20))
+    assert prediction.count == 0
+    assert not prediction.device_s and not prediction.kernels_by_displaced
+
+
+def test_operators_that_nobody_measured_are_less_certain(predictor: KernelPredictor) -> None:
+    known = predictor.predict(sum_brick(3 << 20))
+    other = predictor.predict(sum_brick(3 << 20, "atan2"))
+    assert known.known and not other.known
+    assert other.device_s[None].relative > known.device_s[None].relative
+    assert other.device_s[None].holds(known.device_s[None].value)
+
+
+def test_another_card_is_predicted_by_its_published_peaks(predictor: KernelPredictor) -> None:
+    stream, product = sum_brick(1 << 27), product_brick(4096, 4096, 4096)
+    ratio = H200.bandwidth_bytes_per_s / H100.bandwidth_bytes_per_s
+    for brick, slower in ((stream, ratio), (product, 1.0)):
+        here, there = predictor.predict(brick), predictor.predict(brick, H100)
+        assert there.device_s[None].value == pytest.approx(
+            slower * here.device_s[None].value, rel=0.1
+        )
+
+
+def test_errors_of_one_operator_are_common_in_a_sum(predictor: KernelPredictor) -> None:
+    small, large = (predictor.predict(sum_brick(size)) for size in (1 << 20, 1 << 22))
+    both = total_s([(small, 3), (large, 1)], None)
+    apart = 3 * small.device_s[None].high + large.device_s[None].high
+    assert both.value == pytest.approx(3 * small.device_s[None].value + large.device_s[None].value)
+    assert both.high == pytest.approx(apart)
+
+
+def test_a_card_without_published_peaks_is_refused() -> None:
+    strange = replace(H200.accelerator, name="No GPU of this table")
+    with refused(UsageError, "No GPU of this table"):
+        KernelPredictor.learn(BRICKS, measured_by(law, BRICKS.values()), strange)
