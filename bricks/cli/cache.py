@@ -119,13 +119,15 @@ def export(asked: ExportOptions, output: CacheOptions) -> None:
 def import_(asked: ResultsFile, traced: TraceOptions, output: CacheOptions) -> None:
     """Take in what another cache exported: all of it, or, where it cannot be trusted, nothing.
 
-    Or a trace of PyTorch's profiler with shapes (record_shapes=True), whose calls become
-    measurements of the bricks that they equal, on a system of its own. Taking it in twice is the
-    same as once. Example: bricks cache import results.jsonl
+    Or what a portable suite has measured; or a trace of PyTorch's profiler with shapes
+    (record_shapes=True), whose calls become measurements of the bricks that they equal, on a system
+    of its own. Taking it in twice is the same as once. Example: bricks cache import results.jsonl
     """
     from bricks.decompose.identity import mismatch
+    from bricks.session.run_import import merge_run
     from bricks.session.trace_import import trace_offer
     from bricks.store import Store
+    from bricks.suite.portable.run_results import is_run
 
     if (profiled := trace_offer(asked.file)) is not None:
         import_trace(asked.file, *profiled, traced, output)
@@ -133,7 +135,10 @@ def import_(asked: ResultsFile, traced: TraceOptions, output: CacheOptions) -> N
     if traced.given:
         raise UsageError(f"{asked.file} is no trace: --model, --host and the like are of traces")
     with Store.open(output.cache) as store:
-        merged = store.contents.merge(asked.file, mismatch)
+        if is_run(asked.file):
+            merged = merge_run(store, asked.file, mismatch)
+        else:
+            merged = store.contents.merge(asked.file, mismatch)
     facts = asdict(merged)
     if output.json:
         print_json({"file": str(asked.file), **facts})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,8 @@ from bricks.sources import Unread
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
-    from bricks.decompose.plan import Brick
+    from bricks.decompose.plan import Brick, Decomposition
+    from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
 
 
@@ -28,7 +29,17 @@ if TYPE_CHECKING:
 class SuiteOptions:
     """The archive of a suite, and whether it is private."""
 
-    out: Path = option("The archive to write.", metavar="SUITE.zip", shown=False)
+    out: Path | None = option(
+        "The archive to write.", default=None, metavar="SUITE.zip", shown=False
+    )
+    portable: Path | None = option(
+        "Write a file that any Python with the runtime runs: nothing is installed there.",
+        default=None,
+        metavar="SUITE.pyz",
+    )
+    code: bool = option(
+        "Add the code of your programs, for comparing with real steps (--portable).", default=False
+    )
     private: bool = option(
         "Bricks alone: no names, no weights, nothing of how they join.", default=False
     )
@@ -41,18 +52,14 @@ class SuiteOptions:
 def generate(options: CommonOptions, suite: SuiteOptions) -> None:
     """Write the suite of models: all that measuring them elsewhere needs, without weights.
 
-    Where it is measured, only this package is needed.
+    Where it is measured, only this package is needed; a portable suite needs only the runtime.
     Example: bricks generate models/ --out suite.zip
     """
     from bricks._version import __version__
     from bricks.report.answers.decomposition import suite_answer
     from bricks.suite import write_private_suite, write_suite
 
-    out, decoys = suite.out, suite.decoys
-    if decoys and not suite.private:
-        raise UsageError(f"--decoys {decoys} hide bricks of a private suite: give --private too")
-    if out.suffix.lower() != ".zip":
-        raise UsageError(f"{out}: the name of a suite must end in .zip")
+    out, decoys = _checked_out(suite), suite.decoys
     with open_workspace(options) as workspace:
         results = list(decompositions(workspace, read_all(options).models))
         models = [
@@ -62,6 +69,8 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
         ]
         bricks = {key: brick for _, cut in models for key, brick in cut.bricks.items()}
         others = _decoys(workspace, bricks, decoys) if decoys and bricks else {}
+        if models and suite.portable is not None:
+            _write_portable(out, workspace, models, code=suite.code)
     facts: dict[str, Any] = {
         "suite": None,
         "private": suite.private,
@@ -75,7 +84,7 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
         }
         if suite.private:
             write_private_suite(out, {**bricks, **others}, **origin)
-        else:
+        elif suite.portable is None:
             write_suite(out, models, **origin)
         occurrences = sum(len(cut.plan.occurrences) for _, cut in models)
         counts = {"bricks": len(bricks), "occurrences": occurrences, "decoys": len(others)}
@@ -86,6 +95,39 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
     elif models:
         show_answer(answer)
     finish(result.error for result in results if isinstance(result, Unread))
+
+
+def _checked_out(suite: SuiteOptions) -> Path:
+    """The archive to write; :class:`UsageError` for options that contradict each other."""
+    if (suite.out is None) == (suite.portable is None):
+        raise UsageError("give either --out SUITE.zip or --portable SUITE.pyz")
+    if suite.decoys and not suite.private:
+        raise UsageError(
+            f"--decoys {suite.decoys} hide bricks of a private suite: give --private too"
+        )
+    if suite.private and suite.portable is not None:
+        raise UsageError("a portable suite has plans, and so cannot be private: give --out")
+    if suite.code and suite.portable is None:
+        raise UsageError("--code goes into portable suites alone: give --portable SUITE.pyz")
+    path, ending = (suite.out, ".zip") if suite.portable is None else (suite.portable, ".pyz")
+    assert path is not None
+    if path.suffix.lower() != ending:
+        raise UsageError(f"{path}: the name of such a suite must end in {ending}")
+    return path
+
+
+def _write_portable(
+    path: Path,
+    workspace: Workspace,
+    models: Sequence[tuple[Model, Decomposition]],
+    *,
+    code: bool,
+) -> None:
+    from bricks._version import __version__
+    from bricks.session.portable import portable_content
+    from bricks.suite.portable.archive import write_portable
+
+    write_portable(path, portable_content(workspace, models, code=code), package=__version__)
 
 
 def _row(result: DecomposedModel | Unread) -> dict[str, Any]:

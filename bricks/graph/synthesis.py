@@ -71,11 +71,7 @@ class Pool:
         """
         if not type.floating:
             return self._integers("weight", name, type, range)
-        if len(type.shape) < 2:
-            # A little less than a quarter: rounding to few bits must not reach the upper bound.
-            return self._floats("weight", name, type, 0.23, 0.5)
-        fan_in = max(type.shape) if len(type.shape) == 2 else math.prod(type.shape[1:])
-        return self._floats("weight", name, type, math.sqrt(6 / max(fan_in, 1)), 0.0)
+        return self._floats("weight", name, type, *weight_scale(type))
 
     def value(self, name: str, type: ValueType, range: Range | None = None) -> Any:
         """Return an input of any type: an array, or for a container a list, a dict or None.
@@ -110,9 +106,7 @@ class Pool:
             return self.input(name, parts).view(numpy_dtype(type.dtype)).reshape(type.shape)
         if not type.floating:
             return self._integers("input", name, type, range)
-        if not type.shape:
-            return self._floats("input", name, type, 0.23, 0.5)
-        return self._floats("input", name, type, 1.0, 0.0)
+        return self._floats("input", name, type, *input_scale(type))
 
     def _floats(
         self, role: str, name: str, type: TensorType, scale: float, shift: float
@@ -157,7 +151,7 @@ class Pool:
                 f"value '{name}' is of type {type.dtype}: no values can be made for it"
             )
         else:
-            low, high = _integer_limits(type.dtype, range)
+            low, high = integer_limits(type.dtype, range)
         bits = ELEMENT_BITS[type.dtype]
         if high <= low:
             raise ModelError(f"value '{name}' has no values between {low} and {high}")
@@ -247,7 +241,22 @@ def _convert(source: np.ndarray, dtype: str, scale: float, shift: float) -> np.n
     return values.astype(value_dtype(dtype)).view(numpy_dtype(dtype))
 
 
-def _integer_limits(dtype: str, range: Range | None) -> tuple[int, int]:
+def weight_scale(type: TensorType) -> tuple[float, float]:
+    """The amplitude of random floats of a weight, and what is added to them."""
+    if len(type.shape) < 2:
+        # A little less than a quarter: rounding to few bits must not reach the upper bound.
+        return 0.23, 0.5
+    fan_in = max(type.shape) if len(type.shape) == 2 else math.prod(type.shape[1:])
+    return math.sqrt(6 / max(fan_in, 1)), 0.0
+
+
+def input_scale(type: ValueType) -> tuple[float, float]:
+    """The amplitude of random floats of an input, and what is added to them."""
+    return (1.0, 0.0) if type.shape else (0.23, 0.5)
+
+
+def integer_limits(dtype: str, range: Range | None) -> tuple[int, int]:
+    """The limits of random integers: the least, and one that is greater than all."""
     bits = ELEMENT_BITS[dtype]
     low, high = (0, 1 << bits) if dtype.startswith("U") else (-(1 << bits - 1), 1 << bits - 1)
     if range is None:

@@ -20,19 +20,14 @@ import psutil
 
 from bricks.errors import WorkerError
 from bricks.measure.protocol.pipe import LIFELINE, SCRATCH
+from bricks.system.allocator import KEPT_TUNABLES, TUNABLES
 
 # Models travel without weights; a longer answer than this would fill the parent's memory.
 MAX_ANSWER_BYTES = 256 << 20
 
-# Settings of glibc's allocator. To keep freed memory: one heap (large pages would cost more to fill
-# than they save). To return it: blocks from glibc's own default size on are mapped, and go back
-# when they are freed; otherwise it raises that size with each such block that is freed.
-_TUNABLES = "GLIBC_TUNABLES"
-_KEPT = (
-    "glibc.malloc.mmap_max=0",
-    f"glibc.malloc.trim_threshold={1 << 40}",
-    f"glibc.malloc.top_pad={64 << 20}",
-)
+# Settings of glibc's allocator that return freed memory: blocks from glibc's own default size on
+# are mapped, and go back when they are freed; otherwise it raises that size with each such block
+# that is freed.
 _RETURNED = (
     f"glibc.malloc.mmap_threshold={128 << 10}",
     f"glibc.malloc.trim_threshold={128 << 10}",
@@ -49,7 +44,7 @@ class Freed(Enum):
     """Settings of a process's C library for freed memory."""
 
     BY_DEFAULT = ()
-    KEPT = _KEPT
+    KEPT = KEPT_TUNABLES
     RETURNED = _RETURNED
 
 
@@ -212,8 +207,8 @@ def _environment(freed: Freed) -> dict[str, str]:
     paths = [root, environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     if freed.value:
-        of_user = environment.get(_TUNABLES)
-        environment[_TUNABLES] = ":".join(filter(None, (*freed.value, of_user)))
+        of_user = environment.get(TUNABLES)
+        environment[TUNABLES] = ":".join(filter(None, (*freed.value, of_user)))
     return environment
 
 

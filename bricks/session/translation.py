@@ -33,8 +33,13 @@ def translated(model: Model, target: Target) -> tuple[Model, tuple[str, ...]]:
             f"{model.name} is an ONNX model, and {target.system.name} was measured with programs of"
             f" {runtime.backend}: give FILE.py:FUNCTION, or a recorded program such as torch_bert"
         )
-    translator = capability(backends.offer(runtime.backend), ProgramTranslator, runtime.backend)
-    there = translator.calls_on(runtime.provider, proto)
+    return calls_on(runtime.provider, runtime.backend, model)
+
+
+def calls_on(provider: str, runtime: str, model: Model) -> tuple[Model, tuple[str, ...]]:
+    """``model`` with the calls that ``runtime`` makes on ``provider``, and what was assumed."""
+    translator = capability(backends.offer(runtime), ProgramTranslator, runtime)
+    there = translator.calls_on(provider, parse_model(model.skeleton))
     skeleton = there.proto.SerializeToString(deterministic=True)
     return replace(model, skeleton=skeleton, digest=digest(there.proto)), there.notes
 

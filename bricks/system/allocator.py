@@ -19,7 +19,16 @@ KEPT = "kept"
 
 # Allocators that take the place of the C library's when they are loaded before it.
 _LIBRARIES = re.compile(r"lib(jemalloc|tcmalloc\w*|mimalloc\w*|hoard|tbbmalloc\w*)")
-_VARIABLES = ("MALLOC_CONF", "GLIBC_TUNABLES")
+# The variable of the C library's settings, and those that keep freed memory: one heap (large pages
+# would cost more to fill than they save).
+TUNABLES = "GLIBC_TUNABLES"
+KEPT_TUNABLES = (
+    "glibc.malloc.mmap_max=0",
+    f"glibc.malloc.trim_threshold={1 << 40}",
+    f"glibc.malloc.top_pad={64 << 20}",
+)
+
+_VARIABLES = ("MALLOC_CONF", TUNABLES)
 
 
 def allocator_settings(environment: Mapping[str, str] | None = None) -> str | None:
@@ -37,7 +46,7 @@ def allocator_settings(environment: Mapping[str, str] | None = None) -> str | No
         if (name.startswith("MALLOC_") and name.endswith("_")) or name == "MALLOC_ARENA_MAX":
             settings.append(f"{name}={variables[name]}")
         elif name in _VARIABLES:
-            parts = variables[name].split(":" if name == "GLIBC_TUNABLES" else ",")
-            read = sorted(p for p in parts if name != "GLIBC_TUNABLES" or "malloc" in p)
+            parts = variables[name].split(":" if name == TUNABLES else ",")
+            read = sorted(p for p in parts if name != TUNABLES or "malloc" in p)
             settings += [f"{name}={part}" for part in read if part]
     return " ".join(settings) or None

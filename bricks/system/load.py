@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
-
 TASKS = Path("/proc/self/task")
+STATISTICS = Path("/proc/stat")
 
 
 class ForeignLoad:
@@ -40,6 +39,8 @@ class ForeignLoad:
 
 def busy_s() -> float:
     """Busy seconds since the host started, summed over its processors."""
+    import psutil  # not where nothing can be installed
+
     times = psutil.cpu_times()
     return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
 
@@ -73,5 +74,13 @@ def _waited_s() -> float | None:
             known = True
     except (OSError, IndexError, ValueError):
         known = False
-    stolen_s: float = getattr(psutil.cpu_times(), "steal", 0.0)
-    return waited_ns * 1e-9 + stolen_s if known else None
+    return waited_ns * 1e-9 + _stolen_s() if known else None
+
+
+def _stolen_s() -> float:
+    """Seconds that a hypervisor took from the processors; 0 if the system doesn't report it."""
+    try:
+        ticks = STATISTICS.read_text(encoding="ascii").split("\n", 1)[0].split()
+        return int(ticks[8]) / os.sysconf("SC_CLK_TCK")  # proc(5)
+    except (OSError, IndexError, ValueError):
+        return 0.0

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -67,13 +66,18 @@ def tasks(folder: Path, *waited_ns: int) -> None:
 def test_waiting_of_all_threads_and_stolen_time_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, stolen = iter([10.0, 12.0]), iter([5.0, 5.5])
-    monkeypatch.setattr(module, "TASKS", tmp_path)
+    clock, statistics = iter([10.0, 12.0]), tmp_path / "stat"
+    threads = tmp_path / "task"
+    threads.mkdir()
+    monkeypatch.setattr(module, "TASKS", threads)
+    monkeypatch.setattr(module, "STATISTICS", statistics)
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(module.psutil, "cpu_times", lambda: SimpleNamespace(steal=next(stolen)))
-    tasks(tmp_path, 1_000_000, 500_000_000)
+    monkeypatch.setattr(module.os, "sysconf", lambda name: 100)
+    statistics.write_text("cpu 1 0 1 7 0 0 0 500\ncpu0 1\n", encoding="ascii")
+    tasks(threads, 1_000_000, 500_000_000)
     waiting = ProcessorWait()
-    tasks(tmp_path, 101_000_000, 700_000_000)
+    tasks(threads, 101_000_000, 700_000_000)
+    statistics.write_text("cpu 1 0 1 7 0 0 0 550\ncpu0 1\n", encoding="ascii")
     assert waiting.share() == pytest.approx((0.1 + 0.2 + 0.5) / 2.0)
 
 

@@ -6,20 +6,39 @@ import os
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.backends.offer import BackendInfo, MemoryUse, Offer
+from bricks.backends.portable import Portable
 from bricks.backends.quantising import QuantisationMethod, Quantiser
 from bricks.errors import BackendError
 
 if TYPE_CHECKING:
+    import onnx
+
     from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
 
 _LEVELS = ("all", "extended", "basic", "none")
 
 
-class OnnxRuntimeOffer(Offer, Quantiser):
+class OnnxRuntimeOffer(Offer, Quantiser, Portable):
     """ONNX Runtime as it is installed in the environment of bricks."""
+
+    runner: ClassVar[str] = "bricks.backends.onnxruntime.portable.runtime:OnnxRuntimeRuntime"
+
+    def piece(self, proto: onnx.ModelProto) -> Mapping[str, Any]:
+        """Return a brick as JSON."""
+        from bricks.backends.onnxruntime.portable.pieces import piece_of
+
+        return piece_of(proto)
+
+    def instruments(self, chains: Mapping[str, int]) -> Mapping[str, Any]:
+        """Return the reference workload, and chains of trivial nodes."""
+        from bricks.backends.onnx_instruments.models import chain, reference
+        from bricks.backends.onnxruntime.portable.pieces import piece_of
+
+        probes = {key: piece_of(chain(length)) for key, length in chains.items()}
+        return {"reference": piece_of(reference()), "probes": probes}
 
     def describe(self) -> BackendInfo:
         """The installed version."""

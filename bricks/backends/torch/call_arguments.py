@@ -15,7 +15,7 @@ import torch
 from bricks.backends.torch.calling import tensors_in
 from bricks.backends.torch.scalars import is_indifferent, is_special
 from bricks.errors import BackendError
-from bricks.graph.program import UNDEFINED, Port, contiguous
+from bricks.graph.call import UNDEFINED, Port, contiguous
 
 _PLAIN = {
     torch.dtype: "dtype",

@@ -28,7 +28,7 @@ class ReplayedCall:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         positional, named = call.arguments
         arguments = leaves([*positional, *named.values()])
-        self._takes_numbers = any(isinstance(leaf, dict) and "s" in leaf for leaf in arguments)
+        self.takes_numbers = any(isinstance(leaf, dict) and "s" in leaf for leaf in arguments)
 
     def run(self, values: dict[str, Any]) -> int:
         """Make the call on ``values`` and add its outputs to them; nanoseconds of the operator."""
@@ -48,7 +48,7 @@ class ReplayedCall:
     def _arguments(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Positional and named arguments, with the tensors and numbers of ``values``."""
         tensors = [values[name] for name in self.inputs]
-        numbers = tensors.pop().tolist() if self._takes_numbers else []
+        numbers = tensors.pop().tolist() if self.takes_numbers else []
         positional, named = self.call.arguments
         return (
             [resolved(each, tensors, numbers) for each in positional],

@@ -1,0 +1,1 @@
+"""ONNX Runtime in portable suites: bricks as plain data, and what measures them on another host."""

@@ -1,0 +1,186 @@
+"""Walks of the program in a portable suite: steps in order, warmed up, sampled, and observed.
+
+Imported where nothing of this package is, in Python 3.9 or later. Must not know any runtime.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from bricks.backends.portable import GroupWalk, SampledRound
+from bricks.errors import first_line
+from bricks.system.fingerprint import ROOT
+from bricks.system.load import ProcessorWait
+from bricks.system.processor import read_processor
+from bricks.units.sample import Sample, weighted_mean
+
+# Passes before the timed ones, unless they take so long.
+_WARM_UPS, _ENOUGH_S = 10, 0.03
+# Samples of a round.
+_PASSES = 2
+# Runs of the reference workload, the first of them to wake threads.
+_REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
+
+
+class PortableStep(ABC):
+    """A step that runs the brick ``key``; a timed one stands for ``weight`` occurrences."""
+
+    key: str
+    timed: bool
+    weight: float
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Do what comes before a run, untimed."""
+
+    @abstractmethod
+    def run(self) -> Sample:
+        """Run once, after :meth:`prepare`."""
+
+
+class RoundConditions:
+    """Observes rounds on the processor, by the latency of a ``reference`` workload.
+
+    ``reference`` is None where a GPU runs the calls, whose state is another.
+    """
+
+    def __init__(self, reference: Callable[[], Sample] | None) -> None:
+        self._reference = reference
+        self._waiting: ProcessorWait | None = None
+        self._before_s: float | None = None
+
+    def begin(self) -> None:
+        """Observe the beginning of a round."""
+        self._before_s = self._reference_s()
+        self._waiting = None if self._reference is None else ProcessorWait()
+
+    def end(self) -> Sequence[float | None]:
+        """Return the reference before, the share waited, the reference after; None: unknown."""
+        waited_share = None if self._waiting is None else self._waiting.share()
+        return self._before_s, waited_share, self._reference_s()
+
+    def _reference_s(self) -> float | None:
+        if self._reference is None:
+            return None
+        for _ in range(_REFERENCE_WARM_UPS):
+            self._reference()
+        return min(self._reference().host_s for _ in range(_REFERENCE_RUNS))
+
+
+class PortableWalk(GroupWalk):
+    """Steps on one device; ``memory_errors`` are exceptions of one that is full."""
+
+    memory_errors: tuple[type[BaseException], ...] = (MemoryError,)
+
+    def __init__(self, steps: Sequence[PortableStep], conditions: RoundConditions) -> None:
+        self.steps, self.conditions = steps, conditions
+
+    def wait(self) -> None:
+        """Wait until the device has no work; a processor never has."""
+
+    def evict(self) -> None:
+        """Read memory in place of what a pass leaves out; by default nothing."""
+
+    def end(self) -> None:
+        """Free what the steps of a pass have made."""
+
+    def rehearse(self, begun: Callable[[str], None]) -> Mapping[str, str]:
+        """Run each step once, and leave out bricks that cannot run."""
+        failed: dict[str, str] = {}
+        known: set[str] = set()
+        for step in self.steps:
+            if step.key not in known:
+                known.add(step.key)
+                begun(step.key)
+            if step.key not in failed:
+                reason = self._problem(step)
+                failed.update({} if reason is None else {step.key: reason})
+        self.end()
+        self.steps = [step for step in self.steps if step.key not in failed]
+        return failed
+
+    def _problem(self, step: PortableStep) -> str | None:
+        """Why a step cannot run; None if it can."""
+        try:
+            step.prepare()
+            step.run()
+            self.wait()
+        except self.memory_errors as exc:
+            return f"out of memory: {first_line(_exception(exc), 120)}"
+        except Exception as exc:  # the errors of runtimes have no common class
+            return first_line(exc, 200)
+        return None
+
+    def rounds(self) -> Iterator[SampledRound]:
+        """A round of each brick."""
+        timed = [step for step in self.steps if step.timed]
+        if not timed:
+            return
+        with _no_garbage():
+            self.conditions.begin()
+            self._warm_up()
+            passes = [self.sampled() for _ in range(_PASSES)]
+            observed = self.conditions.end()
+        yield from by_key(timed, passes, observed)
+
+    def _warm_up(self) -> None:
+        started = time.perf_counter()
+        for _ in range(_WARM_UPS):
+            self.one_pass()
+            self.wait()
+            if time.perf_counter() - started > _ENOUGH_S:
+                break
+
+    def one_pass(self) -> list[Sample]:
+        """Run all steps in order; a sample of each."""
+        self.evict()
+        samples = []
+        for step in self.steps:
+            step.prepare()
+            samples.append(step.run())
+        self.end()
+        return samples
+
+    def sampled(self) -> list[Sample]:
+        """Run all steps in order; a sample of each timed one."""
+        samples = zip(self.steps, self.one_pass(), strict=True)
+        return [sample for step, sample in samples if step.timed]
+
+
+def by_key(
+    timed: Sequence[PortableStep],
+    passes: Sequence[Sequence[Sample]],
+    observed: Sequence[float | None],
+) -> Iterator[SampledRound]:
+    """A round of each brick: of each pass the mean over the steps that stand for it."""
+    numbers: dict[str, list[int]] = {}
+    for number, step in enumerate(timed):
+        numbers.setdefault(step.key, []).append(number)
+    for key, own in numbers.items():
+        weights = [timed[n].weight for n in own]
+        samples = [weighted_mean([one[n] for n in own], weights) for one in passes]
+        yield SampledRound(key, samples, observed)
+
+
+def most_evicted_bytes() -> int:
+    """Twice the size of all caches, beyond which reading other memory makes no difference."""
+    sizes = dict(read_processor(ROOT).cache_bytes).values()
+    return 2 * sum(size for size in sizes if size is not None)
+
+
+def _exception(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else Exception(str(error))
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Meanwhile, no garbage is collected."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,252 @@
+"""The content of a portable suite: the bricks of models in groups, what matters most first.
+
+Must not know any runtime, nor how archives are written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bricks import backends
+from bricks.backends.portable import Portable
+from bricks.decompose.granularity import Granularity
+from bricks.decompose.plan import Brick, Decomposition
+from bricks.errors import BricksError, UsageError, first_line
+from bricks.graph.model import Model
+from bricks.graph.program import Origin, origin_of
+from bricks.graph.view import parse_model
+from bricks.measure.walk import Walk
+from bricks.measure.walk_builder import WalkOptions, walk_of
+from bricks.samples.call_overhead import PROBES
+from bricks.samples.measurement import PROTOCOL
+from bricks.session.options import DISPLACED_BYTES
+from bricks.session.translation import calls_on
+from bricks.session.translation import decomposed as cut_translated
+from bricks.session.workspace import Workspace
+from bricks.suite.portable.archive import PortableContent, PortableVariant
+from bricks.system.allocator import KEPT, KEPT_TUNABLES, TUNABLES
+from bricks.zoo import zoo_folder
+
+# Groups of a model's bricks: up to which share of its expected time, and how many rounds.
+_GROUPS = ((0.8, 8), (0.97, 5), (1.0, 3))
+# A group's tensors take no more memory, if it has several bricks.
+_GROUP_BYTES = 1 << 30
+_MAX_EVICTION_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class PortableModel:
+    """A model of a variant: its plan and bricks; ``code`` is the origin of a program along."""
+
+    name: str
+    decomposition: Decomposition
+    code: Mapping[str, Any] | None = None
+
+
+# Models by provider, with notes.
+Variants = dict[str, tuple[list[PortableModel], list[str]]]
+
+
+@dataclass(slots=True)
+class _Files:
+    """What variants share: records, pieces and plans by key, and code by path."""
+
+    records: dict[str, Any] = field(default_factory=dict)
+    pieces: dict[str, Any] = field(default_factory=dict)
+    plans: dict[str, Any] = field(default_factory=dict)
+    code: dict[str, bytes] = field(default_factory=dict)
+
+
+def portable_content(
+    workspace: Workspace, decomposed: Sequence[tuple[Model, Decomposition]], *, code: bool
+) -> PortableContent:
+    """The content of a suite of models; with ``code``, the users' programs are along.
+
+    Programs of the zoo always are. Raises :class:`UsageError` if the runtime has no such suites.
+    """
+    offer = _portable_offer(workspace)
+    files = _Files()
+    own = [
+        PortableModel(model.name, cut, _code_of(model, files.code, own=code))
+        for model, cut in decomposed
+    ]
+    runtime = workspace.runtime
+    models: Variants = {runtime.provider: (own, [])}
+    models |= _translated(workspace, offer.providers, decomposed, own)
+    variants = {
+        provider: _variant(offer, of_provider, files, notes)
+        for provider, (of_provider, notes) in models.items()
+    }
+    kept = runtime.allocator == KEPT
+    facts = {
+        "runner": offer.runner,
+        "default": runtime.provider,
+        "protocol": PROTOCOL,
+        "granularity": str(workspace.granularity),
+        "runtime": _without(runtime.to_json(), ("build", "version", "provider", "threads")),
+        "made_with": {"version": runtime.version, "vectors": workspace.target.system.vectors},
+        "instruments": offer.instruments({key: length for length, key in PROBES.items()}),
+        "environment": {TUNABLES: ":".join(KEPT_TUNABLES)} if kept else {},
+    }
+    modules = [offer.runner.partition(":")[0], *offer.modules]
+    return PortableContent(
+        facts, variants, files.records, files.pieces, files.plans, modules, files.code
+    )
+
+
+def _portable_offer(workspace: Workspace) -> Portable:
+    offer = backends.offer(workspace.runtime.backend)
+    if not isinstance(offer, Portable):
+        raise UsageError(f"{offer.name} has no portable suites: leave out --portable")
+    return offer
+
+
+def _without(facts: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: fact for name, fact in facts.items() if name not in names}
+
+
+def _translated(
+    workspace: Workspace,
+    providers: Sequence[str],
+    decomposed: Sequence[tuple[Model, Decomposition]],
+    own: Sequence[PortableModel],
+) -> Variants:
+    """Models as further providers run them, with notes on those that could not be translated."""
+    found: Variants = {}
+    for provider in providers:
+        models, notes = found.setdefault(provider, ([], []))
+        for (model, cut), as_here in zip(decomposed, own, strict=True):
+            try:
+                there, assumed = calls_on(provider, workspace.runtime.backend, model)
+            except BricksError as error:
+                notes.append(f"{model.name}: {first_line(error)}")
+                continue
+            granularity = Granularity.parse(cut.plan.granularity)
+            other = cut_translated(there, assumed, granularity)
+            models.append(PortableModel(model.name, other, as_here.code))
+    return found
+
+
+def _code_of(model: Model, code: dict[str, bytes], *, own: bool) -> Mapping[str, Any] | None:
+    """The origin of a program whose code goes along, which is added to ``code``."""
+    origin = origin_of(parse_model(model.skeleton))
+    where, _, function = ("" if origin is None else origin.entry).rpartition(":")
+    if origin is None or not where.endswith(".py") or not (own or not origin.folder):
+        return None
+    file = Path(origin.folder or zoo_folder(), where)
+    if not file.is_file():
+        return None
+    name = where if not origin.folder else _own_name(origin, file)
+    code[name] = file.read_bytes()
+    return {"entry": f"{name}:{function}", "options": dict(origin.options)}
+
+
+def _own_name(origin: Origin, file: Path) -> str:
+    """The path of a user's file, which tells nothing of the user's folders."""
+    return f"own/{hashlib.sha256(origin.folder.encode()).hexdigest()[:8]}/{file.name}"
+
+
+def _variant(
+    offer: Portable, models: Sequence[PortableModel], files: _Files, notes: Sequence[str]
+) -> PortableVariant:
+    programs: list[dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
+    problems, taken = list(notes), set[str]()
+    for model in models:
+        cut = model.decomposition
+        failed = _add_bricks(offer, cut.bricks, files)
+        problems += [f"{model.name}: {reason}" for reason in sorted({*failed.values()})]
+        plan = cut.plan
+        files.plans[plan.digest] = {"wall_s": 0.0, "plan": plan.to_json()}
+        programs.append({
+            "name": model.name, "digest": plan.digest, "plan": f"plans/{plan.digest}.json",
+            "counts": dict(plan.counts), "code": model.code,
+        })  # fmt: skip
+        groups += _groups_of(cut, {*failed}, taken)
+    ordered = sorted(groups, key=lambda group: group["level"])
+    return PortableVariant(programs, ordered, problems)
+
+
+def _add_bricks(offer: Portable, bricks: Mapping[str, Brick], files: _Files) -> dict[str, str]:
+    """Add bricks as records and pieces; reasons of those that cannot travel, by key."""
+    failed: dict[str, str] = {}
+    for key, brick in bricks.items():
+        model = b64encode(brick.model).decode()
+        files.records[key] = {"key": key, "model": model, **brick.to_json()}
+        if key not in files.pieces:
+            try:
+                files.pieces[key] = offer.piece(parse_model(brick.model))
+            except BricksError as error:
+                failed[key] = first_line(error)
+    return failed
+
+
+def _groups_of(
+    cut: Decomposition, failed: Collection[str], taken: set[str]
+) -> Iterator[dict[str, Any]]:
+    """Groups of the bricks of a model that no group has ``taken`` before."""
+    shares = _shares(cut)
+    ordered = sorted(shares, key=lambda key: -shares[key])
+    before, level = 0.0, 0
+    keys: list[str] = []
+    for key in ordered:
+        if before > _GROUPS[level][0] or _bytes_of(cut, keys) > _GROUP_BYTES:
+            yield from _group(cut, keys, level, failed)
+            keys = []
+        while before > _GROUPS[level][0] and level < len(_GROUPS) - 1:
+            level += 1
+        before += shares[key]
+        if key not in taken and key not in failed:
+            taken.add(key)
+            keys.append(key)
+    yield from _group(cut, keys, level, failed)
+
+
+def _shares(cut: Decomposition) -> dict[str, float]:
+    """The share of each brick in the time of its model that a typical host would take."""
+    from bricks.predict.context import in_context
+    from bricks.predict.features import extract_features
+    from bricks.predict.roofline import Roofline
+
+    bare = {key: extract_features(brick) for key, brick in cut.bricks.items()}
+    features = in_context(bare, [cut.plan.usage])
+    seconds = Roofline.usual().seconds([*features.values()])
+    counts = cut.plan.counts
+    times = {key: max(1, counts[key]) * float(s) for key, s in zip(features, seconds, strict=True)}
+    total = sum(times.values()) or 1.0
+    return {key: time / total for key, time in times.items()}
+
+
+def _bytes_of(cut: Decomposition, keys: Collection[str]) -> int:
+    return sum(int(cut.bricks[key].bytes_moved) for key in keys)
+
+
+def _group(
+    cut: Decomposition, keys: Sequence[str], level: int, failed: Collection[str]
+) -> Iterator[dict[str, Any]]:
+    if keys:
+        options = WalkOptions(avoid=failed, max_eviction_bytes=_MAX_EVICTION_BYTES)
+        walk = walk_of(cut, keys, options)
+        steps = [*_steps(walk)]
+        yield {
+            "model": cut.plan.model, "level": level, "rounds": _GROUPS[level][1],
+            "keys": list(keys), "bytes": _bytes_of(cut, {step["key"] for step in steps}),
+            "eviction_bytes": walk.eviction_bytes(walk.steps),
+            "displaced_bytes": list(DISPLACED_BYTES),
+            "region_bytes": walk.region_bytes, "steps": steps,
+        }  # fmt: skip
+
+
+def _steps(walk: Walk) -> Iterator[dict[str, Any]]:
+    events = walk.allocation_events(walk.steps) or [[] for _ in walk.steps]
+    for step, before in zip(walk.steps, events, strict=False):
+        yield {
+            "key": step.key, "load": step.load, "inputs": step.inputs, "outputs": step.outputs,
+            "timed": step.timed, "weight": step.weight, "repeated": step.repeated,
+            "before": before,
+        }  # fmt: skip
