@@ -10,7 +10,7 @@ from refusals import refused
 from bricks.backends import built_in, describe, offer
 from bricks.errors import BackendError
 from bricks.system import environments
-from bricks.system.environments import Environment
+from bricks.system.environments import CommandFailed, Environment
 from bricks.system.processor import Processor
 
 
@@ -101,7 +101,7 @@ def test_another_lock_file_is_another_environment(tmp_path: Path, nowhere: Path)
 @pytest.mark.slow
 def test_an_installation_that_fails_says_why(tmp_path: Path, nowhere: Path) -> None:
     mine = environment(tmp_path, "./no/such/package --hash=sha256:00")
-    with refused(BackendError, "mine", "./no/such/package"):
+    with refused(CommandFailed, "mine", "./no/such/package"):
         environments.install(mine)
     assert mine.interpreter is None
 

@@ -479,14 +479,14 @@ def test_an_earlier_file_that_was_changed_is_not_taken_over(
 def test_shipped_files_hold_what_learning_gives() -> None:
     """Where this fails, the predictor was changed: a new version of the format, `make learned`."""
     shipped = Published(CHECKOUT)
-    entry = min(shipped.entries(), key=lambda entry: len(entry.targets))
-    target_key = entry.targets[0].key
+    learned = [entry for entry in shipped.entries() if entry.learned is not None]
+    target_key = min(learned, key=lambda entry: len(entry.targets)).targets[0].key
     content = shipped.measurements.learned(target_key)
     assert content is not None
     kept = learned_file.read(content, target_key, GRANULARITY)
     anew = Latencies(Unlearned(CHECKOUT), target_key, GRANULARITY).to_keep()
     assert kept is not None and anew is not None
-    assert kept.seen == anew.seen
+    assert kept.state_counts == anew.state_counts
     assert kept.predictor.bias == pytest.approx(anew.predictor.bias, rel=1e-3)
     (plan, _), *_ = shipped.plans.all(target_key, GRANULARITY)
     bricks = shipped.plans.load_bricks(plan.keys)

@@ -69,6 +69,7 @@ def derived(facts: Any) -> set[float]:
 
     def of(part: Any) -> None:
         if isinstance(part, dict):
+            values.update(_peak_shares(part))
             for name, high in part.items():
                 low, value = _ends(part, name)
                 if low and value and isinstance(high, int | float):
@@ -83,10 +84,20 @@ def derived(facts: Any) -> set[float]:
     return values
 
 
+def _peak_shares(part: dict[str, Any]) -> Iterator[float]:
+    """How near to its roofline each operator of a model runs: the rest is what that would gain."""
+    if {"gains", "operators"} <= part.keys():
+        for gain in part["gains"]:
+            for operator in part["operators"]:
+                if gain["operator"] and operator["operator"].endswith(gain["operator"]):
+                    yield 1 - gain["gain_s"] / operator["total_s"]
+
+
 def _ends(part: dict[str, Any], name: str) -> tuple[Any, Any]:
     """The lower end and the value of the interval whose upper end is called ``name``."""
     if name == "high_s":
-        return part.get("low_s"), part.get("estimate_s") or part.get("step_s")
+        values = (part.get(f"{stem}_s") for stem in ("estimate", "step", "gain"))
+        return part.get("low_s"), next(filter(None, values), None)
     if name.endswith("_high"):
         stem = name.removesuffix("_high")
         return part.get(f"{stem}_low"), part.get(stem)
