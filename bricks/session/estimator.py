@@ -143,7 +143,8 @@ class Estimator:
     ) -> DeviceBasis:
         """The costs of launching on an accelerator, and its kernels for unmeasured bricks."""
         costs = launch_costs(self.results([*DEVICE_PROBES.values()], target))
-        return DeviceBasis(accelerator, costs)
+        bricks = self._source.plans.load_bricks(plan.keys)
+        return DeviceBasis(accelerator, costs, bricks=bricks)
 
     def _with_prior(
         self,

@@ -150,3 +150,18 @@ def test_a_card_at_its_power_limit_lowers_its_clock() -> None:
     assert model.slowdown(shares[0]) > model.slowdown(shares[1]) > model.slowdown(1.0) == 1.0
     other = Accelerator("other", 80 << 30, 50 * MIB, 132, "8.0", power_limit_w=400.0)
     assert model.clock_share(second, 1.0, other) == 1.0
+
+
+def test_a_call_that_was_not_walked_lies_between_hot_and_cold() -> None:
+    states = {0: 1e-6, 256 * MIB: 3e-6}
+    rounds = [Round.of([Sample(1e-5, (Kernel("k", s),), d)]) for d, s in states.items()]
+    called, bricks = plan([("a", [0], [1])]), {"a": call("a", "relu")}
+    step = step_kernels(called, {"a": Measurement("a", tuple(rounds), 0.0)}, CARD, bricks)
+    assert 1e-6 < step.device_s < 3e-6
+
+
+def test_without_all_bricks_calls_take_what_they_take_in_a_walk() -> None:
+    called, measured = plan([("a", [0], [1])]), {"a": in_states("a", 2e-6, 1e-6, 3e-6)}
+    unknown, known = (step_kernels(called, measured, CARD, of) for of in ({}, {"a": call("a")}))
+    assert unknown.device_s == pytest.approx(2e-6)
+    assert unknown.error > known.error > 0

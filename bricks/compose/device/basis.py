@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bricks.compose.device.launching import LaunchCosts
+from bricks.decompose.plan import Brick
 from bricks.samples.measurement import Measurement
 from bricks.system.accelerator import Accelerator
 from bricks.units.interval import Interval
@@ -24,8 +25,12 @@ class PredictedKernels:
 
 @dataclass(frozen=True, slots=True)
 class DeviceBasis:
-    """A device, what launching costs there, and the ``predicted`` kernels of unmeasured bricks."""
+    """A device, what launching costs there, and the ``predicted`` kernels of unmeasured bricks.
+
+    ``bricks`` are the plan's, from which follows what the cache holds at each call.
+    """
 
     accelerator: Accelerator
     costs: LaunchCosts
     predicted: Mapping[str, PredictedKernels] = field(default_factory=dict)
+    bricks: Mapping[str, Brick] = field(default_factory=dict)

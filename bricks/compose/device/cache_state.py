@@ -94,6 +94,10 @@ class CacheModel:
         more_s = max(0.0, self.coldest * (times.cold_s - hot_s) - (walk_s - hot_s))
         return walk_s + more_s * (step - walk) / max(1 - walk, _LEAST_MARGIN)
 
+    def hot_to_cold_s(self, times: CallTimes, step: float) -> float:
+        """Seconds of a call that was not walked, in a step that misses the share ``step``."""
+        return times.hot_s + self.coldest * self._felt(step) * (times.cold_s - times.hot_s)
+
     def _felt(self, missing: float) -> float:
         return self.floor + (1 - self.floor) * missing
 

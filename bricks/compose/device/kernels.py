@@ -100,13 +100,13 @@ def step_kernels(
 ) -> StepKernels:
     """The kernels of a step of ``plan`` on ``accelerator``, after an equal step.
 
-    ``measured`` has a measurement of each brick by key, ``bricks`` the bricks; KeyError for a brick
-    that is missing. Without ``bricks``, kernels take what they take in a walk. A call that starts
-    no kernel has none.
+    ``measured`` has a measurement of each brick by key; KeyError for a brick without. Unless all
+    ``bricks`` are known, kernels take what they take in a walk, with a wide error. A call that
+    starts no kernel has none.
     """
     keys = [occurrence.brick for occurrence in plan.occurrences]
     states = {key: MeasuredStates.of(measured[key]) for key in dict.fromkeys(keys)}
-    if bricks is None:
+    if bricks is None or not bricks.keys() >= states.keys():
         return StepKernels(tuple(states[key].walk for key in keys), _WALK_ERROR)
     used = StepReuses.of(plan, bricks, [bool(states[key].walk) for key in keys])
     return StepModel(keys, states, used, bricks, accelerator).kernels(model or DeviceModel())
@@ -114,20 +114,25 @@ def step_kernels(
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStates:
-    """The mean kernels of a brick in a walk, hot and cold; empty for states not measured."""
+    """The mean kernels of a brick in a walk, hot and cold; empty for states not measured.
+
+    Where it was not ``walked``, another state stands for the walk.
+    """
 
     walk: tuple[Kernel, ...]
     hot: tuple[Kernel, ...]
     cold: tuple[Kernel, ...]
+    walked: bool = True
 
     @classmethod
     def of(cls, measurement: Measurement) -> MeasuredStates:
-        """The states of ``measurement``; what was measured stands for a walk that was not."""
+        """The states of ``measurement``."""
         by_displaced = measurement.kernels_by_displaced
         displaced = [state for state in by_displaced if state]
         hot = by_displaced.get(0, ())
         cold = by_displaced[max(displaced)] if displaced else ()
-        return cls(by_displaced.get(None) or cold or hot, hot, cold)
+        walk = by_displaced.get(None, ())
+        return cls(walk or cold or hot, hot, cold, bool(walk))
 
     @property
     def times(self) -> CallTimes | None:
@@ -192,6 +197,8 @@ class StepModel:
         times = self.states[key].times
         if times is None or walk is None:
             return _sum_s(self.states[key].walk)
+        if not self.states[key].walked:
+            return model.hot_to_cold_s(times, missing)
         return model.device_s(times, missing, walk)
 
     def _spread_share(self, step_s: float) -> float:

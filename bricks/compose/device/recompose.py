@@ -13,7 +13,7 @@ from functools import cached_property
 
 from bricks.compose.basis import Basis
 from bricks.compose.device.basis import DeviceBasis
-from bricks.compose.device.kernels import device_kernels
+from bricks.compose.device.kernels import StepKernels, step_kernels
 from bricks.compose.device.launching import DeviceRun, RunMode, device_run
 from bricks.compose.device.times import DeviceTimes
 from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
@@ -24,11 +24,11 @@ from bricks.samples.measurement import Measurement
 from bricks.units.interval import Interval
 from bricks.units.sample import Kernel
 
-# Half the widths, relative to their sums, of errors that intervals include. Of kernels: the state
-# of caches and clocks (research/gpu.md). Of kernels that another card of the same kind ran, and of
-# calls that another host issued: assumed, since the hosts of cards differ, and the speed of one
-# changed by up to 1.6 times within minutes.
-DEVICE_SHARE, OTHER_CARD_SHARE, HOST_SHARE, OTHER_HOST_SHARE = 0.05, 0.02, 0.1, 0.4
+# Half the widths, relative to their sums, of errors that intervals include beside that of the state
+# of caches and clocks. Of kernels that another card of the same kind ran, and of calls that another
+# host issued: assumed, since the hosts of cards differ, and the speed of one changed by up to 1.6
+# times within minutes.
+OTHER_CARD_SHARE, HOST_SHARE, OTHER_HOST_SHARE = 0.02, 0.1, 0.4
 
 
 def recompose_on_device(basis: Basis, device: DeviceBasis) -> Estimate | IncompleteEstimate:
@@ -80,8 +80,13 @@ class _Step:
         return [self.known[of.brick].latency_s() for of in self.basis.plan.occurrences]
 
     @cached_property
+    def step(self) -> StepKernels:
+        device = self.device
+        return step_kernels(self.basis.plan, self.known, device.accelerator, device.bricks)
+
+    @property
     def kernels(self) -> Sequence[Sequence[Kernel]]:
-        return device_kernels(self.basis.plan, self.known, self.device.accelerator)
+        return self.step.kernels
 
     @cached_property
     def eager(self) -> DeviceRun:
@@ -149,7 +154,7 @@ class _Step:
     def errors(self) -> Mapping[ErrorSource, float]:
         """Half widths relative to the device's seconds, by source; independent of each other."""
         return {
-            ErrorSource.RECOMPOSITION: DEVICE_SHARE,
+            ErrorSource.RECOMPOSITION: self.step.error,
             ErrorSource.PREDICTED: self._predicted_error,
             ErrorSource.OTHER_HOST: OTHER_CARD_SHARE * self._published,
         }
