@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Operators that are shown without --all.
 _MOST = 10
+# The end of the name of a Chakra execution trace.
+_CHAKRA = ".et"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +41,9 @@ class ExplainOptions:
         default=None, metavar="NODE,…",
     )  # fmt: skip
     trace: Path | None = option(
-        "Write the bricks' timeline beside the runtime's own, for ui.perfetto.dev.",
-        default=None, metavar="FILE.json", shown=False,
+        "Write the bricks' timeline beside the runtime's own, for ui.perfetto.dev;"
+        " FILE.et: alone, as a Chakra execution trace.",
+        default=None, metavar="FILE.json|FILE.et", shown=False,
     )  # fmt: skip
 
 
@@ -97,8 +100,9 @@ def explain(
         for of, estimate in zip(explained, shown, strict=True):
             if of.parts:
                 _show(of, estimate, target, here, every=detail.every)
-        if traced is not None and traced["error"] is None:
-            show("", f"{traced['file']}: open it in ui.perfetto.dev")
+        if trace is not None and traced is not None and traced["error"] is None:
+            viewer = "a simulator of clusters" if trace.suffix == _CHAKRA else "ui.perfetto.dev"
+            show("", f"{traced['file']}: open it in {viewer}")
             show_notes(*traced["remarks"])
     errors = [*(of.reason for of in explained), None if traced is None else traced["error"]]
     finish(dict.fromkeys(error for error in errors if error is not None))
@@ -155,21 +159,22 @@ def _traced(
 ) -> dict[str, Any]:
     """Write the model's trace; return its JSON object, with notes or an error."""
     from bricks.analysis.trace import traced
+    from bricks.report.chakra import execution_trace
     from bricks.report.trace import trace_text
     from bricks.report.trace_notes import trace_notes
 
+    chakra = file.suffix == _CHAKRA
     facts: dict[str, Any] = {"file": str(file), "remarks": [], "error": None}
     if isinstance(model, Unread):
         return {**facts, "error": model.error}
     try:
-        recorded = traced(workspace, model, run=run, target=target)
-        file.write_text(trace_text(recorded), encoding="utf-8")
+        recorded = traced(workspace, model, run=run and not chakra, target=target)
+        content = execution_trace(recorded) if chakra else trace_text(recorded).encode()
+        file.write_bytes(content)
     except BricksError as error:
         return {**facts, "error": str(error)}
     except OSError as exc:
         why = f"{file} cannot be written ({exc.strerror}): give --trace another file"
         return {**facts, "error": why}
-    return {
-        **facts,
-        "remarks": [text for lines in trace_notes(recorded).values() for text in lines],
-    }
+    notes = {} if chakra else trace_notes(recorded)
+    return {**facts, "remarks": [text for lines in notes.values() for text in lines]}

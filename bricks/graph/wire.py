@@ -167,7 +167,7 @@ class _Skimmer:
                 else self.message(child, field.body, field.end, depth + 1)
             )
             parts.append(self._copy(copied, field.start))
-            parts.append(_encode(field.number, rewritten))
+            parts.append(encoded(field.number, rewritten))
             copied = field.end
         parts.append(self._copy(copied, end))
         return b"".join(parts)
@@ -191,14 +191,14 @@ class _Skimmer:
             return self._copy(start, end)
         payload = payloads[0]
         reference = b"".join(
-            _encode(13, _encode(1, key) + _encode(2, value))
+            encoded(13, encoded(1, key) + encoded(2, value))
             for key, value in (
                 (b"location", self._location),
                 (b"offset", b"%d" % payload.body),
                 (b"length", b"%d" % (payload.end - payload.body)),
             )
         )
-        external = _varint(14 << 3 | _VARINT) + b"\x01"
+        external = varint(14 << 3 | _VARINT) + b"\x01"
         before, after = self._copy(start, payload.start), self._copy(payload.end, end)
         return before + after + reference + external
 
@@ -260,7 +260,8 @@ def _read_varint(data: mmap.mmap | bytes, position: int, end: int) -> tuple[int,
     raise _Truncated(f"a number is unfinished where the file ends, at byte {end}")
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """The bytes of a number that is not negative."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -269,5 +270,6 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _encode(number: int, body: bytes) -> bytes:
-    return _varint(number << 3 | _LEN) + _varint(len(body)) + body
+def encoded(number: int, body: bytes) -> bytes:
+    """The bytes of a field with a length: a text or a message."""
+    return varint(number << 3 | _LEN) + varint(len(body)) + body
