@@ -46,4 +46,4 @@ def probe_walk(keys: list[str]) -> Walk:
                     proto = step_probe(phase, part, kind)
                     loads.append(Load(key, proto.SerializeToString(), optimize=False))
                     steps.append(WalkStep(key, key, (), (None,), timed=True))
-    return Walk(tuple(loads), tuple(steps))
+    return Walk(tuple(loads), tuple(steps), kernels=False)

@@ -192,4 +192,5 @@ class Sampler:
             memory=tuple(map(tuple, walk.allocation_events(steps))),
             served_at=served_at,
             displaced_bytes=walk.displaced_bytes,
+            kernels=walk.kernels,
         )

@@ -89,6 +89,7 @@ class Walk:
     program of ``length`` occurrences, which passes tensors on by handle and not in the region.
     Steps use the parts ``used`` of the region, each with its offset and bytes; None: all of it.
     Before each step a device touches ``displaced_bytes`` of other memory; None: the steps decide.
+    ``kernels`` is whether those that steps start there are timed.
     """
 
     loads: tuple[Load, ...]
@@ -100,6 +101,7 @@ class Walk:
     length: int = 0
     used: tuple[tuple[int, int], ...] | None = None
     displaced_bytes: int | None = None
+    kernels: bool = True
 
     @property
     def used_parts(self) -> tuple[tuple[int, int], ...]:

@@ -57,7 +57,7 @@ class TorchOffer(Offer, ProgramTranslator):
                 f"{self.name} needs a C++ compiler, and there is none: install g++ or clang++, or"
                 " name one in CXX"
             )
-        version, python = self._installed()
+        version, python = self.installed()
         return replace(self.describe_elsewhere(), version=version, python=python)
 
     def describe_elsewhere(self) -> BackendInfo:
@@ -73,6 +73,11 @@ class TorchOffer(Offer, ProgramTranslator):
 
     def on(self, device: str) -> TorchOffer:
         """Return PyTorch on the processor or on the first GPU of this host."""
+        if device != CPU and self.compiled:
+            raise BackendError(
+                f"{self.name} knows the kernels of processors alone: choose --runtime torch, or"
+                f" leave out --device {device}"
+            )
         placed = replace(self, device=device)
         placed.accelerator()
         return placed
@@ -85,8 +90,8 @@ class TorchOffer(Offer, ProgramTranslator):
 
         return nvidia_accelerator()
 
-    def _installed(self) -> tuple[str, str]:
-        """The version of PyTorch for the device, and the interpreter that has it."""
+    def installed(self) -> tuple[str, str]:
+        """Return the version of PyTorch for the device, and the interpreter that has it."""
         if self.device == CPU:
             return self.environment.pinned("torch"), str(self.environment.required())
         from bricks.backends.torch.cuda_python import cuda_python
@@ -103,7 +108,14 @@ class TorchOffer(Offer, ProgramTranslator):
         except ImportError as exc:
             raise unimportable(self.environment, exc) from exc
 
-        return TorchBackend(self.name, threads=threads, seed=seed, compiled=self.compiled)
+        if self.device == CPU:
+            return TorchBackend(self.name, threads=threads, seed=seed, compiled=self.compiled)
+        from bricks.backends.torch.devices.cuda import CudaDevice
+        from bricks.backends.torch.gpu_backend import TorchGpuBackend
+
+        return TorchGpuBackend(
+            self.name, threads=threads, seed=seed, compiled=self.compiled, device=CudaDevice()
+        )
 
     def calls_on(self, provider: str, proto: onnx.ModelProto) -> TranslatedProgram:
         """Return a program as CUDA runs it; see :mod:`bricks.backends.torch.cuda_calls`."""

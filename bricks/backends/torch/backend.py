@@ -26,6 +26,7 @@ from bricks.backends.programs import (
     Trainer,
 )
 from bricks.backends.ranks import Communicator, DistributedTrainer
+from bricks.backends.torch.devices.device import PROCESSOR, Device
 from bricks.backends.torch.double import ProgramInDouble
 from bricks.backends.torch.entry import users_errors
 from bricks.backends.torch.gradients import gradients
@@ -38,7 +39,6 @@ from bricks.backends.torch.real_step import RealStep
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import LoadedCalls, TensorHandles, replayed
 from bricks.backends.torch.replicated import ReplicatedSteps, replicated_steps
-from bricks.backends.torch.synthetic_tensors import own_tensors
 from bricks.backends.torch.training import ProgramTraining
 from bricks.backends.torch.trajectories import trajectories
 from bricks.backends.torch.user_programs import UserPrograms
@@ -54,8 +54,6 @@ from bricks.graph.view import graph_of
 if TYPE_CHECKING:
     from bricks.backends.torch.collectives import TorchCollectives
     from bricks.backends.torch.distributed_step import TorchDistributedStep
-
-_PAGE_BYTES = 4096
 
 
 class TorchBackend(
@@ -77,15 +75,23 @@ class TorchBackend(
 
     loaders = 1  # tensors are filled by one generator
 
-    def __init__(self, name: str, *, threads: int, seed: int, compiled: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        threads: int,
+        seed: int,
+        compiled: bool = False,
+        device: Device = PROCESSOR,
+    ) -> None:
         # Before the first operator runs, so that all threads of the pool inherit it: values that
         # are computed repeatedly may become denormal, which is slow.
         torch.set_flush_denormal(True)
         torch.set_num_threads(threads)
         # Gradients stay enabled: some kernels save values for the backward pass. No tensor of a
         # replayed call requires a gradient.
-        self._seed, self._compiled = seed, compiled
-        self._programs = UserPrograms(name, seed, compiled=compiled)
+        self._seed, self._compiled, self._device = seed, compiled, device
+        self._programs = UserPrograms(name, seed, compiled=compiled, device=device)
         if compiled:
             from bricks.backends.torch.kernels import inductor  # slow import
 
@@ -106,7 +112,7 @@ class TorchBackend(
         made = self._programs.of(proto)
         torch.manual_seed(self._seed)
         with users_errors(made.entry), self._programs.keeping_kernels():
-            return RealStep(made, proto, WARM_UP + 1)
+            return RealStep(made, proto, WARM_UP + 1, self._device)
 
     def in_double(self, proto: onnx.ModelProto) -> ProgramInDouble:
         """Return the program that was recorded as ``proto``, as it is and in double."""
@@ -170,9 +176,7 @@ class TorchBackend(
         """Allocate for calls that a walk omits, and free as the program does."""
         for handle, size_bytes in events:
             if size_bytes:
-                # One byte in each page causes the page faults of a write to all of it.
-                self._touched[handle] = torch.empty(size_bytes, dtype=torch.uint8)
-                self._touched[handle][::_PAGE_BYTES].zero_()
+                self._touched[handle] = self._device.touched(size_bytes)
             elif handle >= 0:
                 self._handles.pop(handle, None)
                 self._touched.pop(handle, None)
@@ -217,12 +221,14 @@ class TorchBackend(
             return ProbeModel(proto, self._generator(key))
         _refuse_others(proto)
         if origin_of(proto) is not None:
-            return LoadedProgram(self._programs.of(proto))
+            return LoadedProgram(self._programs.of(proto), self._device)
         return LoadedCalls(
             proto,
-            lambda: own_tensors(recipes_of(proto), self._generator(key)),
+            recipes_of(proto),
+            lambda: self._generator(key),
             self._handles,
             deciding_values(proto),
+            self._device,
         )
 
     def evaluate(
@@ -235,10 +241,11 @@ class TorchBackend(
     ) -> Sequence[Any]:
         """Replay the calls on these weights and inputs; return the outputs."""
         arrays = {**weights, **feeds}
-        values = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+        made = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+        values = self._device.placed(made)
         for node in proto.graph.node:
             replayed(node).run(values)
-        return [values[info.name].numpy() for info in proto.graph.output]
+        return [values[info.name].cpu().numpy() for info in proto.graph.output]
 
     def materialised(
         self, proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]
@@ -250,7 +257,9 @@ class TorchBackend(
         training = phase != INFERENCE
         if training not in self._probes:
             with self._programs.keeping_kernels():
-                probes = PhaseProbes(training, self._seed, compiled=self._compiled)
+                probes = PhaseProbes(
+                    training, self._seed, compiled=self._compiled, device=self._device
+                )
             self._probes[training] = probes
         return PhaseProbe(self._probes[training], phase, part, kind)
 

@@ -34,6 +34,7 @@ from bricks.errors import BackendError
 from bricks.graph.model_metadata import note_sketches
 from bricks.graph.program import FREED, PHASE, Call, ModuleTensors, Origin, State
 from bricks.graph.program_phases import FORWARD, INPUTS
+from bricks.system.accelerator import DEVICES
 
 # Calls of these namespaces compute nothing.
 _IDLE = frozenset({"profiler"})
@@ -211,8 +212,9 @@ class CallRecorder(TorchDispatchMode):
         return self._name(tensor)
 
     def _refuse_special(self, tensor: torch.Tensor, operator: str, does: str) -> None:
-        if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
-            kind = tensor.device.type if tensor.device.type != "cpu" else str(tensor.layout)
+        place = tensor.device.type
+        if tensor.layout != torch.strided or place not in DEVICES or tensor.is_quantized:
+            kind = place if place not in DEVICES else str(tensor.layout)
             raise BackendError(
                 f"{self._entry}: {operator} {does} a tensor on {kind}, which cannot be replayed:"
                 " use dense tensors on the CPU"

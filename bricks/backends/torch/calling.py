@@ -26,7 +26,7 @@ _NAMED: Mapping[str, Callable[[Any], Any]] = {
     "format": lambda name: getattr(torch, name),
     "float": float,
     "complex": lambda parts: complex(*parts),
-    "undefined": lambda _: torch.empty(0),
+    "undefined": lambda _: None,
 }
 
 

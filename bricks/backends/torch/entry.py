@@ -17,7 +17,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -25,8 +25,10 @@ from typing import Any, cast
 
 import torch
 
+from bricks.backends.torch.devices.device import PROCESSOR, Device
 from bricks.errors import BackendError, first_line
 from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, TRAINING
+from bricks.system.accelerator import CPU, CUDA
 
 # The class of modules that torch.compile returns.
 _COMPILED = "OptimizedModule"
@@ -40,7 +42,8 @@ class Program:
 
     ``compiled`` is called in place of the module, if there is one. Each iteration over ``data``
     yields the batches of one epoch: the tensors of ``inputs``, then of ``targets``, which the loss
-    reads. ``accuracy`` computes the accuracy of the module on held-out data, from 0 to 1.
+    reads. ``accuracy`` computes the accuracy of the module on held-out data, from 0 to 1. Steps run
+    in the context ``default``, which says where tensors are made that name no device.
     """
 
     entry: str
@@ -52,6 +55,7 @@ class Program:
     data: Iterable[Any] | None = None
     targets: tuple[torch.Tensor, ...] = ()
     accuracy: Callable[[], Any] | None = None
+    default: Callable[[], AbstractContextManager[object]] = nullcontext
 
     @property
     def kind(self) -> str:
@@ -69,6 +73,10 @@ class Program:
         ``mark`` is called with the name of each phase as it begins. Raises exceptions of the user's
         code, and :class:`BackendError` for a loss that is no scalar.
         """
+        with self.default():
+            return self._step(mark)
+
+    def _step(self, mark: Callable[[str], None]) -> Any:
         mark(FORWARD)
         if self.optimizer is None:
             with torch.no_grad():
@@ -89,17 +97,19 @@ class Program:
         return loss
 
 
-def program(entry: str, folder: str, options: Mapping[str, Any]) -> Program:
-    """Call the function that ``entry`` names, and check its result.
+def program(
+    entry: str, folder: str, options: Mapping[str, Any], device: Device = PROCESSOR
+) -> Program:
+    """Call the function that ``entry`` names, check its result, and put it on ``device``.
 
     A relative file starts from ``folder``. Raises :class:`BackendError` in one line that names the
     mistake; an exception of the user's code is shown as such.
     """
     where, _, name = entry.rpartition(":")
     function = _function(entry, where, name, folder)
-    with users_errors(entry):
+    with users_errors(entry), device.default():
         made = function(**options)
-    return _checked(entry, made)
+    return _checked(entry, made, device)
 
 
 @contextmanager
@@ -165,7 +175,7 @@ def _from_file(entry: str, path: Path) -> ModuleType:
     return module
 
 
-def _checked(entry: str, made: Any) -> Program:
+def _checked(entry: str, made: Any, device: Device) -> Program:
     if not isinstance(made, dict):
         raise BackendError(
             f"{entry} returned {_kind_of(made)}: return a dict with module and inputs"
@@ -201,16 +211,22 @@ def _checked(entry: str, made: Any) -> Program:
             f"{entry}: its optimizer, {type(optimizer).__name__}, calls the model itself, by a"
             " closure, which is not supported: give an optimizer whose step() needs none"
         )
+    with users_errors(entry):
+        device.move(module)
+    inputs = device.moved(inputs)
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        _refuse_other_device(entry, f"its {name}", tensor)
+        _refuse_other_device(entry, f"its {name}", tensor, device)
     for number, tensor in enumerate(inputs):
-        _refuse_other_device(entry, f"input {number}", tensor)
-    program = Program(entry, module, inputs, loss, optimizer)
-    return _with_data(program, parts["data"], made.get("targets", ()), parts["accuracy"])
+        _refuse_other_device(entry, f"input {number}", tensor, device)
+    targets = device.moved(_tensors(entry, "targets", made.get("targets", ())))
+    for number, tensor in enumerate(targets):
+        _refuse_other_device(entry, f"target {number}", tensor, device)
+    program = Program(entry, module, inputs, loss, optimizer, targets=targets)
+    return _with_data(program, parts["data"], parts["accuracy"])
 
 
-def _with_data(program: Program, data: Any, targets: Any, accuracy: Any) -> Program:
-    """Check data, targets and accuracy, and add them to ``program``."""
+def _with_data(program: Program, data: Any, accuracy: Any) -> Program:
+    """Check data and accuracy, and add them to ``program``."""
     entry = program.entry
     is_iterable = data is None or isinstance(data, Iterable)
     _require(is_iterable, entry, "data are", data, "give an iterable of batches")
@@ -221,10 +237,7 @@ def _with_data(program: Program, data: Any, targets: Any, accuracy: Any) -> Prog
         )
     is_function = accuracy is None or callable(accuracy)
     _require(is_function, entry, "accuracy is", accuracy, "give a function without arguments")
-    targets = _tensors(entry, "targets", targets)
-    for number, tensor in enumerate(targets):
-        _refuse_other_device(entry, f"target {number}", tensor)
-    return replace(program, data=data, targets=targets, accuracy=accuracy)
+    return replace(program, data=data, accuracy=accuracy)
 
 
 def _tensors(entry: str, what: str, value: Any) -> tuple[torch.Tensor, ...]:
@@ -255,10 +268,12 @@ def source_file(entry: str, folder: str) -> Path | None:
     return None if origin is None else Path(origin)
 
 
-def _refuse_other_device(entry: str, what: str, tensor: torch.Tensor) -> None:
-    if tensor.device.type != "cpu":
+def _refuse_other_device(entry: str, what: str, tensor: torch.Tensor, device: Device) -> None:
+    if tensor.device.type != device.kind:
+        place = "the CPU" if device.kind == CPU else device.kind
+        other = ", or choose --device cuda" if tensor.device.type == CUDA else ""
         raise BackendError(
-            f"{entry}: {what} is on device {tensor.device}: keep all data on the CPU"
+            f"{entry}: {what} is on device {tensor.device}: keep all data on {place}{other}"
         )
 
 

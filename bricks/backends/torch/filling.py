@@ -25,7 +25,7 @@ def numbers_of(tensor: torch.Tensor) -> np.ndarray:
     plain = tensor.detach()
     if plain.dtype.is_floating_point and plain.dtype.itemsize < 4:
         plain = plain.float()
-    return np.asarray(plain.numpy())
+    return np.asarray(plain.cpu().numpy())
 
 
 def elements_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -39,13 +39,14 @@ def elements_of(tensor: torch.Tensor) -> torch.Tensor:
     reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
     if reach >= tensor.numel():
         return tensor
-    return torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+    whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return whole.set_(tensor.untyped_storage())
 
 
 def drawn(sketch: Sketch, random: torch.Tensor, seed: int) -> torch.Tensor:
     """Draw values of a ``sketch`` with the shape and type of ``random``."""
     made = np.ascontiguousarray(sketch.drawn(numbers_of(random), seed))
-    return torch.from_numpy(made).to(random.dtype)
+    return torch.from_numpy(made).to(random)
 
 
 def fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None = None) -> None:

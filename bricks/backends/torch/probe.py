@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn import functional
 
 from bricks.backends.base import OwnMemory
+from bricks.backends.torch.devices.device import PROCESSOR, Device
 from bricks.backends.torch.entry import Program
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import replayed
@@ -99,8 +100,18 @@ class TinySteps:
     caches that they evict.
     """
 
-    def __init__(self, which: str, training: bool, seed: int, *, compiled: bool) -> None:
-        self._program = tiny_program(which, training=training)
+    def __init__(
+        self,
+        which: str,
+        training: bool,
+        seed: int,
+        *,
+        compiled: bool,
+        device: Device = PROCESSOR,
+    ) -> None:
+        self._device = device
+        with device.default():
+            self._program = tiny_program(which, training=training)
         if compiled:
             from bricks.backends.torch import kernels  # slow import
 
@@ -129,6 +140,7 @@ class TinySteps:
         """Time each phase of a real step in seconds, with its code in the caches."""
         for _ in range(_SETTLE):
             self._program.step()
+        self._device.synchronise()
         marks: list[tuple[str, int]] = []
         clock = time.perf_counter_ns
         self._program.step(lambda phase: marks.append((phase, clock())))
@@ -139,6 +151,7 @@ class TinySteps:
         """Time the calls of each phase one by one; seconds by phase."""
         for _ in range(_SETTLE):
             self._one_by_one()
+        self._device.synchronise()
         return {phase: ns * 1e-9 for phase, ns in self._one_by_one().items()}
 
     def _one_by_one(self) -> Mapping[str, int]:
@@ -155,8 +168,13 @@ class TinySteps:
 class PhaseProbes:
     """Samples of the probes of all phases; programs take turns, so that drift affects all."""
 
-    def __init__(self, training: bool, seed: int, *, compiled: bool) -> None:
-        made = {name: TinySteps(name, training, seed, compiled=compiled) for name in _MODULES}
+    def __init__(
+        self, training: bool, seed: int, *, compiled: bool, device: Device = PROCESSOR
+    ) -> None:
+        made = {
+            name: TinySteps(name, training, seed, compiled=compiled, device=device)
+            for name in _MODULES
+        }
         self._programs, self._training = made, training
         self._samples: dict[tuple[str, str, str], float] = {}
         self._overheads_s: dict[tuple[str, str], list[float]] = {}
@@ -195,7 +213,9 @@ class PhaseProbes:
             parts = {name: each[own] for name, each in calls.items()}
             # Two programs without evictions separate the overhead per call from the one per phase.
             beyond_s = real[_MANY] - parts[_MANY] - (real[_FEW] - parts[_FEW])
-            each_s = self._median(own, PER_CALL, beyond_s / (many.calls[own] - few.calls[own]))
+            # Optimisers of GPUs make as many calls for few tensors as for many.
+            more = max(1, many.calls[own] - few.calls[own])
+            each_s = self._median(own, PER_CALL, beyond_s / more)
             begun_s = real[_FEW] - parts[_FEW] - few.calls[own] * each_s
             once_s = self._median(own, PER_PHASE, begun_s)
             known_s = once_s + wide.calls[own] * each_s

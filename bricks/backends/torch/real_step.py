@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from bricks.backends.torch.call_arguments import storage_key
 from bricks.backends.torch.call_recorder import CallRecorder
+from bricks.backends.torch.devices.device import PROCESSOR, Device
 from bricks.backends.torch.entry import Program
 from bricks.backends.torch.filling import numbers_of
 from bricks.backends.torch.program_tensors import program_tensors
@@ -33,12 +34,14 @@ class RealStep:
     step give the same bits.
     """
 
-    def __init__(self, program: Program, proto: onnx.ModelProto, warm_up: int) -> None:
+    def __init__(
+        self, program: Program, proto: onnx.ModelProto, warm_up: int, device: Device = PROCESSOR
+    ) -> None:
         for _ in range(warm_up):
             program.step()
         self._storages = {storage_key(t): t.untyped_storage() for t in _living(program)}
         self._copies = {key: storage.clone() for key, storage in self._storages.items()}
-        self._random = torch.get_rng_state()
+        self._device, self._random = device, device.random_states()
         self._program = program
         recorder = CallRecorder(program)
         with recorder, recorder.watching():
@@ -71,7 +74,7 @@ class RealStep:
         """Restore all storages and the generator to the begin of the step; its values by name."""
         for key, storage in self._storages.items():
             storage.copy_(self._copies[key])
-        torch.set_rng_state(self._random)
+        self._device.restore(self._random)
         values = {name: tensor.detach() for name, tensor in self._begins.items()}
         for name, tensor in self._constants.items():
             values[name] = tensor.clone()

@@ -16,12 +16,19 @@ import torch
 
 from bricks.backends.base import Binding, RedrawableInputs
 from bricks.backends.branch_prediction import sets_in_turn
+from bricks.backends.torch.devices.device import PROCESSOR, Device
+from bricks.backends.torch.devices.host_values import host_values
 from bricks.backends.torch.filling import drawn, elements_of
 from bricks.backends.torch.recomputation import Recomputation
 from bricks.backends.torch.replayed_call import ReplayedCall
+from bricks.backends.torch.synthetic_tensors import own_tensors
+from bricks.backends.torch.tensor_recipe import TensorRecipes
 from bricks.graph.program import call_of
 from bricks.graph.sketch import Sketch
 from bricks.units.sample import Sample
+
+# Operators that wait until the device has computed what they return to the host.
+_WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "_unique", "unique_", "is_nonzero")
 
 # The tensors that calls pass to each other, by handle.
 TensorHandles = dict[int, torch.Tensor]
@@ -33,28 +40,34 @@ def replayed(node: onnx.NodeProto) -> ReplayedCall:
 
 
 class LoadedCalls:
-    """The calls of one brick in order; ``own`` makes tensors for its inputs and weights, by name.
+    """The calls of one brick in order, on a ``device``; ``recipes`` make its inputs and weights.
 
-    ``deciding`` are the names of values that decide the time of calls, with their sketches.
+    ``deciding`` are the names of values that decide the time of calls, with their sketches. Calls
+    that wait for the device do so while it is idle, so that they ``wait`` for their own work alone.
     """
 
     def __init__(
         self,
         proto: onnx.ModelProto,
-        own: Callable[[], dict[str, torch.Tensor]],
+        recipes: TensorRecipes,
+        generator: Callable[[], torch.Generator],
         handles: TensorHandles,
         deciding: Mapping[str, Sketch | None],
+        device: Device = PROCESSOR,
     ) -> None:
         self.calls = [replayed(node) for node in proto.graph.node]
         self.inputs = [info.name for info in proto.graph.input]
         self.outputs = [info.name for info in proto.graph.output]
-        self.handles = handles
-        self._own, self._deciding = own, deciding
+        self.handles, self.device = handles, device
+        self.waits = any(call.call.operator.startswith(_WAITING) for call in self.calls)
+        self._deciding = deciding
+        self._own: Callable[[], dict[str, torch.Tensor]] = lambda: own_tensors(recipes, generator())
+        self._on_host = host_values(self.calls, recipes)
         self.turns: dict[str, Iterator[torch.Tensor]] = {}
 
     def bind(self, binding: Binding, region: Any) -> BoundCalls:
         """Return the calls with inputs from tensor handles or of their own, and bound outputs."""
-        own = self._own()
+        own = self.device.placed(self._own(), self._on_host)
         for name in self._deciding.keys() - self.turns.keys():
             self.turns[name] = _in_turn(own[name], self._deciding[name])
         return BoundCalls(self, own, binding)
@@ -103,11 +116,14 @@ class BoundCalls(RedrawableInputs):
             tensor = handles.get(handle)
             if tensor is not None and self._fits(name, tensor):
                 values[name] = tensor
+        if self._loaded.waits:
+            self._loaded.device.synchronise()
         taken_ns = 0
-        for call in self._loaded.calls:
-            taken_ns += call.run(values)
-            if isinstance(call.operator, Recomputation):
-                taken_ns += call.operator.taken_ns()
+        with self._loaded.device.sampled():
+            for call in self._loaded.calls:
+                taken_ns += call.run(values)
+                if isinstance(call.operator, Recomputation):
+                    taken_ns += call.operator.taken_ns()
         for name, handle in self._outputs:
             handles[handle] = values[name]
         return Sample(taken_ns * 1e-9)

@@ -21,7 +21,10 @@ _MOST_RECOMPUTED = 1 << 16
 
 
 class ReplayedCall:
-    """A recorded call with the names of its inputs and outputs, ready to be made on tensors."""
+    """A recorded call with the names of its inputs and outputs, ready to be made on tensors.
+
+    The last input of one that ``takes_numbers`` has them.
+    """
 
     def __init__(self, call: Call, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         self.call, self.operator = call, _operator(call)

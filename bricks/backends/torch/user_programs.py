@@ -12,7 +12,8 @@ import onnx
 import torch
 
 from bricks.backends.programs import ProgramSource, SeededProgram
-from bricks.backends.torch.entry import Program, program
+from bricks.backends.torch.devices.device import PROCESSOR, Device
+from bricks.backends.torch.entry import Program, program, users_errors
 from bricks.backends.torch.training import made_with, refuse_untrainable
 from bricks.errors import BackendError
 from bricks.graph.program import Origin, origin_of
@@ -23,10 +24,16 @@ _UNNAMED = "torch"
 
 
 class UserPrograms:
-    """Makes programs from a seed for the ``runtime``, as they are written or ``compiled``."""
+    """Makes programs from a seed for the ``runtime``, as they are written or ``compiled``.
 
-    def __init__(self, runtime: str, seed: int, *, compiled: bool) -> None:
+    Their tensors are made on the ``device``.
+    """
+
+    def __init__(
+        self, runtime: str, seed: int, *, compiled: bool, device: Device = PROCESSOR
+    ) -> None:
         self._runtime, self._seed, self._compiled = runtime, seed, compiled
+        self._device = device
 
     def seeded(self, source: ProgramSource) -> Program:
         """Make a program after seeding PyTorch."""
@@ -44,7 +51,8 @@ class UserPrograms:
 
     def eager(self, source: ProgramSource) -> Program:
         """Make a program without seeding, as it is written."""
-        return program(source.entry, self.folder(source), source.options)
+        made = program(source.entry, self.folder(source), source.options, self._device)
+        return made if self._device is PROCESSOR else _placed(made, self._device)
 
     @staticmethod
     def folder(source: ProgramSource) -> str:
@@ -89,3 +97,18 @@ class UserPrograms:
         from bricks.backends.torch.kernels import kernels_kept
 
         return kernels_kept()
+
+
+def _placed(made: Program, device: Device) -> Program:
+    """Return ``made``, or if its step makes tensors on the host, with ``device`` as the default.
+
+    A default costs each call of the host some time, so only programs have it that need it.
+    """
+    with users_errors(made.entry):
+        try:
+            made.step()
+        except RuntimeError as exc:
+            if "device" not in str(exc):
+                raise
+            return replace(made, default=device.default)
+    return made

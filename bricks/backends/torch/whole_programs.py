@@ -9,16 +9,17 @@ import time
 from collections.abc import Callable
 
 from bricks.backends.base import OwnMemory
+from bricks.backends.torch.devices.device import PROCESSOR, Device
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.recording import WARM_UP
 from bricks.units.sample import Sample
 
 
 class LoadedProgram(OwnMemory):
-    """The user's program, of which a sample is one step."""
+    """The user's program, of which a sample is one step, until the ``device`` has ended it."""
 
-    def __init__(self, made: Program) -> None:
-        self._program = made
+    def __init__(self, made: Program, device: Device = PROCESSOR) -> None:
+        self._program, self._device = made, device
         with users_errors(made.entry):
             for _ in range(WARM_UP):
                 made.step()
@@ -26,9 +27,12 @@ class LoadedProgram(OwnMemory):
     def sample(self) -> Sample:
         """Run and time one step."""
         with users_errors(self._program.entry):
-            start = time.perf_counter_ns()
-            self._program.step()
-            return Sample((time.perf_counter_ns() - start) * 1e-9)
+            self._device.synchronise()
+            with self._device.sampled():
+                start = time.perf_counter_ns()
+                self._program.step()
+                self._device.synchronise()
+                return Sample((time.perf_counter_ns() - start) * 1e-9)
 
 
 class StandaloneProgram:

@@ -49,7 +49,7 @@ class RunWalk(Request[Walked]):
     Steps use the parts ``used`` of the region, each with its offset and bytes; None: the whole
     region. ``memory`` has the allocations and frees of a recorded program before each step, and
     after the last. A device touches ``displaced_bytes`` of other memory before each step; None:
-    none but the walk's.
+    none but the walk's. ``kernels`` is whether those that steps start there are timed.
     """
 
     steps: tuple[tuple[str, bool], ...]
@@ -60,6 +60,7 @@ class RunWalk(Request[Walked]):
     memory: tuple[tuple[AllocationEvent, ...], ...] = ()
     served_at: str | None = None
     displaced_bytes: int | None = None
+    kernels: bool = True
 
 
 @dataclass(frozen=True, slots=True)

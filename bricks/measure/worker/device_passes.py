@@ -1,13 +1,13 @@
 """Passes over the steps of a walk whose kernels run on a device next to the host.
 
-A pass makes all steps twice: first for their times on the host, then for those of their kernels,
-since watching kernels slows the host. Must not know how kernels are timed.
+Watching kernels slows the host, so the kernels of a walk are timed in a pass of their own, after
+those that time the host. Must not know how kernels are timed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bricks.backends.kernel_timing import KernelTimer
 from bricks.measure.worker.passes import Pass, StepRun
@@ -17,60 +17,78 @@ from bricks.units.sample import Sample
 _PACE = 48
 
 
-def on_device(
-    timer: KernelTimer,
-    runs: Sequence[StepRun],
-    end: Callable[[], None],
-    displaced_bytes: int | None,
-) -> Pass:
-    """A pass whose samples have kernels; ``end`` follows the last step.
+@dataclass(frozen=True, slots=True)
+class DevicePasses:
+    """Passes over ``runs`` on the device of ``timer``; ``end`` follows the last step of each.
 
     Before each step the device touches ``displaced_bytes`` of other memory. None: only what the
     walk touches; 0: the step itself runs right before.
     """
-    states = [_in_state(timer, run, displaced_bytes) for run in runs]
 
-    def one_pass() -> list[Sample]:
+    timer: KernelTimer
+    runs: Sequence[StepRun]
+    end: Callable[[], None]
+    displaced_bytes: int | None
+
+    def one_pass(self) -> list[Sample]:
+        """Run all steps; return their samples on the host."""
         samples = []
-        for number, run in enumerate(states):
+        for number, run in enumerate(self._in_state):
             if number % _PACE == 0:
-                timer.synchronise()
+                self.timer.synchronise()
             samples.append(run())
-        timer.synchronise()
-        end()
-        kernels = timer.kernels(states)
-        end()
+        self.timer.synchronise()
+        self.end()
+        return samples
+
+    def with_kernels(self, passes: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
+        """Run all steps once more for their kernels, which all samples of a step get."""
+        kernels = self.timer.kernels(self._in_state)
+        self.end()
         return [
-            replace(sample, kernels=tuple(own), displaced_bytes=displaced_bytes)
-            for sample, own in zip(samples, kernels, strict=True)
+            [
+                replace(sample, kernels=tuple(own), displaced_bytes=self.displaced_bytes)
+                for sample, own in zip(samples, kernels, strict=True)
+            ]
+            for samples in passes
         ]
 
-    return one_pass
+    def announced(self, announced: Callable[[Sequence[StepRun]], Pass]) -> Pass:
+        """A pass of ``announced`` steps, each to the end of its kernels.
 
+        So an error of the device belongs to the step that made it.
+        """
+        one_pass = announced([self._to_the_end(run) for run in self.runs])
 
-def waiting(timer: KernelTimer, runs: Sequence[StepRun]) -> list[StepRun]:
-    """``runs`` that end with the device, so that its errors belong to the step that made them."""
+        def ended() -> list[Sample]:
+            samples = one_pass()
+            self.end()
+            return samples
 
-    def waited(run: StepRun) -> StepRun:
-        def to_the_end() -> Sample:
+        return ended
+
+    @property
+    def _in_state(self) -> list[StepRun]:
+        return [self._after_others(run) for run in self.runs]
+
+    def _after_others(self, run: StepRun) -> StepRun:
+        displaced_bytes = self.displaced_bytes
+        if displaced_bytes is None:
+            return run
+
+        def prepared() -> Sample:
+            if displaced_bytes:
+                self.timer.displace(displaced_bytes)
+            else:
+                run()
+            return run()
+
+        return prepared
+
+    def _to_the_end(self, run: StepRun) -> StepRun:
+        def waited() -> Sample:
             sample = run()
-            timer.synchronise()
+            self.timer.synchronise()
             return sample
 
-        return to_the_end
-
-    return list(map(waited, runs))
-
-
-def _in_state(timer: KernelTimer, run: StepRun, displaced_bytes: int | None) -> StepRun:
-    if displaced_bytes is None:
-        return run
-
-    def prepared() -> Sample:
-        if displaced_bytes:
-            timer.displace(displaced_bytes)
-        else:
-            run()
-        return run()
-
-    return prepared
+        return waited

@@ -6,19 +6,21 @@ Must not know of the store, of how walks are chosen, or of why a walk is run.
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from bricks.backends.kernel_timing import KernelTimer
 from bricks.backends.programs import Recorder
 from bricks.measure.protocol.walking import RunWalk, TimeReference, WalkConditions, Walked
 from bricks.measure.worker.condition_watch import ConditionWatch
-from bricks.measure.worker.device_passes import on_device, waiting
+from bricks.measure.worker.device_passes import DevicePasses
 from bricks.measure.worker.fused_runs import FusedSteps
 from bricks.measure.worker.load_server import LoadServer
 from bricks.measure.worker.loaded_pieces import BoundPiece
 from bricks.measure.worker.passes import (
     Pass,
+    StepRun,
     allocating,
     announced,
     ending,
@@ -49,12 +51,15 @@ class WalkRequests:
         names = [name for name, _ in request.steps]
         steps = [self.state.pieces.steps[name] for name in names]
         fused = None if request.announce or request.memory else self._fused(request, names)
-        one_pass = self._pass(request, steps, fused)
+        on_device = self._on_device(request, steps)
+        one_pass = self._pass(request, steps, fused, on_device)
         self.state.pieces.refill(request.used)
         complete = True
         if steps and not request.announce:
             one_pass, complete = self._evicting(request, fused, one_pass)
         passes, idle_s, conditions = self._sampled(request, steps, one_pass)
+        if on_device is not None and passes and request.kernels:
+            passes = on_device.with_kernels(passes)
         columns = list(zip(*passes, strict=True)) or [()] * len(steps)
         timed = [is_timed for _, is_timed in request.steps]
         return Walked(
@@ -70,27 +75,42 @@ class WalkRequests:
         return self.state.fused.of(self.state.runtime.backend, bound, names, request.eviction_bytes)
 
     def _pass(
-        self, request: RunWalk, steps: Sequence[BoundPiece], fused: FusedSteps | None
+        self,
+        request: RunWalk,
+        steps: Sequence[BoundPiece],
+        fused: FusedSteps | None,
+        on_device: DevicePasses | None,
     ) -> Pass:
         """A pass over the steps, without the eviction read before it."""
+        announce = partial(announced, announce=self.state.announce)
+        if on_device is not None:
+            return on_device.announced(announce) if request.announce else on_device.one_pass
         if fused is not None:
             return together(fused, [name for name, _ in request.steps], steps)
-        timer = self.state.runtime.backend
-        on_host = not isinstance(timer, KernelTimer)  # repeating would leave a device's cache hot
         runs = [
-            step.runner(sampled=timed and on_host and not request.announce)
+            step.runner(sampled=timed and not request.announce)
             for step, (_, timed) in zip(steps, request.steps, strict=True)
         ]
-        end = None
-        if request.memory:
-            recorder = self.state.runtime.capable(Recorder)
-            runs, end = allocating(recorder, runs, request.memory)
-        if isinstance(timer, KernelTimer):
-            if not request.announce:
-                return on_device(timer, runs, end or _nothing, request.displaced_bytes)
-            runs = waiting(timer, runs)
-        one_pass = announced(runs, self.state.announce) if request.announce else one_by_one(runs)
+        runs, end = self._allocating(request, runs)
+        one_pass = announce(runs) if request.announce else one_by_one(runs)
         return one_pass if end is None else ending(one_pass, end)
+
+    def _on_device(self, request: RunWalk, steps: Sequence[BoundPiece]) -> DevicePasses | None:
+        """The passes over steps that start kernels on a device; None without one."""
+        timer = self.state.runtime.backend
+        if not isinstance(timer, KernelTimer):
+            return None
+        # A step that is repeated would find its data in the device's cache.
+        runs, end = self._allocating(request, [step.runner(sampled=False) for step in steps])
+        return DevicePasses(timer, runs, end or _nothing, request.displaced_bytes)
+
+    def _allocating(
+        self, request: RunWalk, runs: list[StepRun]
+    ) -> tuple[list[StepRun], Callable[[], None] | None]:
+        """Runs with the allocations of a recorded program, and what follows the last."""
+        if not request.memory:
+            return runs, None
+        return allocating(self.state.runtime.capable(Recorder), runs, request.memory)
 
     def _evicting(
         self, request: RunWalk, fused: FusedSteps | None, one_pass: Pass

@@ -1,0 +1,55 @@
+"""Kernels in a trace of PyTorch's profiler, by the annotation during which each was launched.
+
+A kernel has the correlation number of the call of CUDA that launched it. A launch belongs to the
+annotation whose span it lies in, on whichever thread, since the backward pass has a thread of its
+own. Must not import PyTorch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bricks.units.sample import Kernel
+
+# Categories of events: spans that a program names, calls that launch, and work on the device.
+_ANNOTATION = "user_annotation"
+_LAUNCHES = frozenset({"cuda_runtime", "cuda_driver"})
+_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+
+
+def kernels_by_annotation(
+    events: Iterable[Mapping[str, Any]],
+) -> Mapping[str, tuple[Kernel, ...]]:
+    """Return the kernels, copies and sets that each annotation launched, in order of their start.
+
+    ``events`` are those of a Kineto trace, with times in microseconds. Annotations do not overlap.
+    """
+    known = list(events)
+    spans = sorted((e["ts"], e["ts"] + e["dur"], e["name"]) for e in _of(known, {_ANNOTATION}))
+    launched_us = {_correlation(event): event["ts"] for event in _of(known, _LAUNCHES)}
+    found: dict[str, list[Kernel]] = defaultdict(list)
+    for event in sorted(_of(known, _WORK), key=lambda event: event["ts"]):
+        name = _name_at(spans, launched_us.get(_correlation(event)))
+        if name is not None:
+            found[name].append(Kernel(event["name"], event["dur"] * 1e-6))
+    return {name: tuple(kernels) for name, kernels in found.items()}
+
+
+def _of(events: Iterable[Mapping[str, Any]], categories: Iterable[str]) -> list[Mapping[str, Any]]:
+    wanted = frozenset(categories)
+    return [event for event in events if event.get("cat") in wanted and "dur" in event]
+
+
+def _correlation(event: Mapping[str, Any]) -> Any:
+    return event.get("args", {}).get("correlation")
+
+
+def _name_at(spans: Sequence[tuple[float, float, str]], at_us: float | None) -> str | None:
+    """The annotation at a time; None between annotations, and for an unknown time."""
+    if at_us is None:
+        return None
+    number = bisect_right(spans, at_us, key=lambda span: span[0]) - 1
+    return spans[number][2] if number >= 0 and at_us <= spans[number][1] else None
