@@ -151,9 +151,9 @@ class Measurement:
 
     @cached_property
     def quiet_rounds(self) -> tuple[Round, ...]:
-        """The undisturbed rounds, or all rounds if too few are undisturbed."""
-        quiet = tuple(r for r in self.rounds if not r.disturbed)
-        return quiet if len(quiet) >= min(ENOUGH, len(self.rounds)) else self.rounds
+        """The undisturbed rounds of walks, or all of them if too few are undisturbed."""
+        quiet = tuple(r for r in self._walked if not r.disturbed)
+        return quiet if len(quiet) >= min(ENOUGH, len(self._walked)) else self._walked
 
     @cached_property
     def state_s(self) -> float | None:
@@ -190,12 +190,13 @@ class Measurement:
     @cached_property
     def kernels_by_displaced(self) -> Mapping[int | None, tuple[Kernel, ...]]:
         """The mean kernels of a run by the displaced bytes before it; None: in a walk."""
-        every = dict.fromkeys(r.displaced_bytes for r in self.quiet_rounds if r.kernels)
+        every: dict[int | None, list[Round]] = {}
+        for taken in self.rounds:
+            if taken.kernels:
+                every.setdefault(taken.displaced_bytes, []).append(taken)
         return {
-            displaced: _Used(
-                tuple(r for r in self.quiet_rounds if r.displaced_bytes == displaced)
-            ).kernels
-            for displaced in every
+            displaced: _Used(tuple(r for r in of if not r.disturbed) or tuple(of)).kernels
+            for displaced, of in every.items()
         }
 
     def runs(self, state_s: float | None = None) -> RunVariation:
@@ -223,18 +224,18 @@ class Measurement:
 
     @cached_property
     def _walked(self) -> tuple[Round, ...]:
-        """The quiet rounds of walks; all, if there are none."""
-        return tuple(r for r in self.quiet_rounds if r.displaced_bytes is None) or self.quiet_rounds
+        """The rounds of walks; all, if there are none."""
+        return tuple(r for r in self.rounds if r.displaced_bytes is None) or self.rounds
 
     def _near(self, state_s: float | None) -> tuple[Round, ...]:
         target_state_s = self.state_s if state_s is None else state_s
         if target_state_s not in self._by_state:
-            near = (r for r in self._walked if same_state(r.state_s, target_state_s))
+            near = (r for r in self.quiet_rounds if same_state(r.state_s, target_state_s))
             self._by_state[target_state_s] = tuple(near)
         return self._by_state[target_state_s]
 
     def _enough(self, rounds: tuple[Round, ...]) -> bool:
-        return len(rounds) >= min(ENOUGH, len(self._walked))
+        return len(rounds) >= min(ENOUGH, len(self.quiet_rounds))
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         yield opened
 
 
-@pytest.mark.parametrize("name", ["convolutions", "adamw", "words"])
+@pytest.mark.parametrize("name", ["convolutions", "words"])
 def test_calls_have_kernels_in_each_state_and_predict_the_step(bench: Bench, name: str) -> None:
     assert bench.target.system.accelerator == SIMULATED
     model = bench.read(program(name))

@@ -38,3 +38,15 @@ def test_a_sample_in_json_keeps_its_state() -> None:
 def test_samples_of_one_round_share_their_state() -> None:
     with pytest.raises(ValueError, match="displace"):
         Round.of([sample(1e-6), sample(1e-6, 0)])
+
+
+def test_a_disturbed_host_takes_no_state_away() -> None:
+    def taken(displaced_bytes: int | None, host_s: float, waited: float) -> Round:
+        sample = Sample(host_s, (Kernel("k", host_s / 2),), displaced_bytes)
+        return Round.of([sample], 1e-3, waited, 1e-3)
+
+    busy = Measurement("b1-0", (taken(None, 4.0, 0.5), taken(0, 2.0, 0.0), taken(9, 6.0, 0.0)), 1.0)
+    assert set(busy.kernels_by_displaced) == {None, 0, 9}
+    assert (busy.latency_s(), busy.device_s()) == (4.0, 2.0)
+    quiet = Measurement("b1-0", (*busy.rounds, taken(9, 8.0, 0.5)), 1.0)
+    assert quiet.kernels_by_displaced[9] == (Kernel("k", 3.0),)
