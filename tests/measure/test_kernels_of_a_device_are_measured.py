@@ -67,7 +67,7 @@ def test_a_step_is_predicted_and_compared(here: Here, tmp_path: Path) -> None:
     assert row["error"] is None
     assert row["ratio"] == pytest.approx(1, rel=0.02)
     (answer,) = here("predict", path, "--device", "cuda", "--json").json["models"]
-    assert answer["estimate_s"] == pytest.approx(row["estimate_s"])
+    assert answer["estimate_s"] == pytest.approx(row["estimate_s"], rel=0.02)
     assert answer["measured_share"] == 1
 
 
