@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,8 @@ from bricks.studies.options import batch_option, option
 if TYPE_CHECKING:
     from bricks.backends.offer import Offer
     from bricks.backends.profiler_trace import TraceFormat
-    from bricks.decompose.plan import Decomposition
-    from bricks.session.trace_import import ImportedTrace
+    from bricks.session.trace_import import DecomposedOn, ImportedTrace
+    from bricks.store import Store
 
 # A line names so many operators.
 _MOST = 3
@@ -62,30 +63,35 @@ def import_trace(
     """Import a trace in the format ``of`` that the profiler of ``offer`` wrote."""
     from bricks.session.trace_import import TraceImport
     from bricks.session.trace_target import TracedHost
-    from bricks.store import Store
 
-    ran = _ran(offer, asked, output)
     host = TracedHost(asked.host, asked.threads, asked.version)
-    with Store.open(output.cache) as store:
-        imported = TraceImport(store, offer, of).run(path, host, ran)
+    with _opened(offer, asked, output) as (store, model):
+        imported = TraceImport(store, offer, of).run(path, host, model)
     if output.json:
         print_json({"file": str(path), **_facts(imported)})
     else:
         _show(path, imported)
 
 
-def _ran(offer: Offer, asked: TraceOptions, output: CacheOptions) -> Decomposition | None:
-    """The decomposition of the model that ran; None if none is named."""
+@contextmanager
+def _opened(
+    offer: Offer, asked: TraceOptions, output: CacheOptions
+) -> Iterator[tuple[Store, DecomposedOn | None]]:
+    """The cache, and the model that ran if one is named."""
     from bricks.session.options import Options
+    from bricks.session.trace_import import decomposed_on
+    from bricks.store import Store
 
     if asked.model is None:
         if asked.batch is not None:
             raise UsageError("--batch is of a model: name it with --model")
-        return None
+        with Store.open(output.cache) as store:
+            yield store, None
+        return
     options = Options(runtime=offer.name, keep_plans=False)
     with opened_workspace(output.cache, options) as workspace:
         model = workspace.read(asked.model, batch=asked.batch)
-        return workspace.plans.decompose(model)
+        yield workspace.store, decomposed_on(workspace, model)
 
 
 def _facts(imported: ImportedTrace) -> dict[str, Any]:

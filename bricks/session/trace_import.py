@@ -7,7 +7,7 @@ and of a device's cache only the state in these steps. Must not know how traces 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +17,13 @@ from bricks.backends.profiler_trace import CallMatch, ProfilerTrace, TraceFormat
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import StoreError
+from bricks.graph.model import Model
 from bricks.samples.measurement import PROTOCOL, Round
 from bricks.session.defaults import GRANULARITY
 from bricks.session.trace_overheads import overhead_rounds
 from bricks.session.trace_target import TracedHost, trace_target
+from bricks.session.translation import decomposed, translated
+from bricks.session.workspace import Workspace
 from bricks.store import Merged, Published, Reading, Store, Union
 from bricks.store.export import brick_record
 from bricks.store.results_file import Record
@@ -29,6 +32,9 @@ from bricks.system import Target
 from bricks.units.sample import Sample
 
 _UNNAMED = TracedHost()
+
+# Decomposes the model that ran in a trace for the trace's target.
+DecomposedOn = Callable[[Target], Decomposition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,21 @@ def trace_offer(path: Path) -> tuple[Offer, TraceFormat] | None:
     return None
 
 
+def decomposed_on(workspace: Workspace, model: Model) -> DecomposedOn:
+    """A function that decomposes ``model`` for a target: on a GPU, the calls that it makes there.
+
+    It raises :class:`~bricks.errors.UsageError` for a model that does not run on a GPU here.
+    """
+
+    def of(target: Target) -> Decomposition:
+        if target.system.accelerator is None:
+            return workspace.plans.decompose(model)
+        there, notes = translated(model, target)
+        return decomposed(there, notes, workspace.granularity)
+
+    return of
+
+
 class TraceImport:
     """Imports traces in the format ``of`` into ``store``; ``offer`` is the profiler's runtime."""
 
@@ -68,14 +89,15 @@ class TraceImport:
         self._known: Reading = Union(store, Published())
 
     def run(
-        self, path: Path, host: TracedHost = _UNNAMED, ran: Decomposition | None = None
+        self, path: Path, host: TracedHost = _UNNAMED, model: DecomposedOn | None = None
     ) -> ImportedTrace:
-        """Import one file; ``ran`` is the decomposition of the model that ran in it, if known.
+        """Import one file; ``model`` is the one that ran in it, if it is known.
 
         Raises :class:`StoreError` for a trace that tells too little, or without a known call.
         """
         trace = self._format.read(path)
         target = trace_target(trace, self._offer, host, self._known, path)
+        ran = None if model is None else model(target)
         own = {} if ran is None else ran.bricks
         bricks = {**self._known_bricks(), **own}
         matches = _matches(trace, self._format, bricks, own)

@@ -71,7 +71,7 @@ def imported(
 ) -> ImportedTrace:
     found = trace_offer(path)
     assert found is not None
-    return TraceImport(store, *found).run(path, host, ran)
+    return TraceImport(store, *found).run(path, host, ran and (lambda target: ran))
 
 
 def written(tmp_path: Path, events: Sequence[Any], name: str = "t.json", **facts: Any) -> Path:
