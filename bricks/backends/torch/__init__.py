@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.backends.offer import BackendInfo, Counterparts, Offer, locked_environment, unimportable
+from bricks.backends.portable import Portable
 from bricks.backends.translating import ProgramTranslator, TranslatedProgram
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm
@@ -39,11 +41,15 @@ def cxx_compiler() -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchOffer(Offer, ProgramTranslator):
+class TorchOffer(Offer, ProgramTranslator, Portable):
     """PyTorch as its lock file pins it, running modules as they are written or ``compiled``."""
 
     compiled: bool
     device: str = CPU
+
+    runner: ClassVar[str] = "bricks.backends.torch.portable.runtime:TorchRuntime"
+    modules: ClassVar[Sequence[str]] = ("bricks.system.nvidia",)
+    providers: ClassVar[Sequence[str]] = (CUDA,)
 
     @property
     def environment(self) -> Environment:
@@ -116,6 +122,12 @@ class TorchOffer(Offer, ProgramTranslator):
         return TorchGpuBackend(
             self.name, threads=threads, seed=seed, compiled=self.compiled, device=CudaDevice()
         )
+
+    def piece(self, proto: onnx.ModelProto) -> Mapping[str, Any]:
+        """Return a brick as JSON; compiled kernels do not travel."""
+        from bricks.backends.torch.portable.pieces import piece_of
+
+        return piece_of(proto)
 
     def calls_on(self, provider: str, proto: onnx.ModelProto) -> TranslatedProgram:
         """Return a program as CUDA runs it; see :mod:`bricks.backends.torch.cuda_calls`."""

@@ -1,0 +1,58 @@
+"""Real steps of a program whose code came with the suite.
+
+Must not know what they are compared with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from bricks.backends.portable import OutOfMemory, SampledRound
+from bricks.backends.portable_walk import RoundConditions
+from bricks.backends.torch.devices.device import Device
+from bricks.backends.torch.entry import program
+from bricks.system.accelerator import CPU
+from bricks.units.sample import Sample
+
+_WARM_UPS, _SAMPLES = 2, 5
+
+
+class RealSteps:
+    """The program of an ``entry`` with its ``options``, as ``code`` says, on ``device``."""
+
+    def __init__(self, code: Mapping[str, Any], folder: str, device: Device) -> None:
+        torch.manual_seed(0)
+        self._device = device
+        self._program = program(code["entry"], folder, code["options"], device)
+
+    def rounds(self, key: str, conditions: RoundConditions) -> Iterator[SampledRound]:
+        """A round of steps one by one; on a GPU each is waited for, and has its kernels."""
+        try:
+            for _ in range(_WARM_UPS):
+                self._program.step()
+            conditions.begin()
+            samples = [self._sample() for _ in range(_SAMPLES)]
+            known = conditions.end()
+            if self._device.kind != CPU:
+                kernels = self._device.kernels([self._watched])[0]
+                samples = [replace(sample, kernels=tuple(kernels)) for sample in samples]
+        except (MemoryError, torch.OutOfMemoryError) as exc:
+            raise OutOfMemory(str(exc)) from exc
+        yield SampledRound(key, samples, known)
+
+    def _sample(self) -> Sample:
+        self._device.synchronise()
+        started = time.perf_counter_ns()
+        self._program.step()
+        self._device.synchronise()
+        return Sample((time.perf_counter_ns() - started) * 1e-9)
+
+    def _watched(self) -> None:
+        with self._device.sampled():
+            self._program.step()
+            self._device.synchronise()

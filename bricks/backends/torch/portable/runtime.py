@@ -1,0 +1,84 @@
+"""PyTorch for the program in a portable suite: on the processor, or on a GPU with CUDA.
+
+Must not know the store, nor how bricks are chosen.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from bricks.backends.portable import GroupWalk, HostRuntime, PortableRuntime, SampledRound
+from bricks.backends.portable_walk import RoundConditions
+from bricks.backends.torch.call_sequences import REFERENCE, reference_workload
+from bricks.backends.torch.devices.cuda import CudaDevice
+from bricks.backends.torch.devices.device import PROCESSOR, Device
+from bricks.backends.torch.portable.gpu_state import gpu_state
+from bricks.backends.torch.portable.launches import launch_seconds
+from bricks.backends.torch.portable.real_steps import RealSteps
+from bricks.backends.torch.portable.walked import loaded_group
+from bricks.errors import BackendError
+from bricks.system.accelerator import CPU, CUDA, Accelerator
+from bricks.system.fingerprint import physical_cores
+
+
+class TorchRuntime(PortableRuntime):
+    """PyTorch on ``device``, ``cpu`` or ``cuda``; empty: a GPU if there is one."""
+
+    def __init__(self, *, device: str, threads: int | None, content: Mapping[str, Any]) -> None:
+        chosen = device or (CUDA if torch.cuda.is_available() else CPU)
+        if chosen == CUDA and not torch.cuda.is_available():
+            raise BackendError(
+                f"PyTorch {torch.__version__} finds no GPU here: leave out --device cuda, or run"
+                " the suite with a Python whose PyTorch is built for CUDA"
+            )
+        self._threads = threads or (physical_cores() if chosen == CPU else 1)
+        torch.set_flush_denormal(True)
+        torch.set_num_threads(self._threads)
+        self.device: Device = CudaDevice() if chosen == CUDA else PROCESSOR
+        reference = reference_workload(_generator(REFERENCE))
+        on_processor = self.device.kind == CPU
+        self._conditions = RoundConditions(reference.sample if on_processor else None)
+        self._programs: dict[str, RealSteps] = {}
+
+    def facts(self) -> HostRuntime:
+        """Return the version of PyTorch, and the facts of the GPU."""
+        accelerator = self.accelerator()
+        provider = self.device.kind.upper()
+        return HostRuntime(str(torch.__version__), provider, self._threads, accelerator)
+
+    def accelerator(self) -> Accelerator | None:
+        """Return the facts of the GPU, from its driver; None for the processor."""
+        if self.device.kind == CPU:
+            return None
+        from bricks.system.nvidia import nvidia_accelerator
+
+        return nvidia_accelerator()
+
+    def group(self, group: Mapping[str, Any], pieces: Mapping[str, Any]) -> GroupWalk:
+        """Load a group."""
+        with torch.no_grad():
+            return loaded_group(group, pieces, self.device, self._conditions)
+
+    def real_steps(self, program: Mapping[str, Any], folder: str) -> Iterator[SampledRound]:
+        """Run real steps of a program."""
+        digest = program["digest"]
+        if digest not in self._programs:
+            self._programs[digest] = RealSteps(program["code"], folder, self.device)
+        yield from self._programs[digest].rounds(digest, self._conditions)
+
+    def launches(self) -> Mapping[str, Sequence[float]]:
+        """Return gaps, launch latencies and waits of tiny kernels; empty for the processor."""
+        return {} if self.device.kind == CPU else launch_seconds(self.device)
+
+    def state(self) -> Mapping[str, Any]:
+        """Return clocks, power and throttling of the GPU."""
+        return {} if self.device.kind == CPU else gpu_state()
+
+
+def _generator(key: str) -> torch.Generator:
+    """The generator of the values of a piece, as of a worker with the seed 0."""
+    return torch.Generator().manual_seed(zlib.crc32(f"0/{key}".encode()))
