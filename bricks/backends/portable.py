@@ -102,10 +102,6 @@ class PortableRuntime(ABC):
         """A round of each probe of the cost of calls; by default there are none."""
         return iter(())
 
-    def launches(self) -> Mapping[str, Sequence[float]]:
-        """Seconds of launching kernels, by name; empty for a processor."""
-        return {}
-
     def state(self) -> Mapping[str, Any]:
         """Clocks, power and throttling of the device; empty if unknown."""
         return {}

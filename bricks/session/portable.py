@@ -22,7 +22,7 @@ from bricks.graph.program import Origin, origin_of
 from bricks.graph.view import parse_model
 from bricks.measure.walk import Walk
 from bricks.measure.walk_builder import WalkOptions, walk_of
-from bricks.samples.call_overhead import PROBES
+from bricks.samples.call_overhead import DEVICE_PROBES, PHASE_PROBES, PROBES, call_counts
 from bricks.samples.measurement import PROTOCOL
 from bricks.session.options import DISPLACED_BYTES
 from bricks.session.translation import calls_on
@@ -34,6 +34,8 @@ from bricks.zoo import zoo_folder
 
 # Groups of a model's bricks: up to which share of its expected time, and how many rounds.
 _GROUPS = ((0.8, 8), (0.97, 5), (1.0, 3))
+# Chains of so many trivial nodes or calls, by key.
+_CHAINS = {key: length for length, key in PROBES.items()}
 # A group's tensors take no more memory, if it has several bricks.
 _GROUP_BYTES = 1 << 30
 _MAX_EVICTION_BYTES = 1 << 30
@@ -90,7 +92,9 @@ def portable_content(
         "granularity": str(workspace.granularity),
         "runtime": _without(runtime.to_json(), ("build", "version", "provider", "threads")),
         "made_with": {"version": runtime.version, "vectors": workspace.target.system.vectors},
-        "instruments": offer.instruments({key: length for length, key in PROBES.items()}),
+        "probes": {"chains": _CHAINS, "phases": PHASE_PROBES, "device": DEVICE_PROBES},
+        "phases": sorted({name for _, cut in decomposed for name in call_counts(cut.plan)}),
+        "instruments": offer.instruments(_CHAINS),
         "environment": {TUNABLES: ":".join(KEPT_TUNABLES)} if kept else {},
     }
     modules = [offer.runner.partition(":")[0], *offer.modules]

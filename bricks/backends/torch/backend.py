@@ -33,7 +33,8 @@ from bricks.backends.torch.gradients import gradients
 from bricks.backends.torch.input_recipes import deciding_values, recipes_of
 from bricks.backends.torch.instruments import ProbeModel, TorchInstruments, is_probe_model
 from bricks.backends.torch.item_orders import item_orders
-from bricks.backends.torch.probe import PhaseProbe, PhaseProbes, probed
+from bricks.backends.torch.phase_probes import PhaseProbes
+from bricks.backends.torch.probe import PhaseProbe, phase_probes, probed
 from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.real_step import RealStep
 from bricks.backends.torch.recording import WARM_UP, record
@@ -257,7 +258,7 @@ class TorchBackend(
         training = phase != INFERENCE
         if training not in self._probes:
             with self._programs.keeping_kernels():
-                probes = PhaseProbes(
+                probes = phase_probes(
                     training, self._seed, compiled=self._compiled, device=self._device
                 )
             self._probes[training] = probes

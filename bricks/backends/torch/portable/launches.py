@@ -21,11 +21,10 @@ _Span = Sequence[float]  # launched, begun, ended, in seconds
 
 
 def launch_seconds(device: Device) -> Mapping[str, Sequence[float]]:
-    """Return seconds by name.
+    """Return seconds by name, as in ``samples.call_overhead``.
 
-    ``gap_s`` lie between dependent tiny kernels that are queued, ``null_s`` is how long these take,
-    ``launch_to_start_s`` passes until an idle device begins one, ``round_trip_s`` until the host
-    knows that one has ended, ``sync_s`` is a wait for an idle device.
+    Gaps lie between dependent tiny kernels that are queued, a launch passes until an idle device
+    begins one, a round trip until the host knows that one has ended.
     """
     x = torch.zeros(32, device=device.kind)
     for _ in range(10):
@@ -34,11 +33,11 @@ def launch_seconds(device: Device) -> Mapping[str, Sequence[float]]:
     queued = _spans(device, lambda: _queue(x))
     alone = _spans(device, lambda: _one_by_one(device, x, _ALONE))
     return {
-        "gap_s": [queued[n][1] - queued[n - 1][2] for n in range(1, len(queued))],
-        "null_s": [ended - begun for _, begun, ended in queued],
-        "launch_to_start_s": [begun - launched for launched, begun, _ in alone],
-        "round_trip_s": [_timed(lambda: _one_by_one(device, x, 1)) for _ in range(_TIMED)],
-        "sync_s": [_timed(device.synchronise) for _ in range(_TIMED)],
+        "gap": [queued[n][1] - queued[n - 1][2] for n in range(1, len(queued))],
+        "kernel": [ended - begun for _, begun, ended in queued],
+        "launch": [begun - launched for launched, begun, _ in alone],
+        "round trip": [_timed(lambda: _one_by_one(device, x, 1)) for _ in range(_TIMED)],
+        "synchronise": [_timed(device.synchronise) for _ in range(_TIMED)],
     }
 
 

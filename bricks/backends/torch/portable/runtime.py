@@ -6,23 +6,30 @@ Must not know the store, nor how bricks are chosen.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 from bricks.backends.portable import GroupWalk, HostRuntime, PortableRuntime, SampledRound
 from bricks.backends.portable_walk import RoundConditions
-from bricks.backends.torch.call_sequences import REFERENCE, reference_workload
+from bricks.backends.torch.call_sequences import REFERENCE, chain_of, reference_workload
 from bricks.backends.torch.devices.cuda import CudaDevice
 from bricks.backends.torch.devices.device import PROCESSOR, Device
+from bricks.backends.torch.phase_probes import PhaseProbes
 from bricks.backends.torch.portable.gpu_state import gpu_state
 from bricks.backends.torch.portable.launches import launch_seconds
+from bricks.backends.torch.portable.observed_steps import observed_probes
 from bricks.backends.torch.portable.real_steps import RealSteps
 from bricks.backends.torch.portable.walked import loaded_group
 from bricks.errors import BackendError
+from bricks.graph.program_phases import INFERENCE
 from bricks.system.accelerator import CPU, CUDA, Accelerator
 from bricks.system.fingerprint import physical_cores
+from bricks.units.sample import Sample
+
+# Runs of a chain of trivial calls, and samples of each probe.
+_CHAINS, _SAMPLES = 5, 2
 
 
 class TorchRuntime(PortableRuntime):
@@ -43,6 +50,10 @@ class TorchRuntime(PortableRuntime):
         on_processor = self.device.kind == CPU
         self._conditions = RoundConditions(reference.sample if on_processor else None)
         self._programs: dict[str, RealSteps] = {}
+        self._keys = content["probes"]
+        self._chains = [(key, chain_of(length)) for key, length in self._keys["chains"].items()]
+        self._phases = content["phases"]
+        self._probes: dict[bool, PhaseProbes] = {}
 
     def facts(self) -> HostRuntime:
         """Return the version of PyTorch, and the facts of the GPU."""
@@ -70,9 +81,34 @@ class TorchRuntime(PortableRuntime):
             self._programs[digest] = RealSteps(program["code"], folder, self.device)
         yield from self._programs[digest].rounds(digest, self._conditions)
 
-    def launches(self) -> Mapping[str, Sequence[float]]:
-        """Return gaps, launch latencies and waits of tiny kernels; empty for the processor."""
-        return {} if self.device.kind == CPU else launch_seconds(self.device)
+    def probes(self) -> Iterator[SampledRound]:
+        """A round of each chain, of each part of the overhead of phases, and of launches."""
+        self._conditions.begin()
+        samples = {key: [chain.sample() for _ in range(_CHAINS)] for key, chain in self._chains}
+        samples = {key: of[-_SAMPLES:] for key, of in samples.items()}
+        for phase, parts in self._keys["phases"].items():
+            if phase in self._phases:
+                for part, pair in parts.items():
+                    for kind, key in zip(("step", "calls"), pair, strict=True):
+                        samples[key] = self._phase_samples(phase, part, kind)
+        observed = self._conditions.end()
+        for key, own in samples.items():
+            yield SampledRound(key, own, observed)
+        if self.device.kind != CPU:
+            yield from self._launches()
+
+    def _launches(self) -> Iterator[SampledRound]:
+        for name, taken_s in launch_seconds(self.device).items():
+            positive = [Sample(s) for s in taken_s if s > 0]
+            if positive:
+                yield SampledRound(self._keys["device"][name], positive)
+
+    def _phase_samples(self, phase: str, part: str, kind: str) -> list[Sample]:
+        training = phase != INFERENCE
+        if training not in self._probes:
+            self._probes[training] = observed_probes(training, self.device)
+        probes = self._probes[training]
+        return [Sample(probes.sample(phase, part, kind)) for _ in range(_SAMPLES)]
 
     def state(self) -> Mapping[str, Any]:
         """Return clocks, power and throttling of the GPU."""

@@ -17,8 +17,8 @@ from bricks.errors import SuiteError
 
 FORMAT, VERSION = "bricks-run", 1
 # Kinds of lines. BEGUN names a brick right before it first runs, DONE one that has run.
-HEAD, BRICK, PLAN, ROUND, FAILURE, STATE, LAUNCHES = (
-    "format", "brick", "plan", "round", "failure", "state", "launches",
+HEAD, BRICK, PLAN, ROUND, FAILURE, STATE = (
+    "format", "brick", "plan", "round", "failure", "state",
 )  # fmt: skip
 BEGUN, DONE = "begun", "done"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bricks.backends.portable import GroupWalk, OutOfMemory, PortableRuntime, SampledRound
-from bricks.errors import SuiteError, first_line
+from bricks.errors import BricksError, SuiteError, first_line
 from bricks.suite.portable.runner import run_log
 from bricks.suite.portable.runner.options import RunOptions
 from bricks.suite.portable.runner.run_log import RunLog
@@ -127,8 +127,6 @@ class SuiteRun:
         """Take a round of all that is not known well enough; whether there was anything."""
         if turn < _STEP_TURNS:
             self._take_steps()
-        if turn == 0:
-            self._take_launches()
         anything = False
         for number, name in enumerate(self.variant.groups):
             if self.out_of_time:
@@ -208,13 +206,11 @@ class SuiteRun:
                 self.log.add(run_log.DONE, program["digest"], keep=False)
 
     def _take_probes(self) -> None:
-        for one in self.runtime.probes():
-            self._keep(one)
-
-    def _take_launches(self) -> None:
-        launches = self.runtime.launches()
-        if launches:
-            self.log.add(run_log.LAUNCHES, launches)
+        try:
+            for one in self.runtime.probes():
+                self._keep(one)
+        except BricksError as error:
+            self._say(str(error))
 
     def _keep(self, one: SampledRound) -> None:
         data = [[sample.to_json() for sample in one.samples], *one.conditions]
