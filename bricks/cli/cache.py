@@ -38,7 +38,7 @@ class ExportOptions:
 class ResultsFile:
     """The file of results that is read, or the trace."""
 
-    file: Path = argument("What 'cache export' wrote, or a profiler's trace.", metavar="FILE")
+    file: Path = argument("What 'cache export' or a portable suite wrote, or a trace.", metavar="FILE")
 
 
 app = typer.Typer(

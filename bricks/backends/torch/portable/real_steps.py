@@ -14,9 +14,9 @@ import torch
 
 from bricks.backends.portable import OutOfMemory, SampledRound
 from bricks.backends.portable_walk import RoundConditions
+from bricks.backends.torch.devices.cuda import CudaDevice
 from bricks.backends.torch.devices.device import Device
 from bricks.backends.torch.entry import program
-from bricks.system.accelerator import CPU
 from bricks.units.sample import Sample
 
 _WARM_UPS, _SAMPLES = 2, 5
@@ -38,7 +38,7 @@ class RealSteps:
             conditions.begin()
             samples = [self._sample() for _ in range(_SAMPLES)]
             known = conditions.end()
-            if self._device.kind != CPU:
+            if isinstance(self._device, CudaDevice):
                 kernels = self._device.kernels([self._watched])[0]
                 samples = [replace(sample, kernels=tuple(kernels)) for sample in samples]
         except (MemoryError, torch.OutOfMemoryError) as exc:

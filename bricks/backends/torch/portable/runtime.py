@@ -36,8 +36,8 @@ class TorchRuntime(PortableRuntime):
     """PyTorch on ``device``, ``cpu`` or ``cuda``; empty: a GPU if there is one."""
 
     def __init__(self, *, device: str, threads: int | None, content: Mapping[str, Any]) -> None:
-        chosen = device or (CUDA if torch.cuda.is_available() else CPU)
-        if chosen == CUDA and not torch.cuda.is_available():
+        chosen = device or (CUDA if self.has_gpu() else CPU)
+        if chosen == CUDA and not self.has_gpu():
             raise BackendError(
                 f"PyTorch {torch.__version__} finds no GPU here: leave out --device cuda, or run"
                 " the suite with a Python whose PyTorch is built for CUDA"
@@ -45,25 +45,33 @@ class TorchRuntime(PortableRuntime):
         self._threads = threads or (physical_cores() if chosen == CPU else 1)
         torch.set_flush_denormal(True)
         torch.set_num_threads(self._threads)
-        self.device: Device = CudaDevice() if chosen == CUDA else PROCESSOR
+        self.device: Device = self.gpu() if chosen == CUDA else PROCESSOR
+        self._on_gpu = isinstance(self.device, CudaDevice)
         reference = reference_workload(_generator(REFERENCE))
-        on_processor = self.device.kind == CPU
-        self._conditions = RoundConditions(reference.sample if on_processor else None)
+        self._conditions = RoundConditions(None if self._on_gpu else reference.sample)
         self._programs: dict[str, RealSteps] = {}
         self._keys = content["probes"]
         self._chains = [(key, chain_of(length)) for key, length in self._keys["chains"].items()]
         self._phases = content["phases"]
         self._probes: dict[bool, PhaseProbes] = {}
 
+    def has_gpu(self) -> bool:
+        """Whether PyTorch can use a GPU here."""
+        return bool(torch.cuda.is_available())
+
+    def gpu(self) -> CudaDevice:
+        """Return the GPU."""
+        return CudaDevice()
+
     def facts(self) -> HostRuntime:
         """Return the version of PyTorch, and the facts of the GPU."""
         accelerator = self.accelerator()
-        provider = self.device.kind.upper()
+        provider = (CUDA if self._on_gpu else CPU).upper()
         return HostRuntime(str(torch.__version__), provider, self._threads, accelerator)
 
     def accelerator(self) -> Accelerator | None:
         """Return the facts of the GPU, from its driver; None for the processor."""
-        if self.device.kind == CPU:
+        if not self._on_gpu:
             return None
         from bricks.system.nvidia import nvidia_accelerator
 
@@ -94,7 +102,7 @@ class TorchRuntime(PortableRuntime):
         observed = self._conditions.end()
         for key, own in samples.items():
             yield SampledRound(key, own, observed)
-        if self.device.kind != CPU:
+        if self._on_gpu:
             yield from self._launches()
 
     def _launches(self) -> Iterator[SampledRound]:
@@ -112,7 +120,7 @@ class TorchRuntime(PortableRuntime):
 
     def state(self) -> Mapping[str, Any]:
         """Return clocks, power and throttling of the GPU."""
-        return {} if self.device.kind == CPU else gpu_state()
+        return gpu_state() if self._on_gpu else {}
 
 
 def _generator(key: str) -> torch.Generator:

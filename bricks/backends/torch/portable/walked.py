@@ -15,9 +15,9 @@ import torch
 from bricks.backends.portable import OutOfMemory, SampledRound
 from bricks.backends.portable_walk import PortableWalk, RoundConditions, most_evicted_bytes
 from bricks.backends.torch.call_sequences import row_maxima
+from bricks.backends.torch.devices.cuda import CudaDevice
 from bricks.backends.torch.devices.device import Device
 from bricks.backends.torch.portable.steps import CallPiece, Handles, PieceStep
-from bricks.system.accelerator import CPU
 from bricks.units.sample import Sample
 
 # Runs in each further state.
@@ -47,8 +47,9 @@ class TorchWalked(PortableWalk):
                 loaded[step["load"]] = CallPiece(step["key"], pieces[step["key"]], device)
             self._own.append(PieceStep(step, loaded[step["load"]], self._handles))
         super().__init__(self._own, conditions)
-        self._evicted = _memory(group["eviction_bytes"] if device.kind == CPU else 0)
-        self._displaced: Sequence[int] = [] if device.kind == CPU else group["displaced_bytes"]
+        self._on_gpu = isinstance(device, CudaDevice)
+        self._evicted = _memory(0 if self._on_gpu else group["eviction_bytes"])
+        self._displaced: Sequence[int] = group["displaced_bytes"] if self._on_gpu else []
 
     def wait(self) -> None:
         """Wait until the device has no work."""
@@ -72,7 +73,7 @@ class TorchWalked(PortableWalk):
 
     def sampled(self) -> list[Sample]:
         """A sample of each timed step; on a GPU with its kernels, in a pass of their own."""
-        if self._device.kind == CPU:
+        if not self._on_gpu:
             return super().sampled()
         samples = self._paced([_prepared(step) for step in self.steps])
         self.end()
