@@ -38,7 +38,7 @@ class ExportOptions:
 class ResultsFile:
     """The file of results that is read, or the trace."""
 
-    file: Path = argument("What 'cache export' or a portable suite wrote, or a trace.", metavar="FILE")
+    file: Path = argument("From 'cache export' or a portable suite, or a trace.", metavar="FILE")
 
 
 app = typer.Typer(
