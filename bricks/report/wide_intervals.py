@@ -143,6 +143,9 @@ def _group_line(group: Sequence[_WideEstimate]) -> str:
 def _cause(source: ErrorSource, estimates: Sequence[Estimate]) -> str:
     of_it = "of the estimate" if len(estimates) == 1 else "of each estimate"
     match source:
+        case ErrorSource.PREDICTED if any(estimate.device for estimate in estimates):
+            share = _range([e.predicted_share for e in estimates], digits=1)
+            return f"{share} {of_it} is predicted from other calls or from another card"
         case ErrorSource.PREDICTED:
             share = _range([e.predicted_share for e in estimates], digits=1)
             return f"{share} {of_it} is predicted from bricks of other models"

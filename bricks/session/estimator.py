@@ -21,6 +21,7 @@ from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.state_model import StateModel
+from bricks.session.device_latencies import DeviceLatencies, device_latencies
 from bricks.session.latencies import Latencies
 from bricks.session.measured_target import LoadedBricks
 from bricks.session.plans import Plans
@@ -45,6 +46,7 @@ class Estimator:
         self._plans = plans
         self._prior = prior
         self._latencies: dict[str, Latencies] = {}  # by target
+        self._devices: dict[str, DeviceLatencies] = {}  # by target
         self._loaded = LoadedBricks()
         # By target: models share most of their bricks, and decoding samples takes longest.
         self._settled: dict[str, dict[str, Measurement | Failure]] = {}
@@ -60,6 +62,7 @@ class Estimator:
     def forget(self) -> None:
         """Discard all that was learned: the store has changed."""
         self._latencies.clear()
+        self._devices.clear()
         self._settled.clear()
 
     def note_measured(self, target: Target, remeasured: Collection[str]) -> None:
@@ -121,7 +124,8 @@ class Estimator:
         measurement.
         """
         if (accelerator := target.system.accelerator) is not None:
-            return Basis(plan, results, device=self._device(plan, results, target, accelerator))
+            device = self._device(plan, results, target, accelerator)
+            return Basis(plan, results, device=device)
         construction = None
         if self._resources.options.workers > 1:
             bricks = self._source.plans.load_bricks(plan.keys)
@@ -143,8 +147,13 @@ class Estimator:
     ) -> DeviceBasis:
         """The costs of launching on an accelerator, and its kernels for unmeasured bricks."""
         costs = launch_costs(self.results([*DEVICE_PROBES.values()], target))
-        bricks = self._source.plans.load_bricks(plan.keys)
-        return DeviceBasis(accelerator, costs, bricks=bricks)
+        bricks = self._plans.bricks(plan)
+        unmeasured = {key: brick for key, brick in bricks.items() if key not in results}
+        if target.key not in self._devices:
+            self._devices[target.key] = device_latencies(self._source, target)
+        known = self._devices[target.key]
+        predicted = known.predicted(unmeasured)
+        return DeviceBasis(accelerator, costs, bricks, predicted, known.transfer_error)
 
     def _with_prior(
         self,

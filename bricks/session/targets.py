@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bricks.errors import NameUnknown, UsageError, nearest
+from bricks.session.unmeasured_cards import unmeasured_systems, unmeasured_targets
 from bricks.system.names import names_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def systems_called(known: Iterable[System], name: str) -> list[System]:
 def _with_word(systems: Sequence[System], word: str) -> list[System]:
     """The systems whose name has ``word`` in it; :class:`UsageError` for none or several names."""
     matching = [system for system in systems if word and word.lower() in system.name.lower()]
+    matching = matching or unmeasured_systems(word, systems)
     names = sorted({system.name for system in matching})
     if len(names) > 1:
         listed = " and ".join(names)
@@ -102,8 +104,10 @@ def target_called(workspace: Workspace, name: str) -> Target:
     Raises :class:`UsageError` if there is none, or more than one.
     """
     known = workspace.known.systems.targets()
-    keys = {system.key for system in systems_called((t.system for t in known), name)}
+    systems = systems_called((t.system for t in known), name)
+    keys = {system.key for system in systems}
     targets = [target for target in known if target.system.key in keys]
+    targets = targets or [*unmeasured_targets(systems, known)]
     runtime = workspace.runtime
     matching = [t for t in targets if t.runtime == as_there(runtime, t)]
     if workspace.options.threads is not None:

@@ -48,5 +48,19 @@ def test_models_of_another_runtime_are_refused_in_one_line(here: Here) -> None:
     assert "measured with torch, not with onnxruntime" in ran.complaint
 
 
+def test_a_card_that_nobody_measured_is_predicted_with_a_wide_interval(here: Here) -> None:
+    words = ("predict", "torch_two_tower", "--json")
+    (known,) = here(*words, "--on", "h100", runtime=None).json["models"]
+    (other,) = here(*words, "--on", "a100", runtime=None).json["models"]
+    assert other["system"] == "nvidia-a100-sxm4-80gb"
+    assert other["predicted_share"] == pytest.approx(1.0)
+    assert _relative(other, "device") > max(0.4, _relative(known, "device"))
+
+
+def _relative(model: dict[str, float], lane: str) -> float:
+    """The width of an interval, relative to its value."""
+    return (model[f"{lane}_high_s"] - model[f"{lane}_low_s"]) / model[f"{lane}_s"]
+
+
 def test_the_published_files_are_there() -> None:
     assert {f"{H100}.jsonl.xz", f"{H200}.jsonl.xz"} <= {path.name for path in folder().iterdir()}

@@ -16,9 +16,11 @@ from bricks.units.interval import Interval
 class PredictedKernels:
     """The kernels of a brick that was not measured, in the form of a measurement.
 
-    ``device_s`` are the seconds of all of them, with the error of the prediction.
+    ``device_s`` are the seconds of all of them, with the error of the prediction, which bricks of
+    one ``operator`` have in common.
     """
 
+    operator: str
     kernels: Measurement
     device_s: Interval
 
@@ -27,10 +29,13 @@ class PredictedKernels:
 class DeviceBasis:
     """A device, what launching costs there, and the ``predicted`` kernels of unmeasured bricks.
 
-    ``bricks`` are the plan's, from which follows what the cache holds at each call.
+    ``bricks`` are those of the plan, by key, from which the state of the device's cache follows.
+    ``transfer_error`` is half the width, relative to all kernels, of an error that all predictions
+    have in common because another card was measured; 0 for the card itself.
     """
 
     accelerator: Accelerator
     costs: LaunchCosts
+    bricks: Mapping[str, Brick]
     predicted: Mapping[str, PredictedKernels] = field(default_factory=dict)
-    bricks: Mapping[str, Brick] = field(default_factory=dict)
+    transfer_error: float = 0.0

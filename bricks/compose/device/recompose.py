@@ -171,18 +171,20 @@ class _Step:
 
     @property
     def _published(self) -> float:
-        return float(any(of.published for of in self.measured.values()))
+        """1 where no brick was measured by the user, else 0."""
+        return float(all(of.published for of in self.measured.values()))
 
     @property
     def _predicted_error(self) -> float:
-        """The error of predicted kernels, which may have one cause, relative to all kernels."""
-        counts, total_s = self.basis.plan.counts, sum(k.device_s for of in self.kernels for k in of)
-        half_s = sum(
-            counts[key] * of.device_s.half_width
-            for key, of in self.device.predicted.items()
-            if key in counts and key not in self.measured
-        )
-        return half_s / total_s if total_s else 0.0
+        """The error of predicted kernels, relative to all: those of operators are independent."""
+        counts, total_s = self.basis.plan.counts, self.step.device_s
+        half_s: dict[str, float] = {}
+        for key, of in self.device.predicted.items():
+            if key not in self.measured:
+                own_s = counts[key] * of.device_s.half_width
+                half_s[of.operator] = half_s.get(of.operator, 0.0) + own_s
+        own_error = math.hypot(*half_s.values()) / total_s if total_s else 0.0
+        return math.hypot(own_error, self.device.transfer_error)
 
     def uncertainty(self, half_s: float) -> Uncertainty:
         """Half the width by source, in proportion to squares; that of the host is of calls."""

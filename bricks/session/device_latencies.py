@@ -1,0 +1,107 @@
+"""Kernels of calls that were not measured on an accelerator: predicted from those that were.
+
+A predictor is learned from the measurements of one card, at first use. Must not know how kernels
+are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from statistics import median
+from typing import TYPE_CHECKING
+
+from bricks.compose.device.basis import PredictedKernels
+from bricks.compose.parts import Results
+from bricks.decompose.plan import Brick
+from bricks.errors import UsageError
+from bricks.samples.measurement import Measurement, Round
+from bricks.store import Reading
+from bricks.system.accelerator import Accelerator
+from bricks.system.cards import Card, card_of
+from bricks.system.target import Target
+from bricks.units.interval import Interval
+from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.predict.kernels.kernel_predictor import KernelPrediction, KernelPredictor
+
+# Half the width, relative to all kernels, of the error of another card. Assumed: the one pair of
+# measured cards has one architecture (research/gpu.md), and no other architecture was measured.
+_SAME_ARCHITECTURE, _OTHER_ARCHITECTURE = 0.1, 0.4
+
+# The prefix of the keys of bricks; others are those of models and probes.
+_BRICK = "b1-"
+
+
+def device_latencies(source: Reading, target: Target) -> DeviceLatencies:
+    """The kernels of calls on ``target``, which has an accelerator.
+
+    Calls of a card that nobody measured are predicted from the card with most measurements. Raises
+    :class:`UsageError` where no card was measured.
+    """
+    measured = [of for of in source.systems.targets() if of.system.accelerator is not None]
+    own = [of for of in measured if of.key == target.key]
+    if not measured:
+        raise UsageError(f"{target.system.name}: no GPU was measured, so none can be predicted")
+    of = max(own or measured, key=lambda of: len(source.measurements.costs(of.key)))
+    assert of.system.accelerator is not None and target.system.accelerator is not None
+    card = None if own else card_of(target.system.accelerator)
+    return DeviceLatencies(source, of.key, of.system.accelerator, card)
+
+
+class DeviceLatencies:
+    """Predicted kernels on ``card``, from all measurements of a target with an ``accelerator``.
+
+    ``card`` may be another one than the accelerator; None: the accelerator itself.
+    """
+
+    def __init__(
+        self, source: Reading, target_key: str, accelerator: Accelerator, card: Card | None = None
+    ) -> None:
+        self._source, self._target_key = source, target_key
+        self._accelerator, self._card = accelerator, card
+
+    def predicted(self, bricks: Mapping[str, Brick]) -> dict[str, PredictedKernels]:
+        """The kernels of ``bricks`` by key."""
+        if not bricks:
+            return {}
+        predictions = self._predictor.predictions(bricks, self._card)
+        return {key: self._in_form(key, of) for key, of in predictions.items()}
+
+    @property
+    def transfer_error(self) -> float:
+        """See :class:`~bricks.compose.device.basis.DeviceBasis`."""
+        if self._card is None:
+            return 0.0
+        same = self._card.accelerator.capability == self._accelerator.capability
+        return _SAME_ARCHITECTURE if same else _OTHER_ARCHITECTURE
+
+    def _in_form(self, key: str, of: KernelPrediction) -> PredictedKernels:
+        """A prediction in the form of a measurement."""
+        states: Mapping[int | None, Sequence[object]] = of.kernels_by_displaced or {None: ()}
+        rounds = [
+            Round.of([Sample(self._host_s, of.kernels_by_displaced.get(state, ()), state)])
+            for state in states
+        ]
+        device_s = of.device_s.get(None, Interval.exact(0.0))
+        return PredictedKernels(of.operator, Measurement(key, tuple(rounds), 0.0), device_s)
+
+    @cached_property
+    def _measured(self) -> Mapping[str, Measurement]:
+        costs = self._source.measurements.costs(self._target_key)
+        keys = [key for key in costs if key.startswith(_BRICK)]
+        results: Results = self._source.measurements.results(self._target_key, keys)
+        return {key: of for key, of in results.items() if isinstance(of, Measurement)}
+
+    @cached_property
+    def _predictor(self) -> KernelPredictor:
+        from bricks.predict.kernels.kernel_predictor import KernelPredictor  # slow import
+
+        bricks = self._source.plans.load_bricks(list(self._measured))
+        return KernelPredictor.learn(bricks, self._measured, self._accelerator)
+
+    @cached_property
+    def _host_s(self) -> float:
+        """The host's seconds for a call: the median of all that were measured."""
+        return median(of.latency_s() for of in self._measured.values())
