@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.gpu import device_time
+from benchmarks.gpu import device_time, graphs, lanes
 from benchmarks.study import Benchmark
 
-BENCHMARKS: tuple[Benchmark[Any, Any], ...] = (*device_time.BENCHMARKS,)
+BENCHMARKS: tuple[Benchmark[Any, Any], ...] = (
+    *device_time.BENCHMARKS,
+    *lanes.BENCHMARKS,
+    *graphs.BENCHMARKS,
+)

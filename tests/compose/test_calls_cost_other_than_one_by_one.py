@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bricks.compose.device.host_cost import HostCosts, PhaseCost, PhaseTimes
 
-COSTS = {"forward": PhaseCost(0.9, 2e-6, 1e-5), "backward": PhaseCost(1.1, -1e-6, 3e-4)}
+COSTS = {"forward": PhaseCost(0.9, 2e-6), "backward": PhaseCost(1.1, -1e-6)}
 PROGRAMS = [
     (10, 1e-4, 1.0), (200, 4e-3, 1.2), (900, 9e-3, 0.8), (50, 3e-3, 1.5), (400, 5e-3, 1.0),
     (120, 1e-3, 0.9),
@@ -27,7 +27,6 @@ def test_costs_are_learned_from_real_steps() -> None:
         known = found.of(phase)
         assert known.share == pytest.approx(cost.share)
         assert known.call_s == pytest.approx(cost.call_s, abs=1e-12)
-        assert known.once_s == pytest.approx(cost.once_s, abs=1e-10)
 
 
 def test_an_unusual_program_is_part_of_the_error_and_hardly_of_the_costs() -> None:

@@ -1,8 +1,7 @@
 """The host's time for calls in a real step, from their time one by one.
 
 Calls that are timed one by one are made from Python. In a step, modules and the engine of automatic
-differentiation make them: each costs more or less, and so does each phase. Must not know how calls
-were timed.
+differentiation make them, and each costs more or less. Must not know how calls were timed.
 """
 
 from __future__ import annotations
@@ -39,18 +38,17 @@ TINY_S = 11e-6
 
 @dataclass(frozen=True, slots=True)
 class PhaseCost:
-    """A phase's time in a step: ``share`` of its calls', plus ``call_s`` each and ``once_s``.
+    """A phase's time in a step: ``share`` of its calls' one by one, plus ``call_s`` for each.
 
     The seconds are those of a host whose slowness is 1.
     """
 
     share: float = 1.0
     call_s: float = 0.0
-    once_s: float = 0.0
 
     def step_s(self, calls: int, called_s: float, slowness: float = 1.0) -> float:
         """Seconds of a phase whose ``calls`` take ``called_s`` one by one; at least 0."""
-        return max(0.0, self.share * called_s + slowness * (self.call_s * calls + self.once_s))
+        return max(0.0, self.share * called_s + slowness * self.call_s * calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +111,11 @@ def _fitted(programs: Iterable[Sequence[PhaseTimes]]) -> dict[str, PhaseCost]:
 def _fitted_phase(times: Sequence[PhaseTimes]) -> PhaseCost:
     """The cost with the least sum of absolute relative errors."""
     real_s = np.array([of.step_s for of in times])
-    rows = np.array([[of.called_s, of.slowness * of.calls, of.slowness] for of in times])
+    rows = np.array([[of.called_s, of.slowness * of.calls] for of in times])
     relative, weights = rows / real_s[:, None], np.ones(len(times))
     for _ in range(_ROUNDS):
         found = np.linalg.lstsq(relative * weights[:, None], weights, rcond=None)[0]
         errors = np.abs(relative @ found - 1.0)
         weights = 1.0 / np.sqrt(np.maximum(errors, _LEAST_ERROR))
-    share, call_s, once_s = (float(number) for number in found)
-    return PhaseCost(share, call_s, once_s)
+    share, call_s = (float(number) for number in found)
+    return PhaseCost(share, call_s)
