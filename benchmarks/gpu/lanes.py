@@ -52,6 +52,7 @@ _FAR = 1.5
 class LaneRow:
     """A program's steps, one by one and pipelined, from calibrated and from learned host times.
 
+    ``called`` is the ratio of estimate and step if calls take what they take one by one.
     ``repeated`` are the steps of the other half of the turns: how well they repeat. ``costs`` are
     those that were learned from other programs.
     """
@@ -65,6 +66,7 @@ class LaneRow:
     calibrated_pipelined: Answer
     learned: Answer
     learned_pipelined: Answer
+    called: float
     repeated: float
     repeated_pipelined: float
     costs: HostCosts
@@ -86,6 +88,7 @@ def run(case: Case, run: Run) -> LaneRow:
     called = _called_s(of, reported)
     slowness = median([turn.tiny_s for turn in reported]) / TINY_S
     learned = _Lanes(of, device, costs.in_step(of.phases, called, slowness), costs.error, pipelined)
+    one_by_one = _Lanes(of, device, called, 0.0, pipelined)
     eager = calibrated.run(RunMode.EAGER)
     return LaneRow(
         case,
@@ -97,6 +100,7 @@ def run(case: Case, run: Run) -> LaneRow:
         calibrated.answer(RunMode.PIPELINED, reported),
         learned.answer(RunMode.EAGER, reported),
         learned.answer(RunMode.PIPELINED, reported),
+        digits(one_by_one.answer(RunMode.EAGER, reported).ratio, 5),
         digits(_real_s(RunMode.EAGER, known) / _real_s(RunMode.EAGER, reported), 5),
         digits(_real_s(RunMode.PIPELINED, known) / _real_s(RunMode.PIPELINED, reported), 5),
         costs,
@@ -212,9 +216,6 @@ def _repetition_error(fold: int) -> float:
     return quantile(errors, _COVERED)
 
 
-SHOWN = 10
-
-
 def parts(results: Results[LaneRow]) -> dict[str, str]:
     """Errors of all programs, the worst ones, and what was learned of the host."""
     return {
@@ -231,13 +232,15 @@ def _errors(rows: Sequence[LaneRow]) -> str:
         summary(f"{eager}, host learned", [row.learned for row in rows]),
         summary(f"{pipelined}, host learned", [row.learned_pipelined for row in rows]),
     ]
-    repeated = {eager: [row.repeated for row in rows], pipelined: [
-        row.repeated_pipelined for row in rows
-    ]}  # fmt: skip
-    for name, ratios in repeated.items():
+    ratios_of = {
+        f"{eager}, calls as one by one": [row.called for row in rows],
+        f"{eager}, real steps of the other turns": [row.repeated for row in rows],
+        f"{pipelined}, real steps of the other turns": [row.repeated_pipelined for row in rows],
+    }
+    for name, ratios in ratios_of.items():
         of = Ratios(tuple(ratios))
         errors = [percent(each, 1) for each in (of.median_error, of.p95_error, of.worst_error)]
-        lines.append([f"{name}, real steps of the other turns", str(len(rows)), *errors, ""])
+        lines.append([name, str(len(rows)), *errors, ""])
     return table(HEAD, lines)
 
 

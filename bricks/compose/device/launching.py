@@ -9,7 +9,7 @@ take, nor why.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -118,6 +118,19 @@ def device_run(
         host_s=sum(host_s) if pace.issuing else 0.0,
         device_s=sum(map(_device_s, kernels)) + gaps * pace.gap_s,
     )
+
+
+def device_limits_from(runs: Mapping[int, DeviceRun]) -> int | None:
+    """The size, such as the batch, from which on the device limits the runs of all sizes.
+
+    None if the host limits that of the largest size. ``runs`` has the runs by size.
+    """
+    found = None
+    for size in sorted(runs, reverse=True):
+        if runs[size].limited_by == HOST:
+            return found
+        found = size
+    return found
 
 
 @dataclass(frozen=True, slots=True)
