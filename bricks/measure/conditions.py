@@ -6,6 +6,7 @@ measured.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bricks.measure.defaults import TIMEOUT_S
@@ -50,4 +51,4 @@ class Conditions:
     max_bricks: int = MAX_BRICKS
     max_weight_bytes: int = MAX_WEIGHT_BYTES
     leeway: float | None = None
-    displaced_bytes: tuple[int, ...] = ()
+    displaced_bytes: Sequence[int] = ()
