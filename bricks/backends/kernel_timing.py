@@ -9,12 +9,39 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+import onnx
+from onnx import TensorProto, helper
+
 from bricks.backends.capability import Capability
 from bricks.units.sample import Kernel, Sample
+
+# The domain of models that stand for a cost of launching.
+_DOMAIN = "org.bricks.launch"
+
+
+def launch_probe(name: str) -> onnx.ModelProto:
+    """Return a model that stands for a cost of launching: see ``samples/call_overhead``.
+
+    A :class:`KernelTimer` loads it; ``host_s`` of its samples is the cost in seconds.
+    """
+    node = helper.make_node("Launch", [], ["out"], domain=_DOMAIN, cost=name)
+    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, [1])
+    graph = helper.make_graph([node], "probe", [], [out])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(_DOMAIN, 1)])
+
+
+def launch_cost(proto: onnx.ModelProto) -> str | None:
+    """Return the name of the cost that a model stands for; None for other models."""
+    nodes: Sequence[onnx.NodeProto] = proto.graph.node
+    if len(nodes) != 1 or nodes[0].domain != _DOMAIN:
+        return None
+    return str(nodes[0].attribute[0].s.decode())
 
 
 class KernelTimer(Capability):
     """An optional interface of a backend whose models run on a device next to the host.
+
+    It loads the models of :func:`launch_probe` too.
 
     A sample of a bound model then ends when its kernels are launched; that of a whole model when
     the device has ended.

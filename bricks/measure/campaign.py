@@ -60,7 +60,7 @@ class Campaign:
 
     def run(self, jobs: Sequence[ModelJob]) -> CampaignResult:
         """Measure the keys of ``jobs`` without stored results, many models at once."""
-        keys = [*probes_for(jobs), *(key for job in jobs for key in job.keys)]
+        keys = [*probes_for(jobs, self._conditions), *(key for job in jobs for key in job.keys)]
         missing = self._loop.missing(keys)
         _logger.info("measurements wanted: %d, lacking: %d", len(set(keys)), len(missing))
         again = self._known(keys) if self._conditions.again else set[str]()
@@ -88,7 +88,7 @@ class Campaign:
             self._store, self._target, self._conditions,
             Deadline.after(self._conditions.budget_s), needs_of(jobs), self._tasks,
         )  # fmt: skip
-        self._measure_probes(probes_for(jobs), parts.deadline)
+        self._measure_probes(probes_for(jobs, self._conditions), parts.deadline)
         jobs = spread_out(jobs, missing, parts.needs)
         limits = self._conditions.max_bricks, self._conditions.max_weight_bytes
         all_batches = list(batches(jobs, missing, *limits))

@@ -52,3 +52,8 @@ class Conditions:
     max_weight_bytes: int = MAX_WEIGHT_BYTES
     leeway: float | None = None
     displaced_bytes: Sequence[int] = ()
+
+    @property
+    def on_device(self) -> bool:
+        """Whether kernels run on a device next to the host."""
+        return bool(self.displaced_bytes)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto, helper
 
+from bricks.backends.kernel_timing import launch_probe
 from bricks.backends.onnx_instruments.models import chain
 from bricks.measure.walk import Load, Walk, WalkStep
-from bricks.samples.call_overhead import PHASE_PROBES, PROBES
+from bricks.samples.call_overhead import DEVICE_PROBES, PHASE_PROBES, PROBES
 
 # A probe takes microseconds: several runs make one pass long enough to settle.
 _REPEATS = 5
@@ -46,4 +47,8 @@ def probe_walk(keys: list[str]) -> Walk:
                     proto = step_probe(phase, part, kind)
                     loads.append(Load(key, proto.SerializeToString(), optimize=False))
                     steps.append(WalkStep(key, key, (), (None,), timed=True))
+    for name, key in DEVICE_PROBES.items():
+        if key in keys:
+            loads.append(Load(key, launch_probe(name).SerializeToString(), optimize=False))
+            steps.append(WalkStep(key, key, (), (None,), timed=True))
     return Walk(tuple(loads), tuple(steps), kernels=False)

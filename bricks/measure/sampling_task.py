@@ -15,7 +15,7 @@ from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.rounds import SamplingGoal, StopRule
 from bricks.measure.walk import Walk, in_cache_state, isolated, single_step, with_streams
 from bricks.measure.walk_builder import WalkOptions, walk_of
-from bricks.samples.call_overhead import PROBES, probes_of
+from bricks.samples.call_overhead import DEVICE_PROBES, PROBES, probes_of
 from bricks.store import Claim
 
 # Names of walks, as progress shows them.
@@ -65,9 +65,11 @@ class SamplingTask:
         return replace(self, walks=walks, claims=claims, span=(self.span[1], self.span[1]))
 
 
-def probes_for(jobs: Iterable[ModelJob]) -> list[str]:
+def probes_for(jobs: Iterable[ModelJob], conditions: Conditions) -> list[str]:
     """The keys of the probes that estimates of the jobs' models need."""
     keys = [*PROBES.values(), *(k for job in jobs for k in probes_of(job.decomposition.plan))]
+    if conditions.on_device:
+        keys += DEVICE_PROBES.values()
     return list(dict.fromkeys(keys))
 
 
@@ -101,7 +103,7 @@ def walks_of(
         for displaced_bytes in conditions.displaced_bytes:
             walks[f"{name} after {displaced_bytes}"] = in_cache_state(walk, displaced_bytes)
     if walks:  # The overhead of a call changes from minute to minute, so it is sampled in turn.
-        walks[OVERHEAD] = probe_walk(probes_for(batch.jobs))
+        walks[OVERHEAD] = probe_walk(probes_for(batch.jobs, conditions))
     return walks
 
 

@@ -16,6 +16,7 @@ from simulated_gpu import SIMULATED
 from torch_environment import program
 
 from bricks import Bench, Conditions, Estimate, Measurement, StopRule
+from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.session.options import DISPLACED_BYTES
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -53,6 +54,9 @@ def test_calls_have_kernels_in_each_state_and_predict_the_step(bench: Bench, nam
         assert len(names) == 1
         assert each.device_s() > 0
     assert isinstance(bench.predict(model, measure=False), Estimate)
+    costs = bench.store.measurements.results(bench.target.key, [*DEVICE_PROBES.values()])
+    assert {type(cost) for cost in costs.values()} == {Measurement}, costs
+    assert len(costs) == len(DEVICE_PROBES)
 
 
 def test_a_step_is_compared_with_its_estimate(bench: Bench) -> None:

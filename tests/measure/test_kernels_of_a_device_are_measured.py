@@ -16,7 +16,8 @@ from factories import conv_net, mlp, save
 
 from bricks import Bench, Conditions, Estimate, Measurement, StopRule
 from bricks.backends.fake.backend import CALL_OVERHEAD_S
-from bricks.backends.fake.gpu import ACCELERATOR, COLD, HOT, LAUNCH_S
+from bricks.backends.fake.gpu import ACCELERATOR, COLD, COSTS_S, HOT, LAUNCH_S
+from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.samples.measurement import Failure
 from bricks.session.options import DISPLACED_BYTES
 from bricks.system import fingerprint
@@ -59,6 +60,15 @@ def test_each_brick_has_its_kernels_in_each_state(bench: Bench, tmp_path: Path) 
         assert hot.device_s == pytest.approx(HOT * walk.device_s)
         assert cold.device_s == pytest.approx(COLD * walk.device_s)
         assert measured.latency_s() == pytest.approx(CALL_OVERHEAD_S + LAUNCH_S, rel=0.01)
+
+
+def test_the_costs_of_launching_are_measured(bench: Bench, tmp_path: Path) -> None:
+    bench.measure([bench.read(save(mlp(), tmp_path, "mlp.onnx"))])
+    found = bench.store.measurements.results(bench.target.key, [*DEVICE_PROBES.values()])
+    for name, key in DEVICE_PROBES.items():
+        measured = found[key]
+        assert isinstance(measured, Measurement)
+        assert measured.latency_s() == pytest.approx(COSTS_S[name], rel=0.01)
 
 
 def test_a_step_is_predicted_and_compared(here: Here, tmp_path: Path) -> None:

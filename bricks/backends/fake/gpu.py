@@ -21,7 +21,7 @@ from bricks.backends.fake.backend import (
     fault_of,
     kernels_s,
 )
-from bricks.backends.kernel_timing import KernelTimer
+from bricks.backends.kernel_timing import KernelTimer, launch_cost
 from bricks.system.accelerator import Accelerator
 from bricks.units.sample import Kernel, Sample
 
@@ -32,6 +32,12 @@ ACCELERATOR = Accelerator(
 
 # The host's time for a node, the latency of a launch, the gap between kernels, the queue's length.
 LAUNCH_S, LATENCY_S, GAP_S, QUEUE_DEPTH = 5e-6, 8e-6, 1.2e-6, 1000
+
+# Costs of launching by name (``samples/call_overhead``).
+COSTS_S = {
+    "gap": GAP_S, "kernel": 1e-6, "launch": LATENCY_S, "round trip": LAUNCH_S + LATENCY_S,
+    "synchronise": 2e-6,
+}  # fmt: skip
 
 # Keys of whole models begin with this.
 _WHOLE_MODEL = "m1-"
@@ -52,6 +58,9 @@ class FakeGpuBackend(FakeBackend, KernelTimer):
         self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
     ) -> FakeGpuModel:
         """Load anything: a brick's run ends with its launches, a model's with its last kernel."""
+        cost = launch_cost(proto)
+        if cost is not None:
+            return FakeGpuModel(self, COSTS_S[cost], (), None, ())
         nodes = kernels_s(proto)
         whole = key.startswith(_WHOLE_MODEL)
         host_s = _run_s([s for _, s in nodes]) if whole else LAUNCH_S * len(nodes)

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import torch
 
-from bricks.backends.base import Evaluator, ExecutedGraph, Profiler, StandaloneLoader
+from bricks.backends.base import BindableModel, Evaluator, ExecutedGraph, Profiler, StandaloneLoader
 from bricks.backends.instruments import Instrumented
 from bricks.backends.programs import (
     DoublePrecision,
@@ -39,7 +39,7 @@ from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.real_step import RealStep
 from bricks.backends.torch.recording import WARM_UP, record
 from bricks.backends.torch.replay import LoadedCalls, TensorHandles, replayed
-from bricks.backends.torch.replicated import ReplicatedSteps, replicated_steps
+from bricks.backends.torch.replicated import replicated_steps
 from bricks.backends.torch.training import ProgramTraining
 from bricks.backends.torch.trajectories import trajectories
 from bricks.backends.torch.user_programs import UserPrograms
@@ -210,7 +210,7 @@ class TorchBackend(
 
     def load(
         self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
-    ) -> LoadedCalls | LoadedProgram | ProbeModel | PhaseProbe | ReplicatedSteps:
+    ) -> BindableModel:
         """Load the calls of a brick, or for a whole model the user's program."""
         probe = probed(proto)
         if probe is not None:

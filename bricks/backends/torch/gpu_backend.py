@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bricks.backends.kernel_timing import KernelTimer
+import onnx
+
+from bricks.backends.base import BindableModel
+from bricks.backends.kernel_timing import KernelTimer, launch_cost
 from bricks.backends.torch.backend import TorchBackend
-from bricks.backends.torch.devices.device import Device
+from bricks.backends.torch.devices.cuda import CudaDevice
+from bricks.backends.torch.devices.launch_probes import LaunchProbes
 from bricks.units.sample import Kernel, Sample
 
 
@@ -17,10 +21,19 @@ class TorchGpuBackend(TorchBackend, KernelTimer):
     """PyTorch with its tensors on ``device``; ``threads`` are those of calls on the host."""
 
     def __init__(
-        self, name: str, *, threads: int, seed: int, device: Device, compiled: bool = False
+        self, name: str, *, threads: int, seed: int, device: CudaDevice, compiled: bool = False
     ) -> None:
         super().__init__(name, threads=threads, seed=seed, compiled=compiled, device=device)
-        self._gpu = device
+        self._gpu, self._costs = device, LaunchProbes(device)
+
+    def load(
+        self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()
+    ) -> BindableModel:
+        """Load a brick, a program, a probe, or the model that stands for a cost of launching."""
+        cost = launch_cost(proto)
+        if cost is not None:
+            return self._costs.probe(cost)
+        return super().load(proto, key=key, optimize=optimize, streams=streams)
 
     def synchronise(self) -> None:
         """Wait until all launched kernels have ended."""

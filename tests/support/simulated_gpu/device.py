@@ -27,6 +27,9 @@ class SimulatedGpu(CudaDevice):
     def synchronise(self) -> None:
         """Its work is done when it is launched."""
 
+    def occupy(self) -> None:
+        """It is busy with what was launched."""
+
     def random_states(self) -> list[Any]:
         return super(CudaDevice, self).random_states()
 

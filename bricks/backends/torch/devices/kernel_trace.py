@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bricks.units.sample import Kernel
@@ -17,7 +18,8 @@ from bricks.units.sample import Kernel
 # Categories of events: spans that a program names, calls that launch, and work on the device.
 _ANNOTATION = "user_annotation"
 _LAUNCHES = frozenset({"cuda_runtime", "cuda_driver"})
-_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_KERNEL = "kernel"
+_WORK = frozenset({_KERNEL, "gpu_memcpy", "gpu_memset"})
 
 
 def kernels_by_annotation(
@@ -36,6 +38,27 @@ def kernels_by_annotation(
         if name is not None:
             found[name].append(Kernel(event["name"], event["dur"] * 1e-6))
     return {name: tuple(kernels) for name, kernels in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedKernel:
+    """When a kernel was launched, began and ended, in seconds of one clock."""
+
+    launched_s: float
+    begin_s: float
+    end_s: float
+
+
+def launched_kernels(events: Iterable[Mapping[str, Any]]) -> list[LaunchedKernel]:
+    """Return the kernels of a Kineto trace whose launch is known, in order of their start."""
+    known = list(events)
+    launched_us = {_correlation(event): event["ts"] for event in _of(known, _LAUNCHES)}
+    kernels = sorted(_of(known, {_KERNEL}), key=lambda event: event["ts"])
+    return [
+        LaunchedKernel(1e-6 * launched_us[number], 1e-6 * e["ts"], 1e-6 * (e["ts"] + e["dur"]))
+        for e in kernels
+        if (number := _correlation(e)) in launched_us
+    ]
 
 
 def _of(events: Iterable[Mapping[str, Any]], categories: Iterable[str]) -> list[Mapping[str, Any]]:
