@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,8 @@ def _opened(
     from bricks.session.trace_import import decomposed_on
     from bricks.store import Store
 
-    if asked.model is None:
+    word = asked.model
+    if word is None:
         if asked.batch is not None:
             raise UsageError("--batch is of a model: name it with --model")
         with Store.open(output.cache) as store:
@@ -90,8 +92,8 @@ def _opened(
         return
     options = Options(runtime=offer.name, keep_plans=False)
     with opened_workspace(output.cache, options) as workspace:
-        model = workspace.read(asked.model, batch=asked.batch)
-        yield workspace.store, decomposed_on(workspace, model)
+        read = partial(workspace.read, word, batch=asked.batch)
+        yield workspace.store, decomposed_on(workspace, read)
 
 
 def _facts(imported: ImportedTrace) -> dict[str, Any]:
@@ -123,7 +125,7 @@ def _show(path: Path, imported: ImportedTrace) -> None:
 
 
 def _remarks(imported: ImportedTrace) -> Iterator[str]:
-    yield "The profiler's own time is part of the host's; so are only the states in these steps."
+    yield "Times on the host have the profiler's own in them; caches are as in these steps."
     if imported.unknown:
         yield f"No known brick equals {_few(imported.unknown)}."
     if imported.unseen:

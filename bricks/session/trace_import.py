@@ -66,13 +66,15 @@ def trace_offer(path: Path) -> tuple[Offer, TraceFormat] | None:
     return None
 
 
-def decomposed_on(workspace: Workspace, model: Model) -> DecomposedOn:
-    """A function that decomposes ``model`` for a target: on a GPU, the calls that it makes there.
+def decomposed_on(workspace: Workspace, read: Callable[[], Model]) -> DecomposedOn:
+    """A function that decomposes a model for a target: on a GPU, the calls that it makes there.
 
-    It raises :class:`~bricks.errors.UsageError` for a model that does not run on a GPU here.
+    The model is read when it is needed. The function raises :class:`~bricks.errors.UsageError` for
+    an ONNX model on a GPU.
     """
 
     def of(target: Target) -> Decomposition:
+        model = read()
         if target.system.accelerator is None:
             return workspace.plans.decompose(model)
         there, notes = translated(model, target)

@@ -10,6 +10,7 @@ from typing import Any
 import profiler_traces as kineto
 import pytest
 import recorded_programs
+from commands import Here
 from refusals import refused
 
 from bricks.decompose.build import build
@@ -260,6 +261,30 @@ def test_a_trace_that_is_cut_off_is_refused(
     path.write_bytes(content[: len(content) // 2])
     with refused(StoreError, path):
         imported(store, path, program)
+
+
+def test_the_command_tells_what_calls_are(
+    here: Here, program: Decomposition, tmp_path: Path
+) -> None:
+    path = written(tmp_path, [*steps(2), kineto.call("aten::bmm", [X, W], 5000, 5001)])
+    with Store.open(here.cache) as store:
+        imported(store, path, program)
+    said = ("--host", "cluster", "--threads", 4, "--runtime-version", "2.11.0")
+    result = here("cache", "import", path, *said, "--json", runtime=None)
+    facts = result.json
+    assert (facts["calls"], facts["matched_calls"], facts["matched_bricks"]) == (5, 4, 2)
+    assert (facts["unknown"], facts["rounds"]) == ({"aten::bmm": 1}, 0)
+    assert (facts["system"]["name"], facts["runtime"]["threads"]) == ("cluster", 4)
+    assert "aten::bmm" in here("cache", "import", path, *said, runtime=None).out
+
+
+def test_options_of_traces_are_refused_where_they_say_nothing(here: Here, tmp_path: Path) -> None:
+    trace = written(tmp_path, steps(1))
+    results = tmp_path / "results.jsonl"
+    results.write_text('{"format":{"name":"bricks-results","version":1}}\n')
+    for words, fact in (((trace, "--batch", 2), "--model"), ((results, "--host", "x"), results)):
+        result = here("cache", "import", *words, runtime=None)
+        assert result.status == 2 and str(fact) in result.complaint
 
 
 def test_other_files_are_no_traces(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def imported(bench: Bench, path: Path, function: str) -> ImportedTrace:
     model = bench.read(torch_environment.program(function))
     found = trace_offer(path)
     assert found is not None
-    ran = decomposed_on(bench.workspace, model)
+    ran = decomposed_on(bench.workspace, lambda: model)
     return TraceImport(bench.store, *found).run(path, TracedHost(threads=1), ran)
 
 

@@ -75,7 +75,7 @@ def read(path: Path) -> TraceFile:
     data = _parsed(path)
     version = data.get("schemaVersion")
     if not isinstance(version, int):
-        raise refused(path, "does not say its version: PyTorch 2 or later writes it")
+        raise refused(path, "does not say its version: profile with a newer PyTorch")
     if version > _VERSION:
         raise StoreError(later_format(path, version, _VERSION))
     try:
@@ -159,6 +159,4 @@ def _check_calls(path: Path, calls: Sequence[TraceEvent]) -> None:
     if not any(SHAPES in call.args for call in calls):
         raise refused(path, "was written without shapes: profile with record_shapes=True")
     if not any(STRIDES in call.args and VALUES in call.args for call in calls):
-        raise refused(
-            path, "lacks the strides of tensors: profile with a PyTorch that writes them (2.5)"
-        )
+        raise refused(path, "lacks the strides of tensors: profile with a newer PyTorch")
