@@ -9,12 +9,17 @@ from collections.abc import Callable, Sequence
 
 import onnx
 
-from bricks.backends.base import BindableModel
+from bricks.backends.base import BindableModel, ExecutedGraph
 from bricks.backends.kernel_timing import KernelTimer, launch_cost
 from bricks.backends.torch.backend import TorchBackend
 from bricks.backends.torch.devices.cuda import CudaDevice
 from bricks.backends.torch.devices.launch_probes import LaunchProbes
+from bricks.errors import BackendError
+from bricks.graph.form import DOMAIN
 from bricks.units.sample import Kernel, Sample
+
+# The domain of calls of a library for processors.
+_OF_PROCESSORS = DOMAIN + "mkldnn"
 
 
 class TorchGpuBackend(TorchBackend, KernelTimer):
@@ -25,6 +30,16 @@ class TorchGpuBackend(TorchBackend, KernelTimer):
     ) -> None:
         super().__init__(name, threads=threads, seed=seed, compiled=compiled, device=device)
         self._gpu, self._costs = device, LaunchProbes(device)
+
+    def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
+        """Return the program itself; an error if it calls what processors alone have."""
+        for node in proto.graph.node:
+            if node.domain == _OF_PROCESSORS or "_for_cpu" in node.op_type:
+                raise BackendError(
+                    f"it was recorded on a processor, whose {node.op_type} a GPU has not: record"
+                    " its code again with --device cuda"
+                )
+        return super().executed(proto)
 
     def load(
         self, proto: onnx.ModelProto, *, key: str, optimize: bool, streams: Sequence[int] = ()

@@ -16,6 +16,7 @@ from bricks.backends.onnx_instruments.instruments import instruments_of
 from bricks.errors import WorkerError
 from bricks.measure.protocol.process import BackendSettings, Hello, LimitMemory
 from bricks.measure.worker.process_limits import data_bytes, limit_memory
+from bricks.system.accelerator import CPU
 
 
 class WorkerRuntime:
@@ -52,9 +53,9 @@ class WorkerRuntime:
     def begin(self, request: Hello) -> int:
         """Make the backend; the number of this process."""
         settings = request.settings
-        if settings.memory_bytes is not None:
-            limit_memory(settings.memory_bytes)
         self.settings = settings
+        if settings.memory_bytes is not None:
+            self._limit(settings.memory_bytes)
         self._backend = backends.create(
             settings.backend,
             threads=settings.threads,
@@ -70,5 +71,10 @@ class WorkerRuntime:
 
     def limit(self, request: LimitMemory) -> int | None:
         """Limit the data of this process; its bytes of data now."""
-        limit_memory(request.memory_bytes)
+        self._limit(request.memory_bytes)
         return data_bytes()
+
+    def _limit(self, memory_bytes: int | None) -> None:
+        """Limit the data of this process, unless a device's driver maps memory of its own in it."""
+        if self.settings.device == CPU:
+            limit_memory(memory_bytes)
