@@ -10,7 +10,9 @@ from refusals import refused
 
 from bricks.decompose.plan import Brick
 from bricks.errors import UsageError
-from bricks.predict.kernels.kernel_predictor import KernelPredictor, total_s
+from bricks.predict.kernels.card_transfer import transferred
+from bricks.predict.kernels.kernel_prediction import total_s
+from bricks.predict.kernels.kernel_predictor import KernelPredictor
 from bricks.system.cards import card_named
 
 H200, H100 = card_named("h200"), card_named("h100")
@@ -91,3 +93,23 @@ def test_a_card_without_published_peaks_is_refused() -> None:
     strange = replace(H200.accelerator, name="No GPU of this table")
     with refused(UsageError, "No GPU of this table"):
         KernelPredictor.learn(BRICKS, measured_by(law, BRICKS.values()), strange)
+
+
+def test_measured_calls_scale_with_what_bounds_them() -> None:
+    stream, product = sum_brick(1 << 27), product_brick(4096, 4096, 4096)
+    tiny = sum_brick(64)
+    own = {brick.key: brick for brick in (stream, product, tiny)}
+    l40s = card_named("l40s")
+    there = transferred(own, measured_by(law, own.values()), H200, l40s)
+    ratios = [there[key].device_s[None].value / law(brick) for key, brick in own.items()]
+    bandwidths = H200.bandwidth_bytes_per_s / l40s.bandwidth_bytes_per_s
+    assert ratios[0] > 0.6 * bandwidths
+    assert ratios[1] == pytest.approx(H200.flops_per_s["bf16"] / l40s.flops_per_s["bf16"], rel=0.1)
+    assert ratios[2] < 1.1
+
+
+def test_predicted_kernels_have_the_form_of_measurements(predictor: KernelPredictor) -> None:
+    prediction = predictor.predict(sum_brick(3 << 20))
+    result = prediction.measurement("brick")
+    assert result.kernels_by_displaced.keys() == prediction.device_s.keys()
+    assert result.device_s() == pytest.approx(prediction.device_s[None].value)

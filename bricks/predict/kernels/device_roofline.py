@@ -1,7 +1,8 @@
 """Roofline of calls on a GPU: a floor, operations and bytes at the published peaks of a card.
 
-Factors are shares of the peaks, fitted to measured calls: for each operator in each state of the
-cache, with those of all calls as a prior. Must not know how residuals are used.
+Factors are shares of the peaks, fitted to measured calls in ever smaller groups: all, those in a
+state of the cache, those of an operator, and those with its tags. Each group is the prior of the
+next. Must not know how residuals are used.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bricks.predict.factors import fitted_factors, summed_s
-from bricks.predict.kernels.features import KernelFeatures
+from bricks.predict.kernels.work import KernelFeatures
 from bricks.system.cards import Card
 
 Array = np.ndarray
@@ -21,8 +22,8 @@ Array = np.ndarray
 # of the peaks.
 _START: Array = np.log([2.0, 1.4, 1.3, 1.3])
 _FLOOR_S = 1e-6
-# The prior width of factors: of all calls, of a state, and of an operator in a state.
-_FREEDOM, _STATE_FREEDOM, _OPERATOR_FREEDOM = 2.0, 1.0, 0.5
+# The prior width of factors: of all calls, of a state, of an operator, and of one with its tags.
+_FREEDOMS = (2.0, 1.0, 0.5, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,47 +34,49 @@ class StatedCall:
     state: str
 
     @property
-    def kind(self) -> str:
-        """Its operator in its state."""
-        return f"{self.features.operator} {self.state}"
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups that it is in, the smallest last."""
+        operator = f"{self.state} {self.features.operator}"
+        return "", self.state, operator, f"{operator} {' '.join(self.features.work.tags)}"
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRoofline:
-    """Log-factors of the parts: of all calls, by state, and by operator in a state."""
+    """Log-factors of the parts, by the name of a group of calls; the empty name is of all."""
 
-    factors: Array
-    by_state: Mapping[str, Array]
-    by_kind: Mapping[str, Array]
+    by_group: Mapping[str, Array]
 
     @classmethod
     def fit(cls, calls: Sequence[StatedCall], device_s: Array, card: Card) -> DeviceRoofline:
         """Fit to calls that took ``device_s`` on ``card``."""
-        parts = card_parts(calls, card)
-        every = fitted_factors(parts, device_s, _START, _FREEDOM)
-        states = np.array([call.state for call in calls])
-        kinds = np.array([call.kind for call in calls])
-        by_state = {
-            state: fitted_factors(parts[rows], device_s[rows], every, _STATE_FREEDOM)
-            for state in sorted(set(states))
-            if (rows := states == state).any()
-        }
-        by_kind = {
-            kind: fitted_factors(
-                parts[rows], device_s[rows], by_state[states[rows][0]], _OPERATOR_FREEDOM
-            )
-            for kind in sorted(set(kinds))
-            if (rows := kinds == kind).any()
-        }
-        return cls(every, by_state, by_kind)
+        parts, known = card_parts(calls, card), cls({})
+        for depth, freedom in enumerate(_FREEDOMS):
+            fitted = {
+                group: fitted_factors(parts[rows], device_s[rows], prior, freedom)
+                for group, (rows, prior) in _members(calls, depth, known).items()
+            }
+            known = cls({**known.by_group, **fitted})
+        return known
+
+    def factors(self, call: StatedCall) -> Array:
+        """The factors of the smallest known group of a call."""
+        known = (self.by_group[name] for name in reversed(call.groups) if name in self.by_group)
+        return next(known, _START)
 
     def seconds(self, calls: Sequence[StatedCall], card: Card) -> Array:
         """Return the seconds of each call on ``card``, by its published peaks."""
-        factors = [
-            self.by_kind.get(call.kind, self.by_state.get(call.state, self.factors))
-            for call in calls
-        ]
-        return summed_s(card_parts(calls, card), np.array(factors).reshape(-1, len(_START)))
+        factors = np.array([self.factors(call) for call in calls])
+        return summed_s(card_parts(calls, card), factors.reshape(-1, len(_START)))
+
+
+def _members(
+    calls: Sequence[StatedCall], depth: int, known: DeviceRoofline
+) -> dict[str, tuple[list[int], Array]]:
+    """The calls of each group of one depth, and the factors of the group around it."""
+    rows: dict[str, list[int]] = {}
+    for at, call in enumerate(calls):
+        rows.setdefault(call.groups[depth], []).append(at)
+    return {name: (own, known.factors(calls[own[0]])) for name, own in sorted(rows.items())}
 
 
 def card_parts(calls: Sequence[StatedCall], card: Card) -> Array:

@@ -7,10 +7,10 @@ a call that was never measured is compared with those that were. Must not know d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from bricks.decompose.plan import Brick
 from bricks.predict.kernels.call_tensors import TensorCall, tensor_call
+from bricks.predict.kernels.composites import PARTS
 from bricks.predict.kernels.products import (
     attention,
     attention_gradients,
@@ -27,9 +27,9 @@ from bricks.predict.kernels.streams import (
     resampling,
     scatter,
 )
-from bricks.predict.kernels.work import Work
+from bricks.predict.kernels.work import CallWork, KernelFeatures
 
-Extract = Callable[[TensorCall], Work]
+Extract = Callable[[TensorCall], CallWork]
 
 # The family of each operator that is not pointwise: name and extractor.
 _FAMILIES: Mapping[str, tuple[Extract, tuple[str, ...]]] = {
@@ -110,15 +110,6 @@ _COUNTING = frozenset({"add_.Tensor", "_foreach_add_.Tensor", "_local_scalar_den
 _ALLOCATING = frozenset({"empty", "empty_strided", "new_empty", "new_empty_strided", "empty_like"})
 
 
-@dataclass(frozen=True, slots=True)
-class KernelFeatures:
-    """The features of a call: its ``family``, its ``operator`` and its work."""
-
-    family: str
-    operator: str
-    work: Work
-
-
 def starts_kernels(call: TensorCall) -> bool:
     """Whether a call runs anything on the device.
 
@@ -132,15 +123,18 @@ def starts_kernels(call: TensorCall) -> bool:
     return not (call.views or call.operator in _ALLOCATING or call.operator.startswith("_use_"))
 
 
-def kernel_features(brick: Brick) -> KernelFeatures | None:
-    """The features of a brick of one call; None if it starts no kernel.
+def kernel_features(brick: Brick) -> tuple[KernelFeatures, ...]:
+    """The features of a brick of one call, or of its parts; empty if it starts no kernel.
 
     Raises ValueError for a brick that is not a call of a recorded program.
     """
     call = tensor_call(brick)
     if call is None:
         raise ValueError(f"brick {brick.key} is no call of a recorded program")
-    return features_of(call) if starts_kernels(call) else None
+    if not starts_kernels(call):
+        return ()
+    parts = PARTS.get(call.operator)
+    return (features_of(call),) if parts is None else tuple(parts(call))
 
 
 def features_of(call: TensorCall) -> KernelFeatures:

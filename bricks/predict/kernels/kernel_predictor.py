@@ -17,52 +17,20 @@ from bricks.decompose.plan import Brick
 from bricks.errors import UsageError
 from bricks.predict.interpolation import Interpolation
 from bricks.predict.kernels.device_roofline import DeviceRoofline, StatedCall
-from bricks.predict.kernels.features import KernelFeatures, kernel_features
+from bricks.predict.kernels.features import kernel_features
+from bricks.predict.kernels.kernel_prediction import STATES, WIDTH, KernelPrediction
 from bricks.predict.kernels.kernel_process import process_of, residuals
 from bricks.predict.kernels.parameters import PARAMS
+from bricks.predict.kernels.work import KernelFeatures
 from bricks.samples.measurement import Measurement
 from bricks.system.accelerator import Accelerator
 from bricks.system.cards import Card, card_of
-from bricks.units.interval import Interval, common_sum, independent_sum
-from bricks.units.sample import Kernel
+from bricks.units.interval import Interval, independent_sum
 
 Array = np.ndarray
 
-# States of the cache by displaced bytes: in a walk, again and again, after all of it was displaced.
-COLD_BYTES = 256 << 20
-STATES: Mapping[int | None, str] = {None: "walk", 0: "hot", COLD_BYTES: "cold"}
-
 # An operator that nobody measured: the standard deviation of the logarithm is at least this.
 _UNKNOWN_SD = 0.5
-_WIDTH = 1.96
-
-
-@dataclass(frozen=True, slots=True)
-class KernelPrediction:
-    """The predicted kernels of one call.
-
-    ``device_s`` is the total by displaced bytes, as in
-    :attr:`~bricks.samples.measurement.Measurement.kernels_by_displaced`: None in a walk. A call
-    that starts no kernel has a ``count`` of 0, and no times. ``known`` says whether calls of its
-    operator were measured.
-    """
-
-    operator: str
-    family: str
-    count: int
-    device_s: Mapping[int | None, Interval]
-    known: bool = True
-
-    @property
-    def kernels_by_displaced(self) -> Mapping[int | None, tuple[Kernel, ...]]:
-        """Kernels of equal duration, called by the operator, by displaced bytes."""
-        return {
-            displaced: (Kernel(self.operator, own.value / self.count),) * self.count
-            for displaced, own in self.device_s.items()
-        }
-
-
-_NOTHING = KernelPrediction("", "", 0, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +79,35 @@ class KernelPredictor:
         """Predict many bricks by key, on ``card`` or on the one that was measured."""
         features = {key: kernel_features(brick) for key, brick in bricks.items()}
         calls = {
-            (key, displaced): StatedCall(own, state)
-            for key, own in features.items()
-            if own is not None
+            (key, part, displaced): StatedCall(own, state)
+            for key, parts in features.items()
+            for part, own in enumerate(parts)
             for displaced, state in STATES.items()
         }
         seconds = dict(zip(calls, self._seconds(list(calls.values()), card), strict=True))
         return {
-            key: self._prediction(own, {at: seconds[key, at] for at in STATES}) if own else _NOTHING
-            for key, own in features.items()
+            key: self._prediction(
+                parts, {at: [seconds[key, part, at] for part in range(len(parts))] for at in STATES}
+            )
+            for key, parts in features.items()
         }
 
     def _prediction(
-        self, features: KernelFeatures, device_s: Mapping[int | None, Interval]
+        self,
+        parts: Sequence[KernelFeatures],
+        device_s: Mapping[int | None, Sequence[Interval]],
     ) -> KernelPrediction:
-        count = self.counts.get(features.operator)
+        """The prediction of a call with all of its parts, whose errors are independent."""
+        if not parts:
+            return KernelPrediction.nothing()
+        counts = [self.counts.get(own.operator) for own in parts]
+        total_s = {at: independent_sum(seconds).positive() for at, seconds in device_s.items()}
         return KernelPrediction(
-            features.operator, features.family, count or 1, device_s, count is not None
+            "+".join(dict.fromkeys(own.operator for own in parts)),
+            "+".join(dict.fromkeys(own.family for own in parts)),
+            sum(count or 1 for count in counts),
+            total_s if len(parts) > 1 else {at: own[0] for at, own in device_s.items()},
+            None not in counts,
         )
 
     def _seconds(self, calls: Sequence[StatedCall], card: Card | None) -> list[Interval]:
@@ -144,7 +124,7 @@ class KernelPredictor:
         known = [call.features.operator in self.counts for call in calls]
         sds = np.where(known, np.sqrt(variances), np.maximum(np.sqrt(variances), _UNKNOWN_SD))
         return [
-            Interval.within_factor(math.exp(log), math.exp(_WIDTH * sd))
+            Interval.within_factor(math.exp(log), math.exp(WIDTH * sd))
             for log, sd in zip(logs, sds, strict=True)
         ]
 
@@ -157,20 +137,6 @@ def card_with_peaks(accelerator: Accelerator) -> Card:
     return card
 
 
-def total_s(predictions: Iterable[tuple[KernelPrediction, int]], state: int | None) -> Interval:
-    """The sum of predicted calls with their numbers of occurrences, in one state of the cache.
-
-    Errors of calls of one operator are taken as common: their ends add up. Those of different
-    operators are independent.
-    """
-    by_operator: dict[str, list[Interval]] = {}
-    for prediction, times in predictions:
-        if prediction.count:
-            own = prediction.device_s[state].scaled(times)
-            by_operator.setdefault(prediction.operator, []).append(own)
-    return independent_sum([common_sum(parts) for parts in by_operator.values()]).positive()
-
-
 def _rows(
     bricks: Mapping[str, Brick], measured: Mapping[str, Measurement]
 ) -> Iterator[tuple[StatedCall, float, int]]:
@@ -179,8 +145,8 @@ def _rows(
         features = kernel_features(bricks[key])
         for displaced, kernels in measured[key].kernels_by_displaced.items():
             seconds = sum(kernel.device_s for kernel in kernels)
-            if features is not None and displaced in STATES and seconds > 0:
-                yield StatedCall(features, STATES[displaced]), seconds, len(kernels)
+            if len(features) == 1 and displaced in STATES and seconds > 0:
+                yield StatedCall(features[0], STATES[displaced]), seconds, len(kernels)
 
 
 def _counts(rows: Iterable[tuple[StatedCall, float, int]]) -> dict[str, int]:

@@ -8,30 +8,34 @@ from __future__ import annotations
 import math
 
 from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
-from bricks.predict.kernels.work import PRECISION, Work, logs
+from bricks.predict.kernels.work import PRECISION, CallWork, logs
 
 _ALIGNED = 16  # bytes that a thread loads at once
 
 
-def product(call: TensorCall) -> Work:
+def product(call: TensorCall) -> CallWork:
     """A product of matrices, perhaps of many, perhaps with a bias: ``batch``, m, n, k."""
     first = 1 if call.operator in {"addmm", "baddbmm", "addmv"} else 0
     left, right = call.tensor(first), call.tensor(first + 1)
     assert left is not None and right is not None
     k, m = left.shape[-1], left.shape[-2] if len(left.shape) > 1 else 1
     n = right.shape[-1] if len(right.shape) > 1 else 1
-    batch = math.prod(left.shape[:-2])
     aligned = all(_aligned(tensor) for tensor in (left, right))
-    tags = (
-        left.dtype,
-        f"{_letter(left)}{_letter(right)}",
-        "bias" if first else "",
-        "aligned" if aligned else "odd",
-    )
-    return Work(
-        2.0 * batch * m * n * k, PRECISION.get(left.dtype, "fp32"), call.read_bytes,
-        call.written_bytes, logs((batch, m, n, k)), tags,
-    )  # fmt: skip
+    tags = left.dtype, f"{_letter(left)}{_letter(right)}", "bias" if first else ""
+    moved = call.read_bytes, call.written_bytes
+    sizes = math.prod(left.shape[:-2]), m, n, k
+    return product_work(sizes, (*tags, "aligned" if aligned else "odd"), moved)
+
+
+def product_work(
+    sizes: tuple[int, int, int, int], tags: tuple[str, ...], moved: tuple[float, float]
+) -> CallWork:
+    """The work of ``batch`` products of m x k and k x n matrices; ``tags`` begin with the type.
+
+    ``moved`` are bytes read and written.
+    """
+    precision = PRECISION.get(tags[0], "fp32")
+    return CallWork(2.0 * math.prod(sizes), precision, *moved, logs(sizes), tags)
 
 
 def _letter(matrix: CallTensor) -> str:
@@ -43,14 +47,14 @@ def _aligned(matrix: CallTensor) -> bool:
     return all(stride * matrix.item_bytes % _ALIGNED == 0 for stride in strides)
 
 
-def convolution(call: TensorCall) -> Work:
+def convolution(call: TensorCall) -> CallWork:
     """A convolution: pixels, width, outputs, terms, groups, taps, stride."""
     data, weight = call.tensor(0), call.tensor(1)
     assert data is not None and weight is not None
     return _convolution(call, data, weight, call.outputs[0], first=3)
 
 
-def convolution_gradients(call: TensorCall) -> Work:
+def convolution_gradients(call: TensorCall) -> CallWork:
     """The gradients of a convolution; tags say which gradients are asked for."""
     output, data, weight = (call.tensor(at) for at in range(3))
     assert data is not None and weight is not None and output is not None
@@ -59,7 +63,7 @@ def convolution_gradients(call: TensorCall) -> Work:
 
 def _convolution(
     call: TensorCall, data: CallTensor, weight: CallTensor, output: CallTensor, *, first: int
-) -> Work:
+) -> CallWork:
     stride, _, _, transposed, _, groups = (call.argument(at) for at in range(first, first + 6))
     asked = call.argument(first + 6, [True])
     taps = math.prod(weight.shape[2:])
@@ -80,7 +84,7 @@ def _convolution(
     )
     sizes = pixels, inner.shape[-1] if len(inner.shape) > 2 else 1, outputs, terms, groups, taps
     precision = PRECISION.get(data.dtype, "tf32" if groups == 1 else "fp32")
-    return Work(
+    return CallWork(
         2.0 * passes * pixels * outputs * terms * groups * taps, precision, call.read_bytes,
         call.written_bytes, (*logs(sizes), *logs([math.prod(stride)])), tags,
     )  # fmt: skip
@@ -94,21 +98,21 @@ def _form(groups: int, terms: int, outputs: int, taps: int) -> str:
     return "pointwise" if taps == 1 else "dense"
 
 
-def attention(call: TensorCall) -> Work:
+def attention(call: TensorCall) -> CallWork:
     """Attention by one kernel: heads of all sequences, queries, keys, size of a head."""
     query, key = call.tensor(0), call.tensor(1)
     assert query is not None and key is not None
     return _attention(call, query, key, products=2)
 
 
-def attention_gradients(call: TensorCall) -> Work:
+def attention_gradients(call: TensorCall) -> CallWork:
     """The gradients of attention: five products instead of two."""
     query, key = call.tensor(1), call.tensor(2)
     assert query is not None and key is not None
     return _attention(call, query, key, products=5)
 
 
-def _attention(call: TensorCall, query: CallTensor, key: CallTensor, *, products: int) -> Work:
+def _attention(call: TensorCall, query: CallTensor, key: CallTensor, *, products: int) -> CallWork:
     heads, queries, keys = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
     share = 0.5 if _causal(call) else 1.0
     flops = 2.0 * products * heads * queries * keys * query.shape[-1] * share
@@ -116,7 +120,7 @@ def _attention(call: TensorCall, query: CallTensor, key: CallTensor, *, products
     tags = (query.dtype, "causal" if _causal(call) else "", grouped)
     sizes = logs((heads, queries, keys, query.shape[-1]))
     precision = PRECISION.get(query.dtype, "fp32")
-    return Work(flops, precision, call.read_bytes, call.written_bytes, sizes, tags)
+    return CallWork(flops, precision, call.read_bytes, call.written_bytes, sizes, tags)
 
 
 # The position of ``is_causal`` among the arguments.

@@ -9,13 +9,13 @@ import math
 from collections.abc import Sequence
 
 from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
-from bricks.predict.kernels.work import Work, logs
+from bricks.predict.kernels.work import CallWork, logs
 
 # Overloads that tell how many operands a pointwise operator reads are in the bytes.
 _FEWEST_STRIDED = 2
 
 
-def pointwise(call: TensorCall) -> Work:
+def pointwise(call: TensorCall) -> CallWork:
     """A kernel with a thread for each few elements: elements, operands, run of contiguous ones."""
     elements = max((t.elements for t in (*call.outputs, *call.distinct)), default=1)
     operands = [t for t in call.distinct if t.elements > 1]
@@ -26,7 +26,7 @@ def pointwise(call: TensorCall) -> Work:
     return _stream(call, (elements, run, len(operands)), tags)
 
 
-def foreach(call: TensorCall) -> Work:
+def foreach(call: TensorCall) -> CallWork:
     """A kernel over lists of tensors: elements, tensors, the largest of them."""
     lists = call.positional[0] if call.positional else []
     count = len(lists) if isinstance(lists, list) else 1
@@ -38,7 +38,7 @@ def foreach(call: TensorCall) -> Work:
     return _stream(call, (elements, count, most), tags)
 
 
-def normalisation(call: TensorCall) -> Work:
+def normalisation(call: TensorCall) -> CallWork:
     """A kernel with groups of elements that are normalised: elements, size of a group, run."""
     data = call.distinct[0]
     size, run = _group(call, data)
@@ -64,7 +64,7 @@ def _group(call: TensorCall, data: CallTensor) -> tuple[float, float]:
     return data.shape[-1] if data.shape else 1, 1
 
 
-def reduction(call: TensorCall) -> Work:
+def reduction(call: TensorCall) -> CallWork:
     """A reduction: elements, those that remain, distance between those that are added."""
     data = max(call.distinct, key=lambda tensor: tensor.elements)
     kept = call.outputs[0].elements if call.outputs else 1
@@ -74,7 +74,7 @@ def reduction(call: TensorCall) -> Work:
     return _stream(call, (data.elements, kept, data.elements / max(1, kept)), tags)
 
 
-def gather(call: TensorCall) -> Work:
+def gather(call: TensorCall) -> CallWork:
     """A selection of rows: elements, length of a row; only the selected rows are read."""
     written = max(call.outputs, key=lambda t: t.elements * t.item_bytes)
     index_bytes = sum(t.footprint_bytes for t in call.distinct if t.dtype.startswith("INT"))
@@ -84,30 +84,53 @@ def gather(call: TensorCall) -> Work:
     read = min(table.footprint_bytes, rows * row * table.item_bytes) + index_bytes
     tags = (_types(call), "", "")
     sizes = logs((written.elements, row, table.elements))
-    return Work(0.0, "fp32", read, written.elements * written.item_bytes, sizes, tags)
+    return CallWork(0.0, "fp32", read, written.elements * written.item_bytes, sizes, tags)
 
 
-def scatter(call: TensorCall) -> Work:
-    """An addition or copy to selected rows: elements written, those read, rows."""
+# The fewest indices for which gradients of an embedding are sorted.
+_SORTED = 3073
+
+
+def scatter(call: TensorCall) -> CallWork:
+    """An addition or copy to selected rows: elements written, those read, rows, of one row.
+
+    Operators that add up rows of equal indices sort these first, which takes many small kernels.
+    """
     rows = max((t.elements for t in call.distinct if t.dtype.startswith("INT")), default=1)
     written = sum(t.elements for t in call.outputs)
-    source = max((t.elements for t in call.distinct if "INT" not in t.dtype), default=1)
-    tags = (_types(call), "", "")
-    return _stream(call, (written, source, rows), tags)
+    source = [t for t in call.distinct if "INT" not in t.dtype]
+    elements = max((t.elements for t in source), default=1)
+    tags = (_types(call), "sorted" if _sorts(call, rows) else "", "")
+    if call.in_place and source:
+        elements = min(t.elements for t in source)
+        moved = elements * source[0].item_bytes
+        sizes = logs((elements, elements, rows))
+        return CallWork(0.0, "fp32", moved, moved, sizes, tags)
+    return _stream(call, (written, elements, rows), tags)
 
 
-def resampling(call: TensorCall) -> Work:
-    """A window over an image: elements written, those read, taps of the window."""
+def _sorts(call: TensorCall, rows: int) -> bool:
+    if call.operator == "embedding_dense_backward":
+        return rows >= _SORTED
+    accumulates = call.operator == "index_put" and call.argument(3) is True
+    return accumulates or call.operator == "_embedding_bag_backward"
+
+
+def resampling(call: TensorCall) -> CallWork:
+    """A window over an image: elements written, taps of the window, images and channels.
+
+    A thread of an interpolation computes one pixel of all images and channels in turn.
+    """
     window = next((a for a in call.positional if isinstance(a, list)), [1])
     taps = math.prod(window) if "pool2d" in call.operator else 1
     data = call.distinct[0]
     written = sum(t.elements for t in call.outputs)
     tags = (_types(call), "nhwc" if data.channels_last else "", "")
-    return _stream(call, (written, data.elements, taps), tags)
+    return _stream(call, (written, taps, math.prod(data.shape[:-2])), tags)
 
 
-def _stream(call: TensorCall, sizes: Sequence[float], tags: tuple[str, ...]) -> Work:
-    return Work(0.0, "fp32", call.read_bytes, call.written_bytes, logs(sizes), tags)
+def _stream(call: TensorCall, sizes: Sequence[float], tags: tuple[str, ...]) -> CallWork:
+    return CallWork(0.0, "fp32", call.read_bytes, call.written_bytes, logs(sizes), tags)
 
 
 def _linear(tensor: CallTensor) -> bool:

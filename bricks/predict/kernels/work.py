@@ -14,7 +14,7 @@ PRECISION = {"BFLOAT16": "bf16", "FLOAT16": "fp16"}
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CallWork:
     """Operations in ``precision``, bytes read and written, logarithmic ``sizes``, and ``tags``.
 
     ``flops`` are those of matrix products and convolutions; 0 for work bound by memory.
@@ -26,6 +26,15 @@ class Work:
     written_bytes: float
     sizes: tuple[float, ...]
     tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFeatures:
+    """The features of a call: its ``family``, its ``operator`` and its work."""
+
+    family: str
+    operator: str
+    work: CallWork
 
 
 def logs(sizes: Iterable[float]) -> tuple[float, ...]:
