@@ -18,13 +18,14 @@ from bricks.errors import UsageError
 from bricks.samples.measurement import Measurement, Round
 from bricks.store import Reading
 from bricks.system.accelerator import Accelerator
-from bricks.system.cards import Card, card_of
+from bricks.system.cards import Card, card_of, card_with_peaks
 from bricks.system.target import Target
 from bricks.units.interval import Interval
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
-    from bricks.predict.kernels.kernel_predictor import KernelPrediction, KernelPredictor
+    from bricks.predict.kernels.kernel_prediction import KernelPrediction
+    from bricks.predict.kernels.kernel_predictor import KernelPredictor
 
 # Half the width, relative to all kernels, of the error of another card. Assumed: the one pair of
 # measured cards has one architecture (research/gpu.md), and no other architecture was measured.
@@ -63,11 +64,21 @@ class DeviceLatencies:
         self._accelerator, self._card = accelerator, card
 
     def predicted(self, bricks: Mapping[str, Brick]) -> dict[str, PredictedKernels]:
-        """The kernels of ``bricks`` by key."""
+        """The kernels of ``bricks`` by key; on another card from measured ones, where there are."""
         if not bricks:
             return {}
-        predictions = self._predictor.predictions(bricks, self._card)
+        known = self._carried(bricks)
+        others = {key: brick for key, brick in bricks.items() if key not in known}
+        predictions = {**known, **self._predictor.predictions(others, self._card)}
         return {key: self._in_form(key, of) for key, of in predictions.items()}
+
+    def _carried(self, bricks: Mapping[str, Brick]) -> dict[str, KernelPrediction]:
+        """Bricks that were measured on the accelerator, on the other card."""
+        if self._card is None:
+            return {}
+        from bricks.predict.kernels.card_transfer import transferred  # slow import
+
+        return transferred(bricks, self._measured, card_with_peaks(self._accelerator), self._card)
 
     @property
     def transfer_error(self) -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
-from bricks.errors import NameUnknown
+from bricks.errors import NameUnknown, UsageError
 from bricks.system.accelerator import Accelerator
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
@@ -86,6 +86,14 @@ def card_of(accelerator: Accelerator) -> Card | None:
     """The card of a GPU, found by the name that its driver gives; None if it is not known here."""
     name = _words(accelerator.name)
     return next((card for card in cards() if _words(card.name) == name), None)
+
+
+def card_with_peaks(accelerator: Accelerator) -> Card:
+    """The card of an accelerator; UsageError if its published peaks are not known."""
+    card = card_of(accelerator)
+    if card is None:
+        raise UsageError(f"the published peaks of {accelerator.name!r} are not known")
+    return card
 
 
 def _words(text: str) -> tuple[str, ...]:

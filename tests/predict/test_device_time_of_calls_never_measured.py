@@ -106,10 +106,3 @@ def test_measured_calls_scale_with_what_bounds_them() -> None:
     assert ratios[0] > 0.6 * bandwidths
     assert ratios[1] == pytest.approx(H200.flops_per_s["bf16"] / l40s.flops_per_s["bf16"], rel=0.1)
     assert ratios[2] < 1.1
-
-
-def test_predicted_kernels_have_the_form_of_measurements(predictor: KernelPredictor) -> None:
-    prediction = predictor.predict(sum_brick(3 << 20))
-    result = prediction.measurement("brick")
-    assert result.kernels_by_displaced.keys() == prediction.device_s.keys()
-    assert result.device_s() == pytest.approx(prediction.device_s[None].value)

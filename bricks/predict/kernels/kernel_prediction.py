@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bricks.samples.measurement import Measurement, Round
 from bricks.units.interval import Interval, common_sum, independent_sum
-from bricks.units.sample import Kernel, Sample
+from bricks.units.sample import Kernel
 
 # States of the cache by displaced bytes: in a walk, again and again, after all of it was displaced.
 COLD_BYTES = 256 << 20
@@ -18,8 +17,6 @@ STATES: Mapping[int | None, str] = {None: "walk", 0: "hot", COLD_BYTES: "cold"}
 
 # Half the width of a 95 % interval in standard deviations.
 WIDTH = 1.96
-# Samples need a positive time on the host, of which nothing is predicted here.
-_HOST_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +39,6 @@ class KernelPrediction:
     def nothing(cls) -> KernelPrediction:
         """The prediction of a call that starts no kernel."""
         return cls("", "", 0, {})
-
-    def measurement(self, key: str) -> Measurement:
-        """The predicted kernels in the form of a measurement of brick ``key``."""
-        states = self.kernels_by_displaced or {None: ()}
-        rounds = (Round.of([Sample(_HOST_S, own, at)]) for at, own in states.items())
-        return Measurement(key, tuple(rounds), 0.0)
 
     @property
     def kernels_by_displaced(self) -> Mapping[int | None, tuple[Kernel, ...]]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from bricks.decompose.plan import Brick
-from bricks.errors import UsageError
 from bricks.predict.interpolation import Interpolation
 from bricks.predict.kernels.device_roofline import DeviceRoofline, StatedCall
 from bricks.predict.kernels.features import kernel_features
@@ -24,7 +23,7 @@ from bricks.predict.kernels.parameters import PARAMS
 from bricks.predict.kernels.work import KernelFeatures
 from bricks.samples.measurement import Measurement
 from bricks.system.accelerator import Accelerator
-from bricks.system.cards import Card, card_of
+from bricks.system.cards import Card, card_with_peaks
 from bricks.units.interval import Interval, independent_sum
 
 Array = np.ndarray
@@ -127,14 +126,6 @@ class KernelPredictor:
             Interval.within_factor(math.exp(log), math.exp(WIDTH * sd))
             for log, sd in zip(logs, sds, strict=True)
         ]
-
-
-def card_with_peaks(accelerator: Accelerator) -> Card:
-    """The card of an accelerator; UsageError if its published peaks are not known."""
-    card = card_of(accelerator)
-    if card is None:
-        raise UsageError(f"the published peaks of {accelerator.name!r} are not known")
-    return card
 
 
 def _rows(
