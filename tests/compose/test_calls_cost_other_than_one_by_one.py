@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bricks.compose.device.host_cost import HostCosts, PhaseCost, PhaseTimes
+from bricks.compose.device.host_cost import PUBLISHED_HOSTS, HostCosts, PhaseCost, PhaseTimes
+from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER
 
 COSTS = {"forward": PhaseCost(0.9, 2e-6), "backward": PhaseCost(1.1, -1e-6)}
 PROGRAMS = [
@@ -47,3 +48,10 @@ def test_the_calls_of_a_phase_share_its_time(calls: list[tuple[str, float]]) -> 
         step_s = COSTS.get(phase, PhaseCost()).step_s(len(own), sum_s, 1.3)
         assert sum(found[i] for i in own) == pytest.approx(step_s)
         assert all(found[i] == pytest.approx(step_s * called_s[i] / sum_s) for i in own)
+
+
+def test_published_hosts_have_costs_of_all_phases_of_a_step() -> None:
+    for phase in (INFERENCE, FORWARD, BACKWARD, OPTIMIZER):
+        cost = PUBLISHED_HOSTS.of(phase)
+        assert cost != PhaseCost()
+        assert 0.5 < cost.step_s(100, 100 * 2e-5) / (100 * 2e-5) < 2.0

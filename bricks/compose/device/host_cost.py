@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER
+
 # Rounds of weighted least squares, which approach the least sum of absolute errors; relative errors
 # below this are weighted as this one.
 _ROUNDS, _LEAST_ERROR = 30, 0.02
@@ -98,6 +100,18 @@ class HostCosts:
         found_s = sum(costs.of(t.phase).step_s(t.calls, t.called_s, t.slowness) for t in times)
         real_s = sum(t.step_s for t in times)
         return abs(real_s / found_s - 1) if found_s else 1.0
+
+
+# Learned from 26 programs on an H200 (research/gpu.md): the middle of three folds.
+PUBLISHED_HOSTS = HostCosts(
+    {
+        INFERENCE: PhaseCost(1.13, -3.3e-6),
+        FORWARD: PhaseCost(1.44, -7.7e-6),
+        BACKWARD: PhaseCost(0.68, 6.6e-6),
+        OPTIMIZER: PhaseCost(1.81, -4.4e-6),
+    },
+    error=0.26,
+)
 
 
 def _fitted(programs: Iterable[Sequence[PhaseTimes]]) -> dict[str, PhaseCost]:

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from bricks.compose.basis import Basis
 from bricks.compose.device.basis import DeviceBasis
+from bricks.compose.device.host_cost import PUBLISHED_HOSTS
 from bricks.compose.device.kernels import StepKernels, step_kernels
 from bricks.compose.device.launching import DeviceRun, RunMode, device_run
 from bricks.compose.device.times import DeviceTimes
@@ -77,7 +78,10 @@ class _Step:
 
     @cached_property
     def host_s(self) -> Sequence[float]:
-        return [self.known[of.brick].latency_s() for of in self.basis.plan.occurrences]
+        plan = self.basis.plan
+        called_s = [self.known[of.brick].latency_s() for of in plan.occurrences]
+        phases = [name for name, of in plan.memory.overheads for _ in range(of.occurrences)]
+        return PUBLISHED_HOSTS.in_step(phases, called_s) if phases and self._published else called_s
 
     @cached_property
     def step(self) -> StepKernels:
