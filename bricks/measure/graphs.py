@@ -81,11 +81,14 @@ class Graphs:
         )
         return replace(decomposition, wall_s=time.perf_counter() - started), cuttable.graph
 
+    def _info(self) -> backends.BackendInfo:
+        return backends.describe(self._supervisor.backend, self._supervisor.device)
+
     def ask(self, of: Model, request: Request[Answer]) -> Answer:
         """The worker's answer about a model; errors name the model and perhaps a remedy."""
         times = _TIMES.get(type(request), 1)
         if isinstance(request, ReadExecuted):
-            times = backends.describe(self._supervisor.backend).cutting_times
+            times = self._info().cutting_times
         allowed = allowed_s(parse_model(of.skeleton), times=times)
         timeout_s = min(allowed, self._timeout_s)
         try:

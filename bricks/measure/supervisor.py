@@ -74,6 +74,11 @@ class Supervisor(Closing):
         return self._settings.backend
 
     @property
+    def device(self) -> str:
+        """The device that runs the worker's models: ``cpu`` or ``cuda``."""
+        return self._settings.device
+
+    @property
     def fresh(self) -> bool:
         """Whether the next request is the worker's first, so that it holds no memory of others.
 

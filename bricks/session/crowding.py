@@ -21,7 +21,7 @@ def refuse_crowding(target: Target) -> None:
     from bricks.backends import describe  # here, since commands import this to show their help
 
     threads, there = target.runtime.threads, target.system.processors
-    if describe(target.runtime.backend).timed and threads > there:
+    if threads > there and describe(target.runtime.backend).timed:
         raise UsageError(
             f"--threads {threads} is more than the {there:.3g} processors of this host, on which"
             f" threads would take turns: give --threads {max(1, int(there))} or fewer"

@@ -28,10 +28,10 @@ class SimulatedOffer(TorchOffer):
             return super().create(
                 threads=threads, seed=seed, workers=workers, optimization=optimization
             )
-        from bricks.backends.torch.gpu_backend import TorchGpuBackend
+        from simulated_gpu.backend import SimulatedBackend
         from simulated_gpu.device import SimulatedGpu
 
-        return TorchGpuBackend(self.name, threads=threads, seed=seed, device=SimulatedGpu())
+        return SimulatedBackend(self.name, threads=threads, seed=seed, device=SimulatedGpu())
 
 
 OFFER = SimulatedOffer(
