@@ -11,15 +11,19 @@ from bricks.backends.torch.cuda_calls.listing import CallListing
 from bricks.backends.torch.cuda_calls.patterns import stretches
 from bricks.graph.program import contiguous
 
-_FORWARD = (
-    r"(?:_to_copy )?pow\.Tensor_Scalar mean\.dim add_\.Scalar rsqrt (?:detach )?"
-    r"mul\.Tensor mul\.Tensor (?:_to_copy )?"
+_ROOT = r"pow\.Tensor_Scalar mean\.dim add_\.Scalar rsqrt (?:detach )?mul\.Tensor mul\.Tensor "
+# Half precision is computed in float32.
+_FORWARD = rf"(?:_to_copy {_ROOT}_to_copy |{_ROOT})"
+_ROOT_BACKWARD = (
+    r"detach pow\.Tensor_Scalar mul\.Scalar mul\.Tensor expand div\.Scalar pow\.Tensor_Scalar "
+    r"mul\.Scalar mul\.Tensor add\.Tensor "
 )
-# A sum in the middle adds the gradient of a residual connection.
+# A sum in the middle, or at the end, adds the gradient of a residual connection.
 _BACKWARD = (
-    r"mul\.Tensor mul\.Tensor sum\.dim_IntList view detach mul\.Tensor mul\.Tensor "
-    r"sum\.dim_IntList (?:add\.Tensor )?detach pow\.Tensor_Scalar mul\.Scalar mul\.Tensor expand "
-    r"div\.Scalar pow\.Tensor_Scalar mul\.Scalar mul\.Tensor add\.Tensor "
+    r"(?:_to_copy mul\.Tensor mul\.Tensor sum\.dim_IntList view _to_copy detach mul\.Tensor "
+    rf"mul\.Tensor sum\.dim_IntList {_ROOT_BACKWARD}_to_copy (?:add\.Tensor )?|"
+    r"mul\.Tensor mul\.Tensor sum\.dim_IntList view detach mul\.Tensor "
+    rf"mul\.Tensor sum\.dim_IntList (?:add\.Tensor )?{_ROOT_BACKWARD})"
 )
 # What PyTorch adds to the mean square if the user says nothing, which its kernel gets as None.
 _USUAL_EPSILON = 2.0**-23
@@ -50,17 +54,17 @@ class _Norm:
 def fuse_rms_norm(listing: CallListing) -> int:
     """Replace norms by the fused kernels; return the number of norms in the forward pass."""
     calls = listing.calls
-    backwards = {calls[span[6]].positional[1].value: span for span in stretches(_BACKWARD, calls)}
+    backwards = {back.kept: (span, back) for span, back in _backwards(calls)}
     changes: dict[range, list[IssuedCall]] = {}
     count = 0
     for span, norm in _norms(listing):
-        shape = listing.types[norm.root].shape
+        root = Operand(norm.root, 0, contiguous(listing.types[norm.root].shape))
         back = backwards.get(norm.kept or "")
         if norm.kept is None or back is not None:
-            changes[span] = norm.forward(Operand(norm.root, 0, contiguous(shape)))
+            changes[span] = norm.forward(root)
             count += 1
-        if norm.kept is not None and back is not None:
-            changes[back] = _backward(listing, norm, calls[back.start : back.stop])
+        if back is not None:
+            changes[back[0]] = back[1].calls(norm, root)
     listing.substitute(changes, {})
     return count
 
@@ -86,29 +90,65 @@ def _norm(calls: list[IssuedCall], weight: Operand, width: tuple[int, ...]) -> _
     )  # fmt: skip
 
 
-def _backward(listing: CallListing, norm: _Norm, calls: list[IssuedCall]) -> list[IssuedCall]:
-    """The fused kernel, then the sum with a residual connection's gradient."""
-    root = next(each for each in calls[5:] if each.operator == "detach")
-    kept, weights, detached = root.outputs[0], calls[3].outputs[0], calls[4]
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """A norm's calls of the backward pass.
+
+    ``root`` reads the root again, ``weights`` passes the weights' gradient on; ``residual`` adds
+    the gradient of a residual connection, if there is one, with the norm's in ``summand``.
+    """
+
+    gradient: Operand
+    root: IssuedCall
+    weights: IssuedCall
+    residual: Operand | None
+    summand: str
+    result: str
+
+    @property
+    def kept(self) -> str:
+        """The value of the root that the forward pass keeps."""
+        value: str = self.root.positional[0].value
+        return value
+
+    def calls(self, norm: _Norm, root: Operand) -> list[IssuedCall]:
+        """The fused kernel, then the sum with a residual connection's gradient."""
+        again = Operand(self.root.outputs[0], 0, root.strides)
+        arguments = [
+            self.gradient, norm.read, list(norm.width), again, norm.weight, [True, True],
+        ]  # fmt: skip
+        outputs = (self.summand, self.weights.positional[0].value)
+        fused = IssuedCall("_fused_rms_norm_backward", arguments, outputs)
+        if self.residual is None:
+            return [self.root, fused, self.weights]
+        summands = [self.residual, Operand(self.summand, 0, self.gradient.strides)]
+        summed = IssuedCall("add.Tensor", summands, (self.result,))
+        return [self.root, fused, summed, self.weights]
+
+
+def _backwards(calls: list[IssuedCall]) -> Iterator[tuple[range, _Backward]]:
+    for span in stretches(_BACKWARD, calls):
+        own = calls[span.start : span.stop]
+        half = own[0].operator == "_to_copy"
+        if half and own[-1].operator == "add.Tensor" and not _reads(own[-1], own[-2].outputs[0]):
+            span, own = span[:-1], own[:-1]
+        yield span, _backward(own, half)
+
+
+def _backward(calls: list[IssuedCall], half: bool) -> _Backward:
+    weights, root = [call for call in calls if call.operator == "detach"]
+    sums = [call for call in calls if call.operator == "add.Tensor"]
+    # In half precision the last sum adds the residual connection's gradient, else the first does.
+    added = None if len(sums) == 1 else sums[-1 if half else 0]
     result = calls[-1].outputs[0]
-    shape = listing.types[norm.root].shape
-    residual = next((call for call in calls[:-1] if call.operator == "add.Tensor"), None)
-    made = result if residual is None else residual.outputs[0]
-    arguments = [
-        calls[0].positional[0], norm.read, list(norm.width), Operand(kept, 0, contiguous(shape)),
-        norm.weight, [True, True],
-    ]  # fmt: skip
-    fused = IssuedCall("_fused_rms_norm_backward", arguments, (made, weights))
-    sums = [] if residual is None else [_sum(residual, calls[-1])]
-    return [root, fused, *sums, detached]
+    if added is None:
+        return _Backward(calls[0].positional[0], root, weights, None, result, result)
+    summand = added.positional[1].value if half else added.outputs[0]
+    return _Backward(calls[0].positional[0], root, weights, added.positional[0], summand, result)
 
 
-def _sum(residual: IssuedCall, last: IssuedCall) -> IssuedCall:
-    """The sum of a residual connection's gradient and the norm's, in the place of two sums."""
-    own = residual.outputs[0]
-    other, _ = residual.positional
-    summand = last.positional[1]
-    return IssuedCall("add.Tensor", [other, Operand(own, 0, summand.strides)], last.outputs)
+def _reads(call: IssuedCall, value: str) -> bool:
+    return any(operand.value == value for operand in call.operands)
 
 
 def _detach(root: Operand, output: str) -> IssuedCall:
