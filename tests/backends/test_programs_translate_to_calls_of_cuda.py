@@ -78,3 +78,21 @@ def test_a_value_is_freed_after_all_calls_that_read_its_memory() -> None:
         freed |= set(json.loads(notes.get(FREED, "[]")))
     made = {name for node in graph.node for name in node.output}
     assert freed <= made
+
+
+def test_calls_that_no_rule_translates_are_named() -> None:
+    notes = translated(of_the_zoo("lstm")).notes
+    assert any("mkldnn_rnn_layer" in note for note in notes)
+    assert not any("mkldnn_rnn_layer" in note for note in translated(of_the_zoo("bert")).notes)
+
+
+def test_fused_attention_needs_the_elements_of_a_head_in_a_row() -> None:
+    before = of_the_zoo("diffusion")
+    after = translated(before).proto
+    assert [node.op_type for node in after.graph.node] == [n.op_type for n in before.graph.node]
+
+
+def test_a_reshape_of_an_attentions_output_is_a_view_on_cuda() -> None:
+    before, after = of_the_zoo("bert_training"), translated(of_the_zoo("bert_training")).proto
+    assert "clone" in {node.op_type for node in before.graph.node}
+    assert "clone" not in {node.op_type for node in after.graph.node}

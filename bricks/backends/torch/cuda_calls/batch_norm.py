@@ -8,6 +8,7 @@ from typing import Any
 
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
 from bricks.backends.torch.cuda_calls.listing import CallListing
+from bricks.graph.tensor import TensorType
 
 # Samples up to which cuDNN is used, in training and in inference.
 _SAMPLES = {True: 880_801, False: 65_535}
@@ -20,6 +21,7 @@ def use_cudnn(listing: CallListing) -> int:
     for call in listing.calls:
         chosen = call.operator == "native_batch_norm" and _cudnn(listing, call)
         if not chosen:
+            _size(listing, call)
             calls.append(call)
             continue
         if calls and _is_reserve(listing, calls[-1]):
@@ -43,6 +45,15 @@ def _cudnn(listing: CallListing, call: IssuedCall) -> bool:
         and type_.shape[0] <= _SAMPLES[call.positional[5]]
         and type_.elements < 1 << 31
     )
+
+
+def _size(listing: CallListing, call: IssuedCall) -> None:
+    """Give the kept statistics the type of CUDA's own kernel, which keeps them in inference too."""
+    if call.operator == "native_batch_norm":
+        read = listing.types[call.positional[0].value]
+        dtype = "DOUBLE" if read.dtype == "DOUBLE" else "FLOAT"
+        for name in call.outputs[1:]:
+            listing.types[name] = TensorType(dtype, (read.shape[1],))
 
 
 def _is_reserve(listing: CallListing, call: IssuedCall) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -74,9 +75,21 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+# Operators of processors alone, for which there is no rule.
+_PROCESSOR_ONLY: Mapping[str, str] = {
+    "mkldnn_rnn_layer": "a recurrent layer, which cuDNN runs on a GPU",
+    "mkldnn_rnn_layer_backward": "a recurrent layer, which cuDNN runs on a GPU",
+    "unsafe_split.Tensor": "a cell of a recurrent layer, which cuDNN runs on a GPU",
+    "_scaled_dot_product_flash_attention_for_cpu": "attention that no fused kernel takes on a GPU",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A program as CUDA runs it; ``notes`` name the rules that applied, with numbers of calls."""
+    """A program as CUDA runs it; ``notes`` name the rules that applied, with numbers of calls.
+
+    They also name calls that only a processor makes and that no rule translates.
+    """
 
     proto: onnx.ModelProto
     notes: tuple[str, ...]
@@ -91,5 +104,12 @@ def translated(proto: onnx.ModelProto) -> Translation:
     listing = listing_of(proto, training=origin is not None and origin.kind != INFERENCE)
     counts = [(rule, rule.apply(listing)) for rule in RULES]
     settle(listing)
-    notes = tuple(f"{rule.title}: {count} calls" for rule, count in counts if count)
-    return Translation(write(listing, proto), notes)
+    notes = [f"{rule.title}: {count} calls" for rule, count in counts if count]
+    return Translation(write(listing, proto), (*notes, *_untranslated(listing)))
+
+
+def _untranslated(listing: CallListing) -> Iterator[str]:
+    operators = Counter(call.operator for call in listing.calls)
+    for operator, meaning in _PROCESSOR_ONLY.items():
+        if operators[operator]:
+            yield f"not translated: {operators[operator]} calls of {operator} ({meaning})"
