@@ -49,7 +49,7 @@ def test_a_program_is_measured_next_to_its_steps_and_predicted_from(
     """PyTorch's Python has neither this package nor what it needs."""
     words = ["--threads", "1", "--minutes", "0.5", "--name", "elsewhere"]
     printed = ran([str(suite), *words], tmp_path, "")
-    assert "a real step has" in printed
+    assert "a real step takes" in printed
     results = tmp_path / "results.jsonl"
     assert here("cache", "import", results, runtime=None).status == 0
     asked = here(

@@ -31,6 +31,8 @@ from bricks.system.fingerprint import physical_cores
 from bricks.units.sample import Sample
 
 _PROVIDER = "CPUExecutionProvider"
+# The first version in which Python can set the size of the global thread pool.
+_OLDEST = "1.23"
 # The runtime's code for an arena that grows by the requested sizes.
 _AS_REQUESTED = 1
 _LINE_BYTES = 64
@@ -44,6 +46,11 @@ class OnnxRuntimeRuntime(PortableRuntime):
     def __init__(self, *, device: str, threads: int | None, content: Mapping[str, Any]) -> None:
         if device not in ("", CPU):
             raise BackendError(f"suites of ONNX models are measured on processors: not on {device}")
+        if not hasattr(ort, "set_global_thread_pool_sizes"):
+            raise BackendError(
+                f"onnxruntime {ort.__version__} is too old, its sessions cannot share a pool of"
+                f" threads of a given size: run the suite with {_OLDEST} or newer"
+            )
         self._threads, self._content = threads or physical_cores(), content
         ort.set_default_logger_severity(4)
         ort.set_global_thread_pool_sizes(self._threads, 1)

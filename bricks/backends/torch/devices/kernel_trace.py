@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,12 +31,14 @@ def kernels_by_annotation(
     """
     known = list(events)
     spans = sorted((e["ts"], e["ts"] + e["dur"], e["name"]) for e in _of(known, {_ANNOTATION}))
+    begins = [begin for begin, _, _ in spans]
     launched_us = {_correlation(event): event["ts"] for event in _of(known, _LAUNCHES)}
     found: dict[str, list[Kernel]] = defaultdict(list)
     for event in sorted(_of(known, _WORK), key=lambda event: event["ts"]):
-        name = _name_at(spans, launched_us.get(_correlation(event)))
-        if name is not None:
-            found[name].append(Kernel(event["name"], event["dur"] * 1e-6))
+        at_us = launched_us.get(_correlation(event))
+        number = -1 if at_us is None else bisect_right(begins, at_us) - 1
+        if at_us is not None and number >= 0 and at_us <= spans[number][1]:
+            found[spans[number][2]].append(Kernel(event["name"], event["dur"] * 1e-6))
     return {name: tuple(kernels) for name, kernels in found.items()}
 
 
@@ -68,11 +70,3 @@ def _of(events: Iterable[Mapping[str, Any]], categories: Iterable[str]) -> list[
 
 def _correlation(event: Mapping[str, Any]) -> Any:
     return event.get("args", {}).get("correlation")
-
-
-def _name_at(spans: Sequence[tuple[float, float, str]], at_us: float | None) -> str | None:
-    """The annotation at a time; None between annotations, and for an unknown time."""
-    if at_us is None:
-        return None
-    number = bisect_right(spans, at_us, key=lambda span: span[0]) - 1
-    return spans[number][2] if number >= 0 and at_us <= spans[number][1] else None

@@ -6,7 +6,7 @@ Must not know the store, nor how bricks are chosen.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -90,20 +90,30 @@ class TorchRuntime(PortableRuntime):
         yield from self._programs[digest].rounds(digest, self._conditions)
 
     def probes(self) -> Iterator[SampledRound]:
-        """A round of each chain, of each part of the overhead of phases, and of launches."""
+        """A round of each chain, of launches, and of each part of the overhead of phases."""
+        yield from self._observed(self._chain_samples)
+        if self._on_gpu:
+            yield from self._launches()
+        yield from self._observed(self._samples_of_phases)
+
+    def _observed(self, take: Callable[[], Mapping[str, list[Sample]]]) -> Iterator[SampledRound]:
         self._conditions.begin()
-        samples = {key: [chain.sample() for _ in range(_CHAINS)] for key, chain in self._chains}
-        samples = {key: of[-_SAMPLES:] for key, of in samples.items()}
-        for phase, parts in self._keys["phases"].items():
-            if phase in self._phases:
-                for part, pair in parts.items():
-                    for kind, key in zip(("step", "calls"), pair, strict=True):
-                        samples[key] = self._phase_samples(phase, part, kind)
+        samples = take()
         observed = self._conditions.end()
         for key, own in samples.items():
             yield SampledRound(key, own, observed)
-        if self._on_gpu:
-            yield from self._launches()
+
+    def _chain_samples(self) -> dict[str, list[Sample]]:
+        runs = {key: [chain.sample() for _ in range(_CHAINS)] for key, chain in self._chains}
+        return {key: of[-_SAMPLES:] for key, of in runs.items()}
+
+    def _samples_of_phases(self) -> dict[str, list[Sample]]:
+        return {
+            key: self._phase_samples(phase, part, kind)
+            for phase in self._phases
+            for part, pair in self._keys["phases"][phase].items()
+            for kind, key in zip(("step", "calls"), pair, strict=True)
+        }
 
     def _launches(self) -> Iterator[SampledRound]:
         for name, taken_s in launch_seconds(self.device).items():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _CPU, _CUDA = "cpu", "cuda"
+_MOST_MINUTES, _MOST_THREADS = 1e5, 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,9 @@ def parsed(words: Sequence[str], title: str) -> RunOptions:
     """The options in ``words``; ends the program with status 2 for others."""
     parser = argparse.ArgumentParser(prog=title, description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--out", type=Path, default=Path("results.jsonl"), help="file of results")
-    parser.add_argument("--minutes", type=_minutes, default=5.0, help="at most so long (5)")
+    parser.add_argument("--minutes", type=minutes, default=5.0, help="at most so long (5)")
     parser.add_argument("--device", choices=(_CPU, _CUDA), default="", help="default: a GPU if any")
-    parser.add_argument("--threads", type=_threads, help="threads of an operator")
+    parser.add_argument("--threads", type=threads, help="threads of an operator")
     parser.add_argument("--name", help="name of this host")
     chosen = parser.parse_args(words)
     return RunOptions(chosen.out, chosen.minutes, chosen.device, chosen.threads, chosen.name)
@@ -50,15 +51,17 @@ _DESCRIPTION = (
 )
 
 
-def _minutes(text: str) -> float:
-    minutes = float(text)
-    if not 0 < minutes < 1e5:
+def minutes(text: str) -> float:
+    """The minutes that a text says; argparse names this function for others."""
+    number = float(text)
+    if not 0 < number < _MOST_MINUTES:
         raise argparse.ArgumentTypeError(f"{text} minutes cannot be had")
-    return minutes
+    return number
 
 
-def _threads(text: str) -> int:
-    threads = int(text)
-    if not 1 <= threads <= 4096:
-        raise argparse.ArgumentTypeError(f"{text} threads cannot be had: give 1 to 4096")
-    return threads
+def threads(text: str) -> int:
+    """The number of threads that a text says; argparse names this function for others."""
+    number = int(text)
+    if not 1 <= number <= _MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"{text} threads cannot be had")
+    return number

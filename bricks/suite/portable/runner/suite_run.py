@@ -83,6 +83,7 @@ class SuiteRun:
         self._pieces: dict[str, Any] = {}
         self._loaded: dict[str, GroupWalk] = {}
         self._kept_bytes = 0
+        self._probed = False
         for each in self.log.of(run_log.ROUND):
             self._count(each["brick"], each["round"])
 
@@ -137,8 +138,7 @@ class SuiteRun:
                 anything = True
                 self._say(f"turn {turn + 1}, group {number + 1} of {len(self.variant.groups)}")
                 self._sample(name, group)
-        self._take_probes()
-        return anything
+        return self._take_probes() or anything
 
     def _left(self, group: Mapping[str, Any]) -> list[str]:
         """The bricks of a group that need more rounds."""
@@ -205,12 +205,15 @@ class SuiteRun:
                     self._fail(program["digest"], first_line(exc))
                 self.log.add(run_log.DONE, program["digest"], keep=False)
 
-    def _take_probes(self) -> None:
+    def _take_probes(self) -> bool:
+        """Take a round of each probe; whether there is none yet, because the host is busy."""
         try:
             for one in self.runtime.probes():
                 self._keep(one)
+            self._probed = True
         except BricksError as error:
             self._say(str(error))
+        return not self._probed
 
     def _keep(self, one: SampledRound) -> None:
         data = [[sample.to_json() for sample in one.samples], *one.conditions]

@@ -36,12 +36,12 @@ class RunSummary:
             counts = Counter(program["counts"])
             missing = sum(n for key, n in counts.items() if key not in self.host_s)
             known = f", {missing} calls are not measured" if missing else ""
-            on_device = any(self.device_s.get(program["digest"], ()))
-            what, of = ("kernels", self.device_s) if on_device else ("calls", self.host_s)
+            on_device = any(any(self.device_s.get(key, ())) for key in counts)
+            what, of = ("kernels", self.device_s) if on_device else ("calls alone", self.host_s)
             total_s = sum(n * median(of[key]) for key, n in counts.items() if key in of)
-            line = f"{program['name']}: {what} of {_ms(total_s)}{known}"
             step = of.get(program["digest"])
-            yield line if not step else f"{line}; a real step has {_ms(median(step))}"
+            whole = f"; a real step takes {_ms(median(step))}" if step else ""
+            yield f"{program['name']}: {what} take {_ms(total_s)}{known}{whole}"
 
 
 def _ms(seconds: float) -> str:
