@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.gpu import device_time, graphs, lanes, translation
+from benchmarks.gpu import device_time, displaced, graphs, lanes, translation
 from benchmarks.study import Benchmark
 
 BENCHMARKS: tuple[Benchmark[Any, Any], ...] = (
     *device_time.BENCHMARKS,
+    *displaced.BENCHMARKS,
     *lanes.BENCHMARKS,
     *graphs.BENCHMARKS,
     *translation.BENCHMARKS,
