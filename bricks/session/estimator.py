@@ -147,7 +147,7 @@ class Estimator:
     ) -> DeviceBasis:
         """The costs of launching on an accelerator, and its kernels for unmeasured bricks."""
         costs = launch_costs(self.results([*DEVICE_PROBES.values()], target))
-        bricks = self._plans.bricks(plan)
+        bricks = self._plans.known_bricks(plan)
         unmeasured = {key: brick for key, brick in bricks.items() if key not in results}
         if target.key not in self._devices:
             self._devices[target.key] = device_latencies(self._source, target)

@@ -67,7 +67,7 @@ class Plans:
         if known is None:
             return None
         plan, wall_s = known
-        bricks = self._bricks_of(plan)
+        bricks = self.known_bricks(plan)
         if len(bricks) != len(plan.keys):
             return None
         _logger.info("%s: its plan is in the cache, bricks: %d", model.name, len(bricks))
@@ -174,9 +174,13 @@ class Plans:
         known = self._known.find(digest, self._target)
         return None if known is None else known[0]
 
+    def know(self, bricks: Mapping[str, Brick]) -> None:
+        """Take note of bricks that no model has, such as probes; they are not stored."""
+        self._bricks |= bricks
+
     def bricks(self, plan: Plan) -> Mapping[str, Brick]:
         """The bricks of ``plan``, by key; :class:`CacheDamaged` where the cache lacks one."""
-        bricks = self._bricks_of(plan)
+        bricks = self.known_bricks(plan)
         for key in plan.keys:
             if key not in bricks:
                 raise CacheDamaged(
@@ -184,8 +188,8 @@ class Plans:
                 )
         return bricks
 
-    def _bricks_of(self, plan: Plan) -> dict[str, Brick]:
-        """The bricks of ``plan`` that the cache has."""
+    def known_bricks(self, plan: Plan) -> dict[str, Brick]:
+        """The bricks of ``plan`` that are known, by key."""
         missing = [key for key in plan.keys if key not in self._bricks]
         self._bricks |= self._resources.known.plans.load_bricks(missing)
         return {key: self._bricks[key] for key in plan.keys if key in self._bricks}

@@ -16,6 +16,7 @@ from bricks.compose.device.basis import DeviceBasis
 from bricks.compose.device.host_cost import PUBLISHED_HOSTS
 from bricks.compose.device.kernels import StepKernels, step_kernels
 from bricks.compose.device.launching import DeviceRun, RunMode, device_run
+from bricks.compose.device.phases import phases_of
 from bricks.compose.device.times import DeviceTimes
 from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
 from bricks.compose.occurrences import DEVICE
@@ -118,6 +119,7 @@ class _Step:
             coverage=self.coverage,
             shares=shares,
             uncertainty=self.uncertainty(seconds.half_width),
+            phases=phases_of(plan, self.eager.timeline, self.kernels),
             device=self.times,
         )
 

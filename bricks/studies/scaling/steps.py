@@ -155,7 +155,9 @@ def copy_times(workspace: Workspace, target: Target) -> CopyTimes:
 
 def _copy_s(workspace: Workspace, target: Target, brick: Brick) -> tuple[Interval, bool]:
     """Seconds of a copy without call overhead, and whether it was measured."""
-    plan = isolated_decomposition(brick, str(workspace.granularity)).plan
+    isolated = isolated_decomposition(brick, str(workspace.granularity))
+    workspace.plans.know(isolated.bricks)
+    plan = isolated.plan
     estimate = predict_plan(workspace, plan, target=target)
     if isinstance(estimate, IncompleteEstimate):
         raise ModelError(
