@@ -13,7 +13,7 @@ from functools import cached_property
 
 from bricks.compose.basis import Basis
 from bricks.compose.device.basis import DeviceBasis
-from bricks.compose.device.host_cost import PUBLISHED_HOSTS
+from bricks.compose.device.host_lane import HostLane, host_lane
 from bricks.compose.device.kernels import StepKernels, step_kernels
 from bricks.compose.device.launching import DeviceRun, RunMode, device_run
 from bricks.compose.device.phases import phases_of
@@ -78,11 +78,13 @@ class _Step:
         return sum(covered) / len(covered) if covered else 1.0
 
     @cached_property
+    def host(self) -> HostLane:
+        called_s = [self.known[of.brick].latency_s() for of in self.basis.plan.occurrences]
+        return host_lane(self.basis.plan, called_s, self.basis.results)
+
+    @property
     def host_s(self) -> Sequence[float]:
-        plan = self.basis.plan
-        called_s = [self.known[of.brick].latency_s() for of in plan.occurrences]
-        phases = [name for name, of in plan.memory.overheads for _ in range(of.occurrences)]
-        return PUBLISHED_HOSTS.in_step(phases, called_s) if phases and self._published else called_s
+        return self.host.calls_s
 
     @cached_property
     def step(self) -> StepKernels:
@@ -173,7 +175,7 @@ class _Step:
     @property
     def host_error(self) -> float:
         """Half the width of the interval of the host's seconds, relative to them."""
-        return math.hypot(HOST_SHARE, OTHER_HOST_SHARE * self._published)
+        return math.hypot(self.host.error, HOST_SHARE, OTHER_HOST_SHARE * self._published)
 
     @property
     def _published(self) -> float:
