@@ -16,6 +16,7 @@ from bricks.decompose.plan import Plan
 from bricks.samples.call_overhead import probes_of
 from bricks.samples.measurement import Measurement
 
+
 @dataclass(frozen=True, slots=True)
 class HostLane:
     """Seconds of each call of a step; ``error`` is the relative half width of their sum."""
