@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedProgram:
-    """A program with the calls of another provider; ``notes`` say what was assumed, in lines."""
+    """A program with the calls of another provider; ``notes`` say what was assumed, in lines.
+
+    ``untranslated`` are calls that the provider does not make, in words: no rule has theirs.
+    """
 
     proto: onnx.ModelProto
     notes: tuple[str, ...] = ()
+    untranslated: tuple[str, ...] = ()
 
 
 class ProgramTranslator(Capability):

@@ -58,7 +58,9 @@ class SourceTargets:
 
     def _others(self) -> list[MeasuredTarget]:
         own, source = self._target, self._target.source
-        keys = [t.key for t in source.systems.targets() if t.key != own.key]
+        # Times on a host that launches kernels tell nothing about a processor that computes.
+        others = (t for t in source.systems.targets() if t.system.accelerator is None)
+        keys = [t.key for t in others if t.key != own.key]
         keys.sort(key=lambda key: (-len(source.measurements.costs(key)), key))
         return [
             MeasuredTarget(source, key, own.granularity, own.loaded) for key in keys[:_MAX_OTHERS]

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from bricks import backends
 from bricks.backends.capability import capability
-from bricks.backends.translating import ProgramTranslator
+from bricks.backends.translating import ProgramTranslator, TranslatedProgram
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition
-from bricks.errors import UsageError
+from bricks.errors import ModelError, UsageError
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
 from bricks.graph.view import graph_of, parse_model
@@ -25,7 +25,8 @@ from bricks.system.target import Target
 def translated(model: Model, target: Target) -> tuple[Model, tuple[str, ...]]:
     """``model`` with the calls that it makes on ``target``, and notes on what was assumed.
 
-    Raises :class:`UsageError` for a model that is no recorded program.
+    Raises :class:`UsageError` for a model that is no recorded program, and :class:`ModelError` for
+    calls that no rule translates.
     """
     runtime, proto = target.runtime, parse_model(model.skeleton)
     if form_of(proto) is not ModelForm.PROGRAMS:
@@ -33,15 +34,29 @@ def translated(model: Model, target: Target) -> tuple[Model, tuple[str, ...]]:
             f"{model.name} is an ONNX model, and {target.system.name} was measured with programs of"
             f" {runtime.backend}: give FILE.py:FUNCTION, or a recorded program such as torch_bert"
         )
-    return calls_on(runtime.provider, runtime.backend, model)
+    there = _translated(runtime.provider, runtime.backend, model)
+    if there.untranslated:
+        raise ModelError(
+            f"{model.name}: it is not known how {runtime.provider} runs"
+            f" {', '.join(there.untranslated)}: record it on a GPU (--device cuda)"
+        )
+    return _model_of(model, there), there.notes
 
 
 def calls_on(provider: str, runtime: str, model: Model) -> tuple[Model, tuple[str, ...]]:
     """``model`` with the calls that ``runtime`` makes on ``provider``, and what was assumed."""
+    there = _translated(provider, runtime, model)
+    return _model_of(model, there), there.notes
+
+
+def _translated(provider: str, runtime: str, model: Model) -> TranslatedProgram:
     translator = capability(backends.offer(runtime), ProgramTranslator, runtime)
-    there = translator.calls_on(provider, parse_model(model.skeleton))
+    return translator.calls_on(provider, parse_model(model.skeleton))
+
+
+def _model_of(model: Model, there: TranslatedProgram) -> Model:
     skeleton = there.proto.SerializeToString(deterministic=True)
-    return replace(model, skeleton=skeleton, digest=digest(there.proto)), there.notes
+    return replace(model, skeleton=skeleton, digest=digest(there.proto))
 
 
 def decomposed(model: Model, notes: tuple[str, ...], granularity: Granularity) -> Decomposition:

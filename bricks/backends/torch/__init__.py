@@ -137,8 +137,7 @@ class TorchOffer(Offer, ProgramTranslator, Portable):
             )
         from bricks.backends.torch.cuda_calls import translated  # slow import
 
-        there = translated(proto)
-        return TranslatedProgram(there.proto, there.notes)
+        return translated(proto)
 
     def for_ranks(self, collectives: str) -> BackendInfo:
         """Refuse NCCL, which needs a GPU and a build of PyTorch for it."""

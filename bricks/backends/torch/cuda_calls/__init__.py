@@ -4,6 +4,6 @@ Rules rewrite calls: PyTorch chooses other operators on a GPU for batch norm, at
 optimisers and more. Must not import PyTorch, so that whoever asks needs none.
 """
 
-from bricks.backends.torch.cuda_calls.translation import Translation, translated
+from bricks.backends.torch.cuda_calls.translation import translated
 
-__all__ = ["Translation", "translated"]
+__all__ = ["translated"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from bricks.backends.torch.cuda_calls.attention_kernels import Attention, Kernel, kernel_for
+from bricks.backends.torch.cuda_calls.attention_kernels import Attention, FusedAttention, kernel_for
 from bricks.backends.torch.cuda_calls.attention_math import Composed, composed
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
 from bricks.backends.torch.cuda_calls.layouts import relayout
@@ -31,7 +31,7 @@ def fuse_attention(listing: CallListing) -> int:
 
 def _replace_fused(listing: CallListing, strides: dict[str, Strides]) -> int:
     """Replace the processor's own fused attention."""
-    kernels: dict[str, tuple[Kernel, Attention]] = {}
+    kernels: dict[str, tuple[FusedAttention, Attention]] = {}
     calls: list[IssuedCall] = []
     for call in listing.calls:
         others = [call]

@@ -33,7 +33,7 @@ class Attention:
 
 
 @dataclass(slots=True)
-class Kernel(ABC):
+class FusedAttention(ABC):
     """A fused kernel; ``kept`` are values that its backward pass reads, by the output's name."""
 
     listing: CallListing
@@ -94,7 +94,7 @@ def _named(attention: Attention) -> dict[str, Any]:
     return {} if attention.scale is None else {"scale": attention.scale}
 
 
-class EfficientKernel(Kernel):
+class EfficientKernel(FusedAttention):
     """Memory-efficient attention: any mask, float32 too; results are laid out by position."""
 
     _NAME = "_scaled_dot_product_efficient_attention"
@@ -143,7 +143,7 @@ class EfficientKernel(Kernel):
         }
 
 
-class CudnnKernel(Kernel):
+class CudnnKernel(FusedAttention):
     """cuDNN's attention: half precision on Hopper and later; results have their inputs' layout."""
 
     _NAME = "_scaled_dot_product_cudnn_attention"
@@ -197,7 +197,7 @@ def _by_position(shape: Sequence[int]) -> Strides:
     return (heads * length * size, size, heads * size, 1)
 
 
-def kernel_for(listing: CallListing, attention: Attention) -> Kernel | None:
+def kernel_for(listing: CallListing, attention: Attention) -> FusedAttention | None:
     """Return the kernel that CUDA takes; None if it computes attention by single calls."""
     read = (attention.query, attention.key, attention.value)
     type_ = listing.types[attention.query.value]

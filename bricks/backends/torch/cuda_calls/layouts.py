@@ -26,11 +26,11 @@ _ELEMENTWISE = frozenset({
 def relayout(listing: CallListing, strides: Mapping[str, Strides]) -> None:
     """Let the values named have these strides, and what is made of them accordingly."""
     if strides:
-        listing.calls = _Layouts(listing, dict(strides)).calls()
+        listing.calls = _SettledLayouts(listing, dict(strides)).calls()
 
 
 @dataclass(slots=True)
-class _Layouts:
+class _SettledLayouts:
     listing: CallListing
     strides: dict[str, Strides]
     renamed: dict[str, str] = field(default_factory=dict)
@@ -87,8 +87,8 @@ class _Layouts:
                 return self._copied(call, first, shape)
             self.strides.update({output: strides for output in call.outputs})
         elif call.name.strip("_") in _ELEMENTWISE:
-            alike = [name for name in call.outputs if self.listing.types[name].shape == shape]
-            self.strides.update({output: first.strides for output in alike})
+            equal = [name for name in call.outputs if self.listing.types[name].shape == shape]
+            self.strides.update({output: first.strides for output in equal})
         return [call]
 
     def _copied(self, call: IssuedCall, source: Operand, shape: Sequence[int]) -> list[IssuedCall]:

@@ -20,7 +20,7 @@ Turn = tuple[IssuedCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class OptimizerLoop:
     """The operators of a turn of an optimiser's loop over parameters, as a regular expression.
 
     The implementation with lists reads the number of each parameter's steps ``reads`` times.
@@ -33,20 +33,22 @@ class Loop:
     quotient: str = "Scalar"
 
 
-LOOPS: tuple[Loop, ...] = (
-    Loop(
+LOOPS: tuple[OptimizerLoop, ...] = (
+    OptimizerLoop(
         "Adam",
         r"add_\.Tensor (mul_\.Tensor |add\.Tensor )?lerp_\.Scalar mul_\.Tensor addcmul_ "
         r"_local_scalar_dense sqrt div\.Tensor add_\.Tensor addcdiv_ ",
         reads=2,
         quotient="ScalarList",
     ),
-    Loop(
+    OptimizerLoop(
         "RMSprop",
         r"add_\.Tensor (add\.Tensor )?mul_\.Tensor addcmul_ sqrt add_\.Tensor "
         r"(mul_\.Tensor addcdiv_ add_\.Tensor |addcdiv_ )",
     ),
-    Loop("SGD", r"(add\.Tensor )?(mul_\.Tensor add_\.Tensor (add\.Tensor )?)?add_\.Tensor "),
+    OptimizerLoop(
+        "SGD", r"(add\.Tensor )?(mul_\.Tensor add_\.Tensor (add\.Tensor )?)?add_\.Tensor "
+    ),
 )
 
 # Calls of lists for calls in a loop; the overload follows from the arguments.
@@ -70,13 +72,13 @@ def update_lists(listing: CallListing) -> int:
     loop, turns = found
     listing.calls[begin:end] = [
         call
-        for _, alike in groupby(turns, lambda turn: _sort(listing, turn))
-        for call in _Lists(listing, loop, list(alike)).calls()
+        for _, equal in groupby(turns, lambda turn: _sort(listing, turn))
+        for call in _Lists(listing, loop, list(equal)).calls()
     ]
     return len(calls)
 
 
-def _turns(loop: Loop, calls: Turn) -> list[Turn]:
+def _turns(loop: OptimizerLoop, calls: Turn) -> list[Turn]:
     """The turns of a loop that is all of ``calls``; empty if it is another."""
     operators = [f"{call.operator} " for call in calls]
     text = "".join(operators)
@@ -112,7 +114,7 @@ class _Lists:
     """The calls of lists for equal turns of a loop."""
 
     listing: CallListing
-    loop: Loop
+    loop: OptimizerLoop
     turns: Sequence[Turn]
 
     def calls(self) -> list[IssuedCall]:

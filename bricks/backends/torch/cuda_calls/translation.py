@@ -19,12 +19,13 @@ from bricks.backends.torch.cuda_calls.listing import CallListing, listing_of
 from bricks.backends.torch.cuda_calls.optimizers import update_lists
 from bricks.backends.torch.cuda_calls.rms_norm import fuse_rms_norm
 from bricks.backends.torch.cuda_calls.writing import write
+from bricks.backends.translating import TranslatedProgram
 from bricks.graph.program import origin_of
 from bricks.graph.program_phases import INFERENCE
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TranslationRule:
     """Rewrites calls: ``apply`` returns the number of those that it changed, ``reason`` says why.
 
     The reason is PyTorch's own choice on a GPU, as its dispatcher or its Python code makes it.
@@ -35,39 +36,39 @@ class Rule:
     apply: Callable[[CallListing], int]
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[TranslationRule, ...] = (
+    TranslationRule(
         "batch norm by cuDNN",
         "PyTorch gives cuDNN inputs of three dimensions or more with weights and statistics",
         use_cudnn,
     ),
-    Rule(
+    TranslationRule(
         "attention in one kernel",
         "cuDNN computes it in half precision, memory-efficient kernels in float32 or with a mask",
         fuse_attention,
     ),
-    Rule(
+    TranslationRule(
         "root-mean-square norm in one kernel",
         "CUDA has a fused kernel where input and weights are of one type",
         fuse_rms_norm,
     ),
-    Rule(
+    TranslationRule(
         "optimiser updates lists of parameters",
         "PyTorch's optimisers prefer calls of lists where all parameters are on a GPU",
         update_lists,
     ),
-    Rule(
+    TranslationRule(
         "dropout in one kernel",
         "PyTorch draws and applies masks at once where the input is on a GPU",
         fuse_dropout,
     ),
-    Rule(
+    TranslationRule(
         "embedding bags",
         "the kernels keep the bag of each index, which the processor's need not",
         size_bags,
     ),
-    Rule("tensors on the GPU", "what is created there says so", put_on_gpu),
-    Rule(
+    TranslationRule("tensors on the GPU", "what is created there says so", put_on_gpu),
+    TranslationRule(
         "questions before CTC loss",
         "PyTorch asks cuDNN and MIOpen whether they take the targets, the latter on the host",
         ask_libraries,
@@ -84,18 +85,7 @@ _PROCESSOR_ONLY: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """A program as CUDA runs it; ``notes`` name the rules that applied, with numbers of calls.
-
-    They also name calls that only a processor makes and that no rule translates.
-    """
-
-    proto: onnx.ModelProto
-    notes: tuple[str, ...]
-
-
-def translated(proto: onnx.ModelProto) -> Translation:
+def translated(proto: onnx.ModelProto) -> TranslatedProgram:
     """Translate a program recorded on the processor into the calls that CUDA makes.
 
     Raises :class:`~bricks.errors.ModelError` for a model that is no recorded program.
@@ -105,11 +95,11 @@ def translated(proto: onnx.ModelProto) -> Translation:
     counts = [(rule, rule.apply(listing)) for rule in RULES]
     settle(listing)
     notes = [f"{rule.title}: {count} calls" for rule, count in counts if count]
-    return Translation(write(listing, proto), (*notes, *_untranslated(listing)))
+    return TranslatedProgram(write(listing, proto), tuple(notes), tuple(_untranslated(listing)))
 
 
 def _untranslated(listing: CallListing) -> Iterator[str]:
     operators = Counter(call.operator for call in listing.calls)
     for operator, meaning in _PROCESSOR_ONLY.items():
         if operators[operator]:
-            yield f"not translated: {operators[operator]} calls of {operator} ({meaning})"
+            yield f"{operators[operator]} calls of {operator} ({meaning})"
