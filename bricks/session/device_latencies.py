@@ -6,7 +6,8 @@ are added up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING
@@ -65,20 +66,44 @@ class DeviceLatencies:
 
     def predicted(self, bricks: Mapping[str, Brick]) -> dict[str, PredictedKernels]:
         """The kernels of ``bricks`` by key; on another card from measured ones, where there are."""
-        if not bricks:
-            return {}
-        known = self._carried(bricks)
+        known = {key: replace(of, carried=True) for key, of in self._carried(bricks).items()}
         others = {key: brick for key, brick in bricks.items() if key not in known}
-        predictions = {**known, **self._predictor.predictions(others, self._card)}
-        return {key: self._in_form(key, of) for key, of in predictions.items()}
+        if not others:
+            return known
+        predictions = self._predictor.predictions(others, self._card)
+        return known | {key: self._in_form(key, of) for key, of in predictions.items()}
 
-    def _carried(self, bricks: Mapping[str, Brick]) -> dict[str, KernelPrediction]:
-        """Bricks that were measured on the accelerator, on the other card."""
-        if self._card is None:
-            return {}
+    def _carried(self, bricks: Mapping[str, Brick]) -> dict[str, PredictedKernels]:
+        """Bricks that another card has run: the measured one, or for itself others like it."""
+        if self._card is not None:
+            return self.on(self._card, bricks)
+        own, found = card_of(self._accelerator), dict[str, PredictedKernels]()
+        for other in self._alike if own is not None and bricks else ():
+            assert own is not None
+            found = other.on(own, bricks) | found
+        return found
+
+    def on(self, card: Card, bricks: Mapping[str, Brick]) -> dict[str, PredictedKernels]:
+        """The kernels on another ``card`` of those of ``bricks`` that were measured here."""
         from bricks.predict.kernels.card_transfer import transferred  # slow import
 
-        return transferred(bricks, self._measured, card_with_peaks(self._accelerator), self._card)
+        here = card_with_peaks(self._accelerator)
+        results = self._results([*bricks])
+        carried = transferred(bricks, results, here, card) if results else {}
+        return {key: self._in_form(key, of) for key, of in carried.items()}
+
+    @property
+    def _alike(self) -> Iterator[DeviceLatencies]:
+        """The latencies of other measured cards of the accelerator's architecture."""
+        for target in self._source.systems.targets():
+            of = target.system.accelerator
+            own = of is None or target.key == self._target_key
+            if of is not None and not own and of.capability == self._accelerator.capability:
+                yield DeviceLatencies(self._source, target.key, of)
+
+    def _results(self, keys: Sequence[str]) -> dict[str, Measurement]:
+        results: Results = self._source.measurements.results(self._target_key, keys)
+        return {key: of for key, of in results.items() if isinstance(of, Measurement)}
 
     @property
     def transfer_error(self) -> float:
@@ -101,9 +126,7 @@ class DeviceLatencies:
     @cached_property
     def _measured(self) -> Mapping[str, Measurement]:
         costs = self._source.measurements.costs(self._target_key)
-        keys = [key for key in costs if key.startswith(_BRICK)]
-        results: Results = self._source.measurements.results(self._target_key, keys)
-        return {key: of for key, of in results.items() if isinstance(of, Measurement)}
+        return self._results([key for key in costs if key.startswith(_BRICK)])
 
     @cached_property
     def _predictor(self) -> KernelPredictor:

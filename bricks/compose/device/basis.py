@@ -17,12 +17,13 @@ class PredictedKernels:
     """The kernels of a brick that was not measured, in the form of a measurement.
 
     ``device_s`` are the seconds of all of them, with the error of the prediction, which bricks of
-    one ``operator`` have in common.
+    one ``operator`` have in common. They are ``carried`` if another card ran the same call.
     """
 
     operator: str
     kernels: Measurement
     device_s: Interval
+    carried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

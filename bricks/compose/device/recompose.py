@@ -32,6 +32,10 @@ from bricks.units.sample import Kernel
 # times within minutes.
 OTHER_CARD_SHARE, HOST_SHARE, OTHER_HOST_SHARE = 0.02, 0.1, 0.4
 
+# The same for kernels that no card ran, and for those that another card ran: about the 95th
+# percentiles of the errors of whole steps of such calls (research/gpu.md).
+PREDICTED_SHARE, CARRIED_SHARE = 0.7, 0.2
+
 
 def recompose_on_device(basis: Basis, device: DeviceBasis) -> Estimate | IncompleteEstimate:
     """The latency of a model's plan on ``device``, with a 95 % interval and its sources.
@@ -184,15 +188,20 @@ class _Step:
 
     @property
     def _predicted_error(self) -> float:
-        """The error of predicted kernels, relative to all: those of operators are independent."""
+        """The error of predicted kernels, relative to all.
+
+        Those of operators are independent; what a family of programs has in common is not.
+        """
         counts, total_s = self.basis.plan.counts, self.step.device_s
-        half_s: dict[str, float] = {}
+        half_s, common_s = dict[str, float](), 0.0
         for key, of in self.device.predicted.items():
             if key not in self.measured:
                 own_s = counts[key] * of.device_s.half_width
                 half_s[of.operator] = half_s.get(of.operator, 0.0) + own_s
-        own_error = math.hypot(*half_s.values()) / total_s if total_s else 0.0
-        return math.hypot(own_error, self.device.transfer_error)
+                share = CARRIED_SHARE if of.carried else PREDICTED_SHARE
+                common_s += share * counts[key] * of.device_s.value
+        both_s = math.hypot(common_s, *half_s.values())
+        return math.hypot(both_s / total_s if total_s else 0.0, self.device.transfer_error)
 
     def uncertainty(self, half_s: float) -> Uncertainty:
         """Half the width by source, in proportion to squares; that of the host is of calls."""
