@@ -16,6 +16,7 @@ from bricks.predict.cost import CostModel, fit
 from bricks.samples.call_overhead import ALL_PROBES, PROBES
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.workspace import Workspace
+from bricks.store import Reading
 from bricks.system import Target
 from bricks.units.interval import Interval
 
@@ -139,8 +140,11 @@ def coverage(
     """
     target = workspace.target if target is None else target
     keys = list(dict.fromkeys(key for plan in plans for key in plan.keys))
-    results = workspace.store.measurements.results(target.key, [*keys, *ALL_PROBES])
-    bricks = workspace.store.plans.load_bricks(keys)
+    # Of this host the user's own measurements count, of others all that is known.
+    here = target.key == workspace.target.key
+    source: Reading = workspace.store if here else workspace.known
+    results = source.measurements.results(target.key, [*keys, *ALL_PROBES])
+    bricks = source.plans.load_bricks(keys)
     for key in keys:
         if key not in bricks:
             raise CacheDamaged(

@@ -132,7 +132,7 @@ def _lane_column(name: str) -> Cell:
     return Column(name, cell)
 
 
-_LANES: Sequence[Cell] = tuple(map(_lane_column, ("host", "device", "graph")))
+_LANES: Sequence[Cell] = tuple(map(_lane_column, ("device", "graph")))
 _MODEL: Cell = Column("model", lambda row: row.model, left=True)
 _SAMPLE: Cell = _latency_column("a sample", lambda of: seconds(of.sample_s.value))
 _SOURCES: Sequence[Cell] = (
@@ -140,6 +140,7 @@ _SOURCES: Sequence[Cell] = (
     *map(_source_column, ("measured", "published", "predicted")),
 )
 _DETAILS: Sequence[Cell] = (
+    _lane_column("host"),
     Column("critical path", _critical_path),
     Column("peak memory", _peak),
 )

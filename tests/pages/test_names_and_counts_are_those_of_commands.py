@@ -12,6 +12,7 @@ from pages import DOCS, NOTEBOOKS, RESEARCH, ROOT, script
 
 from bricks.store import Published
 from bricks.store.published_index import read_index
+from bricks.system.cards import cards
 from bricks.zoo import decoders, entries, programs
 
 write_published = script("write_published")
@@ -28,8 +29,8 @@ PICTURES = (
     *sorted(NOTEBOOKS.glob("*.ipynb")),
 )
 
-# As a host is called by default, after its processor and cores.
-SYSTEM = re.compile(r"\b(?:amd|intel)-[a-z0-9-]+-\d+c\b")
+# As a host is called by default, after its processor and cores, or after its GPU.
+SYSTEM = re.compile(r"\b(?:(?:amd|intel)-[a-z0-9-]+-\d+c|nvidia-[a-z0-9-]+[a-z0-9])\b")
 
 KINDS = {"ONNX models": entries(), "PyTorch programs": programs(), "decoders": decoders()}
 COUNTS = {
@@ -53,7 +54,9 @@ def counted() -> Iterator[tuple[str, str, int]]:
 
 def test_pages_call_systems_as_the_command_lists_them() -> None:
     listed = {system.name for system in Published(PUBLISHED).systems.all()}
-    known = listed | {*write_published.UNPUBLISHED}
+    unmeasured = {"-".join(card.name.lower().split()) for card in cards()}
+    known = listed | unmeasured | {*write_published.UNPUBLISHED}
+    known |= {f"{name}-profiled" for name in unmeasured}
     found = {
         str(page.relative_to(ROOT)): {*SYSTEM.findall(prose(page))} for page in (*PAGES, *PICTURES)
     }

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from bricks.analysis.explained import ExplainedModel
 from bricks.analysis.gains import OWN, Gain, Replacement, largest
 from bricks.analysis.operator_times import OperatorTime, operator_times
-from bricks.compose.estimate import IncompleteEstimate
+from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.errors import printable
+from bricks.report.answers.device import limits_text
 from bricks.report.answers.words import uncertainty_text, value_text
 from bricks.report.tables import percent, seconds
 from bricks.system import Target
@@ -30,6 +31,8 @@ def explanation_answer(of: ExplainedModel, target: Target, here: Target) -> str:
         f" {costliest.operator}"
     )
     place = "this machine" if target.system.key == here.system.key else target.system.name
+    if isinstance(of.estimate, Estimate) and of.estimate.device is not None:
+        return printable(f"{spent}, {limits_text(of.estimate.device)}.")
     return printable(f"{spent}{_roofline(costliest, place)}{_gained(of.gains)}.")
 
 
