@@ -2,7 +2,8 @@
 
 ``make learned`` runs it: it writes the ``.learned.npz`` files in ``cache/published`` and their
 digests in the index. A change of the predictor needs a new version in
-``bricks/predict/learned_file.py`` first, so that files of the old one are left out.
+``bricks/predict/learned_file.py``, or of cards in ``bricks/predict/kernels/learned_kernels.py``,
+first, so that files of the old one are left out.
 """
 
 from __future__ import annotations

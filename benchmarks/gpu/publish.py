@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.gpu.publish`` writes a results file for each card into ``cache/published``,
 next to those of processors: programs with their plans, kernels of all calls, steps of whole
-programs, and costs of launching.
+programs, and costs of launching. Beside each, it writes a file of what is learned from it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from benchmarks.gpu.measured import MeasuredProgram, measured
 from benchmarks.gpu.raw import Nulls, RawFile, RawProgram, read
 from benchmarks.study import ROOT
 from bricks import __version__
+from bricks.analysis.publishing import with_learned_file
 from bricks.graph.model import Model
 from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.samples.measurement import Round
@@ -129,7 +130,7 @@ def _probes(nulls: Iterable[Nulls]) -> Iterator[tuple[str, Round]]:
 
 
 def publish(card: str, place: Path = PLACE) -> IndexEntry:
-    """Write the results file of ``card`` into ``place``, and its entry of the index."""
+    """Write the results of ``card``, what is learned from them, and their entry of the index."""
     results = results_of(card)
     target = results.target
     name = f"{target.system.name}.jsonl.xz"
@@ -139,6 +140,8 @@ def publish(card: str, place: Path = PLACE) -> IndexEntry:
     digest = hashlib.sha256((place / name).read_bytes()).hexdigest()
     entry = IndexEntry(name, digest, (target,), {"targets": {target.key: _about(results)}})
     others = [of for of in read_index(place) if of.file != name]
+    write_index(place, [*others, entry])
+    entry = with_learned_file(entry, place)
     write_index(place, [*others, entry])
     return entry
 

@@ -21,11 +21,13 @@ from typing import Any
 from bricks._version import __version__
 from bricks.backends import describe
 from bricks.decompose.identity import mismatch
-from bricks.errors import BricksError, StoreError, first_line
+from bricks.errors import BricksError, StoreError, UsageError, first_line
 from bricks.graph.model import Model
 from bricks.predict import learned_file
+from bricks.predict.kernels import learned_kernels
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.defaults import GRANULARITY
+from bricks.session.device_latencies import device_latencies
 from bricks.session.latencies import Latencies
 from bricks.session.workspace import Workspace
 from bricks.store import Published, Store
@@ -185,16 +187,30 @@ def with_learned_file(entry: IndexEntry, place: Path) -> IndexEntry:
     targets with too few measurements to do without others.
     """
     published = Published(place)
-    models = {t.key: Latencies(published, t.key, GRANULARITY) for t in entry.targets}
-    learned = {key: model.to_keep() for key, model in models.items()}
-    kept = {key: model_file for key, model_file in learned.items() if model_file is not None}
-    if not kept:
+    on_device = entry.targets[0].system.accelerator is not None
+    content = (_learned_kernels if on_device else _learned_latencies)(entry, published)
+    if content is None:
         return entry
     name = entry.file.removesuffix(_SUFFIX) + ".learned.npz"
-    content = learned_file.written(kept, GRANULARITY)
     (place / name).write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
     return replace(entry, learned=LearnedFile(name, digest, entry.sha256))
+
+
+def _learned_latencies(entry: IndexEntry, published: Published) -> bytes | None:
+    models = {t.key: Latencies(published, t.key, GRANULARITY) for t in entry.targets}
+    learned = {key: model.to_keep() for key, model in models.items()}
+    kept = {key: latencies for key, latencies in learned.items() if latencies is not None}
+    return learned_file.written(kept, GRANULARITY) if kept else None
+
+
+def _learned_kernels(entry: IndexEntry, published: Published) -> bytes | None:
+    """None for a card whose peaks are not known: no other call of it can be predicted."""
+    try:
+        latencies = {t.key: device_latencies(published, t) for t in entry.targets}
+        return learned_kernels.written({k: of.learned_anew() for k, of in latencies.items()})
+    except UsageError:
+        return None
 
 
 def learn_again(place: Path) -> list[IndexEntry]:

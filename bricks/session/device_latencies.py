@@ -1,7 +1,7 @@
 """Kernels of calls that were not measured on an accelerator: predicted from those that were.
 
-A predictor is learned from the measurements of one card, at first use. Must not know how kernels
-are added up.
+A predictor is learned from the measurements of one card, at first use, or read from a file of what
+was learned from them. Must not know how kernels are added up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
     from bricks.predict.kernels.kernel_prediction import KernelPrediction
-    from bricks.predict.kernels.kernel_predictor import KernelPredictor
+    from bricks.predict.kernels.learned_kernels import LearnedKernels
 
 # Half the width, relative to all kernels, of the error of another card. Assumed: the one pair of
 # measured cards has one architecture (research/gpu.md), and no other architecture was measured.
@@ -70,7 +70,7 @@ class DeviceLatencies:
         others = {key: brick for key, brick in bricks.items() if key not in known}
         if not others:
             return known
-        predictions = self._predictor.predictions(others, self._card)
+        predictions = self._learned.predictor.predictions(others, self._card)
         return known | {key: self._in_form(key, of) for key, of in predictions.items()}
 
     def _carried(self, bricks: Mapping[str, Brick]) -> dict[str, PredictedKernels]:
@@ -117,25 +117,29 @@ class DeviceLatencies:
         """A prediction in the form of a measurement."""
         states: Mapping[int | None, Sequence[object]] = of.kernels_by_displaced or {None: ()}
         rounds = [
-            Round.of([Sample(self._host_s, of.kernels_by_displaced.get(state, ()), state)])
+            Round.of([Sample(self._learned.host_s, of.kernels_by_displaced.get(state, ()), state)])
             for state in states
         ]
         device_s = of.device_s.get(None, Interval.exact(0.0))
         return PredictedKernels(of.operator, Measurement(key, tuple(rounds), 0.0), device_s)
 
     @cached_property
-    def _measured(self) -> Mapping[str, Measurement]:
-        costs = self._source.measurements.costs(self._target_key)
-        return self._results([key for key in costs if key.startswith(_BRICK)])
+    def _learned(self) -> LearnedKernels:
+        """What a file keeps of all measurements; learned anew where there is none."""
+        from bricks.predict.kernels.learned_kernels import read  # slow import
 
-    @cached_property
-    def _predictor(self) -> KernelPredictor:
+        content = self._source.measurements.learned(self._target_key)
+        kept = None if content is None else read(content, self._target_key, self._accelerator)
+        return kept or self.learned_anew()
+
+    def learned_anew(self) -> LearnedKernels:
+        """What all measurements tell; UsageError if the card's peaks are not known."""
         from bricks.predict.kernels.kernel_predictor import KernelPredictor  # slow import
+        from bricks.predict.kernels.learned_kernels import LearnedKernels
 
-        bricks = self._source.plans.load_bricks(list(self._measured))
-        return KernelPredictor.learn(bricks, self._measured, self._accelerator)
-
-    @cached_property
-    def _host_s(self) -> float:
-        """The host's seconds for a call: the median of all that were measured."""
-        return median(of.latency_s() for of in self._measured.values())
+        costs = self._source.measurements.costs(self._target_key)
+        measured = self._results([key for key in costs if key.startswith(_BRICK)])
+        bricks = self._source.plans.load_bricks(list(measured))
+        host_s = median(of.latency_s() for of in measured.values())
+        predictor = KernelPredictor.learn(bricks, measured, self._accelerator)
+        return LearnedKernels(predictor, host_s)

@@ -84,7 +84,8 @@ class MeasurementsReading(Protocol):
     def learned(self, target_key: str) -> bytes | None:
         """The learned file of all measurements on this target; None if there is none.
 
-        A file of :mod:`bricks.predict.learned_file`, whose version may be another one.
+        A file of :mod:`bricks.predict.learned_file`, or of a device's
+        :mod:`bricks.predict.kernels.learned_kernels`, whose version may be another one.
         """
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from device_calls import COLD_BYTES, measured_by, product_brick, sum_brick, view_brick
 from refusals import refused
 
 from bricks.decompose.plan import Brick
 from bricks.errors import UsageError
+from bricks.predict import learned_file
 from bricks.predict.kernels.card_transfer import transferred
 from bricks.predict.kernels.kernel_prediction import total_s
 from bricks.predict.kernels.kernel_predictor import KernelPredictor
+from bricks.predict.kernels.learned_kernels import LearnedKernels, read, written
 from bricks.system.cards import card_named
 
 H200, H100 = card_named("h200"), card_named("h100")
@@ -106,3 +110,26 @@ def test_measured_calls_scale_with_what_bounds_them() -> None:
     assert ratios[0] > 0.6 * bandwidths
     assert ratios[1] == pytest.approx(H200.flops_per_s["bf16"] / l40s.flops_per_s["bf16"], rel=0.1)
     assert ratios[2] < 1.1
+
+
+def test_a_file_of_what_was_learned_predicts_as_learning_does(predictor: KernelPredictor) -> None:
+    content = written({"t1-a": LearnedKernels(predictor, 5e-6)})
+    kept = read(content, "t1-a", H200.accelerator)
+    assert kept is not None and kept.host_s == 5e-6
+    others = (product_brick(768, 3072, 1024), sum_brick(3 << 20), sum_brick(3 << 20, "atan2"))
+    bricks = {brick.key: brick for brick in (*others, view_brick(1 << 20))}
+    for card in (None, H100):
+        anew = predictor.predictions(bricks, card)
+        assert kept.predictor.predictions(bricks, card) == anew
+
+
+def test_a_file_of_another_format_or_version_is_left_alone(predictor: KernelPredictor) -> None:
+    content = written({"t1-a": LearnedKernels(predictor, 5e-6)})
+    assert read(content, "t1-b", H200.accelerator) is None
+    assert learned_file.read(content, "t1-a", "operators") is None
+    assert read(learned_file.written({}, "operators"), "t1-a", H200.accelerator) is None
+    with np.load(io.BytesIO(content)) as arrays:
+        about = arrays["about"].tobytes().replace(b'"version": 1', b'"version": 0')
+        later = io.BytesIO()
+        np.savez(later, **{**arrays, "about": np.frombuffer(about, np.uint8)})
+    assert read(later.getvalue(), "t1-a", H200.accelerator) is None

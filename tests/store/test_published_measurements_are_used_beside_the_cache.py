@@ -28,12 +28,14 @@ from bricks.report.answers.words import source_text
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.defaults import GRANULARITY
+from bricks.session.device_latencies import device_latencies
 from bricks.session.latencies import Latencies
 from bricks.store import Published, Store
 from bricks.store.published_index import INDEX, read_index, write_index
 from bricks.studies.inference.result import ModelComparison
 from bricks.system import System, fingerprint
 
+EXECUTED = "executed"  # the granularity of recorded programs
 CHECKOUT = Path(__file__).resolve().parents[2] / "cache" / "published"
 HOME = fingerprint()
 BIG = replace(HOME, name="big", identity={**HOME.identity, "logical_cpus": 97})
@@ -494,6 +496,51 @@ def test_shipped_files_hold_what_learning_gives() -> None:
     for key, one in kept.predictor.predict(features).items():
         other = anew.predictor.predict(features)[key]
         assert one.latency_s == pytest.approx(other.latency_s, rel=1e-3)
+
+
+@pytest.fixture
+def published_card(tmp_path: Path) -> Path:
+    """A folder with what ships of the card with fewest measurements."""
+    entry = min(
+        (e for e in read_index(CHECKOUT) if e.targets[0].system.accelerator is not None),
+        key=lambda e: (CHECKOUT / e.file).stat().st_size,
+    )
+    assert entry.learned is not None
+    for name in (entry.file, entry.learned.file):
+        shutil.copy(CHECKOUT / name, tmp_path)
+    write_index(tmp_path, [entry])
+    return tmp_path
+
+
+def test_shipped_files_of_cards_hold_what_learning_gives(published_card: Path) -> None:
+    """Where this fails, the predictor was changed: a new version of the format, `make learned`."""
+    (entry,) = read_index(published_card)
+    (target,) = entry.targets
+    sources = Published(published_card), Unlearned(published_card)
+    (plan, _), *_ = sources[0].plans.all(target.key, EXECUTED)
+    bricks = sources[0].plans.load_bricks(plan.keys)
+    kept, anew = (device_latencies(source, target).predicted(bricks) for source in sources)
+    assert {key: of.operator for key, of in kept.items()} == {
+        k: of.operator for k, of in anew.items()
+    }
+    for key, one in kept.items():
+        assert one.device_s.value == pytest.approx(anew[key].device_s.value, rel=1e-3)
+        assert one.device_s.high == pytest.approx(anew[key].device_s.high, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_without_what_was_learned_of_a_card_it_is_learned_anew(published_card: Path) -> None:
+    (entry,) = read_index(published_card)
+    (target,) = entry.targets
+    assert entry.learned is not None
+    path = published_card / entry.learned.file
+    path.write_bytes(path.read_bytes()[:-9])
+    source = Published(published_card)
+    (plan, _), *_ = source.plans.all(target.key, EXECUTED)
+    bricks = source.plans.load_bricks(plan.keys)
+    assert device_latencies(source, target).predicted(bricks).keys() == bricks.keys()
+    (problem,) = source.problems
+    assert path.name in problem
 
 
 def test_a_model_that_is_asked_for_again_gets_the_same_answer(here: Here, learned_at: Path) -> None:

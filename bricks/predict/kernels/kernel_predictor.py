@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bricks.decompose.plan import Brick
-from bricks.predict.interpolation import Interpolation
 from bricks.predict.kernels.device_roofline import DeviceRoofline, StatedCall
 from bricks.predict.kernels.features import kernel_features
 from bricks.predict.kernels.kernel_prediction import STATES, WIDTH, KernelPrediction
-from bricks.predict.kernels.kernel_process import process_of, residuals
+from bricks.predict.kernels.kernel_process import KernelProcess
 from bricks.predict.kernels.parameters import PARAMS
 from bricks.predict.kernels.work import KernelFeatures
 from bricks.samples.measurement import Measurement
@@ -41,7 +40,7 @@ class KernelPredictor:
 
     card: Card
     roofline: DeviceRoofline
-    processes: Mapping[str, Interpolation]
+    processes: Mapping[str, KernelProcess]
     counts: Mapping[str, int]
 
     @classmethod
@@ -60,7 +59,7 @@ class KernelPredictor:
         roof_s = roofline.seconds(calls, card)
         families = np.array([call.features.family for call in calls])
         processes = {
-            family: process_of(
+            family: KernelProcess.of(
                 PARAMS[family], [calls[at] for at in own], roof_s[own], device_s[own]
             )
             for family in sorted(set(families))
@@ -117,7 +116,7 @@ class KernelPredictor:
         for family, process in self.processes.items():
             own = np.flatnonzero(families == family)
             if len(own):
-                means, squares = residuals(process, [calls[int(at)] for at in own], roof_s[own])
+                means, squares = process.predict([calls[int(at)] for at in own], roof_s[own])
                 logs[own] += means
                 variances[own] = squares + process.params.noise**2
         known = [call.features.operator in self.counts for call in calls]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from zlib import crc32
 
 import numpy as np
@@ -18,21 +20,34 @@ from bricks.predict.kernels.device_roofline import StatedCall
 Array = np.ndarray
 
 
-def process_of(
-    params: CovarianceParams, calls: Sequence[StatedCall], roof_s: Array, device_s: Array
-) -> Interpolation:
-    """Fit to calls that took ``device_s`` where their roofline is ``roof_s``."""
-    at = call_matrix(calls, roof_s)
-    return Interpolation.fit(
-        params, at / _units(params), np.log(device_s / roof_s), noise_of(params, device_s)
-    )
+@dataclass(frozen=True)  # without slots, for the cached interpolation
+class KernelProcess:
+    """The process of one family, factorised when it first predicts.
 
+    ``residuals`` are logarithms of durations over rooflines, observed at the rows of ``at`` with
+    the variances ``noise``.
+    """
 
-def residuals(
-    process: Interpolation, calls: Sequence[StatedCall], roof_s: Array
-) -> tuple[Array, Array]:
-    """Logarithms of duration over roofline, and their variances."""
-    return process.predict(call_matrix(calls, roof_s) / _units(process.params))
+    params: CovarianceParams
+    at: Array
+    noise: Array
+    residuals: Array
+
+    @classmethod
+    def of(
+        cls, params: CovarianceParams, calls: Sequence[StatedCall], roof_s: Array, device_s: Array
+    ) -> KernelProcess:
+        """The process of calls that took ``device_s`` where their roofline is ``roof_s``."""
+        at = call_matrix(calls, roof_s) / _units(params)
+        return cls(params, at, noise_of(params, device_s), np.log(device_s / roof_s))
+
+    def predict(self, calls: Sequence[StatedCall], roof_s: Array) -> tuple[Array, Array]:
+        """Logarithms of duration over roofline, and their variances."""
+        return self._interpolation.predict(call_matrix(calls, roof_s) / _units(self.params))
+
+    @cached_property
+    def _interpolation(self) -> Interpolation:
+        return Interpolation.fit(self.params, self.at, self.residuals, self.noise)
 
 
 def call_matrix(calls: Sequence[StatedCall], roof_s: Array) -> Array:
