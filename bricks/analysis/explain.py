@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from bricks.analysis.explanation import BestImplementation, Explanation, same_work
 from bricks.analysis.explanation import explain as explained
@@ -26,6 +27,9 @@ from bricks.session.machine_peaks import Peaks, call_s, measured_peaks
 from bricks.session.workspace import Workspace
 from bricks.system import Runtime, Target
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.predict.features import BrickFeatures
 
 # A smaller advantage than this counts as none: two measurements of one brick differ by as much.
 _NOTABLE = 0.05
@@ -82,7 +86,7 @@ class Explainer:
         """
         workspace, target = self.workspace, self._target
         bricks = workspace.plans.bricks(plan)
-        features = workspace.estimators.latencies(target).target.features(plan.keys)
+        features = self._features(plan)
         return explained(
             plan,
             estimate,
@@ -122,6 +126,12 @@ class Explainer:
             self._peaks = measured_peaks(self.workspace, self._target, measure=self.measure)
         return self._peaks
 
+    def _features(self, plan: Plan) -> dict[str, BrickFeatures]:
+        """The features of a plan's bricks, also of those that no cache holds."""
+        known = self.workspace.estimators.latencies(self._target).target
+        known.loaded.bricks.update(self.workspace.plans.bricks(plan))
+        return known.features(plan.keys)
+
     def _models_with(self, plan: Plan) -> Counter[str]:
         """The number of other models in the cache that have each brick, on this target."""
         if self._models is None:
@@ -135,7 +145,9 @@ class Explainer:
         self, plan: Plan, estimate: Estimate | IncompleteEstimate
     ) -> dict[str, BestImplementation]:
         """For each measured brick, the fastest other implementation of its work, if any."""
-        features = self.workspace.estimators.latencies(self._target).target.features(plan.keys)
+        if self._target.system.accelerator is not None:  # implementations differ there by the host
+            return {}
+        features = self._features(plan)
         measured = [each for each in estimate.shares if not each.predicted and each.occurrences > 0]
         works = {share.brick: same_work(features[share.brick]) for share in measured}
         self._find_fastest(works.values())

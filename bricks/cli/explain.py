@@ -63,7 +63,7 @@ def explain(
     from bricks.units.facts import json_of
 
     trace = output.trace
-    with open_workspace(options) as workspace:
+    with open_workspace(options, elsewhere=asked.system is not None) as workspace:
         target, here = asked_target(workspace, options, asked), workspace.target
         measure = not asked.no_measure and asked.system is None
         insight = Explainer(workspace, target, measure=measure)

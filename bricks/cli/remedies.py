@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.command import parameters_of, typed_options
 from bricks.cli.options import CommonOptions, EstimateOptions, MeasureOptions
 from bricks.session.defaults import CACHE, EFFORT, PRECISION
+from bricks.system.accelerator import CPU, CUDA
 from bricks.units.facts import facts
 from bricks.zoo import entries
 
@@ -40,6 +41,7 @@ class Remedies:
     def on(cls, target: Target, here: Target, command: str, options: CommonOptions) -> Remedies:
         """The remedies for estimates on ``target``; ``here`` is the target of the bench."""
         runtime, place = target.runtime, None
+        device = CPU if target.system.accelerator is None else CUDA
         if target.key != here.key:
             options = replace(
                 options,
@@ -48,6 +50,7 @@ class Remedies:
                     name=runtime.backend,
                     threads=runtime.threads,
                     optimization=runtime.optimization,
+                    device=device,
                 ),
             )
         if target.system.key != here.system.key:

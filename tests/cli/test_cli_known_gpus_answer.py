@@ -42,6 +42,21 @@ def test_an_slo_is_met_on_a_gpu(here: Here) -> None:
     assert candidate["meets_slo"] == "yes"
 
 
+def test_time_goes_to_calls_that_no_cache_holds_under_their_own_names(here: Here) -> None:
+    words = ("explain", "torch_two_tower_training", "--on", "h100", "--all")
+    ran = here(*words, runtime=None)
+    assert ran.status == 0
+    assert re.search(r"^add_?\.Tensor |^t  ", ran.out, re.MULTILINE)
+    assert not re.search(r"^Tensor ", ran.out, re.MULTILINE)
+    assert "another kernel of" not in ran.out  # the host takes its time, not a kernel
+
+
+def test_what_decides_on_a_gpu_runs_on_a_gpu(here: Here) -> None:
+    words = ("advise", "torch_gpt2_training", "--on", "h200", "--slo", "9ms", "--json")
+    (deciding,) = here(*words, runtime="torch").json["deciding"]
+    assert deciding["command"].endswith("--device cuda")
+
+
 def test_models_of_another_runtime_are_refused_in_one_line(here: Here) -> None:
     ran = here("predict", "squeezenet", "--on", "h100", runtime="onnxruntime")
     assert ran.status == 2
