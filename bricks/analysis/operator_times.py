@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bricks.analysis.explanation import Explanation, Part
 from bricks.compose.estimate import Estimate
-from bricks.graph.form import DOMAIN
+from bricks.graph.form import operator_title
 from bricks.units.interval import Interval, independent_sum
 
 
@@ -72,14 +72,7 @@ def operator_times(explanation: Explanation) -> tuple[OperatorTime, ...]:
 
 def _unqualified(part: Part) -> str:
     """The operators of a part without their domains."""
-    return "+".join(map(_short, part.operators))
-
-
-def _short(name: str) -> str:
-    """``Conv`` of an ONNX operator, ``add.Tensor`` of a call of PyTorch's ``aten.add.Tensor``."""
-    if name.startswith(DOMAIN):
-        return name.removeprefix(DOMAIN).partition(".")[2]
-    return name.rpartition(".")[2]
+    return "+".join(operator_title(name) for name in part.operators)
 
 
 def _time(operator: str, parts: list[Part], common_s: float) -> OperatorTime:

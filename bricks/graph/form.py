@@ -48,3 +48,14 @@ def nodes_form(nodes: Iterable[onnx.NodeProto]) -> ModelForm:
 def form_of(proto: onnx.ModelProto) -> ModelForm:
     """Return the form of a model, or of a brick."""
     return nodes_form(proto.graph.node)
+
+
+def operator_title(qualified: str) -> str:
+    """The short name of an operator: without its domain, and of a call without its overload.
+
+    ``com.microsoft.nchwc.Conv`` is ``Conv``, ``org.pytorch.aten.slice.Tensor`` is ``slice``.
+    """
+    if qualified.startswith(DOMAIN):
+        _, _, call = qualified.removeprefix(DOMAIN).partition(".")
+        return call.partition(".")[0]
+    return qualified.rpartition(".")[2]

@@ -17,6 +17,7 @@ from bricks.analysis.difference import (
 )
 from bricks.analysis.significance import Ratio
 from bricks.analysis.target_diff import TargetDiff
+from bricks.graph.form import operator_title
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import DASH, Column, table_of
 from bricks.report.figures import count_text, interval_text, names_text
@@ -183,7 +184,7 @@ _SHORT_BRICKS: Sequence[Column[BrickDifference]] = (
 
 def _short(operators: Sequence[str]) -> str:
     """Operators without their domains."""
-    return names_text([name.rpartition(".")[2] for name in operators], _OPERATORS)
+    return names_text([operator_title(name) for name in operators], _OPERATORS)
 
 
 def _judged(ratio: Ratio) -> str:

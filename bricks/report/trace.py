@@ -23,6 +23,7 @@ from bricks.compose.timeline import (
     Subtraction,
 )
 from bricks.errors import printable
+from bricks.graph.form import operator_title
 from bricks.report.trace_events import (
     Event,
     Extent,
@@ -250,7 +251,7 @@ def _key(of: Traced, entry: Entry) -> str:
 
 def _name(of: Traced, entry: Entry) -> str:
     """The operators of an occurrence, up to the limit."""
-    names = [name.rpartition(".")[2] for name in of.bricks[_key(of, entry)].operators]
+    names = [operator_title(name) for name in of.bricks[_key(of, entry)].operators]
     more = len(names) - _MAX_OPERATORS
     return "+".join(names[:_MAX_OPERATORS]) + (f" and {more} more" if more > 0 else "")
 

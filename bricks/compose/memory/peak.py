@@ -19,6 +19,7 @@ from bricks.compose.memory.workspace import workspace
 from bricks.decompose.granularity import EXECUTED
 from bricks.decompose.memory import LiveMemory
 from bricks.decompose.plan import Brick, Plan
+from bricks.graph.form import operator_title
 from bricks.system import Runtime
 
 # The runtime's own data in a session: code and tables, which the first session loads, and the
@@ -167,6 +168,6 @@ def _unknown_workspaces(
     for occurrence in plan.occurrences:
         if occurrence.brick in unknown:
             operators = bricks[occurrence.brick].operators
-            counts["+".join(name.rpartition(".")[2] for name in operators)] += 1
+            counts["+".join(operator_title(name) for name in operators)] += 1
     several = [f"{count} {name}" for name, count in counts.items()]
     return (f"the workspace of {', '.join(several)}",) if several else ()

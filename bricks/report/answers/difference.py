@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from bricks.analysis.difference import ComparedTarget, Difference, ModelDifference
 from bricks.analysis.target_diff import TargetDiff
 from bricks.errors import printable
+from bricks.graph.form import operator_title
 from bricks.report.answers.words import listed, uncertainty_text
 from bricks.report.figures import count_text
 from bricks.report.tables import NOTABLE_SHARE, percent, seconds
@@ -88,7 +89,7 @@ def _where(model: ModelDifference) -> str:
         return ""
     moved_s = by_operators[costliest]
     sign = "+" if moved_s > 0 else "-"
-    names = dict.fromkeys(name.rpartition(".")[2] for name in costliest)
+    names = dict.fromkeys(operator_title(name) for name in costliest)
     return f", most of it in {' + '.join(names)} ({sign}{seconds(abs(moved_s))})"
 
 

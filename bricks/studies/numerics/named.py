@@ -14,6 +14,7 @@ import numpy as np
 from bricks.decompose.plan import Brick
 from bricks.decompose.titles import shapes
 from bricks.errors import ModelError, UsageError, suggestion
+from bricks.graph.form import operator_title
 from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import parse_model
@@ -98,7 +99,7 @@ def costliest(zoo: ZooSource) -> list[OperatorCase]:
 
 
 def _of_brick(brick: Brick, target: Target) -> OperatorCase:
-    operators = "+".join(name.rpartition(".")[2] for name in brick.operators)
+    operators = "+".join(operator_title(name) for name in brick.operators)
     types = [*brick.inputs.values(), *brick.weights.values(), *brick.outputs.values()]
     return OperatorCase(
         f"{operators}_{brick.key.removeprefix('b1-')[:8]}",
