@@ -112,6 +112,16 @@ def test_measured_calls_scale_with_what_bounds_them() -> None:
     assert ratios[2] < 1.1
 
 
+def test_calls_that_were_measured_twice_count_by_both(predictor: KernelPredictor) -> None:
+    twice, once = measured_by(law, BRICKS.values(), 2), SUMS[9]
+    longer = measured_by(lambda brick: 1.2 * law(brick), [once], 2)[once.key]
+    bricks = {**BRICKS, "b1-again": replace(once, key="b1-again")}
+    both = KernelPredictor.learn(bricks, {**twice, "b1-again": longer}, H200.accelerator)
+    before, after = (of.predict(once).device_s[None] for of in (predictor, both))
+    assert law(once) < after.value < 1.2 * law(once)
+    assert after.value > before.value
+
+
 def test_a_file_of_what_was_learned_predicts_as_learning_does(predictor: KernelPredictor) -> None:
     content = written({"t1-a": LearnedKernels(predictor, 5e-6)})
     kept = read(content, "t1-a", H200.accelerator)

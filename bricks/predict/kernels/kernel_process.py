@@ -25,7 +25,7 @@ class KernelProcess:
     """The process of one family, factorised when it first predicts.
 
     ``residuals`` are logarithms of durations over rooflines, observed at the rows of ``at`` with
-    the variances ``noise``.
+    the variances ``noise``. No row is there twice.
     """
 
     params: CovarianceParams
@@ -37,9 +37,16 @@ class KernelProcess:
     def of(
         cls, params: CovarianceParams, calls: Sequence[StatedCall], roof_s: Array, device_s: Array
     ) -> KernelProcess:
-        """The process of calls that took ``device_s`` where their roofline is ``roof_s``."""
-        at = call_matrix(calls, roof_s) / _units(params)
-        return cls(params, at, noise_of(params, device_s), np.log(device_s / roof_s))
+        """The process of calls that took ``device_s`` where their roofline is ``roof_s``.
+
+        Observations of equal calls are one, with less noise: predictions stay the same.
+        """
+        every = call_matrix(calls, roof_s) / _units(params)
+        at, places = np.unique(every, axis=0, return_inverse=True)
+        places, trust = np.ravel(places), 1 / noise_of(params, device_s)
+        noise = 1 / np.bincount(places, trust)
+        means = noise * np.bincount(places, trust * np.log(device_s / roof_s))
+        return cls(params, at, noise, means)
 
     def predict(self, calls: Sequence[StatedCall], roof_s: Array) -> tuple[Array, Array]:
         """Logarithms of duration over roofline, and their variances."""
