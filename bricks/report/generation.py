@@ -59,11 +59,24 @@ def _columns(result: LlmResult) -> list[Column[GenerationResult]]:
         Column("tokens/s", lambda row: token_rate_text(row.decode_tokens_per_s.value)),
         *([] if several else [each]),
         Column("±", lambda row: uncertainty_text(row.decode_tokens_per_s, token_rate_text)),
+        *(_GPU if any(row.limited_by for row in result.known) else ()),
         Column("first", lambda row: seconds(row.ttft_s.value)),
         Column("weights", lambda row: size(row.memory.weight_bytes)),
         Column("cache", lambda row: size(row.memory.cache_bytes)),
         Column("peak", _peak),
     ]
+
+
+def _graph(row: GenerationResult) -> str | None:
+    """Tokens a second where steps are launched as CUDA graphs."""
+    graph = row.graph_tokens_per_s
+    return None if graph is None else token_rate_text(graph.value)
+
+
+_GPU: Sequence[Column[GenerationResult]] = (
+    Column("limit", lambda row: row.limited_by, left=True),
+    Column("CUDA graph", _graph),
+)
 
 
 def _each(row: GenerationResult) -> str | None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bricks.errors import NameUnknown, UsageError, nearest
+from bricks.session.defaults import PROGRAMS_RUNTIME
 from bricks.session.unmeasured_cards import unmeasured_systems, unmeasured_targets
 from bricks.system.names import names_of
 
@@ -118,6 +119,23 @@ def target_called(workspace: Workspace, name: str) -> Target:
         listed = ", ".join(sorted({t.system.key for t in matching}))
         raise UsageError(f"several systems are called {name!r}: give one of their keys, {listed}")
     return max(matching, key=partial(nearness, runtime))
+
+
+def card_called(workspace: Workspace, name: str) -> Target | None:
+    """The target of recorded programs on the accelerator of the system with this name.
+
+    The runtime of ``workspace`` may be another one. None for a system without an accelerator;
+    raises :class:`UsageError` as :func:`systems_called` does.
+    """
+    known = workspace.known.systems.targets()
+    systems = systems_called((target.system for target in known), name)
+    keys = {system.key for system in systems if system.accelerator is not None}
+    if not keys:
+        return None
+    targets = [target for target in known if target.system.key in keys]
+    targets = targets or [*unmeasured_targets(systems, known)]
+    of_programs = [target for target in targets if target.runtime.backend == PROGRAMS_RUNTIME]
+    return max(of_programs, key=partial(nearness, workspace.runtime), default=None)
 
 
 def _unmeasured(workspace: Workspace, name: str, targets: Sequence[Target]) -> str:

@@ -79,3 +79,17 @@ def _relative(model: dict[str, float], lane: str) -> float:
 
 def test_the_published_files_are_there() -> None:
     assert {f"{H100}.jsonl.xz", f"{H200}.jsonl.xz"} <= {path.name for path in folder().iterdir()}
+
+
+def test_a_published_architecture_generates_text_on_a_gpu(here: Here) -> None:
+    words = ("llm", "tinyllama-1.1b", "--on", "h100", "--prompt", 64, "--new", 3)
+    facts = here(*words, "--json", runtime=None).json
+    assert facts["system"]["name"] == H100
+    assert facts["weight_bytes"] == pytest.approx(2.2e9, rel=0.02)
+    assert facts["cache_bytes"] == 66 * 2 * 22 * 4 * 64 * 2
+    assert facts["limited_by"] == "host"
+    assert facts["decode_tokens_per_s"] < facts["graph_tokens_per_s"] < 2000
+    assert facts["steps"][0]["device_s"] < facts["steps"][0]["host_s"]
+    assert "as a CUDA graph" in facts["answer"]
+    refusal = here(*words, "--quant", "int4", runtime=None)
+    assert refusal.status == 2 and "--quant int4" in refusal.complaint

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bricks.backends.decoders import DecoderWriter
 from bricks.backends.offer import BackendInfo, Counterparts, Offer, locked_environment, unimportable
 from bricks.backends.portable import Portable
 from bricks.backends.translating import ProgramTranslator, TranslatedProgram
@@ -19,6 +20,7 @@ from bricks.system.accelerator import CPU
 if TYPE_CHECKING:
     import onnx
 
+    from bricks.architectures.architecture import Architecture
     from bricks.backends.profiler_trace import TraceFormat
     from bricks.backends.torch.backend import TorchBackend
     from bricks.system.accelerator import Accelerator
@@ -41,7 +43,7 @@ def cxx_compiler() -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchOffer(Offer, ProgramTranslator, Portable):
+class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
     """PyTorch as its lock file pins it, running modules as they are written or ``compiled``."""
 
     compiled: bool
@@ -138,6 +140,14 @@ class TorchOffer(Offer, ProgramTranslator, Portable):
         from bricks.backends.torch.cuda_calls import translated  # slow import
 
         return translated(proto)
+
+    def decoder_step(
+        self, name: str, of: Architecture, *, batch: int, tokens: int, past: int
+    ) -> onnx.ModelProto:
+        """Return a step in bfloat16 on CUDA; see :mod:`bricks.backends.torch.decoders`."""
+        from bricks.backends.torch.decoders import decoder_step  # slow import
+
+        return decoder_step(name, of, batch, tokens, past)
 
     def for_ranks(self, collectives: str) -> BackendInfo:
         """Refuse NCCL, which needs a GPU and a build of PyTorch for it."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from bricks.compose.basis import Basis
+from bricks.compose.device.times import DeviceTimes
 from bricks.compose.estimate import MEASURED, Estimate, IncompleteEstimate, Provenance
 from bricks.compose.queueing.spread import run_factors
 from bricks.compose.recompose import recompose
@@ -25,11 +26,15 @@ _INDICES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RunLatency:
-    """The median latency of a run, and single runs relative to it: shape ``(draws,)``."""
+    """The median latency of a run, and single runs relative to it: shape ``(draws,)``.
+
+    ``device`` are the seconds on a host and its device, None without one.
+    """
 
     latency_s: Interval
     factors: np.ndarray = field(repr=False)
     provenance: Provenance = MEASURED
+    device: DeviceTimes | None = None
 
     @property
     def spread_known(self) -> bool:
@@ -97,4 +102,5 @@ def run_latency(basis: Basis, which: str, *, seed: int) -> RunLatency:
         estimate.latency_s,
         run_factors(basis, estimate, seed=seed),
         estimate.provenance,
+        estimate.device,
     )

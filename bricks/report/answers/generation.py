@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bricks.architectures.naming import asked_as_size
+from bricks.compose.occurrences import DEVICE
 from bricks.errors import printable
 from bricks.report.answers.words import listed, place_text, source_text, uncertainty_text
 from bricks.report.figures import count_text
@@ -34,11 +35,23 @@ def _read_as(result: LlmResult, first: GenerationResult) -> str:
 def _made(result: LlmResult, of: GenerationResult) -> str:
     rate, texts = of.decode_tokens_per_s, of.generation.batch if of.generation.qps is None else 1
     batch = f" for {texts} texts at once" if texts > 1 else ""
+    place = place_text(of.target, result.here)
     return (
         f"{printable(of.model)} makes {token_rate_text(rate.value)} tokens/s"
-        f" ({uncertainty_text(rate, token_rate_text)}) {place_text(of.target, result.here)}{batch};"
+        f" ({uncertainty_text(rate, token_rate_text)}) {place}{batch}{_limit(of)};"
         f" the first comes after {seconds(of.ttft_s.value)}; {_memory(of)}: {_source(of)}."
     )
+
+
+def _limit(of: GenerationResult) -> str:
+    """What limits steps on a device; where it is the host, the rate of CUDA graphs."""
+    if of.limited_by is None:
+        return ""
+    graph = of.graph_tokens_per_s
+    if of.limited_by == DEVICE or graph is None:
+        return f", limited by the {of.limited_by}"
+    rates = f"{token_rate_text(graph.value)} tokens/s ({uncertainty_text(graph, token_rate_text)})"
+    return f", limited by the {of.limited_by}, and {rates} as a CUDA graph"
 
 
 def _source(of: GenerationResult) -> str:

@@ -11,16 +11,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from bricks import backends
+from bricks.architectures.architecture import Architecture
 from bricks.architectures.decoder import decoder_model
 from bricks.architectures.naming import architecture, nearest_name
 from bricks.architectures.published import PUBLISHED
+from bricks.backends.capability import capability
+from bricks.backends.decoders import DecoderWriter
 from bricks.errors import ModelError, UsageError
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of
+from bricks.reading.digest import digest
 from bricks.session.workspace import Workspace
 from bricks.sources import Function, exactly_one, find_files, is_program
+from bricks.system import Target
 from bricks.zoo import is_entry
+
+# Bytes of a weight on a GPU, and of an element of the cache.
+_HALF_BYTES = 2
 
 _EXAMPLES = "give a size such as 7B, a published architecture such as llama-3.1-8b, or a file"
 
@@ -98,6 +108,68 @@ class ProgramSteps:
         return (high - low) * tokens // (last - first)
 
 
+@dataclass(frozen=True, slots=True)
+class CardSteps:
+    """Steps of a published architecture as programs of ``runtime`` on an accelerator, in 16 bits.
+
+    They are written from its dimensions, so neither the runtime nor the accelerator is needed.
+    """
+
+    title: str
+    architecture: Architecture
+    runtime: str
+
+    @property
+    def most_tokens(self) -> int | None:
+        """See :class:`Steps`."""
+        return self.architecture.positions
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights, each once."""
+        return _HALF_BYTES * self.architecture.parameters
+
+    def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
+        """See :class:`Steps`."""
+        writer = capability(backends.offer(self.runtime), DecoderWriter, self.runtime)
+        proto = writer.decoder_step(
+            self.title, self.architecture, batch=batch, tokens=tokens, past=past
+        )
+        types = graph_of(proto).types
+        inputs = tuple((each.name, types[each.name]) for each in proto.graph.input)
+        skeleton = proto.SerializeToString(deterministic=True)
+        return Model(self.title, Path(), skeleton, inputs, digest(proto))
+
+    def cache_bytes(self, batch: int, tokens: int) -> int | None:
+        """See :class:`Steps`; keys and values of each layer."""
+        of = self.architecture
+        return batch * tokens * 2 * of.layers * of.kept * _HALF_BYTES
+
+
+def is_published(name: str) -> bool:
+    """Whether ``name`` means a published architecture, whose steps are written."""
+    return _architecture(name) is not None
+
+
+def _architecture(name: str) -> str | None:
+    return None if is_entry(name) or Path(name).exists() else architecture(name)
+
+
+def card_steps(name: str, target: Target, quantisation: str | None = None) -> CardSteps:
+    """The steps of the published architecture ``name`` on the accelerator of ``target``.
+
+    Raises :class:`UsageError` for a ``quantisation``, whose kernels nobody measured there.
+    """
+    published = _architecture(name)
+    assert published is not None
+    if quantisation not in (None, "none"):
+        raise UsageError(
+            f"--quant {quantisation}: kernels of such weights were not measured on"
+            f" {target.system.name}: leave out --quant for weights of 16 bits"
+        )
+    return CardSteps(published, PUBLISHED[published], target.runtime.backend)
+
+
 def steps_of(workspace: Workspace, name: str, quantisation: str | None = None) -> Steps:
     """The decoder that ``name`` refers to: an architecture, an ONNX file, a zoo model, a program.
 
@@ -105,7 +177,7 @@ def steps_of(workspace: Workspace, name: str, quantisation: str | None = None) -
     with the bits of ``quantisation``. Raises :class:`~bricks.errors.ModelError` for a model that is
     no decoder with a cache, and :class:`UsageError` for a ``quantisation`` of a model with weights.
     """
-    published = None if is_entry(name) or Path(name).exists() else architecture(name)
+    published = _architecture(name)
     if published is not None:
         return _published(workspace, published, quantisation or "none")
     if quantisation is not None:

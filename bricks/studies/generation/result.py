@@ -91,8 +91,9 @@ class GenerationResult:
         ("generation.batch", "batch"), ("generation.qps", "qps"),
         ("generation.step_s", "step_cost_s"), "ttft_s", "tpot_s", "total_s", "tokens_per_s",
         ("memory.weight_bytes", "weight_bytes"), ("memory.cache_bytes", "cache_bytes"),
-        "needed_bytes", "decode_tokens_per_s", "interpolation_error", "prompt",
-        ("shown", "steps"), "memory", "load", "warnings", "checked", "error",
+        "needed_bytes", "decode_tokens_per_s", "graph_tokens_per_s", "limited_by",
+        "interpolation_error", "prompt", ("shown", "steps"), "memory", "load", "warnings",
+        "checked", "error",
     )  # fmt: skip
     scenario: ClassVar = "generation"
     errors: ClassVar[Sequence[str]] = ()
@@ -124,6 +125,28 @@ class GenerationResult:
         return self.tpot_s.map(lambda seconds: rate(texts, seconds))
 
     @property
+    def limited_by(self) -> str | None:
+        """The lane that limits steps of one token, or the prompt's: ``host`` or ``device``.
+
+        None without a device.
+        """
+        device = (self.shown[-1] if self.shown else self.prompt).run.device
+        return None if device is None else device.limited_by
+
+    @property
+    def graph_tokens_per_s(self) -> Interval | None:
+        """As :attr:`decode_tokens_per_s`, with each step launched as a CUDA graph.
+
+        None without a device, and where there is no further token.
+        """
+        step_s = self.times.graph_step_s(self.generation)
+        if step_s is None:
+            return None
+        texts = self.generation.batch if self.generation.qps is None else 1
+        between_s = self.generation.step_s
+        return step_s.shifted(between_s).map(lambda seconds: rate(texts, seconds))
+
+    @property
     def needed_bytes(self) -> int | None:
         """The memory at the peak of the longest step; without that, of weights and cache."""
         memory = self.memory
@@ -133,7 +156,9 @@ class GenerationResult:
 
     @property
     def host_bytes(self) -> int | None:
-        """The memory of the system, None if it is not known."""
+        """The memory of the system, or of its card; None if it is not known."""
+        if (card := self.target.system.accelerator) is not None:
+            return card.memory_bytes
         facts = self.target.system.identity
         known = [facts.get(name) for name in ("memory_gib", "memory_limit_gib")]
         sizes = [float(gib) * _GIB for gib in known if gib]

@@ -13,11 +13,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from bricks.compose.device.times import device_facts
 from bricks.compose.estimate import provenance_facts
 from bricks.compose.queueing.run import RunLatency
+from bricks.studies.generation.texts import Generation
 from bricks.units.curve import Curve
 from bricks.units.facts import with_ends
-from bricks.units.interval import Interval
+from bricks.units.interval import Interval, common_sum
 
 # Cache lengths at which steps are estimated.
 _LENGTHS = 4
@@ -39,7 +41,7 @@ class DecoderStep:
 
     FACTS: ClassVar = (
         "batch", "tokens", ("past", "past_tokens"), with_ends("run.latency_s", "latency_s"),
-        *provenance_facts("run.provenance"),
+        *device_facts("run.device"), *provenance_facts("run.provenance"),
     )  # fmt: skip
 
     batch: int
@@ -64,6 +66,20 @@ class StepTimes:
         ``batch`` is one of the estimated batch sizes.
         """
         return self._curves[batch].at(past)
+
+    def graph_step_s(self, of: Generation) -> Interval | None:
+        """The mean step of one token as a CUDA graph, for one batch of texts; None if unknown."""
+        steps = self.steps[of.batch if of.qps is None else 1]
+        known = [
+            (step.past, step.run.device.graph_s)
+            for step in steps
+            if step.run.device is not None and step.run.device.graph_s is not None
+        ]
+        if not known or len(known) < len(steps):
+            return None
+        curve = Curve.through(known)
+        pasts = range(of.prompt_tokens, of.prompt_tokens + of.new_tokens - 1)
+        return common_sum(map(curve.at, pasts)).scaled(1 / len(pasts))
 
     def interpolation_error(self, batch: int) -> float:
         """The worst error of a length that is interpolated from its neighbours, relative to it."""

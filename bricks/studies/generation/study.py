@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from bricks.compose.memory.peak import UnknownMemory
+from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.run import run_latency
 from bricks.errors import UsageError
@@ -19,9 +19,16 @@ from bricks.measure.defaults import PRECISION
 from bricks.measure.rounds import StopRule
 from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import basis
+from bricks.session.targets import card_called
 from bricks.session.workspace import Workspace
 from bricks.studies.generation.check import GeneratedText
-from bricks.studies.generation.decoders import Steps, steps_of
+from bricks.studies.generation.decoders import (
+    CardSteps,
+    Steps,
+    card_steps,
+    is_published,
+    steps_of,
+)
 from bricks.studies.generation.load import load_of
 from bricks.studies.generation.options import GenerationOptions
 from bricks.studies.generation.outcome import generated
@@ -69,7 +76,12 @@ class GenerationStudy(
     @cached_property
     def target(self) -> Target:
         """The system that is generation about."""
-        return target_asked(self.workspace, self.options.system, self.options.target)
+        options, workspace = self.options, self.workspace
+        if options.target is None and options.system and is_published(options.model):
+            card = card_called(workspace, options.system)
+            if card is not None:
+                return card
+        return target_asked(workspace, options.system, options.target)
 
     @property
     def observes(self) -> bool:
@@ -141,12 +153,19 @@ class GenerationStudy(
 
     @cached_property
     def _decoder(self) -> Steps:
-        options, asked = self.options, self.options.generation
-        steps = steps_of(self.workspace, options.model, options.quantisation)
+        asked = self.options.generation
+        steps = self._steps
         most, tokens = steps.most_tokens, asked.prompt_tokens + asked.new_tokens
         if most is not None and tokens > most:
             raise UsageError(f"{steps.title} knows {most} positions: {tokens} tokens are too many")
         return steps
+
+    @property
+    def _steps(self) -> Steps:
+        name, quantisation = self.options.model, self.options.quantisation
+        if self.target.system.accelerator is not None and is_published(name):
+            return card_steps(name, self.target, quantisation)
+        return steps_of(self.workspace, name, quantisation)
 
     @cached_property
     def _models(self) -> Mapping[StepKey, Model]:
@@ -162,7 +181,7 @@ class GenerationStudy(
         where = f"{batch} x {tokens} tokens after {past} on {self.target.system.name}"
         which = f"{model.name} in a step of {where}"
         run = run_latency(known, which, seed=self.workspace.options.seed)
-        if tokens == 1:
+        if tokens == 1 and run.device is None:
             drift_s = MEMORY_DRIFT * run.latency_s.value
             run = replace(run, latency_s=run.latency_s.widened(drift_s).positive())
         return DecoderStep(batch, tokens, past, run)
@@ -171,7 +190,20 @@ class GenerationStudy(
         generation, largest = self._generation, [*self._models.values()][-1]
         tokens = generation.prompt_tokens + generation.new_tokens - 1
         cache_bytes = self._decoder.cache_bytes(generation.batch, tokens)
+        if isinstance(self._decoder, CardSteps):
+            return self._card_memory(self._decoder.weight_bytes, cache_bytes)
         memory = predict_memory(self.workspace, largest, target=self.target)
         if isinstance(memory, UnknownMemory):
             return GenerationMemory(None, cache_bytes, None, (memory.reason,))
         return GenerationMemory(memory.weight_bytes, cache_bytes, memory.peak_bytes, memory.unknown)
+
+    def _card_memory(self, weight_bytes: int, cache_bytes: int | None) -> GenerationMemory:
+        """The memory of a card at the peak of the prompt or of the last token."""
+        first, *_, last = [*self._models.values()] * 2
+        peaks = [
+            predict_memory(self.workspace, model, target=self.target) for model in (first, last)
+        ]
+        known = [peak for peak in peaks if isinstance(peak, PeakMemory)]
+        unknown = tuple(dict.fromkeys(reason for peak in known for reason in peak.unknown))
+        peak_bytes = max((peak.peak_bytes for peak in known), default=None)
+        return GenerationMemory(weight_bytes, cache_bytes, peak_bytes, unknown)

@@ -1,0 +1,245 @@
+"""A step of a decoder: from tokens to the logits of the last one, call by call.
+
+The module is written as usual: products of queries, keys and values one by one, rotations by
+elementwise calls, one fused call for attention. In the step of the prompt, keys and values are the
+cache; a step of one token writes them into it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import onnx
+from onnx import TensorProto, helper
+
+from bricks.architectures.architecture import Architecture
+from bricks.backends.torch.cuda_calls.issued import Operand
+from bricks.backends.torch.cuda_calls.lifetimes import settle
+from bricks.backends.torch.cuda_calls.writing import write
+from bricks.backends.torch.decoders.attention import attended
+from bricks.backends.torch.decoders.tape import Tape
+from bricks.errors import ModelError
+from bricks.graph.form import DOMAIN
+from bricks.graph.program import Origin, State
+from bricks.graph.program_phases import BUFFERS, INFERENCE, INPUTS, PARAMETERS
+
+_IDS, _PLACES, _IR_VERSION = "input_ids", "positions", 10
+_EPSILON = 1e-5
+
+
+def decoder_step(
+    name: str, of: Architecture, batch: int, tokens: int, past: int
+) -> onnx.ModelProto:
+    """The program of a step of ``batch`` texts with ``tokens`` new tokens after ``past`` others.
+
+    Tokens are the whole prompt, after none, or one. Raises :class:`ModelError` for attention that
+    no kernel computes at once.
+    """
+    if of.score_cap:
+        raise ModelError(f"{name} bounds its scores, and no fused kernel of a GPU does")
+    if of.window is not None and past + tokens > of.window:
+        raise ModelError(
+            f"{name} attends to {of.window} tokens, and steps on a GPU are known without such a"
+            f" window: ask for at most {of.window} tokens"
+        )
+    tape = Tape()
+    step = _WrittenStep(tape, of, batch, tokens, past)
+    results = step.run()
+    tape.listing.results = frozenset(results)
+    settle(tape.listing)
+    return write(tape.listing, _program(name, tape, results))
+
+
+def _program(name: str, tape: Tape, results: list[str]) -> onnx.ModelProto:
+    """A program without calls, with inputs, results and the bytes that exist before the step."""
+    types = tape.listing.types
+
+    def declared(names: list[str]) -> list[onnx.ValueInfoProto]:
+        known = ((each, types[each]) for each in names if each in types)
+        return [
+            helper.make_tensor_value_info(each, TensorProto.DataType.Value(t.dtype), t.shape)
+            for each, t in known
+        ]
+
+    inputs = [each for each in (_IDS, _PLACES) if each in types]
+    graph = helper.make_graph([], name, declared(inputs), declared(results))
+    opsets = [helper.make_opsetid(f"{DOMAIN}aten", 1)]
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+    sizes = {INPUTS: inputs, PARAMETERS: tape.weights, BUFFERS: tape.buffers}
+    Origin("", "", INFERENCE, "", runtime="torch").note(proto)
+    State({role: sum(types[n].size_bytes for n in of) for role, of in sizes.items()}).note(proto)
+    return proto
+
+
+@dataclass(slots=True)
+class _WrittenStep:
+    """Writes a step of ``batch`` texts onto ``tape``; a step after others has one token."""
+
+    tape: Tape
+    of: Architecture
+    batch: int
+    tokens: int
+    past: int
+
+    def run(self) -> list[str]:
+        """Write all calls; the names of results: the cache, then the logits."""
+        of, tape = self.of, self.tape
+        ids = tape.given(_IDS, self.batch, self.tokens)
+        places = self._places()
+        rotations = self._rotations(places)
+        state, kept = self._embedded(ids, places), list[str]()
+        for layer in range(of.layers):
+            normal = self._norm(state, f"{layer}.norm1")
+            mixed = self._attention(normal, layer, places, rotations, kept)
+            if of.parallel:
+                state = tape.each("add.Tensor", mixed, self._feed_forward(normal, layer))
+                continue
+            state = tape.each("add.Tensor", state, self._after(mixed, f"{layer}.attention_norm"))
+            inner = self._feed_forward(self._norm(state, f"{layer}.norm2"), layer)
+            state = tape.each("add.Tensor", state, self._after(inner, f"{layer}.inner_norm"))
+        return [*kept, self._logits(state).value]
+
+    def _places(self) -> Operand | None:
+        """The positions of new tokens; None where a slice of tables is enough."""
+        return self.tape.given(_PLACES, self.tokens) if self.past or not self.of.rotary else None
+
+    def _embedded(self, ids: Operand, places: Operand | None) -> Operand:
+        of, tape = self.of, self.tape
+        table, shape = tape.weight("embedding", of.vocabulary, of.hidden), (*tape.shape(ids),)
+        state = tape.call("embedding", [table, ids], (*shape, of.hidden))
+        if of.rotary:
+            return state
+        learned = tape.weight("places", of.positions, of.hidden)
+        added = tape.call("embedding", [learned, places], (self.tokens, of.hidden))
+        return tape.each("add.Tensor", state, added)
+
+    def _rotations(self, places: Operand | None) -> list[Operand]:
+        """Cosines and sines of the new tokens."""
+        of, tape = self.of, self.tape
+        width = round(of.rotary * of.head)
+        tables = [tape.buffer(name, of.positions, width) for name in ("cos", "sin") if width]
+        if places is None:
+            return [tape.sliced(table, 0, 0, self.tokens, self.tokens) for table in tables]
+        shape = (self.tokens, width)
+        return [tape.call("index.Tensor", [table, [places]], shape) for table in tables]
+
+    def _attention(
+        self,
+        value: Operand,
+        layer: int,
+        places: Operand | None,
+        rotations: list[Operand],
+        kept: list[str],
+    ) -> Operand:
+        of, tape = self.of, self.tape
+        query = self._heads(value, f"{layer}.query", of.heads, rotations)
+        key = self._heads(value, f"{layer}.key", of.kv_heads, rotations)
+        values = self._heads(value, f"{layer}.value", of.kv_heads, [])
+        if self.past and places is not None:
+            key, values = (
+                tape.written(self._cache(f"{layer}.{name}_cache"), 2, places, new)
+                for name, new in (("key", key), ("value", values))
+            )
+        kept += [key.value, values.value]
+        mixed = attended(tape, query, key, values, causal=self.tokens > 1)
+        joined = tape.joined(tape.transposed(mixed, 1, 2))
+        return self._linear(joined, f"{layer}.out", of.hidden, bias=of.bias)
+
+    def _cache(self, name: str) -> Operand:
+        of = self.of
+        return self.tape.buffer(name, self.batch, of.kv_heads, self.past + 1, of.head)
+
+    def _heads(self, value: Operand, name: str, heads: int, rotations: list[Operand]) -> Operand:
+        """Queries, keys or values: (texts, heads, tokens, head)."""
+        of, tape = self.of, self.tape
+        product = self._linear(value, name, heads * of.head, bias=of.bias or of.qkv_bias)
+        split = tape.view(product, self.batch, self.tokens, heads, of.head)
+        if of.head_norms and not name.endswith("value"):
+            split = self._norm(split, name)
+        turned = tape.transposed(split, 1, 2)
+        return self._rotated(turned, *rotations) if rotations else turned
+
+    def _rotated(self, value: Operand, cosines: Operand, sines: Operand) -> Operand:
+        """``value`` with the first elements of each head rotated by its position."""
+        tape, width = self.tape, self.tape.shape(cosines)[-1]
+        head = self.of.head
+        if width == head:
+            return self._turned(value, cosines, sines)
+        part = tape.sliced(value, 3, 0, width, width)
+        rest = tape.sliced(value, 3, width, sys.maxsize, head - width)
+        joined = [self._turned(part, cosines, sines), rest]
+        return tape.call("cat", [joined, -1], tape.shape(value))
+
+    def _turned(self, value: Operand, cosines: Operand, sines: Operand) -> Operand:
+        tape = self.tape
+        first, second = tape.halves(value)
+        kept = tape.each("mul.Tensor", value, cosines)
+        crossed = tape.call("cat", [[tape.each("neg", second), first], -1], tape.shape(value))
+        return tape.each("add.Tensor", kept, tape.each("mul.Tensor", crossed, sines))
+
+    def _feed_forward(self, value: Operand, layer: int) -> Operand:
+        of, tape = self.of, self.tape
+        if of.gated:
+            gate = self._active(self._linear(value, f"{layer}.gate", of.inner, bias=of.bias))
+            up = self._linear(value, f"{layer}.up", of.inner, bias=of.bias)
+            inner = tape.each("mul.Tensor", gate, up)
+        else:
+            inner = self._active(self._linear(value, f"{layer}.up", of.inner, bias=of.bias))
+        return self._linear(inner, f"{layer}.down", of.hidden, bias=of.bias)
+
+    def _active(self, value: Operand) -> Operand:
+        if self.of.activation == "gelu":
+            return self.tape.each("gelu", value, approximate="tanh")
+        return self.tape.each("silu", value)
+
+    def _after(self, value: Operand, name: str) -> Operand:
+        return self._norm(value, name) if self.of.post_norms else value
+
+    def _norm(self, value: Operand, name: str) -> Operand:
+        tape = self.tape
+        *outer, width = tape.shape(value)
+        scale = tape.weight(f"{name}.scale", width)
+        if not self.of.layer_norm:
+            root = tape.new("root", (*outer, 1), "FLOAT")
+            arguments = [value, [width], scale, None]
+            return tape.call("_fused_rms_norm", arguments, (*outer, width), others=[root])
+        moments = [tape.new("moment", (*outer, 1), "FLOAT") for _ in range(2)]
+        arguments = [value, [width], scale, tape.weight(f"{name}.shift", width), _EPSILON]
+        return tape.call("native_layer_norm", arguments, (*outer, width), others=moments)
+
+    def _linear(self, value: Operand, name: str, width: int, *, bias: bool) -> Operand:
+        """The product with a matrix, which is kept with its results first."""
+        tape, (*outer, inner) = self.tape, self.tape.shape(value)
+        rows = self.batch * outer[1]
+        weight = tape.weight(f"{name}.weight", width, inner)
+        if bias:
+            shift = tape.weight(f"{name}.bias", width)
+            flat = tape.view(value, rows, inner)
+            arguments = [shift, flat, tape.turned(weight)]
+            return tape.view(tape.call("addmm", arguments, (rows, width)), *outer, width)
+        turned = tape.turned(weight)
+        flat = tape.view(value, rows, inner)
+        product = tape.call("mm", [flat, turned], (rows, width))
+        return tape.view(product, *outer, width, unsafe=True)
+
+    def _logits(self, state: Operand) -> Operand:
+        """The logits of the last token of each text."""
+        of, tape = self.of, self.tape
+        last = tape.sliced(state, 1, -1, sys.maxsize, 1)
+        normal = self._norm(last, "norm")
+        if of.tied:
+            tied = tape.turned(tape.weight("embedding", of.vocabulary, of.hidden))
+            flat = tape.view(normal, self.batch, of.hidden)
+            product = tape.call("mm", [flat, tied], (self.batch, of.vocabulary))
+            logits = tape.view(product, self.batch, 1, of.vocabulary, unsafe=True)
+        else:
+            logits = self._linear(normal, "head", of.vocabulary, bias=of.head_bias)
+        return self._capped(logits)
+
+    def _capped(self, logits: Operand) -> Operand:
+        cap, tape = self.of.logit_cap, self.tape
+        if not cap:
+            return logits
+        bounded = tape.each("tanh", tape.each("div.Tensor", logits, cap))
+        return tape.each("mul.Tensor", bounded, cap)

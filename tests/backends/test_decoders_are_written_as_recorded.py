@@ -1,0 +1,74 @@
+"""Steps of published decoders are written from their dimensions as a GPU's recording has them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import onnx
+import pytest
+
+from benchmarks.gpu.raw import protos
+from bricks.architectures.architecture import Architecture
+from bricks.architectures.published import PUBLISHED
+from bricks.backends.torch.cuda_calls import translated
+from bricks.backends.torch.decoders import decoder_step
+from bricks.decompose.build import build
+from bricks.decompose.granularity import Granularity
+from bricks.decompose.plan import Plan
+from bricks.errors import ModelError
+from bricks.graph.model import Model
+from bricks.graph.view import graph_of
+from bricks.reading.digest import digest
+from tests.support.refusals import refused
+
+LM1B = Architecture(
+    layers=16, hidden=2048, heads=32, kv_heads=8, head=64, inner=8192, vocabulary=32000,
+    positions=8192, published=1.1e9,
+)  # fmt: skip
+# Recorded programs with their texts, new tokens and tokens before.
+RECORDED = {
+    "lm1b_prefill_b1": (1, 2048, 0),
+    "lm1b_decode_b1_2048": (1, 1, 2047),
+    "lm1b_decode_b16_2048": (16, 1, 2047),
+}
+
+
+@cache
+def recorded() -> dict[str, onnx.ModelProto]:
+    return protos(("programs",))
+
+
+def plan_of(proto: onnx.ModelProto) -> Plan:
+    """The plan of a program, each call a brick."""
+    model = Model("step", Path(), proto.SerializeToString(), (), digest(proto))
+    return build(model, graph_of(proto), Granularity.parse("executed")).plan
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_written_step_has_the_bricks_of_the_recorded_one_in_order(name: str) -> None:
+    written = decoder_step("lm1b", LM1B, *RECORDED[name])
+    there, known = plan_of(written), plan_of(recorded()[name])
+    assert [of.brick for of in there.occurrences] == [of.brick for of in known.occurrences]
+
+
+def test_a_written_step_makes_the_calls_of_the_device_already() -> None:
+    assert translated(decoder_step("lm1b", LM1B, 1, 1, 7)).notes == ()
+
+
+@pytest.mark.parametrize("name", ["gpt2-xl-1.5b", "phi-2-2.7b", "gemma-3-1b", "qwen3-0.6b"])
+def test_architectures_of_all_forms_are_cut_into_calls(name: str) -> None:
+    of = PUBLISHED[name]
+    for tokens, past in ((8, 0), (1, 8)):
+        plan = plan_of(decoder_step(name, of, 2, tokens, past))
+        live = plan.memory.peak(plan)
+        assert live is not None
+        assert live.parameter_bytes >= 2 * of.parameters
+        assert plan.memory.overheads[0][0] == "inference"
+
+
+def test_attention_without_a_kernel_of_its_own_is_refused() -> None:
+    with refused(ModelError, "gemma-2-2b", "scores"):
+        decoder_step("gemma-2-2b", PUBLISHED["gemma-2-2b"], 1, 8, 0)
+    with refused(ModelError, "gemma-3-1b", "512"):
+        decoder_step("gemma-3-1b", PUBLISHED["gemma-3-1b"], 1, 1, 512)
