@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from bricks import backends
 from bricks.decompose.plan import Brick, Decomposition, Plan
-from bricks.errors import CacheDamaged, UsageError, WorkerError
+from bricks.errors import BackendError, CacheDamaged, ModelError, UsageError, WorkerError
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
 from bricks.graph.view import parse_model
@@ -148,13 +149,31 @@ class Plans:
         """The plan of the calls that a recorded program makes on an accelerator."""
         key = f"{model.digest} {target.key}"
         if key not in self._translations:
-            there, notes = translated(model, target)
-            known = self._known.find(there.digest, target, model.name)
-            if known is not None:
-                return known[0]
-            self._translations[key] = decomposed(there, notes, self._granularity)
-            self._bricks |= self._translations[key].bricks
+            self._translations[key] = self._decomposed_on(model, target)
         return self._translations[key].plan
+
+    def _decomposed_on(self, model: Model, target: Target) -> Decomposition:
+        """A recorded program on an accelerator, where its plan may be known."""
+        there, notes = translated(model, target)
+        known = self._known.find(there.digest, target, model.name)
+        if known is not None:
+            plan, wall_s = known
+            return Decomposition(plan, self.known_bricks(plan), wall_s)
+        made = decomposed(there, notes, self._granularity)
+        self._bricks |= made.bricks
+        return made
+
+    def translate(self, model: Model) -> None:
+        """Make the plans of a recorded program on all known accelerators, where that is possible.
+
+        :meth:`known_plan` then knows them; they are not stored.
+        """
+        for target in self._resources.known.systems.targets():
+            if target.system.accelerator is not None:
+                with suppress(ModelError, BackendError, UsageError):  # it has no plan there
+                    self._translations[f"{model.digest} {target.key}"] = self._decomposed_on(
+                        model, target
+                    )
 
     def known_plan(self, digest: str, *, target: Target | None = None) -> Plan | None:
         """The plan of the model with this digest on ``target``, by default this one, if known.
@@ -165,6 +184,9 @@ class Plans:
         known = self._known.find(digest, target)
         if known is not None:
             return known[0]
+        there = self._translations.get(f"{digest} {target.key}")
+        if there is not None:
+            return there.plan
         own = self._own_plan(digest)
         return own if own is not None and self._known.serves(own, self._target, target) else None
 

@@ -151,6 +151,10 @@ class AnswerService:
             self._answered.clear()
             await self._update_systems()
 
+    async def translate(self, model: Model) -> None:
+        """Make the plans of a program on known accelerators; see :meth:`Plans.translate`."""
+        await self._ask(lambda workspace: workspace.plans.translate(model))
+
     def keep_model(self, model: Model) -> None:
         """Keep a model without its weights in the folder ``uploads`` of the cache."""
         folder = Path(self._cache) / "uploads"

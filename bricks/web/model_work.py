@@ -38,6 +38,8 @@ class ModelWork:
             decomposition = await worker.call(lambda: worker.decomposer(model))
         job.state = PREDICTING
         await self.service.add(model, decomposition)
+        if self.origin.content is None:  # of the zoo: those of others are read in workers alone
+            await self.service.translate(model)
         self._keep(model)
         await self.service.answered(model.digest)
         job.digest, job.address = model.digest, f"/models/{model.digest}"
