@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from commands import Here
 
+from bricks.session.options import Options
+from bricks.session.targets import target_called
+from bricks.session.workspace import Workspace
 from bricks.store.published_index import folder
 
 H100, H200 = "nvidia-h100-80gb-hbm3", "nvidia-h200"
@@ -75,6 +79,30 @@ def test_a_card_that_nobody_measured_is_predicted_with_a_wide_interval(here: Her
 def _relative(model: dict[str, float], lane: str) -> float:
     """The width of an interval, relative to its value."""
     return (model[f"{lane}_high_s"] - model[f"{lane}_low_s"]) / model[f"{lane}_s"]
+
+
+def test_phases_of_a_training_step_add_up_to_it(here: Here) -> None:
+    ran = here("predict", "torch_gpt2_training", "--on", "h200", "--json", runtime=None)
+    (model,) = ran.json["models"]
+    phases = {phase["phase"]: phase["estimate_s"] for phase in model["phases"]}
+    assert phases.keys() == {"forward", "backward", "optimizer"}
+    assert sum(phases.values()) == pytest.approx(model["estimate_s"])
+
+
+def test_a_program_with_calls_that_no_rule_translates_has_no_estimate(here: Here) -> None:
+    ran = here("predict", "torch_lstm", "--on", "h200", runtime=None)
+    assert ran.status == 1
+    assert "torch_lstm" in ran.complaint and "mkldnn_rnn_layer" in ran.complaint
+
+
+def test_plans_on_gpus_are_known_once_a_program_was_translated(tmp_path: Path) -> None:
+    options = Options(runtime="torch", elsewhere=True)
+    with Workspace.open(tmp_path / "cache", options) as workspace:
+        model, target = workspace.read("torch_gpt2"), target_called(workspace, "h100")
+        assert workspace.plans.known_plan(model.digest, target=target) is None
+        workspace.plans.translate(model)
+        plan = workspace.plans.known_plan(model.digest, target=target)
+    assert plan is not None and plan.model == "torch_gpt2"
 
 
 def test_the_published_files_are_there() -> None:
