@@ -54,6 +54,11 @@ operators of 16 models and OpenVINO refuses one. Of the others, published are th
 measured whole: most of those below 60 ms with OpenVINO, and with MXNet those without an
 [error function](../research/mxnet.md#how-it-is-timed).
 
+The two GPUs have calls of PyTorch programs, measured in walks, hot and cold. Their files come from
+the raw data of another program (`benchmarks/results/gpu`), not from `bricks cache publish`; errors
+stand [in research](../research/gpu.md). Cards that nobody measured (`--on a100`) follow from these
+and from data sheets ([GPUs](guides/gpus.md)).
+
 ## Contribute a system
 
     bricks cache publish

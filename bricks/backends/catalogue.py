@@ -100,7 +100,10 @@ def _first(suits: Callable[[Offer], bool]) -> str:
 
 
 def on_device(name: str, device: str, location: str = "") -> Offer:
-    """Return the offer of the runtime ``name`` on a device; see :meth:`Offer.on`."""
+    """Return the offer of the runtime ``name`` on a device.
+
+    See :meth:`~bricks.backends.offer.Offer.on`.
+    """
     if device not in DEVICES:
         raise UsageError(f"there is no device {device!r}: {suggestion(device, DEVICES)}")
     found = offer(name, location)
