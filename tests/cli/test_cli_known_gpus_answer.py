@@ -50,7 +50,7 @@ def test_time_goes_to_calls_that_no_cache_holds_under_their_own_names(here: Here
     words = ("explain", "torch_two_tower_training", "--on", "h100", "--all")
     ran = here(*words, runtime=None)
     assert ran.status == 0
-    assert re.search(r"^add_?\.Tensor |^t  ", ran.out, re.MULTILINE)
+    assert re.search(r"^add  |^t  ", ran.out, re.MULTILINE)
     assert not re.search(r"^Tensor ", ran.out, re.MULTILINE)
     assert "another kernel of" not in ran.out  # the host takes its time, not a kernel
 
