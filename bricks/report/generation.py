@@ -53,15 +53,16 @@ def _columns(result: LlmResult) -> list[Column[GenerationResult]]:
         "on", lambda row: names[row.target.system.name], left=True
     )
     each: Column[GenerationResult] = Column("each", _each)
+    gpu = any(row.limited_by for row in result.known)
     return [
         *([on] if several else []),
         Column("batch", lambda row: str(row.generation.batch)),
         Column("tokens/s", lambda row: token_rate_text(row.decode_tokens_per_s.value)),
-        *([] if several else [each]),
+        *([] if several or gpu else [each]),
         Column("±", lambda row: uncertainty_text(row.decode_tokens_per_s, token_rate_text)),
-        *(_GPU if any(row.limited_by for row in result.known) else ()),
+        *(_GPU if gpu else ()),
         Column("first", lambda row: seconds(row.ttft_s.value)),
-        Column("weights", lambda row: size(row.memory.weight_bytes)),
+        *([] if gpu else [Column("weights", lambda row: size(row.memory.weight_bytes))]),
         Column("cache", lambda row: size(row.memory.cache_bytes)),
         Column("peak", _peak),
     ]

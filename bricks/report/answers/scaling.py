@@ -93,6 +93,8 @@ def _ranks(result: ScalingResult) -> str:
     threads = count_text(result.target.runtime.threads, "thread")
     if result.network.origin == LOOPBACK:
         return f"All ranks run on this host, {threads} each"
+    if result.target.system.accelerator is not None:
+        return "Each rank is a GPU on a host of its own"
     return f"Each rank is a host of its own with {threads}"
 
 

@@ -71,6 +71,8 @@ def source_text(of: Provenance) -> str:
 def place_text(target: Target, here: Target) -> str:
     """Where a model runs: ``here with 2 threads``, or ``on amd-epyc-zen5-2c with 1 thread``."""
     where = "here" if target.system.key == here.system.key else f"on {target.system.name}"
+    if target.system.accelerator is not None:
+        return where
     return f"{where} with {count_text(target.runtime.threads, 'thread')}"
 
 
