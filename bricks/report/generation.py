@@ -62,7 +62,7 @@ def _columns(result: LlmResult) -> list[Column[GenerationResult]]:
         Column("±", lambda row: uncertainty_text(row.decode_tokens_per_s, token_rate_text)),
         *(_GPU if gpu else ()),
         Column("first", lambda row: seconds(row.ttft_s.value)),
-        *([] if gpu else [Column("weights", lambda row: size(row.memory.weight_bytes))]),
+        *([] if gpu else [_WEIGHTS]),
         Column("cache", lambda row: size(row.memory.cache_bytes)),
         Column("peak", _peak),
     ]
@@ -74,6 +74,7 @@ def _graph(row: GenerationResult) -> str | None:
     return None if graph is None else token_rate_text(graph.value)
 
 
+_WEIGHTS: Column[GenerationResult] = Column("weights", lambda row: size(row.memory.weight_bytes))
 _GPU: Sequence[Column[GenerationResult]] = (
     Column("limit", lambda row: row.limited_by, left=True),
     Column("CUDA graph", _graph),
