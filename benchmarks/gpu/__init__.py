@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.gpu import device_time, displaced, graphs, lanes, translation, unmeasured
+from benchmarks.gpu import decoders, device_time, displaced, graphs, lanes, translation, unmeasured
 from benchmarks.study import Benchmark
 
 BENCHMARKS: tuple[Benchmark[Any, Any], ...] = (
@@ -18,5 +18,6 @@ BENCHMARKS: tuple[Benchmark[Any, Any], ...] = (
     *lanes.BENCHMARKS,
     *graphs.BENCHMARKS,
     *translation.BENCHMARKS,
+    *decoders.BENCHMARKS,
     *unmeasured.BENCHMARKS,
 )

@@ -188,6 +188,11 @@ def _folds() -> Mapping[str, int]:
     return folds_of(program.case.program for program in _programs())
 
 
+def fitted_without(program: str) -> DeviceModel:
+    """The model fitted on the folds that ``program`` is not in."""
+    return _fitted(_folds()[program])
+
+
 @cache
 def _fitted(fold: int) -> DeviceModel:
     """The model fitted on all programs that are not in ``fold``."""

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import onnx
+
 from benchmarks.gpu.raw import RawProgram, Run
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.graph.model import Model
+from bricks.graph.view import graph_of
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.sample import Sample
 
@@ -43,23 +46,29 @@ def measured(program: RawProgram, model: Model | None = None) -> MeasuredProgram
     Samples have the median time of equal calls on the host. A call that starts no kernel, such as a
     view, has samples without. Bricks whose call could not be replayed have no measurement.
     """
-    cut = build(model or _unread(program), program.graph, Granularity.parse("executed"))
+    whole = model or _unread(program.proto, program.name)
+    parted = build(whole, program.graph, Granularity.parse("executed"))
     hosts_s, starting = _host_s(program), _starting(program)
     results: dict[str, Measurement] = {}
-    for occurrence, call in zip(cut.plan.occurrences, program.calls, strict=True):
+    for occurrence, call in zip(parted.plan.occurrences, program.calls, strict=True):
         states = program.kernels.get(call.unique)
         if states is None:
             states = {} if call.unique in starting else {None: ((),)}
         rounds = tuple(_rounds(states, hosts_s[call.unique]))
         if rounds:
             results.setdefault(occurrence.brick, Measurement(occurrence.brick, rounds, 0.0))
-    return MeasuredProgram(program, cut, results)
+    return MeasuredProgram(program, parted, results)
 
 
-def _unread(program: RawProgram) -> Model:
-    skeleton = program.proto.SerializeToString(deterministic=True)
+def cut(proto: onnx.ModelProto, name: str) -> Decomposition:
+    """A program cut into its calls."""
+    return build(_unread(proto, name), graph_of(proto), Granularity.parse("executed"))
+
+
+def _unread(proto: onnx.ModelProto, name: str) -> Model:
+    skeleton = proto.SerializeToString(deterministic=True)
     digest = "m1-" + hashlib.sha256(skeleton).hexdigest()[:16]
-    return Model(program.name, Path(), skeleton, (), digest)
+    return Model(name, Path(), skeleton, (), digest)
 
 
 def _starting(program: RawProgram) -> set[int]:
