@@ -78,7 +78,7 @@ class DeviceLatencies:
         if self._card is not None:
             return self.on(self._card, bricks)
         own, found = card_of(self._accelerator), dict[str, PredictedKernels]()
-        for other in self._equal_calls if own is not None and bricks else ():
+        for other in self._of_one_architecture if own is not None and bricks else ():
             assert own is not None
             found = other.on(own, bricks) | found
         return found
@@ -93,7 +93,7 @@ class DeviceLatencies:
         return {key: self._in_form(key, of) for key, of in carried.items()}
 
     @property
-    def _equal_calls(self) -> Iterator[DeviceLatencies]:
+    def _of_one_architecture(self) -> Iterator[DeviceLatencies]:
         """The latencies of other measured cards of the accelerator's architecture."""
         for target in self._source.systems.targets():
             of = target.system.accelerator
