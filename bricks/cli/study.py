@@ -141,7 +141,8 @@ def _answer(
     if offer.needs_cache(options):
         refuse_missing_cache(settings.general.cache)
     models = [options.model] if offer.of_models else []
-    with open_workspace(settings.common(models)) as workspace:
+    elsewhere = getattr(options, "system", None) is not None and not check
+    with open_workspace(settings.common(models), elsewhere=elsewhere) as workspace:
         study = offer.load()(options, workspace, note)
         warn_of_crowding(study.target, 1)
         result = ask(study, measure=not settings.no_measure, check=check)

@@ -89,6 +89,14 @@ def test_phases_of_a_training_step_add_up_to_it(here: Here) -> None:
     assert sum(phases.values()) == pytest.approx(model["estimate_s"])
 
 
+def test_a_training_scales_over_gpus(here: Here) -> None:
+    words = ("--ranks", "1,8", "--bandwidth", "3600Gbit", "--latency", "5us", "--json")
+    ran = here("scale", "torch_gpt2_training", "--on", "h100", *words, runtime=None)
+    one, eight = ran.json["ranks"]
+    assert (one["ranks"], eight["ranks"]) == (1, 8)
+    assert one["step_s"] <= eight["step_s"] and eight["samples_per_s"] > one["samples_per_s"]
+
+
 def test_a_program_with_calls_that_no_rule_translates_has_no_estimate(here: Here) -> None:
     ran = here("predict", "torch_lstm", "--on", "h200", runtime=None)
     assert ran.status == 1
