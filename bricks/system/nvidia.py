@@ -34,7 +34,8 @@ class NvidiaDriver:
     """
 
     def __init__(self, cuda: Any, nvml: Any | None) -> None:
-        self._cuda, self._nvml = cuda, nvml
+        self._cuda = cuda
+        self._nvml: Any = nvml  # only used with a handle, which it has given
         status = cuda.cuInit(0)
         if status:
             raise _unusable(f"its driver reports error {status}")
@@ -75,7 +76,7 @@ class NvidiaDriver:
         if self._handle is None:
             return None
         text = ctypes.create_string_buffer(_TEXT_BYTES)
-        failed = self._nvml.nvmlSystemGetDriverVersion(text, _TEXT_BYTES)  # type: ignore[union-attr]
+        failed = self._nvml.nvmlSystemGetDriverVersion(text, _TEXT_BYTES)
         return None if failed else text.value.decode()
 
     def _opened(self) -> Any:
@@ -90,7 +91,7 @@ class NvidiaDriver:
         """The highest of a clock; that of the library for programs, if tools do not know it."""
         if self._handle is not None:
             mhz = ctypes.c_uint()
-            get = self._nvml.nvmlDeviceGetMaxClockInfo  # type: ignore[union-attr]
+            get = self._nvml.nvmlDeviceGetMaxClockInfo
             if not get(self._handle, clock, ctypes.byref(mhz)) and mhz.value:
                 return mhz.value * 1e6
         khz = self._attribute(attribute)
@@ -100,7 +101,7 @@ class NvidiaDriver:
         if self._handle is None:
             return None
         milliwatts = ctypes.c_uint()
-        get = self._nvml.nvmlDeviceGetEnforcedPowerLimit  # type: ignore[union-attr]
+        get = self._nvml.nvmlDeviceGetEnforcedPowerLimit
         return None if get(self._handle, ctypes.byref(milliwatts)) else milliwatts.value / 1e3
 
     def _attribute(self, attribute: int) -> int:

@@ -55,7 +55,7 @@ def _one_by_one(device: Device, x: torch.Tensor, count: int) -> None:
 
 def _spans(device: Device, run: Callable[[], None]) -> list[_Span]:
     """The elementwise kernels of a run, in order."""
-    events: Any = device.events(run)  # type: ignore[attr-defined]
+    events: Any = device.events(run)  # type: ignore[attr-defined]  # a GPU has them
     launched = {
         e["args"].get("correlation"): e["ts"]
         for e in events
