@@ -137,7 +137,7 @@ def cases() -> list[Case]:
 
 
 def run(case: Case, run: Run) -> Row:
-    """The row of a program; its interval's width is that which other families need."""
+    """The row of a program; its interval is as wide as those of other families need to be."""
     row = _rows()[case]
     width = _widening(row.family, case.calls)
     low_s, high_s = (

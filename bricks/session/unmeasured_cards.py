@@ -8,27 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from bricks.errors import NameUnknown
 from bricks.system.accelerator import ACCELERATOR
-from bricks.system.cards import card_named
+from bricks.system.cards import card_named, cards_called
 from bricks.system.target import System, Target
 
 
 def unmeasured_systems(name: str, known: Iterable[System]) -> list[System]:
     """A system with the card that ``name`` names, like one of ``known`` with another card.
 
-    None where ``name`` names no card, or no known system has one. Raises :class:`NameUnknown` for a
-    name that several cards have.
+    Empty where ``name`` names no card, or no known system has one. Raises
+    :class:`~bricks.errors.NameUnknown` for a name that several cards have.
     """
     measured = [system for system in known if system.accelerator is not None]
-    try:
-        accelerator = card_named(name).accelerator
-    except NameUnknown as error:
-        if "may be" in str(error) and measured:
-            raise
+    if not measured or not cards_called(name):
         return []
-    if not measured:
-        return []
+    accelerator = card_named(name).accelerator
     like = min(measured, key=lambda system: system.name)
     title = "-".join(accelerator.name.lower().split())
     identity = {**like.identity, ACCELERATOR: accelerator.to_json()}

@@ -63,11 +63,7 @@ def card_named(text: str) -> Card:
     Case and what stands between words do not matter. Raises :class:`NameUnknown` for a text that no
     card or several cards have.
     """
-    words = _words(text)
-    for card in cards():
-        if words in [_words(name) for name in (card.name, *card.aliases)]:
-            return card
-    found = [card for card in cards() if words and card.words.issuperset(words)]
+    found = cards_called(text)
     if len(found) == 1:
         return found[0]
     if found:
@@ -75,6 +71,15 @@ def card_named(text: str) -> Card:
         more = f" or {len(found) - _MAX_NAMED} others" if len(found) > _MAX_NAMED else ""
         raise NameUnknown(f"{text!r} may be {names}{more}: add a word that only one of them has")
     raise NameUnknown(f"no card is called {text!r}; there are {', '.join(known_aliases())}")
+
+
+def cards_called(text: str) -> list[Card]:
+    """The cards that ``text`` may name: the one with this name or alias, or all with its words."""
+    words = _words(text)
+    for card in cards():
+        if words in [_words(name) for name in (card.name, *card.aliases)]:
+            return [card]
+    return [card for card in cards() if words and card.words.issuperset(words)]
 
 
 def known_aliases() -> tuple[str, ...]:

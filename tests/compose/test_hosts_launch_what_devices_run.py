@@ -17,7 +17,6 @@ from bricks.compose.device.launching import (
     DeviceRun,
     LaunchCosts,
     RunMode,
-    device_limits_from,
     device_run,
 )
 from bricks.compose.estimate import Estimate
@@ -122,13 +121,6 @@ def test_a_call_may_start_more_kernels_than_the_queue_holds() -> None:
     found = run_of(of, LaunchCosts(queue_depth=2)).timeline
     assert [span.begin_s for span in found.of(HOST)] == pytest.approx([0, 1e-3, 6e-3])
     assert found.end_s == pytest.approx(6e-3)
-
-
-def test_the_device_limits_from_some_size_on() -> None:
-    runs = {size: run_of([("a", 1e-3, [Kernel("p", size * 1e-4)])]) for size in (4, 8, 16, 64)}
-    assert device_limits_from(runs) == 16
-    assert device_limits_from({size: runs[size] for size in (4, 8)}) is None
-    assert device_limits_from({size: runs[size] for size in (16, 64)}) == 16
 
 
 def test_a_graph_is_launched_once() -> None:

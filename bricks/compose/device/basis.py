@@ -1,4 +1,4 @@
-"""The inputs of an estimate on a device, beside those of every estimate: plain data."""
+"""Further inputs of an estimate on a device: plain data."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ take, nor why.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -120,17 +120,9 @@ def device_run(
     )
 
 
-def device_limits_from(runs: Mapping[int, DeviceRun]) -> int | None:
-    """The size, such as the batch, from which on the device limits the runs of all sizes.
-
-    None if the host limits that of the largest size. ``runs`` has the runs by size.
-    """
-    found = None
-    for size in sorted(runs, reverse=True):
-        if runs[size].limited_by == HOST:
-            return found
-        found = size
-    return found
+def copies_to_host(kernels: Sequence[Kernel]) -> bool:
+    """Whether one of ``kernels`` copies to the host, for which the host waits."""
+    return any([kernel.name.startswith(_TO_HOST) for kernel in kernels])
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +162,7 @@ class _Call:
     def of(cls, title: str, host_s: float, kernels: Sequence[Kernel], pace: _Pace) -> _Call:
         if not pace.issuing:
             return cls(title, 0.0, kernels, waits=False)
-        waits = any([kernel.name.startswith(_TO_HOST) for kernel in kernels])
+        waits = copies_to_host(kernels)
         waited_s = pace.launch_s + _device_s(kernels) if waits else 0.0
         return cls(title, max(0.0, host_s - waited_s), kernels, waits)
 

@@ -15,7 +15,7 @@ from bricks.compose.basis import Basis
 from bricks.compose.device.basis import DeviceBasis
 from bricks.compose.device.host_lane import HostLane, host_lane
 from bricks.compose.device.kernels import StepKernels, step_kernels
-from bricks.compose.device.launching import DeviceRun, RunMode, device_run
+from bricks.compose.device.launching import DeviceRun, RunMode, copies_to_host, device_run
 from bricks.compose.device.phases import phases_of
 from bricks.compose.device.times import DeviceTimes
 from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
@@ -154,7 +154,7 @@ class _Step:
 
     @property
     def _graph_s(self) -> Interval | None:
-        if any(kernel.name.startswith("Memcpy DtoH") for of in self.kernels for kernel in of):
+        if any(map(copies_to_host, self.kernels)):
             return None
         return _around(self._run(RunMode.GRAPH).step_s, self.device_error)
 

@@ -36,5 +36,7 @@ def limited_up_to(cells: Sequence[PredictedModel]) -> str:
     lanes = [device.limited_by for _, device in sorted(known, key=lambda of: of[0])]
     if len(set(lanes)) == 1:
         return f", limited by the {lanes[0]}"
+    if lanes != sorted(lanes, reverse=True):  # the host limits larger batches again
+        return ""
     batches = [batch for batch, device in known if device.limited_by == "host"]
     return f", limited by the host up to batch {max(batches)}"
