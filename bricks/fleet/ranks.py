@@ -52,7 +52,7 @@ def ask(rank: str, request: Request[Answer], timeout_s: float) -> Answer:
     """The answer of the worker of a rank on this host."""
     if rank not in _supervisors:
         raise FleetError("the host has forgotten its rank: it was started again meanwhile")
-    return _supervisors[rank].ask(request, timeout_s=timeout_s)
+    return _supervisors[rank].ask_running(request, timeout_s=timeout_s)
 
 
 def end(request: str) -> None:

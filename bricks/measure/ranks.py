@@ -131,9 +131,8 @@ class LocalRanks(Closing):
         return self._ask_first(TimeReference(), timeout_s)
 
     def _ask_first(self, request: Request[Answer], timeout_s: float) -> Answer:
-        self._refuse_ended()
         try:
-            return self._workers[0].ask(request, timeout_s=timeout_s)
+            return self._workers[0].ask_running(request, timeout_s=timeout_s)
         except WorkerError as error:
             self._end()
             raise type(error)(f"rank 0 of {self.count}: {error}") from error
@@ -144,9 +143,8 @@ class LocalRanks(Closing):
 
     def ask_each(self, requests: Sequence[Request[Answer]], *, timeout_s: float) -> list[Answer]:
         """As :meth:`ask`, with a request of its own for each rank."""
-        self._refuse_ended()
         asked = [
-            self._pool.submit(worker.ask, request, timeout_s=timeout_s)
+            self._pool.submit(worker.ask_running, request, timeout_s=timeout_s)
             for worker, request in zip(self._workers, requests, strict=True)
         ]
         try:
@@ -161,13 +159,6 @@ class LocalRanks(Closing):
             wait(asked)
             self._end()
             raise
-
-    def _refuse_ended(self) -> None:
-        """Raise if a worker has ended: it would be started again, and be in no group."""
-        for rank, worker in enumerate(self._workers):
-            if not worker.alive:
-                self._end()
-                raise WorkerError(f"rank {rank} of {self.count} has ended")
 
     def _end(self) -> None:
         for worker in self._workers:

@@ -112,6 +112,16 @@ class Supervisor(Closing):
             self.reset()  # it ended between requests
         return self._started().ask(request, timeout_s, on_step)
 
+    def ask_running(self, request: Request[Answer], *, timeout_s: float) -> Answer:
+        """As :meth:`ask`, for requests that only the worker that runs can answer.
+
+        Raises :class:`WorkerError` if it has ended: a fresh one would know nothing of its past.
+        """
+        conversation = self._live
+        if conversation is None or not conversation.alive:
+            raise WorkerDied("it has ended")
+        return conversation.ask(request, timeout_s, None)
+
     def ask_afresh(self, request: Request[Answer], *, timeout_s: float) -> Answer:
         """As :meth:`ask`, for requests that any worker can answer: sent again if it is killed."""
         for _ in range(MAX_ATTEMPTS - 1):

@@ -78,7 +78,7 @@ def test_a_rank_that_ended_before_it_was_asked_is_no_rank(slow_ranks: LocalRanks
     victim = children()[0]
     victim.kill()
     victim.wait(10)
-    with refused(WorkerError, "rank 0 of 2"):
+    with refused(WorkerDied, "rank 0 of 2"):
         collective(slow_ranks)
     slow_ranks.join()  # they can be begun anew
     assert len(children()) == 2
