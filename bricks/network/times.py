@@ -33,12 +33,13 @@ from bricks.samples.statistics import MIN_RANKED, NORMAL_95, spread
 from bricks.units.interval import Interval
 
 __all__ = [
-    "ALL_GATHER", "ALL_REDUCE", "BROADCAST", "EXTRAPOLATED", "FITTED", "MEASURED",
+    "ALL_GATHER", "ALL_REDUCE", "BROADCAST", "EXTRAPOLATED", "FITTED", "MEASURED", "PUBLISHED",
     "REDUCE_SCATTER", "STATED", "MeasuredNetwork", "Network", "NetworkEstimate", "StatedNetwork",
 ]  # fmt: skip
 
 # Origins of an estimate, from the most to the least certain.
-MEASURED, FITTED, EXTRAPOLATED, STATED = "measured", "fitted", "extrapolated", "stated"
+MEASURED, FITTED, EXTRAPOLATED = "measured", "fitted", "extrapolated"
+PUBLISHED, STATED = "published", "stated"
 
 # The relative standard deviation of the formula for each doubling of the ranks, where only one
 # number of ranks was measured.
@@ -53,7 +54,8 @@ class NetworkEstimate:
     """Seconds of a collective, or a slowdown ratio, with its origin.
 
     ``origin`` is ``measured`` (at this size and these ranks), ``fitted`` (between measured sizes),
-    ``extrapolated`` (by formula, beyond them) or ``stated``.
+    ``extrapolated`` (by formula, beyond them), ``published`` (by formula, from data sheets) or
+    ``stated``.
     """
 
     interval: Interval
@@ -94,7 +96,8 @@ class Network(Protocol):
         """The ratio by which a rank computes slower while a collective runs on its cores."""
 
 
-_NOTHING = NetworkEstimate(Interval.exact(0.0), STATED)
+# A single rank sends nothing.
+NOTHING = NetworkEstimate(Interval.exact(0.0), STATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +124,9 @@ class StatedNetwork:
         self, operation: str, num_bytes: int, ranks: int, *, computing: bool
     ) -> NetworkEstimate:
         """See :class:`Network`."""
-        _refuse(operation, num_bytes, ranks)
+        refuse_impossible(operation, num_bytes, ranks)
         if ranks == 1:
-            return _NOTHING
+            return NOTHING
         latency_s = steps(operation, ranks) * self.latency_s
         seconds = latency_s + volume(operation, ranks) * num_bytes / self.bandwidth
         return NetworkEstimate(Interval.exact(seconds), STATED)
@@ -156,9 +159,9 @@ class MeasuredNetwork:
         self, operation: str, num_bytes: int, ranks: int, *, computing: bool
     ) -> NetworkEstimate:
         """See :class:`Network`; :class:`UsageError` for an operation without measurements."""
-        _refuse(operation, num_bytes, ranks)
+        refuse_impossible(operation, num_bytes, ranks)
         if ranks == 1:
-            return _NOTHING
+            return NOTHING
         by_ranks = self.series(operation, Aspect.COMPUTING if computing else Aspect.ALONE)
         if not by_ranks and computing:
             return _shared(self.time(operation, num_bytes, ranks, computing=False))
@@ -220,7 +223,8 @@ class MeasuredNetwork:
         return dict(ratios)
 
 
-def _refuse(operation: str, num_bytes: int, ranks: int) -> None:
+def refuse_impossible(operation: str, num_bytes: int, ranks: int) -> None:
+    """Raise :class:`UsageError` for an unknown operation, and for no ranks."""
     if operation not in OPERATIONS:
         raise UsageError(f"there is no collective {operation!r}: give one of {OPERATIONS}")
     if num_bytes < 0 or ranks < 1:

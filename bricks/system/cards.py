@@ -2,8 +2,9 @@
 
 ``cards.csv`` has a row for each card: the facts of NVIDIA's datasheets and whitepapers. Peaks are
 dense, in units of 1e12 operations a second; those of matrix products in 8 to 19 bits are of tensor
-cores that accumulate in FP32. An empty cell: the card has no such units. Must not know what is
-predicted from the facts.
+cores that accumulate in FP32. NVLink's bandwidth is that of a card in both directions together, as
+datasheets state it, between at most ``nvlink_cards`` cards. An empty cell: the card has no such
+units. Must not know what is predicted from the facts.
 """
 
 from __future__ import annotations
@@ -25,12 +26,26 @@ _MAX_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
+class NvLink:
+    """NVLink of a card: published bytes a second in both directions, and the cards it joins."""
+
+    both_ways_bytes_per_s: float
+    cards: int
+
+    @property
+    def one_way_bytes_per_s(self) -> float:
+        """Bytes a second that a card sends while it receives as many."""
+        return self.both_ways_bytes_per_s / 2
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """A model of GPU, and its published peaks.
 
     ``bandwidth_bytes_per_s`` is that of its memory, ``flops_per_s`` has the precisions (of
     ``PRECISIONS``) that its units compute in. ``aliases`` are short names, which only this card
-    has. ``source`` is the document with these facts.
+    has. ``source`` is the document with these facts. ``nvlink`` joins it with others, None if
+    nothing but PCIe does.
     """
 
     accelerator: Accelerator
@@ -38,6 +53,7 @@ class Card:
     flops_per_s: Mapping[str, float] = field(repr=False)
     aliases: tuple[str, ...]
     source: str
+    nvlink: NvLink | None = None
 
     @property
     def name(self) -> str:
@@ -108,7 +124,13 @@ def _words(text: str) -> tuple[str, ...]:
 def _card(row: Mapping[str, str]) -> Card:
     peaks = {name: float(row[name]) * 1e12 for name in PRECISIONS if row[name]}
     bandwidth = float(row["bandwidth_gb_per_s"]) * 1e9
-    return Card(_accelerator(row), bandwidth, peaks, tuple(row["aliases"].split()), row["source"])
+    aliases = tuple(row["aliases"].split())
+    return Card(_accelerator(row), bandwidth, peaks, aliases, row["source"], _nvlink(row))
+
+
+def _nvlink(row: Mapping[str, str]) -> NvLink | None:
+    published = row["nvlink_gb_per_s"]
+    return NvLink(float(published) * 1e9, int(row["nvlink_cards"])) if published else None
 
 
 def _accelerator(row: Mapping[str, str]) -> Accelerator:

@@ -97,6 +97,35 @@ def test_a_training_scales_over_gpus(here: Here) -> None:
     assert one["step_s"] <= eight["step_s"] and eight["samples_per_s"] > one["samples_per_s"]
 
 
+def test_gpus_without_a_network_have_the_nvlink_of_their_data_sheet(here: Here) -> None:
+    words = ("scale", "torch_gpt2_training", "--json", "--on")
+    linked = here(*words, "h100", "--ranks", "1,8", runtime=None)
+    assert linked.status == 0
+    facts = linked.json
+    assert (facts["network"], facts["network_origin"]) == ("NVLink", "published")
+    assert (facts["bandwidth"], facts["latency_s"]) == (450e9, None)
+    assert facts["network_most_ranks"] == 8
+    eight = facts["ranks"][1]
+    assert eight["origin"]["network"] == "published"
+    more = here(*words, "h100", "--ranks", "8,16", runtime=None).json["ranks"]
+    assert more[0]["step_s"] == eight["step_s"] < more[1]["step_s"]
+    assert more[1]["origin"]["network"] == "stated"
+
+
+def test_ranks_are_said_to_be_on_one_host_or_on_hosts_of_their_own(here: Here) -> None:
+    words = ("scale", "torch_two_tower_training", "--ranks")
+    stated = ("--bandwidth", "400Gbit", "--latency", "5us")
+    for card, ranks, network, *facts in (
+        ("h100", "1,8", (), "Ranks are GPUs joined by NVLink: 900 GB/s by its data sheet"),
+        ("h100", "1,8", (), "not checked here"),
+        ("h100", "8,9", (), "Up to 8 ranks are GPUs joined by NVLink", "hosts of their own"),
+        ("h100", "1,8", stated, "Each rank is a GPU; network stated: 400 Gbit/s"),
+        ("l40s", "1,2", (), "Each rank is a GPU on a host of its own; network assumed: 10 Gbit/s"),
+    ):
+        shown = " ".join(here(*words, ranks, "--on", card, *network, runtime=None).out.split())
+        assert all(fact in shown for fact in facts), shown
+
+
 def test_a_program_with_calls_that_no_rule_translates_has_no_estimate(here: Here) -> None:
     ran = here("predict", "torch_lstm", "--on", "h200", runtime=None)
     assert ran.status == 1

@@ -51,8 +51,8 @@ ROW = {
 }  # fmt: skip
 FACTS = {
     "answer", "workload", "system", "runtime", "network", "network_origin", "bandwidth",
-    "latency_s", "scaling", "accumulate", "straggler", "samples_per_epoch", "epochs", "ranks",
-    "pays", "page", "trace",
+    "latency_s", "network_most_ranks", "scaling", "accumulate", "straggler", "samples_per_epoch",
+    "epochs", "ranks", "pays", "page", "trace",
 }  # fmt: skip
 
 BATCH = 4

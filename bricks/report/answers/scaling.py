@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bricks.errors import printable
-from bricks.report.answers.words import value_text
+from bricks.report.answers.words import links_text, value_text
 from bricks.report.figures import count_text
 from bricks.report.tables import duration, number, seconds
-from bricks.studies.scaling.result import ASSUMED, LOOPBACK, ScalePoint, ScalingResult
+from bricks.studies.scaling.result import (
+    ASSUMED,
+    LOOPBACK,
+    PUBLISHED,
+    RankNetwork,
+    ScalePoint,
+    ScalingResult,
+)
 from bricks.units.interval import Interval
 
 
@@ -86,20 +93,37 @@ def _real(points: Sequence[ScalePoint]) -> list[str]:
 
 def scaling_remarks(result: ScalingResult) -> list[str]:
     """What is assumed of ranks and network, and what the times lack."""
-    return [f"{_ranks(result)}; {_network(result)}", _missing(result)]
+    network = result.network
+    linked = network.origin == PUBLISHED
+    return [_linked(network) if linked else _ranks_and_network(result), _missing(result)]
+
+
+def _linked(network: RankNetwork) -> str:
+    """GPUs joined by their maker's links, and the network between more of them, if any."""
+    links = links_text(network.name, network.bandwidth or 0.0)
+    if network.beyond is None:
+        return f"Ranks are GPUs joined by {links}; yours: --bandwidth, --latency."
+    return (
+        f"Up to {network.most_ranks} ranks are GPUs joined by {links}; more are GPUs on hosts of"
+        f" their own, {_network(network.beyond)}"
+    )
+
+
+def _ranks_and_network(result: ScalingResult) -> str:
+    return f"{_ranks(result)}; {_network(result.network)}"
 
 
 def _ranks(result: ScalingResult) -> str:
     threads = count_text(result.target.runtime.threads, "thread")
     if result.network.origin == LOOPBACK:
         return f"All ranks run on this host, {threads} each"
-    if result.target.system.accelerator is not None:
-        return "Each rank is a GPU on a host of its own"
-    return f"Each rank is a host of its own with {threads}"
+    if result.target.system.accelerator is None:
+        return f"Each rank is a host of its own with {threads}"
+    apart = " on a host of its own" if result.network.origin == ASSUMED else ""
+    return f"Each rank is a GPU{apart}"
 
 
-def _network(result: ScalingResult) -> str:
-    network = result.network
+def _network(network: RankNetwork) -> str:
     if network.bandwidth is None or network.latency_s is None:
         kind = "loopback of this host" if network.origin == LOOPBACK else "as measured"
         return f"network: {printable(network.name)}, {kind}."

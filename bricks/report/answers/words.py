@@ -85,3 +85,11 @@ def listed(names: Sequence[str], conjunction: str = "and") -> str:
 def verb(count: int, singular: str, plural: str) -> str:
     """The form of a verb for ``count`` subjects."""
     return singular if count == 1 else plural
+
+
+def links_text(name: str, one_way_bytes_per_s: float) -> str:
+    """What is known of links between cards that their maker publishes."""
+    return (
+        f"{name}: {2 * one_way_bytes_per_s / 1e9:g} GB/s by its data sheet, latencies of NCCL's"
+        " cost model, not checked here"
+    )

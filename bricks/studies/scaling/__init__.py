@@ -42,9 +42,10 @@ OFFER = StudyOffer(
     help="""\
     Predict a PyTorch training on several ranks, from the bricks of its step and a network.
 
-    Missing bricks are measured first. Each rank is a host of its own. Without a network, one of
-    10 Gbit/s and 50 µs is assumed, and the answer says so. Example: bricks scale train.py:step
-    --ranks 1,8 --samples-per-epoch 50000 --epochs 10
+    Missing bricks are measured first. Each rank is a host of its own, or a GPU. Without a network,
+    GPUs are joined by NVLink as published, and one of 10 Gbit/s and 50 µs is assumed between hosts;
+    the answer says so. Example: bricks scale train.py:step --ranks 1,8 --samples-per-epoch 50000
+    --epochs 10
     """,
     options=ScalingOptions,
     load=_study,

@@ -49,8 +49,9 @@ def ranks_of(flag: str, text: str) -> Sequence[int]:
 class NetworkOptions:
     """A measured ``network`` of the cache, a stated one, or ``given`` as an object.
 
-    Without any, this host's loopback if real steps are run, otherwise one of
-    ``ASSUMED_BANDWIDTH``. ``bandwidth`` is in bytes a second, ``latency`` in seconds.
+    Without any, this host's loopback if real steps are run, NVLink between GPUs that it joins,
+    otherwise one of ``ASSUMED_BANDWIDTH``. ``bandwidth`` is in bytes a second, ``latency`` in
+    seconds.
     """
 
     network: str | None = option(
@@ -166,7 +167,7 @@ class StepOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingOptions:
-    """Scaling ``workload`` to each number of ``ranks``, each a host of its own.
+    """Scaling ``workload`` to each number of ``ranks``, each a host of its own or a GPU.
 
     ``workload`` is ``FILE.py:FUNCTION``, ``module:FUNCTION`` or a recorded training step of the
     zoo; ``batch`` is passed on to it. Real steps are run on ``check`` ranks, with the first

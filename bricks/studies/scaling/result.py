@@ -22,8 +22,8 @@ class Origins:
 
     ``compute`` is ``measured``, ``published`` by others, or ``predicted``; ``copies`` are
     ``measured`` or ``predicted``; ``network`` and ``slowdown`` are ``measured``, ``fitted``,
-    ``extrapolated`` or ``stated``, the least certain of all that counts, or None where nothing is
-    sent.
+    ``extrapolated``, ``published`` or ``stated``, the least certain of all that counts, or None
+    where nothing is sent.
     """
 
     compute: str
@@ -133,17 +133,23 @@ class ScaleResult:
 class RankNetwork:
     """The network between ranks: its ``origin`` is one of the constants of this module.
 
-    ``bandwidth`` in bytes a second and ``latency_s`` of a message are None if it was measured.
+    ``bandwidth``, of a rank in one direction, in bytes a second and ``latency_s`` of a message are
+    None if it was measured; the latency of a published one depends on the protocol. Only up to
+    ``most_ranks`` have this network, if it has such a bound; more have the one ``beyond``.
     """
 
     name: str
     origin: str
     bandwidth: float | None = None
     latency_s: float | None = None
+    most_ranks: int | None = None
+    beyond: RankNetwork | None = None
 
 
-# Origins of networks: measured between hosts or on this one, stated by the user, or assumed.
-MEASURED, LOOPBACK, STATED, ASSUMED = "measured", "loopback", "stated", "assumed"
+# Origins of networks: measured between hosts or on this one, published by the maker of cards,
+# stated by the user, or assumed.
+MEASURED, LOOPBACK, PUBLISHED = "measured", "loopback", "published"
+STATED, ASSUMED = "stated", "assumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +162,8 @@ class ScalingResult:
     FACTS: ClassVar = (
         "workload", ("target.system", "system"), ("target.runtime", "runtime"),
         ("network.name", "network"), ("network.origin", "network_origin"),
-        ("network.bandwidth", "bandwidth"), ("network.latency_s", "latency_s"), "scaling",
+        ("network.bandwidth", "bandwidth"), ("network.latency_s", "latency_s"),
+        ("network.most_ranks", "network_most_ranks"), "scaling",
         ("step.accumulate", "accumulate"), ("step.straggler", "straggler"),
         ("step.samples_per_epoch", "samples_per_epoch"), ("step.epochs", "epochs"),
         ("points", "ranks"), ("strategies", "pays"),

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bricks.compose.lanes import Timeline
-from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, STATED, Network
+from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, PUBLISHED, STATED, Network
 from bricks.studies.scaling.copies import CopyTimes
 from bricks.studies.scaling.options import StepOptions
 from bricks.studies.scaling.result import Origins, ScalePoint
@@ -37,7 +37,7 @@ from bricks.units.interval import Interval
 MIN_GAIN = 0.5
 
 # From the most to the least that is known of a figure.
-_CERTAINTY = (MEASURED, FITTED, EXTRAPOLATED, STATED)
+_CERTAINTY = (MEASURED, FITTED, EXTRAPOLATED, PUBLISHED, STATED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import ClassVar
 from bricks.errors import BricksError, UsageError
 from bricks.measure.distributed_steps import RULE
 from bricks.measure.rounds import StopRule
+from bricks.network.card_links import CardsThenHosts, LinkedCards
 from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
 from bricks.session import local_networks
 from bricks.session.defaults import PROGRAMS_RUNTIME
@@ -31,6 +32,7 @@ from bricks.studies.scaling.result import (
     ASSUMED,
     LOOPBACK,
     MEASURED,
+    PUBLISHED,
     STATED,
     CheckedStep,
     RankNetwork,
@@ -50,6 +52,7 @@ from bricks.studies.scaling.steps import (
 from bricks.studies.scaling.strategies import Strategy
 from bricks.studies.study import Needs, Study, ask, target_asked
 from bricks.system import Target
+from bricks.system.cards import card_of
 
 # Beyond this, only the requested numbers of ranks are compared.
 _MAX_COMPARED = 128
@@ -184,16 +187,29 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
             return StatedNetwork(of.bandwidth, of.latency)
         if of.network is not None:
             return network_called(self.workspace.store, of.network)
-        if not self.options.loopback:
-            return StatedNetwork(ASSUMED_BANDWIDTH, ASSUMED_LATENCY_S, name=ASSUMED)
-        return self._loopback(self._refuse_unknown_loopback)
+        if self.options.loopback:
+            return self._loopback(self._refuse_unknown_loopback)
+        hosts = StatedNetwork(ASSUMED_BANDWIDTH, ASSUMED_LATENCY_S, name=ASSUMED)
+        accelerator = self.target.system.accelerator
+        card = None if accelerator is None else card_of(accelerator)
+        linked = None if card is None else card.nvlink
+        return hosts if linked is None else CardsThenHosts(LinkedCards(linked), hosts)
 
     @property
     def _described(self) -> RankNetwork:
-        network = self._network
+        return self._described_as(self._network)
+
+    def _described_as(self, network: Network) -> RankNetwork:
         if isinstance(network, StatedNetwork):
             origin = ASSUMED if self.options.network.unnamed else STATED
             return RankNetwork(network.name, origin, network.bandwidth, network.latency_s)
+        if isinstance(network, CardsThenHosts):
+            nvlink = network.cards.nvlink
+            more = max(self.options.all_ranks) > nvlink.cards
+            return RankNetwork(
+                network.name, PUBLISHED, nvlink.one_way_bytes_per_s, most_ranks=nvlink.cards,
+                beyond=self._described_as(network.hosts) if more else None,
+            )  # fmt: skip
         return RankNetwork(network.name, LOOPBACK if self.options.loopback else MEASURED)
 
     def _measure_loopback(self) -> None:
