@@ -61,13 +61,13 @@ class Part:
     where windows step over some; None where a runtime may move nothing. ``values`` are facts of
     what it read, by input, where its time depends on values; see ``graph.sketch``. ``net`` is
     ``latency_s`` with its interval; None if only the estimate of the model is known. ``kind`` is
-    that of its features.
+    that of its features. ``device_s`` are the seconds of all its kernels on a device, None without.
     """
 
     FACTS: ClassVar = (
         "brick", "operator", "shapes", "occurrences", "latency_s", "total_s", "share", "predicted",
         "flops", "bytes", "intensity", "flops_per_s", "bytes_per_s", "peak_share", "bound",
-        "values", "models", "lost_s", "fastest",
+        "values", "models", "lost_s", "fastest", "device_s",
     )  # fmt: skip
 
     brick: str
@@ -87,6 +87,7 @@ class Part:
     values: Mapping[str, Any] = field(default_factory=dict)
     net: Interval | None = None
     kind: str = STREAM
+    device_s: float | None = None
 
     @property
     def operator(self) -> str:
@@ -99,6 +100,13 @@ class Part:
         return self.total_s / self.occurrences if self.occurrences else 0.0
 
     @property
+    def work_s(self) -> float:
+        """The seconds in which one occurrence does its work: on a device, those of its kernels."""
+        if self.device_s is None or not self.occurrences:
+            return self.latency_s
+        return self.device_s / self.occurrences
+
+    @property
     def intensity(self) -> float | None:
         """Operations per byte."""
         return None if self.flops is None or not self.bytes else self.flops / self.bytes
@@ -106,12 +114,12 @@ class Part:
     @property
     def flops_per_s(self) -> float | None:
         """Operations per second."""
-        return None if self.flops is None or not self.latency_s else self.flops / self.latency_s
+        return None if self.flops is None or not self.work_s else self.flops / self.work_s
 
     @property
     def bytes_per_s(self) -> float | None:
         """Bytes per second."""
-        return self.bytes / self.latency_s if self.latency_s else None
+        return self.bytes / self.work_s if self.work_s else None
 
     @property
     def roof_s(self) -> float | None:
@@ -244,6 +252,7 @@ def explain(
             values=value_dependence(parse_model(brick.model)),
             net=net.get(share.brick),
             kind=of.kind,
+            device_s=share.device_s,
         )
 
     parts = sorted(map(part, estimate.shares), key=lambda each: (-each.total_s, each.brick))

@@ -35,6 +35,12 @@ class OperatorTime:
         return sum(part.occurrences for part in self.parts)
 
     @property
+    def device_s(self) -> float | None:
+        """The seconds of its kernels on a device; None without one."""
+        known_s = [part.device_s for part in self.parts if part.device_s is not None]
+        return sum(known_s) if known_s else None
+
+    @property
     def bound(self) -> str | None:
         """The roof that limits most of its time, ``compute`` or ``memory``; None if not known."""
         seconds: dict[str, float] = defaultdict(float)
@@ -86,7 +92,12 @@ def _time(operator: str, parts: list[Part], common_s: float) -> OperatorTime:
 
 
 def common_error_s(estimate: Estimate) -> float:
-    """Half the width of the error that all bricks of an estimate have in common, in seconds."""
+    """Half the width of the error that all bricks of an estimate have in common, in seconds.
+
+    On a host with a device, all errors are those of a lane.
+    """
     of = estimate.uncertainty
+    if estimate.device is not None:
+        return of.half_width_s
     parts_s = of.recomposition_s + of.calls_s + of.other_host_s + of.workers_s
     return math.sqrt(parts_s * of.half_width_s)

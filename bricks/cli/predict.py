@@ -57,7 +57,10 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
     with _first_workspace(options, asked) as workspace:
         result = _predictions(workspace, reader, options, asked)
         here = workspace.target
-    shown = [_shown(of, asked.typed(options, of.setting), here, reader) for of in result.models]
+    shown = [
+        _shown(of, asked.typed(options, of.setting), here, reader, result.dimensions)
+        for of in result.models
+    ]
     answer = prediction_answer(result)
     if options.general.json:
         advised = tuple(map(with_advice, result.models, shown))
@@ -155,13 +158,18 @@ def asked_target(workspace: Workspace, options: EstimateOptions, asked: TargetOp
     return target
 
 
-def shown_with(remedies: Remedies, of: PredictedModel, word: str | None) -> ShownEstimate | None:
-    """An estimate with the command that would narrow its interval; None without an estimate."""
+def shown_with(
+    remedies: Remedies, of: PredictedModel, word: str | None, setting: str = ""
+) -> ShownEstimate | None:
+    """An estimate with the command that would narrow its interval; None without an estimate.
+
+    ``setting`` are words that follow the model's name where others of its estimates are shown too.
+    """
     from bricks.compose.estimate import Estimate
 
     if not isinstance(of.estimate, Estimate):
         return None
-    return remedies.shown(of.model, of.estimate, word)
+    return remedies.shown(f"{of.model} {setting}".rstrip(), of.estimate, word)
 
 
 def with_advice(of: Predicted, shown: ShownEstimate | None) -> Predicted:
@@ -172,13 +180,24 @@ def with_advice(of: Predicted, shown: ShownEstimate | None) -> Predicted:
 
 
 def _shown(
-    of: PredictedModel, options: EstimateOptions, here: Target, reader: _Reader
+    of: PredictedModel,
+    options: EstimateOptions,
+    here: Target,
+    reader: _Reader,
+    dimensions: Sequence[str],
 ) -> ShownEstimate | None:
-    """An estimate with the command that would narrow its interval, with these ``options``."""
+    """An estimate with the command that would narrow its interval, with these ``options``.
+
+    ``dimensions`` are those in which the settings of a sweep differ.
+    """
+    from bricks.report.answers.settings import setting_text
+
     target = of.setting.target
     if target is None:
         return None
-    return shown_with(Remedies.on(target, here, "predict", options), of, reader.words.get(of.model))
+    remedies = Remedies.on(target, here, "predict", options)
+    where = setting_text(of.setting, dimensions)
+    return shown_with(remedies, of, reader.words.get(of.model), where)
 
 
 def _show(
@@ -188,7 +207,7 @@ def _show(
     from bricks.report.prediction import memory_remarks, phase_lines
     from bricks.report.wide_intervals import estimate_lines
 
-    remarks = list(estimate_lines(shown))
+    remarks = estimate_lines(shown, sources=result.swept)
     if every:
         remarks += [line for of in result.models for line in phase_lines(of.model, of.phases)]
         remarks += [line for of in result.models for line in memory_remarks(of)]

@@ -20,6 +20,7 @@ class Share:
     Where bricks overlap, ``occurrences`` is a net count; it and the other numbers are negative for
     a brick whose latency is subtracted. ``predicted`` says that the brick was not measured but
     predicted from similar ones, ``published`` that others measured it, on a host of the same kind.
+    ``device_s`` are the seconds of its kernels, None without a device.
     """
 
     brick: str
@@ -28,6 +29,12 @@ class Share:
     share: float
     predicted: bool = False
     published: bool = False
+    device_s: float | None = None
+
+    @property
+    def measured(self) -> bool:
+        """Whether the user measured the brick."""
+        return not (self.predicted or self.published)
 
 
 @dataclass(frozen=True, slots=True)

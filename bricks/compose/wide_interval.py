@@ -40,8 +40,6 @@ _REMEDIES = {
     ErrorSource.SAMPLES: Remedy.MEASURE_AGAIN,
 }
 
-_PREDICTED = ErrorSource.PREDICTED
-
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -84,7 +82,10 @@ def narrowing(estimate: Estimate) -> WideInterval | None:
 
 def remedies(estimate: Estimate) -> Mapping[ErrorSource, Remedy]:
     """The remedy for each source of the uncertainty of ``estimate`` that has one."""
+    found = dict(_REMEDIES)
+    if estimate.device is not None and not any(of.measured for of in estimate.shares):
+        found[ErrorSource.CALLS] = Remedy.MEASURE  # calls were timed on another host
     predicted = {share.brick for share in estimate.shares if share.predicted}
-    if not estimate.unmeasurable or not predicted <= estimate.unmeasurable:
-        return _REMEDIES
-    return {source: remedy for source, remedy in _REMEDIES.items() if source != _PREDICTED}
+    if estimate.unmeasurable and predicted <= estimate.unmeasurable:
+        del found[ErrorSource.PREDICTED]
+    return found

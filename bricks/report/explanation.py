@@ -12,6 +12,7 @@ from bricks.analysis.explained import ExplainedModel
 from bricks.analysis.explanation import OperatorPart, Part
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import printable
+from bricks.report.answers.device import device_of
 from bricks.report.columns import DASH, Column, part_column, table_of
 from bricks.report.prediction import memory_remarks, phase_lines
 from bricks.report.tables import (
@@ -30,11 +31,10 @@ _WIDEST = 56
 
 
 def detail_lines(model: ExplainedModel) -> list[Text | Table | str]:
-    """All bricks of an explained model, below the peaks of the machine; and its memory."""
-    lines: list[Text | Table | str] = [
-        f"{model.model}: peaks of the machine: {_peaks(model.peaks)}",
-        explanation_table(model),
-    ]
+    """All bricks of an explained model, below the peaks of a processor; and its memory."""
+    lines: list[Text | Table | str] = [explanation_table(model)]
+    if device_of(model) is None:
+        lines.insert(0, f"{model.model}: peaks of the machine: {_peaks(model.peaks)}")
     lost_s = sum(part.lost_s for part in model.parts)
     if lost_s and model.interval is not None and model.interval.value:
         lines.append(
@@ -83,6 +83,7 @@ _COLUMNS: Sequence[Column[_Line]] = (
     Column("share", lambda line: percent(line.share)),
     Column("nodes", lambda line: line.occurrences),
     Column("latency", lambda line: seconds(line.latency_s)),
+    Column("device", lambda line: _device(line.part)),
     _of_part("GFLOP/s", lambda part: billions(part.flops_per_s, ".1f")),
     _of_part("GB/s", lambda part: billions(part.bytes_per_s, ".1f")),
     _of_part("FLOP/byte", lambda part: number(part.intensity, 1)),
@@ -90,6 +91,11 @@ _COLUMNS: Sequence[Column[_Line]] = (
     _of_part("bound by", lambda part: part.bound or DASH),
     _of_part("in models", lambda part: str(part.models or DASH)),
 )
+
+
+def _device(part: Part | None) -> str | None:
+    """Seconds of one occurrence's kernels; None for an operator, and for a call without any."""
+    return seconds(part.work_s) if part is not None and part.device_s else None
 
 
 def explanation_table(model: ExplainedModel) -> Table:

@@ -25,7 +25,8 @@ _OPERATORS: Sequence[Column[OperatorTime]] = (
     Column("share", lambda time: percent(time.share)),
     Column("nodes", lambda time: f"{time.occurrences:,}"),
     Column("latency", lambda time: seconds(time.total.value)),
-    Column("±", lambda time: uncertainty_text(time.total) if time.total.value > 0 else None),
+    Column("±", lambda time: _own_uncertainty(time)),
+    Column("device", lambda time: seconds(time.device_s) if time.device_s else None),
     Column("bound by", lambda time: time.bound, left=True),
     Column("of roofline", lambda time: _percent(time.peak_share)),
 )
@@ -41,6 +42,12 @@ _GAINS: Sequence[Column[Gain]] = (
     Column("by", lambda gain: gain.name or _WORDS[gain.replacement], left=True),
     Column("gains", lambda gain: gain_text(gain)),
 )
+
+
+def _own_uncertainty(of: OperatorTime) -> str | None:
+    """The interval of an operator; None on a device, where all have that of the step."""
+    known = of.total.value > 0 and of.device_s is None
+    return uncertainty_text(of.total) if known else None
 
 
 def operators_table(times: Sequence[OperatorTime]) -> Table:

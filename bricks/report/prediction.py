@@ -154,7 +154,8 @@ def phase_lines(model: str, phases: Sequence[PhaseShare]) -> list[str]:
     calls = sum(phase.calls for phase in phases)
     overhead_s = sum(phase.overhead_s for phase in phases)
     sign = "-" if overhead_s < 0 else ""
-    return [f"{model}: {latencies}; {calls} calls, {sign}{seconds(abs(overhead_s))} around them."]
+    around = f", {sign}{seconds(abs(overhead_s))} around them" if overhead_s else ""
+    return [f"{model}: {latencies}; {calls} calls{around}."]
 
 
 def memory_remarks(of: PredictedModel) -> list[str]:

@@ -14,6 +14,7 @@ from bricks.compose.estimate import Estimate
 from bricks.compose.uncertainty import ErrorSource
 from bricks.compose.wide_interval import Remedy, WideInterval, wide_interval
 from bricks.errors import printable
+from bricks.report.answers.words import uncertainty_text
 from bricks.report.tables import other_state, percent, predicted, share_text
 
 # Up to this many wide intervals have a line each; of more, those with the same reason share one.
@@ -68,10 +69,11 @@ def advice(shown: ShownEstimate) -> str | None:
     return None if interval is None else _single_line(_WideEstimate(shown, interval))
 
 
-def estimate_lines(shown: Sequence[ShownEstimate]) -> list[str]:
+def estimate_lines(shown: Sequence[ShownEstimate], *, sources: bool = True) -> list[str]:
     """Lines below a table of estimates: their provenance, and causes of wide intervals.
 
-    A share that makes an interval wide is not repeated.
+    A share that makes an interval wide is not repeated. Without ``sources``, the table tells how
+    much is predicted.
     """
     lines = []
     for item in shown:
@@ -79,7 +81,7 @@ def estimate_lines(shown: Sequence[ShownEstimate]) -> list[str]:
         explained = {reason.source for reason in reasons}
         if ErrorSource.OTHER_STATE not in explained:
             lines += other_state(item.title, item.estimate.other_state_share)
-        if ErrorSource.PREDICTED not in explained:
+        if sources and ErrorSource.PREDICTED not in explained:
             lines += predicted(item.title, item.estimate.predicted_share)
         lines += _published(item)
     return [*lines, *wide_lines(shown)]
@@ -173,6 +175,9 @@ def _cause(source: ErrorSource, estimates: Sequence[Estimate]) -> str:
 
 
 def _width(estimates: Sequence[Estimate]) -> str:
+    """The width of intervals; that of a single one in the words of its answer."""
+    if len(estimates) == 1:
+        return uncertainty_text(estimates[0].latency_s)
     widths = [estimate.relative_uncertainty for estimate in estimates]
     if max(widths) <= 1:
         return f"±{_range(widths)}"

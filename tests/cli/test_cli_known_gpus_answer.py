@@ -61,6 +61,35 @@ def test_what_decides_on_a_gpu_runs_on_a_gpu(here: Here) -> None:
     assert deciding["command"].endswith("--device cuda")
 
 
+def test_explaining_tells_the_seconds_of_kernels_and_adds_up_to_the_answer(here: Here) -> None:
+    words = ("explain", "torch_gpt2", "--on", "h100")
+    (model,) = here(*words, "--json", runtime=None).json["models"]
+    device_s = sum(brick["device_s"] for brick in model["bricks"])
+    assert 0.8 * model["device_s"] < device_s <= model["device_s"]  # without gaps
+    assert sum(brick["total_s"] for brick in model["bricks"]) == pytest.approx(model["estimate_s"])
+    ran = here(*words, runtime=None)
+    share, latency = next(
+        (float(line.split()[1]) / 100, float(line.split()[4]))
+        for line in ran.out.splitlines()
+        if line.startswith("addmm ")
+    )
+    assert latency == pytest.approx(1e6 * share * model["estimate_s"], rel=0.01)
+    assert re.search(r"^view .*  –$", ran.out, re.MULTILINE)  # starts no kernel
+
+
+def test_measuring_there_narrows_what_another_host_took(here: Here) -> None:
+    ran = here("predict", "torch_gpt2", "--on", "h100,h200", runtime=None)
+    for system in (H100, H200):
+        cause = rf"torch_gpt2 on {system}: .* because the host limits it.*"
+        assert re.search(rf"{cause}: bricks measure torch_gpt2 ", " ".join(ran.out.split()))
+
+
+def test_a_share_that_the_table_tells_is_not_repeated(here: Here) -> None:
+    ran = here("predict", "torch_gpt2", "--on", "a100", "--all", runtime=None)
+    assert "100 % predicted" in ran.out and "predicted from bricks" not in ran.out
+    assert "around them" not in ran.out  # what is around calls is not known there
+
+
 def test_models_of_another_runtime_are_refused_in_one_line(here: Here) -> None:
     ran = here("predict", "squeezenet", "--on", "h100", runtime="onnxruntime")
     assert ran.status == 2

@@ -9,7 +9,8 @@ import pytest
 from plans import CHAIN, decomposed, estimate_of, measurement, plan, results
 
 from bricks.compose.basis import Basis
-from bricks.compose.estimate import Estimate
+from bricks.compose.device.times import DeviceTimes
+from bricks.compose.estimate import Estimate, Share
 from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.compose.schedule import Construction
@@ -17,6 +18,7 @@ from bricks.compose.uncertainty import ErrorSource, Uncertainty
 from bricks.compose.wide_interval import Remedy, wide_interval
 from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.measurement import Measurement, Round
+from bricks.units.interval import Interval
 
 NOTHING_KNOWN = BrickPredictions()
 NEAR, FAR = 1e-4, 2e-4
@@ -130,6 +132,20 @@ def test_calls_are_the_reason_where_bricks_take_hardly_longer() -> None:
     assert wide is not None
     assert [reason.source for reason in wide.reasons] == [ErrorSource.CALLS]
     assert wide.remedy is Remedy.NOTHING
+
+
+@pytest.mark.parametrize(("published", "remedy"), [(True, Remedy.MEASURE), (False, Remedy.NOTHING)])
+def test_calls_of_another_host_can_be_measured(published: bool, remedy: Remedy) -> None:
+    once = Interval(1e-3, 5e-4, 2e-3)
+    found = replace(
+        estimate(results({"a": 2e-3, "b": 5e-3})),
+        low_s=0.0,
+        uncertainty=Uncertainty(calls_s=1e-3),
+        shares=(Share("a", 1, 2e-3, 1.0, published=published),),
+        device=DeviceTimes(once, once, "host", once, once, kernels=1),
+    )
+    wide = wide_interval(found)
+    assert wide is not None and wide.remedy is remedy
 
 
 def test_workers_are_the_reason_though_every_brick_is_known_exactly() -> None:

@@ -7,7 +7,7 @@ measurements came about.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -215,8 +215,9 @@ class _Step:
     @cached_property
     def shares(self) -> tuple[Share, ...]:
         """The share of each brick on the limiting lane, in the latency; the largest first."""
-        seconds = self._limiting_s()
-        total_s, counts = sum(seconds.values()) or 1.0, self.basis.plan.counts
+        counts, kernels_s = self.basis.plan.counts, self._kernels_s
+        seconds = kernels_s if self.eager.limited_by == DEVICE else self._calls_s
+        total_s = sum(seconds.values()) or 1.0
         factor = self.eager.step_s / total_s
         return tuple(
             Share(
@@ -226,19 +227,27 @@ class _Step:
                 seconds[key] / total_s,
                 predicted=key not in self.measured,
                 published=key in self.measured and self.measured[key].published,
+                device_s=kernels_s[key],
             )
             for key in sorted(seconds, key=lambda key: -seconds[key])
         )
 
-    def _limiting_s(self) -> dict[str, float]:
-        """Seconds of all occurrences of each brick on the lane that limits the step."""
-        seconds = dict.fromkeys(self.basis.plan.counts, 0.0)
-        on_device = self.eager.limited_by == DEVICE
-        for of, host_s, kernels in zip(
-            self.basis.plan.occurrences, self.host_s, self.kernels, strict=True
-        ):
-            seconds[of.brick] += sum(k.device_s for k in kernels) if on_device else host_s
-        return seconds
+    @property
+    def _kernels_s(self) -> dict[str, float]:
+        """Seconds on the device of all occurrences of each brick."""
+        return self._by_brick(sum(kernel.device_s for kernel in of) for of in self.kernels)
+
+    @property
+    def _calls_s(self) -> dict[str, float]:
+        """Seconds on the host of all occurrences of each brick."""
+        return self._by_brick(self.host_s)
+
+    def _by_brick(self, seconds: Iterable[float]) -> dict[str, float]:
+        """The sums of the ``seconds`` of occurrences, by their bricks."""
+        sums_s = dict.fromkeys(self.basis.plan.counts, 0.0)
+        for of, own_s in zip(self.basis.plan.occurrences, seconds, strict=True):
+            sums_s[of.brick] += own_s
+        return sums_s
 
 
 def _around(value_s: float, error: float) -> Interval:
