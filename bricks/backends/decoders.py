@@ -23,10 +23,12 @@ class DecoderWriter(Capability):
 
     @abstractmethod
     def decoder_step(
-        self, name: str, of: Architecture, *, batch: int, tokens: int, past: int
+        self, name: str, of: Architecture, *, batch: int, tokens: int, past: int, cards: int = 1
     ) -> onnx.ModelProto:
         """Return the program of a step of ``batch`` texts with new ``tokens`` after ``past``.
 
-        Weights and values have 16 bits. Does not import the runtime. Raises
-        :class:`~bricks.errors.ModelError` for an architecture whose calls are not known.
+        Weights and values have 16 bits. If several ``cards`` divide the decoder, the program is
+        that of one of them. Does not import the runtime. Raises
+        :class:`~bricks.errors.ModelError` for an architecture whose calls are not known, and for
+        cards that cannot divide it.
         """

@@ -49,6 +49,8 @@ ORIGIN = "bricks.program"
 STATE = "bricks.state"
 # Key of metadata with the tensors of a module; see :class:`ModuleTensors`.
 MODULE = "bricks.module"
+# Namespace of calls by which the processes of a program exchange tensors.
+COLLECTIVES = "_c10d_functional"
 # Keys of a node's metadata: the phase of the step, and the values that are freed after the call.
 PHASE, FREED = "phase", "freed"
 

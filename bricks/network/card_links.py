@@ -19,7 +19,8 @@ from bricks.network.times import (
     NetworkEstimate,
     refuse_impossible,
 )
-from bricks.system.cards import NvLink
+from bricks.system.accelerator import Accelerator
+from bricks.system.cards import NvLink, card_of
 from bricks.units.interval import Interval
 
 # How far a collective may be off in either direction. Assumed: none was run.
@@ -76,6 +77,12 @@ class LinkedCards:
         if ranks == 1:
             return NetworkEstimate(Interval.exact(1.0), STATED)
         return NetworkEstimate(Interval(1.0, 1.0, _MAX_SLOWDOWN), PUBLISHED)
+
+
+def linked_cards(accelerator: Accelerator | None) -> LinkedCards | None:
+    """The cards that NVLink joins with one like ``accelerator``; None if it has none."""
+    card = None if accelerator is None else card_of(accelerator)
+    return None if card is None or card.nvlink is None else LinkedCards(card.nvlink)
 
 
 @dataclass(frozen=True, slots=True)

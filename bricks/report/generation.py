@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 from rich.table import Table
 
+from bricks.compose.device.collectives import HOST_CALLS
 from bricks.errors import printable
 from bricks.report.answers.generation import token_rate_text
 from bricks.report.answers.words import source_text, uncertainty_text
@@ -184,6 +185,11 @@ def _notes(result: GenerationResult) -> Iterator[str]:
         yield f"Mind: {line}."
     if result.checked is not None:
         yield f"Generated: {result.checked.texts} times, greedily, with random weights."
+    if result.divided.cards > 1:
+        yield (
+            f"Assumed: issuing a collective takes the host as long as {HOST_CALLS} other calls;"
+            " cards do not wait for each other otherwise."
+        )
     if memory.unknown:
         yield f"The peak lacks {'; '.join(memory.unknown)}."
     if result.generation.step_s:

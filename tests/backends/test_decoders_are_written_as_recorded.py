@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from benchmarks.gpu.raw import protos
 from bricks.architectures.architecture import Architecture
 from bricks.architectures.published import PUBLISHED
+from bricks.architectures.tensor_parallel import part_of
 from bricks.backends.torch.cuda_calls import translated
 from bricks.backends.torch.decoders import decoder_step
 from bricks.decompose.build import build
@@ -72,3 +74,34 @@ def test_attention_without_a_kernel_of_its_own_is_refused() -> None:
         decoder_step("gemma-2-2b", PUBLISHED["gemma-2-2b"], 1, 8, 0)
     with refused(ModelError, "gemma-3-1b", "512"):
         decoder_step("gemma-3-1b", PUBLISHED["gemma-3-1b"], 1, 1, 512)
+
+
+@pytest.mark.parametrize("name", ["gpt2-124m", "phi-2-2.7b", "qwen3-0.6b"])
+def test_a_card_of_several_has_its_part_of_weights_and_cache(name: str) -> None:
+    of, cards, tokens = PUBLISHED[name], 4, 8
+    whole, part = (plan_of(decoder_step(name, of, 2, 1, tokens, n)) for n in (1, cards))
+    all_of_it, own = (each.memory.peak(each) for each in (whole, part))
+    assert all_of_it is not None and own is not None
+    divided = part_of(name, of, cards)
+    removed = all_of_it.parameter_bytes - own.parameter_bytes
+    cache = 2 * of.layers * 2 * (tokens + 1) * 2 * (of.kept - divided.kept)
+    assert removed == 2 * (of.parameters - divided.parameters) + cache
+
+
+def test_a_card_of_several_makes_the_same_calls_and_exchanges() -> None:
+    one, two = (decoder_step("lm1b", LM1B, 2, 1, 7, cards) for cards in (1, 2))
+    calls = [Counter(node.op_type for node in each.graph.node) for each in (one, two)]
+    for operator in ("mm", "_fused_rms_norm", "silu", "_scaled_dot_product_cudnn_attention"):
+        assert calls[0][operator] == calls[1][operator]
+    assert calls[1]["all_reduce_"] == 2 * LM1B.layers + 1
+    assert calls[1]["all_gather_into_tensor"] == 1
+    assert one == decoder_step("lm1b", LM1B, 2, 1, 7)
+
+
+def test_logits_are_those_of_the_whole_vocabulary() -> None:
+    gpt2 = PUBLISHED["gpt2-124m"]
+    assert gpt2.vocabulary % 4  # padded on cards
+    for cards in (1, 4):
+        proto = decoder_step("gpt2", gpt2, 3, 1, 7, cards)
+        logits = proto.graph.output[-1].type.tensor_type.shape.dim
+        assert [dim.dim_value for dim in logits] == [3, 1, gpt2.vocabulary]

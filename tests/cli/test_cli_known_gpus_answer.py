@@ -187,3 +187,55 @@ def test_a_published_architecture_generates_text_on_a_gpu(here: Here) -> None:
     assert "as a CUDA graph" in facts["answer"]
     refusal = here(*words, "--quant", "int4", runtime=None)
     assert refusal.status == 2 and "--quant int4" in refusal.complaint
+
+
+SHORT = ("--prompt", 64, "--new", 3)
+
+
+def test_cards_divide_a_published_architecture(here: Here) -> None:
+    words = ("llm", "tinyllama-1.1b", "--on", "h100", *SHORT, "--json")
+    one = here(*words, runtime=None).json
+    assert here(*words, "--tensor-parallel", 1, runtime=None).json == one
+    assert (one["tensor_parallel"], one["network"], one["collectives"]) == (1, None, None)
+    two = here(*words, "--tensor-parallel", 2, runtime=None).json
+    assert (two["tensor_parallel"], two["network"], two["network_origin"]) == (
+        2, "NVLink", "published",
+    )  # fmt: skip
+    assert two["cache_bytes"] == one["cache_bytes"] / 2
+    assert two["weight_bytes"] == pytest.approx(one["weight_bytes"] / 2, rel=0.01)
+    assert two["needed_bytes"] < 0.6 * one["needed_bytes"]
+    assert two["collectives"] == 2 * 22 + 2
+    assert 0 < two["collectives_low_s"] < two["collectives_s"] < two["steps"][0]["graph_s"]
+    assert two["steps"][0]["device_s"] > two["collectives_s"]
+    # Collectives cost the host more than it saves by smaller matrices.
+    assert two["steps"][0]["host_s"] > one["steps"][0]["host_s"]
+    assert re.search(r"on 2 nvidia-h100-80gb-hbm3, .* collectives take .* a token", two["answer"])
+    assert "900 GB/s by its data sheet" in two["answer"] and "not checked here" in two["answer"]
+    stated = ("--tensor-parallel", 2, "--bandwidth", "400Gbit", "--latency", "5us")
+    slower = here(*words, *stated, runtime=None).json
+    assert slower["network_origin"] == "stated" and slower["collectives_s"] > two["collectives_s"]
+    assert "network stated: 400 Gbit/s" in slower["answer"]
+
+
+def test_a_model_that_no_card_holds_is_told_how_many_do(here: Here) -> None:
+    words = ("llm", "llama-2-13b", "--on", "a30", "--prompt", 8, "--new", 1, "--json")
+    alone = here(*words, runtime=None).json
+    assert alone["fitting_cards"] == 2
+    assert re.search(r"has 2\d\.\d GiB: --tensor-parallel 2 fits\. With enough", alone["answer"])
+
+
+def test_cards_that_cannot_divide_are_refused_in_one_line(here: Here) -> None:
+    for words, *facts in (
+        (("7B", "--on", "l40s", "--tensor-parallel", 8), "nvidia-l40s", "--bandwidth"),
+        (("7B", "--on", "h100", "--tensor-parallel", 16), "8 cards", "--bandwidth"),
+        (("7B", "--on", "h100", "--tensor-parallel", 3), "llama-2-7b", "32 heads", "3 cards"),
+        (("7B", "--on", "h100", "--tensor-parallel", 0), "--tensor-parallel"),
+        (("7B", "--on", "h100", "--bandwidth", "1Gbit", "--latency", "1us"), "--tensor-parallel"),
+        (("7B", "--on", "h100", "--tensor-parallel", 2, "--latency", "1us"), "--bandwidth"),
+        (("7B", "--check", "--tensor-parallel", 2), "--check", "--tensor-parallel"),
+        (("7B", "--tensor-parallel", 2), "--tensor-parallel 2", "7B", "--on h100"),
+        (("decoder_gpt2", "--tensor-parallel", 2), "decoder_gpt2", "--tensor-parallel 2"),
+    ):
+        ran = here("llm", *words, runtime=None)
+        assert ran.status in (1, 2), words
+        assert all(fact in ran.complaint for fact in facts), ran.complaint

@@ -142,12 +142,12 @@ class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
         return translated(proto)
 
     def decoder_step(
-        self, name: str, of: Architecture, *, batch: int, tokens: int, past: int
+        self, name: str, of: Architecture, *, batch: int, tokens: int, past: int, cards: int = 1
     ) -> onnx.ModelProto:
         """Return a step in bfloat16 on CUDA; see :mod:`bricks.backends.torch.decoders`."""
         from bricks.backends.torch.decoders import decoder_step  # slow import
 
-        return decoder_step(name, of, batch, tokens, past)
+        return decoder_step(name, of, batch, tokens, past, cards)
 
     def for_ranks(self, collectives: str) -> BackendInfo:
         """Refuse NCCL, which needs a GPU and a build of PyTorch for it."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from bricks.architectures.naming import asked_as_size
 from bricks.compose.occurrences import DEVICE
 from bricks.errors import printable
-from bricks.report.answers.words import listed, place_text, source_text, uncertainty_text
+from bricks.network.times import PUBLISHED
+from bricks.report.answers.words import (
+    links_text,
+    listed,
+    place_text,
+    source_text,
+    uncertainty_text,
+)
 from bricks.report.figures import count_text
 from bricks.report.tables import seconds, size
 from bricks.studies.generation.result import GenerationResult, LlmResult
@@ -35,12 +42,35 @@ def _read_as(result: LlmResult, first: GenerationResult) -> str:
 def _made(result: LlmResult, of: GenerationResult) -> str:
     rate, texts = of.decode_tokens_per_s, of.generation.batch if of.generation.qps is None else 1
     batch = f" for {texts} texts at once" if texts > 1 else ""
-    place = place_text(of.target, result.here)
+    place = _place(of, result)
     return (
         f"{printable(of.model)} makes {token_rate_text(rate.value)} tokens/s"
         f" ({uncertainty_text(rate, token_rate_text)}) {place}{batch}{_limit(of)};"
-        f" the first comes after {seconds(of.ttft_s.value)}; {_memory(of)}: {_source(of)}."
+        f" the first comes after {seconds(of.ttft_s.value)}; {_collectives(of)}{_memory(of)}:"
+        f" {_source(of)}."
     )
+
+
+def _place(of: GenerationResult, result: LlmResult) -> str:
+    """Where it runs: ``on 8 nvidia-h200`` if cards divide it."""
+    cards = of.divided.cards
+    return place_text(of.target, result.here) if cards == 1 else f"on {_cards(of)}"
+
+
+def _cards(of: GenerationResult) -> str:
+    return f"{of.divided.cards} {of.target.system.name}"
+
+
+def _collectives(of: GenerationResult) -> str:
+    """What the collectives of a step take, and what is known of the network between cards."""
+    found, divided = of.last_step.collectives, of.divided
+    if found is None or divided.network is None or divided.bandwidth is None:
+        return ""
+    network = f"network stated: {divided.bandwidth * 8 / 1e9:g} Gbit/s, not checked here"
+    if divided.network_origin == PUBLISHED:
+        network = links_text(divided.network, divided.bandwidth)
+    step = "a token" if of.shown else "for the prompt"
+    return f"collectives take {seconds(found.seconds.value)} {step} ({network}); "
 
 
 def _limit(of: GenerationResult) -> str:
@@ -56,22 +86,25 @@ def _limit(of: GenerationResult) -> str:
 
 def _source(of: GenerationResult) -> str:
     """Where the step after the longest cache comes from; without one, that of the prompt."""
-    step = of.shown[-1] if of.shown else of.prompt
-    return source_text(step.run.provenance)
+    return source_text(of.last_step.run.provenance)
 
 
 def _memory(of: GenerationResult) -> str:
     parts = {"weights": of.memory.weight_bytes, "cache": of.memory.cache_bytes}
     known = [f"{name} {size(value)}" for name, value in parts.items() if value is not None]
-    return ", ".join(known) or "its memory is not known"
+    each = " a card" if known and of.divided.cards > 1 else ""
+    return f"{', '.join(known)}{each}" if known else "its memory is not known"
 
 
 def _lack(of: GenerationResult) -> str:
     """The memory that the system lacks; nothing where there is enough."""
     if of.fits:
         return ""
+    each = "on each card " if of.divided.cards > 1 else ""
     has = f"{of.target.system.name} has {size(of.host_bytes)}"
-    return f"{printable(of.model)} needs {size(of.needed_bytes)}, and {has}. With enough memory,"
+    fits = f": --tensor-parallel {of.fitting_cards} fits" if of.fitting_cards else ""
+    needs = f"{printable(of.model)} needs {size(of.needed_bytes)} {each}".rstrip()
+    return f"{needs}, and {has}{fits}. With enough memory,"
 
 
 def _others(result: LlmResult) -> str:
@@ -89,7 +122,7 @@ def _other(result: LlmResult, first: GenerationResult | None, row: GenerationRes
     rate = f"{token_rate_text(row.decode_tokens_per_s.value)} tokens/s"
     texts, place = "", ""
     if first is None or row.target.key != first.target.key:
-        place = f" {place_text(row.target, result.here)}"
+        place = f" {_place(row, result)}"
     if first is None or row.generation.batch != first.generation.batch:
         texts = f" for {count_text(row.generation.batch, 'text')}"
     return f"{rate}{place}{texts}"

@@ -54,6 +54,7 @@ OFFER = StudyOffer(
             "prompt": "Prompt tokens",
             "new": "New tokens",
             "batch": "Texts at once",
+            "tensor_parallel": "GPUs",
             "on": "System",
         },
         subjects=_decoders,

@@ -16,6 +16,7 @@ from bricks.architectures.architecture import Architecture
 from bricks.architectures.decoder import decoder_model
 from bricks.architectures.naming import architecture, nearest_name
 from bricks.architectures.published import PUBLISHED
+from bricks.architectures.tensor_parallel import part_of
 from bricks.backends.capability import capability
 from bricks.backends.decoders import DecoderWriter
 from bricks.errors import ModelError, UsageError
@@ -112,12 +113,14 @@ class ProgramSteps:
 class CardSteps:
     """Steps of a published architecture as programs of ``runtime`` on an accelerator, in 16 bits.
 
-    They are written from its dimensions, so neither the runtime nor the accelerator is needed.
+    They are written from its dimensions, so neither the runtime nor the accelerator is needed. If
+    several ``cards`` divide it, steps and bytes are those of each.
     """
 
     title: str
     architecture: Architecture
     runtime: str
+    cards: int = 1
 
     @property
     def most_tokens(self) -> int | None:
@@ -126,23 +129,27 @@ class CardSteps:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of all weights, each once."""
-        return _HALF_BYTES * self.architecture.parameters
+        """Bytes of all weights of a card, each once."""
+        return _HALF_BYTES * self._part.parameters
+
+    @property
+    def _part(self) -> Architecture:
+        return part_of(self.title, self.architecture, self.cards)
 
     def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
         """See :class:`Steps`."""
         writer = capability(backends.offer(self.runtime), DecoderWriter, self.runtime)
         proto = writer.decoder_step(
-            self.title, self.architecture, batch=batch, tokens=tokens, past=past
+            self.title, self.architecture, batch=batch, tokens=tokens, past=past, cards=self.cards
         )
         types = graph_of(proto).types
         inputs = tuple((each.name, types[each.name]) for each in proto.graph.input)
         skeleton = proto.SerializeToString(deterministic=True)
         return Model(self.title, Path(), skeleton, inputs, digest(proto))
 
-    def cache_bytes(self, batch: int, tokens: int) -> int | None:
+    def cache_bytes(self, batch: int, tokens: int) -> int:
         """See :class:`Steps`; keys and values of each layer."""
-        of = self.architecture
+        of = self._part
         return batch * tokens * 2 * of.layers * of.kept * _HALF_BYTES
 
 
@@ -155,10 +162,13 @@ def _architecture(name: str) -> str | None:
     return None if is_entry(name) or Path(name).exists() else architecture(name)
 
 
-def card_steps(name: str, target: Target, quantisation: str | None = None) -> CardSteps:
+def card_steps(
+    name: str, target: Target, quantisation: str | None = None, cards: int = 1
+) -> CardSteps:
     """The steps of the published architecture ``name`` on the accelerator of ``target``.
 
-    Raises :class:`UsageError` for a ``quantisation``, whose kernels nobody measured there.
+    Raises :class:`UsageError` for a ``quantisation``, whose kernels nobody measured there, and
+    :class:`~bricks.errors.ModelError` for ``cards`` that cannot divide the architecture.
     """
     published = _architecture(name)
     assert published is not None
@@ -167,7 +177,8 @@ def card_steps(name: str, target: Target, quantisation: str | None = None) -> Ca
             f"--quant {quantisation}: kernels of such weights were not measured on"
             f" {target.system.name}: leave out --quant for weights of 16 bits"
         )
-    return CardSteps(published, PUBLISHED[published], target.runtime.backend)
+    part_of(published, PUBLISHED[published], cards)
+    return CardSteps(published, PUBLISHED[published], target.runtime.backend, cards)
 
 
 def steps_of(workspace: Workspace, name: str, quantisation: str | None = None) -> Steps:

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 from bricks.errors import UsageError, suggestion
 from bricks.studies.generation.texts import Generation
 from bricks.studies.options import argument, option, systems_option
-from bricks.units.quantities import seconds_of
+from bricks.units.quantities import bytes_per_s_of, seconds_of
 
 if TYPE_CHECKING:
     from bricks.system import Target
 
-_TITLE = "Texts"
+_TITLE, _CARDS = "Texts", "GPUs"
+
+# More cards than these divide no published architecture.
+MAX_CARDS = 1024
 
 # Bits of the weights of matrices, as ONNX Runtime's MatMulNBits has them: 32 weights share a scale.
 QUANTISATIONS = {
@@ -23,6 +26,43 @@ QUANTISATIONS = {
     "int8": "8 bits, 32 weights to a scale",
     "int4": "4 bits, 32 weights to a scale",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardOptions:
+    """GPUs that divide a published architecture, and the network between them.
+
+    Without ``bandwidth`` in bytes a second and ``latency`` in seconds, NVLink joins them.
+    """
+
+    tensor_parallel: int = option(
+        "GPUs that divide a published architecture, as Megatron-LM does.",
+        default=1, metavar="N", least=1, most=MAX_CARDS, shown=False, group=_CARDS,
+    )  # fmt: skip
+    bandwidth: float | None = option(
+        "The bandwidth between these GPUs, of each one's link.",
+        default=None, metavar="400Gbit", read=bytes_per_s_of, shown="NVLink, as published",
+        group=_CARDS,
+    )  # fmt: skip
+    latency: float | None = option(
+        "The latency of a message between them.",
+        default=None, metavar="5us", read=seconds_of, shown=False, group=_CARDS,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        """Raise :class:`UsageError` for half a network, and for one that joins a single card."""
+        stated = (self.bandwidth, self.latency)
+        if stated == (None, None):
+            return
+        if None in stated:
+            raise UsageError(
+                "a network between GPUs has a bandwidth and a latency: give --bandwidth 400Gbit"
+                " --latency 5us"
+            )
+        if self.tensor_parallel == 1:
+            raise UsageError(
+                "--bandwidth and --latency are of a network between GPUs: add --tensor-parallel N"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +76,17 @@ class GenerationOptions:
     model: str
     quantisation: str | None = None
     generation: Generation = field(default_factory=Generation)
+    cards: CardOptions = field(default_factory=CardOptions)
     system: str | None = None
     target: Target | None = None
     check: bool = False
 
     def __post_init__(self) -> None:
-        """Raise :class:`UsageError` for texts to be generated on another host."""
+        """Raise :class:`UsageError` for texts to be generated on another host, or on cards."""
         if self.check and self.system is not None:
             raise UsageError("--check generates text on this host: leave out --on")
+        if self.check and self.cards.tensor_parallel > 1:
+            raise UsageError("--check generates text on this host: leave out --tensor-parallel")
 
 
 def _quantisation(flag: str, name: str) -> str:
@@ -105,6 +148,7 @@ class LlmOptions:
         default=0.0, flag="--step-cost", metavar="200us", shown="nothing",
         read=partial(seconds_of, what="cost"), group=_TITLE,
     )  # fmt: skip
+    cards: CardOptions = field(default_factory=CardOptions)
     systems: Sequence[str] | None = systems_option(
         "Known systems ('bricks systems') in place of this host, or all.", "SYSTEM,…|all"
     )
@@ -126,6 +170,7 @@ class LlmOptions:
                 generation=Generation(
                     self.prompt_tokens, self.new_tokens, size, self.step_s, self.qps
                 ),
+                cards=self.cards,
                 system=system,
                 check=self.check,
             )

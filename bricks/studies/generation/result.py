@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from bricks.compose.device.collectives import collective_facts
 from bricks.compose.queueing.metrics import rate
 from bricks.studies.generation.steps import DecoderStep, StepTimes
 from bricks.studies.generation.texts import Generation
@@ -77,12 +78,29 @@ class CheckedGeneration:
 
 
 @dataclass(frozen=True, slots=True)
+class DividedOver:
+    """The ``cards`` that divide a decoder, and the ``network`` between several.
+
+    ``network_origin`` is ``published`` or ``stated``; ``bandwidth`` is in bytes a second in one
+    direction, ``latency_s`` that of a message if it is stated.
+    """
+
+    cards: int = 1
+    network: str | None = None
+    network_origin: str | None = None
+    bandwidth: float | None = None
+    latency_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationResult:
     """A decoder that generates.
 
     ``ttft_s`` is the time to the first token, ``tpot_s`` the mean time of each further one (None
     if there is none), ``total_s`` that of whole texts, ``tokens_per_s`` the new tokens of all texts
-    of the batch. ``shown`` are steps as the cache grows.
+    of the batch. ``shown`` are steps as the cache grows. If cards divide the decoder, ``memory`` is
+    that of each of ``divided``; ``fitting_cards`` are the fewest that would hold it, if these lack
+    memory and so many have enough.
     """
 
     FACTS: ClassVar = (
@@ -92,8 +110,11 @@ class GenerationResult:
         ("generation.step_s", "step_cost_s"), "ttft_s", "tpot_s", "total_s", "tokens_per_s",
         ("memory.weight_bytes", "weight_bytes"), ("memory.cache_bytes", "cache_bytes"),
         "needed_bytes", "decode_tokens_per_s", "graph_tokens_per_s", "limited_by",
-        "interpolation_error", "prompt", ("shown", "steps"), "memory", "load", "warnings",
-        "checked", "error",
+        ("divided.cards", "tensor_parallel"), ("divided.network", "network"),
+        ("divided.network_origin", "network_origin"), ("divided.bandwidth", "bandwidth"),
+        ("divided.latency_s", "message_latency_s"), *collective_facts("last_step.collectives"),
+        "fitting_cards", "interpolation_error", "prompt", ("shown", "steps"), "memory", "load",
+        "warnings", "checked", "error",
     )  # fmt: skip
     scenario: ClassVar = "generation"
     errors: ClassVar[Sequence[str]] = ()
@@ -112,6 +133,13 @@ class GenerationResult:
     load: GenerationLoad | None = None
     checked: CheckedGeneration | None = None
     warnings: Sequence[str] = ()
+    divided: DividedOver = DividedOver()
+    fitting_cards: int | None = None
+
+    @property
+    def last_step(self) -> DecoderStep:
+        """The step with the longest cache; without a further token, that of the prompt."""
+        return self.shown[-1] if self.shown else self.prompt
 
     @property
     def decode_tokens_per_s(self) -> Interval:
@@ -130,7 +158,7 @@ class GenerationResult:
 
         None without a device.
         """
-        device = (self.shown[-1] if self.shown else self.prompt).run.device
+        device = self.last_step.run.device
         return None if device is None else device.limited_by
 
     @property

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from bricks.compose.device.collectives import StepCollectives, collective_facts
 from bricks.compose.device.times import device_facts
 from bricks.compose.estimate import provenance_facts
 from bricks.compose.queueing.run import RunLatency
@@ -37,17 +38,22 @@ def lengths_between(first: int, last: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class DecoderStep:
-    """A run of a decoder on ``batch`` sequences, each of ``tokens`` new tokens after ``past``."""
+    """A run of a decoder on ``batch`` sequences, each of ``tokens`` new tokens after ``past``.
+
+    ``collectives`` are those of cards that divide the decoder, None on one card.
+    """
 
     FACTS: ClassVar = (
         "batch", "tokens", ("past", "past_tokens"), with_ends("run.latency_s", "latency_s"),
-        *device_facts("run.device"), *provenance_facts("run.provenance"),
+        *device_facts("run.device"), *collective_facts("collectives"),
+        *provenance_facts("run.provenance"),
     )  # fmt: skip
 
     batch: int
     tokens: int
     past: int
     run: RunLatency
+    collectives: StepCollectives | None = None
 
 
 @dataclass(frozen=True)  # without slots, for the cached curves

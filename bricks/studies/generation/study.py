@@ -10,6 +10,8 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from bricks.compose.basis import Basis
+from bricks.compose.device.collectives import step_collectives, with_collectives
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.run import run_latency
@@ -17,10 +19,12 @@ from bricks.errors import UsageError
 from bricks.graph.model import Model
 from bricks.measure.defaults import PRECISION
 from bricks.measure.rounds import StopRule
+from bricks.network.times import Network
 from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import basis
 from bricks.session.targets import card_called
 from bricks.session.workspace import Workspace
+from bricks.studies.generation.cards import divided_over, fitting_cards, network_between
 from bricks.studies.generation.check import GeneratedText
 from bricks.studies.generation.decoders import (
     CardSteps,
@@ -118,6 +122,8 @@ class GenerationStudy(
             {size: [steps[size, 1, past] for past in lengths] for size in sizes},
         )
         result = generated(self._decoder.title, self.target, generation, times, self._memory())
+        divided = divided_over(self.options.cards.tensor_parallel, self._network)
+        result = replace(result, divided=divided, fitting_cards=self._fitting_cards(result))
         if generation.qps is None:
             return result
         return replace(result, load=load_of(times, generation, self.workspace.options.seed))
@@ -163,9 +169,39 @@ class GenerationStudy(
     @property
     def _steps(self) -> Steps:
         name, quantisation = self.options.model, self.options.quantisation
-        if self.target.system.accelerator is not None and is_published(name):
-            return card_steps(name, self.target, quantisation)
+        cards, published = self.options.cards.tensor_parallel, is_published(name)
+        if self.target.system.accelerator is not None and published:
+            return card_steps(name, self.target, quantisation, cards)
+        if cards > 1:
+            lacks = "--on h100" if published else "a published architecture such as llama-2-70b"
+            raise UsageError(
+                f"--tensor-parallel {cards} divides published architectures over GPUs, not {name}"
+                f" on {self.target.system.name}: give {lacks}, or leave it out"
+            )
         return steps_of(self.workspace, name, quantisation)
+
+    @cached_property
+    def _network(self) -> Network | None:
+        """The network between the cards that divide the decoder; None for one card."""
+        return network_between(self.target.system, self.options.cards)
+
+    def _fitting_cards(self, result: GenerationResult) -> int | None:
+        """The fewest cards that hold the decoder, if those asked for do not."""
+        decoder, needed_bytes = self._decoder, result.needed_bytes
+        if result.fits or needed_bytes is None or not isinstance(decoder, CardSteps):
+            return None
+        generation = self._generation
+        tokens = generation.prompt_tokens + generation.new_tokens - 1
+
+        def kept_bytes(cards: int) -> int:
+            part = replace(decoder, cards=cards)
+            return part.weight_bytes + part.cache_bytes(generation.batch, tokens)
+
+        others_bytes = max(0, needed_bytes - kept_bytes(decoder.cards))
+        return fitting_cards(
+            self.target.system, decoder.architecture, decoder.cards,
+            lambda cards: kept_bytes(cards) + others_bytes,
+        )  # fmt: skip
 
     @cached_property
     def _models(self) -> Mapping[StepKey, Model]:
@@ -177,14 +213,21 @@ class GenerationStudy(
 
     def _step(self, key: StepKey, model: Model) -> DecoderStep:
         batch, tokens, past = key
-        known = basis(self.workspace, model, measure=False, target=self.target)
+        known, network = self._basis(model), self._network
         where = f"{batch} x {tokens} tokens after {past} on {self.target.system.name}"
         which = f"{model.name} in a step of {where}"
         run = run_latency(known, which, seed=self.workspace.options.seed)
         if tokens == 1 and run.device is None:
             drift_s = MEMORY_DRIFT * run.latency_s.value
             run = replace(run, latency_s=run.latency_s.widened(drift_s).positive())
-        return DecoderStep(batch, tokens, past, run)
+        found = None
+        if network is not None and known.device is not None:
+            found = step_collectives(known.plan, known.device.bricks, network)
+        return DecoderStep(batch, tokens, past, run, found)
+
+    def _basis(self, model: Model) -> Basis:
+        known = basis(self.workspace, model, measure=False, target=self.target)
+        return known if self._network is None else with_collectives(known, self._network)
 
     def _memory(self) -> GenerationMemory:
         generation, largest = self._generation, [*self._models.values()][-1]

@@ -13,7 +13,7 @@ from typing import ClassVar
 from bricks.errors import BricksError, UsageError
 from bricks.measure.distributed_steps import RULE
 from bricks.measure.rounds import StopRule
-from bricks.network.card_links import CardsThenHosts, LinkedCards
+from bricks.network.card_links import CardsThenHosts, linked_cards
 from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
 from bricks.session import local_networks
 from bricks.session.defaults import PROGRAMS_RUNTIME
@@ -52,7 +52,6 @@ from bricks.studies.scaling.steps import (
 from bricks.studies.scaling.strategies import Strategy
 from bricks.studies.study import Needs, Study, ask, target_asked
 from bricks.system import Target
-from bricks.system.cards import card_of
 
 # Beyond this, only the requested numbers of ranks are compared.
 _MAX_COMPARED = 128
@@ -190,10 +189,8 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         if self.options.loopback:
             return self._loopback(self._refuse_unknown_loopback)
         hosts = StatedNetwork(ASSUMED_BANDWIDTH, ASSUMED_LATENCY_S, name=ASSUMED)
-        accelerator = self.target.system.accelerator
-        card = None if accelerator is None else card_of(accelerator)
-        linked = None if card is None else card.nvlink
-        return hosts if linked is None else CardsThenHosts(LinkedCards(linked), hosts)
+        linked = linked_cards(self.target.system.accelerator)
+        return hosts if linked is None else CardsThenHosts(linked, hosts)
 
     @property
     def _described(self) -> RankNetwork:

@@ -40,9 +40,9 @@ def write(listing: CallListing, recorded: onnx.ModelProto) -> onnx.ModelProto:
     graph.initializer.extend(each for each in before.initializer if each.name in read)
     graph.initializer.extend(_weight(name, listing.types[name]) for name in listing.begins)
     graph.initializer.extend(writer.numbers)
-    declared = {each.name for each in (*graph.input, *graph.output)}
-    inner = (name for name in listing.types if name in made - declared)
-    graph.value_info.extend(_declaration(name, listing.types[name]) for name in inner)
+    inner = made - {each.name for each in (*graph.input, *graph.output)}
+    types = ((name, of) for name, of in listing.types.items() if name in inner)
+    graph.value_info.extend(_declaration(name, of) for name, of in types)
     return proto
 
 

@@ -14,10 +14,12 @@ import onnx
 from onnx import TensorProto, helper
 
 from bricks.architectures.architecture import Architecture
+from bricks.architectures.tensor_parallel import part_of
 from bricks.backends.torch.cuda_calls.issued import Operand
 from bricks.backends.torch.cuda_calls.lifetimes import settle
 from bricks.backends.torch.cuda_calls.writing import write
 from bricks.backends.torch.decoders.attention import attended
+from bricks.backends.torch.decoders.cards import Cards
 from bricks.backends.torch.decoders.tape import Tape
 from bricks.errors import ModelError
 from bricks.graph.form import DOMAIN
@@ -29,12 +31,13 @@ _EPSILON = 1e-5
 
 
 def decoder_step(
-    name: str, of: Architecture, batch: int, tokens: int, past: int
+    name: str, of: Architecture, batch: int, tokens: int, past: int, cards: int = 1
 ) -> onnx.ModelProto:
     """The program of a step of ``batch`` texts with ``tokens`` new tokens after ``past`` others.
 
-    Tokens are the whole prompt, after none, or one. Raises :class:`ModelError` for attention that
-    no kernel computes at once.
+    Tokens are the whole prompt, after none, or one. If several ``cards`` divide the decoder, it is
+    the program of the first. Raises :class:`ModelError` for attention that no kernel computes at
+    once, and for cards that cannot divide the decoder.
     """
     if of.score_cap:
         raise ModelError(f"{name} bounds its scores, and no fused kernel of a GPU does")
@@ -44,7 +47,8 @@ def decoder_step(
             f" window: ask for at most {of.window} tokens"
         )
     tape = Tape()
-    step = _WrittenStep(tape, of, batch, tokens, past)
+    part = part_of(name, of, cards)
+    step = _WrittenStep(tape, part, batch, tokens, past, Cards(tape, cards), of.vocabulary)
     results = step.run()
     tape.listing.results = frozenset(results)
     settle(tape.listing)
@@ -64,7 +68,8 @@ def _program(name: str, tape: Tape, results: list[str]) -> onnx.ModelProto:
 
     inputs = [each for each in (_IDS, _PLACES) if each in types]
     graph = helper.make_graph([], name, declared(inputs), declared(results))
-    opsets = [helper.make_opsetid(f"{DOMAIN}aten", 1)]
+    namespaces = dict.fromkeys(call.namespace for call in tape.listing.calls)
+    opsets = [helper.make_opsetid(f"{DOMAIN}{namespace}", 1) for namespace in namespaces]
     proto = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
     sizes = {INPUTS: inputs, PARAMETERS: tape.weights, BUFFERS: tape.buffers}
     Origin("", "", INFERENCE, "", runtime="torch").note(proto)
@@ -74,13 +79,18 @@ def _program(name: str, tape: Tape, results: list[str]) -> onnx.ModelProto:
 
 @dataclass(slots=True)
 class _WrittenStep:
-    """Writes a step of ``batch`` texts onto ``tape``; a step after others has one token."""
+    """Writes a step of ``batch`` texts onto ``tape``; a step after others has one token.
+
+    ``of`` is the part of one of the ``cards`` that divide a decoder with this ``vocabulary``.
+    """
 
     tape: Tape
     of: Architecture
     batch: int
     tokens: int
     past: int
+    cards: Cards
+    vocabulary: int
 
     def run(self) -> list[str]:
         """Write all calls; the names of results: the cache, then the logits."""
@@ -106,8 +116,8 @@ class _WrittenStep:
 
     def _embedded(self, ids: Operand, places: Operand | None) -> Operand:
         of, tape = self.of, self.tape
-        table, shape = tape.weight("embedding", of.vocabulary, of.hidden), (*tape.shape(ids),)
-        state = tape.call("embedding", [table, ids], (*shape, of.hidden))
+        table = tape.weight("embedding", of.vocabulary, of.hidden)
+        state = self.cards.looked_up(table, ids)
         if of.rotary:
             return state
         learned = tape.weight("places", of.positions, of.hidden)
@@ -144,7 +154,7 @@ class _WrittenStep:
         kept += [key.value, values.value]
         mixed = attended(tape, query, key, values, causal=self.tokens > 1)
         joined = tape.joined(tape.transposed(mixed, 1, 2))
-        return self._linear(joined, f"{layer}.out", of.hidden, bias=of.bias)
+        return self._reduced(joined, f"{layer}.out")
 
     def _cache(self, name: str) -> Operand:
         of = self.of
@@ -186,7 +196,16 @@ class _WrittenStep:
             inner = tape.each("mul.Tensor", gate, up)
         else:
             inner = self._active(self._linear(value, f"{layer}.up", of.inner, bias=of.bias))
-        return self._linear(inner, f"{layer}.down", of.hidden, bias=of.bias)
+        return self._reduced(inner, f"{layer}.down")
+
+    def _reduced(self, value: Operand, name: str) -> Operand:
+        """The product with a matrix whose rows cards divide; its bias is added to their sum."""
+        of, tape, several = self.of, self.tape, self.cards.count > 1
+        partial = self._linear(value, name, of.hidden, bias=of.bias and not several)
+        total = self.cards.reduced(partial)
+        if not (of.bias and several):
+            return total
+        return tape.each("add.Tensor", total, tape.weight(f"{name}.bias", of.hidden))
 
     def _active(self, value: Operand) -> Operand:
         if self.of.activation == "gelu":
@@ -235,7 +254,15 @@ class _WrittenStep:
             logits = tape.view(product, self.batch, 1, of.vocabulary, unsafe=True)
         else:
             logits = self._linear(normal, "head", of.vocabulary, bias=of.head_bias)
-        return self._capped(logits)
+        return self._capped(self._gathered(logits))
+
+    def _gathered(self, logits: Operand) -> Operand:
+        """The logits of the whole vocabulary, of which each card has a part."""
+        if self.cards.count == 1:
+            return logits
+        flat = self.tape.view(logits, self.batch, self.of.vocabulary)
+        whole = self.cards.gathered(flat, self.vocabulary)
+        return self.tape.view(whole, self.batch, 1, self.vocabulary)
 
     def _capped(self, logits: Operand) -> Operand:
         cap, tape = self.of.logit_cap, self.tape

@@ -14,8 +14,8 @@ from bricks.graph.program import contiguous
 from bricks.graph.program_phases import FORWARD
 from bricks.graph.tensor import TensorType
 
-# The type of weights and values.
-DTYPE = "BFLOAT16"
+# The type of weights and values, and the namespace of PyTorch's own operators.
+DTYPE, ATEN = "BFLOAT16", "aten"
 
 
 @dataclass(slots=True)
@@ -58,12 +58,17 @@ class Tape:
         strides: Strides | None = None,
         others: Sequence[str] = (),
         named: Mapping[str, Any] | None = None,
+        dtype: str = DTYPE,
+        namespace: str = ATEN,
     ) -> Operand:
         """A call whose first result has this shape; ``others`` are names of further results."""
-        output = self.new(operator, shape)
+        outputs = (self.new(operator, shape, dtype), *others)
         self._issue(
-            IssuedCall(operator, list(arguments), (output, *others), named or {}, phase=FORWARD)
+            IssuedCall(
+                operator, list(arguments), outputs, named or {}, phase=FORWARD, namespace=namespace
+            )
         )
+        output = outputs[0]
         return Operand(output, 0, contiguous(shape) if strides is None else strides)
 
     def new(self, operator: str, shape: Sequence[int], dtype: str = DTYPE) -> str:
@@ -132,8 +137,19 @@ class Tape:
 
     def written(self, into: Operand, dim: int, at: Operand, values: Operand) -> Operand:
         """``into`` with ``values`` at the positions ``at`` of a dimension, in place."""
-        arguments = [dim, at, values]
-        return self._shared("index_copy_", into, arguments, self.shape(into), into.strides)
+        return self.changed("index_copy_", into, dim, at, values)
+
+    def changed(
+        self, operator: str, of: Operand, *arguments: Any, namespace: str = ATEN
+    ) -> Operand:
+        """``of`` after a call in place."""
+        shape, offset = self.shape(of), of.offset
+        return self._shared(operator, of, arguments, shape, of.strides, offset, namespace)
+
+    def widened(self, of: Operand) -> Operand:
+        """A view with a last dimension of one element."""
+        shape, strides = (*self.shape(of), 1), (*of.strides, 1)
+        return self._shared("unsqueeze", of, [-1], shape, strides)
 
     def _shared(
         self,
@@ -143,12 +159,15 @@ class Tape:
         shape: Sequence[int],
         strides: Strides,
         offset: int | None = None,
+        namespace: str = ATEN,
     ) -> Operand:
         """A call whose result has the memory of its first operand."""
-        output = self.new(operator, shape)
+        output = self.new(operator, shape, self.listing.types[of.value].dtype)
+        shared = {output: of.value}
         self._issue(
             IssuedCall(
-                operator, [of, *arguments], (output,), shared={output: of.value}, phase=FORWARD
+                operator, [of, *arguments], (output,), shared=shared, phase=FORWARD,
+                namespace=namespace,
             )
-        )
+        )  # fmt: skip
         return Operand(output, of.offset if offset is None else offset, strides)
