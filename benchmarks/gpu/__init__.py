@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.gpu import decoders, device_time, displaced, graphs, lanes, translation, unmeasured
+from benchmarks.gpu import (
+    decoders,
+    device_time,
+    displaced,
+    graphs,
+    lanes,
+    other_cards,
+    translation,
+    unmeasured,
+)
 from benchmarks.study import Benchmark
 
 BENCHMARKS: tuple[Benchmark[Any, Any], ...] = (
@@ -20,4 +29,5 @@ BENCHMARKS: tuple[Benchmark[Any, Any], ...] = (
     *translation.BENCHMARKS,
     *decoders.BENCHMARKS,
     *unmeasured.BENCHMARKS,
+    *other_cards.BENCHMARKS,
 )

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from bricks.predict.kernels.kernel_prediction import KernelPrediction
     from bricks.predict.kernels.learned_kernels import LearnedKernels
 
-# Half the width, relative to all kernels, of the error of another card. Assumed: the one pair of
-# measured cards has one architecture (research/gpu.md), and no other architecture was measured.
+# Half the width, relative to all kernels, of the error of another card. Of another
+# architecture it is assumed: published throughputs lie within it, but are of one program
+# (research/gpu.md).
 _SAME_ARCHITECTURE, _OTHER_ARCHITECTURE = 0.1, 0.4
 
 # The prefix of the keys of bricks; others are those of models and probes.
@@ -50,6 +51,15 @@ def device_latencies(source: Reading, target: Target) -> DeviceLatencies:
     assert of.system.accelerator is not None and target.system.accelerator is not None
     card = None if own else card_of(target.system.accelerator)
     return DeviceLatencies(source, of.key, of.system.accelerator, card)
+
+
+def transfer_error(here: Accelerator, there: Card) -> float:
+    """Half the width of the error that predictions from ``here`` have in common ``there``.
+
+    Relative to all kernels of a step.
+    """
+    same = there.accelerator.capability == here.capability
+    return _SAME_ARCHITECTURE if same else _OTHER_ARCHITECTURE
 
 
 class DeviceLatencies:
@@ -108,10 +118,7 @@ class DeviceLatencies:
     @property
     def transfer_error(self) -> float:
         """See :class:`~bricks.compose.device.basis.DeviceBasis`."""
-        if self._card is None:
-            return 0.0
-        same = self._card.accelerator.capability == self._accelerator.capability
-        return _SAME_ARCHITECTURE if same else _OTHER_ARCHITECTURE
+        return 0.0 if self._card is None else transfer_error(self._accelerator, self._card)
 
     def _in_form(self, key: str, of: KernelPrediction) -> PredictedKernels:
         """A prediction in the form of a measurement."""

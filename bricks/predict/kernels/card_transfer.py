@@ -1,8 +1,8 @@
-"""What calls that were measured on one card take on another, by the published peaks of both.
+"""What calls of one card take on another one, by the published peaks of both.
 
-The measured duration tells how much of it the memory explains: that share scales with the
-bandwidths. A call whose operations outweigh its bytes scales with the peaks, what is left with the
-clocks. Must not know how durations are added up.
+The part of a duration that the bytes explain scales with the bandwidths, the part that the
+operations explain with the peaks. What is left scales with the clocks of all multiprocessors, and a
+kernel's floor with the clock of one. Must not know how durations are added up.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from bricks.units.interval import Interval
 # Shares of the peaks that long kernels reach, and what the shortest one takes.
 _REACHED_FLOPS, _REACHED_BANDWIDTH = 0.7, 0.85
 _FLOOR_S = 2e-6
-# The noise of a call from run to run, and the error for each unit of the ratio's logarithm.
-_NOISE_SD, _RATIO_SD = 0.03, 0.5
+# The noise of a call from run to run, and the error for each unit of the ratio's logarithm, which
+# covers the cards on which the rule was chosen and steps of the H200 on the H100 (research/gpu.md).
+_NOISE_SD, _RATIO_SD = 0.03, 0.25
 
 
 def transferred(
@@ -36,13 +37,33 @@ def transferred(
     return {key: _transferred(bricks[key], measured[key], here, there) for key in chosen}
 
 
+def carried_s(
+    parts: Sequence[KernelFeatures],
+    device_s: Interval,
+    displaced: int | None,
+    here: Card,
+    there: Card,
+) -> Interval:
+    """The seconds of a call with these ``parts`` there, which takes ``device_s`` here.
+
+    ``displaced`` bytes say which state of the cache they are of. The interval grows with the ratio.
+    """
+    ratio = _ratio(parts, device_s.value, displaced, here, there)
+    own, further = math.log(device_s.high / device_s.value), WIDTH * _RATIO_SD * math.log(ratio)
+    return Interval.within_factor(ratio * device_s.value, math.exp(math.hypot(own, further)))
+
+
 def _transferred(brick: Brick, result: Measurement, here: Card, there: Card) -> KernelPrediction:
     parts = kernel_features(brick)
     kernels = {at: own for at, own in result.kernels_by_displaced.items() if own and at in STATES}
     if not parts or not kernels:
         return KernelPrediction.nothing()
     seconds = {at: sum(kernel.device_s for kernel in own) for at, own in kernels.items()}
-    device_s = {at: _scaled(parts, own_s, at, here, there) for at, own_s in seconds.items()}
+    noise = math.exp(WIDTH * _NOISE_SD)
+    device_s = {
+        at: carried_s(parts, Interval.within_factor(own_s, noise), at, here, there)
+        for at, own_s in seconds.items()
+    }
     count = len(next(iter(kernels.values())))
     names = (" ".join(dict.fromkeys(names)) for names in zip(*map(_names, parts), strict=True))
     operator, family = names
@@ -53,29 +74,25 @@ def _names(part: KernelFeatures) -> tuple[str, str]:
     return part.operator, part.family
 
 
-def _scaled(
-    parts: Sequence[KernelFeatures], device_s: float, displaced: int | None, here: Card, there: Card
-) -> Interval:
-    """``device_s`` seconds ``here``, there; the error grows with the ratio."""
-    ratio = _ratio(parts, device_s, displaced, here, there)
-    sd = math.hypot(_NOISE_SD, _RATIO_SD * math.log(ratio))
-    return Interval.within_factor(ratio * device_s, math.exp(WIDTH * sd))
-
-
 def _ratio(
     parts: Sequence[KernelFeatures], device_s: float, displaced: int | None, here: Card, there: Card
 ) -> float:
+    """Seconds there, for each of ``device_s`` seconds here."""
     moved = sum(part.work.read_bytes + part.work.written_bytes for part in parts)
-    memory_s = moved / (_REACHED_BANDWIDTH * here.bandwidth_bytes_per_s)
-    compute_s, there_s = (_compute_s(parts, card) for card in (here, there))
-    clocks = (here.accelerator.clock_hz or 1.0) / (there.accelerator.clock_hz or 1.0)
+    compute_s, memory_s = _compute_s(parts, here), _memory_s(moved, here)
+    floor = min(1.0, _FLOOR_S / device_s)
     if compute_s > memory_s:
-        share = max(0.0, 1.0 - _FLOOR_S / device_s)
-        return share * there_s / compute_s + (1.0 - share) * clocks
-    cached = displaced == 0 and moved < min(c.accelerator.l2_bytes for c in (here, there))
-    share = 0.0 if cached else min(1.0, memory_s / device_s)
-    bandwidths = here.bandwidth_bytes_per_s / there.bandwidth_bytes_per_s
-    return share * bandwidths + (1.0 - share) * clocks
+        share = min(1.0 - floor, compute_s / device_s)
+        scale = _compute_s(parts, there) / compute_s
+    else:
+        cached = displaced == 0 and moved < min(c.accelerator.l2_bytes for c in (here, there))
+        share = 0.0 if cached else min(1.0, memory_s / device_s)
+        scale = here.bandwidth_bytes_per_s / there.bandwidth_bytes_per_s
+    floor = min(floor, 1.0 - share)
+    clocks = _clock_hz(here) / _clock_hz(there)
+    processors = here.accelerator.multiprocessors / there.accelerator.multiprocessors
+    ratio = share * scale + clocks * (floor + (1.0 - share - floor) * processors)
+    return max(ratio, _compute_s(parts, there) / device_s)
 
 
 def _compute_s(parts: Sequence[KernelFeatures], card: Card) -> float:
@@ -84,3 +101,11 @@ def _compute_s(parts: Sequence[KernelFeatures], card: Card) -> float:
     return sum(
         work.flops / (_REACHED_FLOPS * peaks.get(work.precision, peaks["fp32"])) for work in works
     )
+
+
+def _memory_s(moved: float, card: Card) -> float:
+    return moved / (_REACHED_BANDWIDTH * card.bandwidth_bytes_per_s)
+
+
+def _clock_hz(card: Card) -> float:
+    return card.accelerator.clock_hz or 1.0

@@ -1,7 +1,8 @@
 """Predicts the device time of calls that were never measured, on a card that may be another one.
 
-Each family of kernels has a roofline in units of the card's published peaks, and a Gaussian process
-of what calls take beyond it. Must not know how kernels were measured, nor how they are added up.
+Each family of kernels has a roofline in units of the measured card's published peaks, and a
+Gaussian process of what calls take beyond it. Seconds on other cards follow from those on this one.
+Must not know how kernels were measured, nor how they are added up.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bricks.decompose.plan import Brick
+from bricks.predict.kernels.card_transfer import carried_s
 from bricks.predict.kernels.device_roofline import DeviceRoofline, StatedCall
 from bricks.predict.kernels.features import kernel_features
 from bricks.predict.kernels.kernel_prediction import STATES, WIDTH, KernelPrediction
@@ -82,7 +84,12 @@ class KernelPredictor:
             for part, own in enumerate(parts)
             for displaced, state in STATES.items()
         }
-        seconds = dict(zip(calls, self._seconds(list(calls.values()), card), strict=True))
+        seconds = dict(zip(calls, self._seconds(list(calls.values())), strict=True))
+        if card is not None:
+            seconds = {
+                (key, part, at): carried_s((features[key][part],), own_s, at, self.card, card)
+                for (key, part, at), own_s in seconds.items()
+            }
         return {
             key: self._prediction(
                 parts, {at: [seconds[key, part, at] for part in range(len(parts))] for at in STATES}
@@ -108,9 +115,9 @@ class KernelPredictor:
             None not in counts,
         )
 
-    def _seconds(self, calls: Sequence[StatedCall], card: Card | None) -> list[Interval]:
-        """The duration of each call."""
-        roof_s = self.roofline.seconds(calls, card or self.card)
+    def _seconds(self, calls: Sequence[StatedCall]) -> list[Interval]:
+        """The duration of each call on the card that was measured."""
+        roof_s = self.roofline.seconds(calls, self.card)
         logs, variances = np.log(roof_s), np.full(len(calls), _UNKNOWN_SD**2)
         families = np.array([call.features.family for call in calls])
         for family, process in self.processes.items():
