@@ -80,7 +80,9 @@ class Offer(ABC):
     where the user names none. A ``variant`` is another runtime with other settings, and is compared
     only where it is named. One that does not ``compute`` returns latencies by formula, needs no
     installation, and runs in workers whose runtime does not matter. ``package`` is the name of its
-    package for pip; None if other versions cannot be installed.
+    package for pip; None if other versions cannot be installed. ``vectorised`` are the operators,
+    by their plain names, around which the executed graph depends on the width of the processor's
+    vectors; None if that of any model may.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Offer(ABC):
     computes: bool = True
     order: int = 100
     package: str | None = None
+    vectorised: frozenset[str] | None = None
 
     @property
     def environment(self) -> Environment | None:

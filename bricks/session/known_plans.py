@@ -6,8 +6,11 @@ not know how bricks are measured.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from bricks import backends
 from bricks.decompose.granularity import Granularity
-from bricks.decompose.plan import Plan
+from bricks.decompose.plan import Brick, Plan
 from bricks.store import Reading, Store
 from bricks.store.reading import TimedPlan
 from bricks.system import Target
@@ -42,13 +45,17 @@ class KnownPlans:
                     return plan
         return None
 
-    def serves(self, plan: Plan, own: Target, target: Target) -> bool:
-        """Whether ``plan``, which ``own`` executes, is that of ``target`` too."""
+    def serves(self, plan: Plan, bricks: Mapping[str, Brick], own: Target, target: Target) -> bool:
+        """Whether ``plan`` of ``bricks``, which ``own`` executes, is that of ``target`` too."""
         if target.key == own.key or not self._granularity.executed:
             return True
         # A target that has measured all bricks of the plan got them in a private suite.
         results = self._known.measurements.results(target.key, plan.keys)
-        return len(results) == len(plan.keys) or _executes_same_graph(plan, own, target)
+        return (
+            len(results) == len(plan.keys)
+            or _executes_same_graph(plan, own, target)
+            or (own.executes_like(target, any_vectors=True) and _any_vectors(bricks, own))
+        )
 
     def _load(
         self, source: Reading, digest: str, target: Target, name: str | None
@@ -57,6 +64,13 @@ class KnownPlans:
         if plan is not None and plan[0].memory.outdated:
             return None  # it is made again
         return plan
+
+
+def _any_vectors(bricks: Mapping[str, Brick], target: Target) -> bool:
+    """Whether the graph of ``bricks`` is that of all widths of vectors."""
+    vectorised = backends.offer(target.runtime.backend).vectorised
+    operators = {name.rpartition(".")[2] for brick in bricks.values() for name in brick.operators}
+    return vectorised is not None and operators.isdisjoint(vectorised)
 
 
 def _may_execute_same_graph(one: Target, other: Target) -> bool:

@@ -137,13 +137,13 @@ class Plans:
             return known[0]
         if target.system.accelerator is not None:
             return self._translated(model, target)
-        plan = self.decompose(model).plan
-        if not self._known.serves(plan, self._target, target):
+        own = self.decompose(model)
+        if not self._known.serves(own.plan, own.bricks, self._target, target):
             raise UsageError(
                 f"{model.name} was never decomposed on {target.system.name}, whose runtime may"
                 " execute another graph: decompose it there, or give --granularity N"
             )
-        return plan
+        return own.plan
 
     def _translated(self, model: Model, target: Target) -> Plan:
         """The plan of the calls that a recorded program makes on an accelerator."""
@@ -188,7 +188,10 @@ class Plans:
         if there is not None:
             return there.plan
         own = self._own_plan(digest)
-        return own if own is not None and self._known.serves(own, self._target, target) else None
+        if own is None:
+            return None
+        bricks = self.known_bricks(own)
+        return own if self._known.serves(own, bricks, self._target, target) else None
 
     def _own_plan(self, digest: str) -> Plan | None:
         if digest in self._decompositions:

@@ -143,15 +143,18 @@ class Target:
     system: System
     runtime: Runtime
 
-    def executes_like(self, other: Target) -> bool:
+    def executes_like(self, other: Target, *, any_vectors: bool = False) -> bool:
         """Whether the runtime executes the same graph for a model on both targets.
 
         The graph depends on the runtime's version and optimisation and on the width of vectors, by
         which layouts are blocked, not on the number of threads. The plans of all shipped models are
-        equal on three processors with AVX-512 that differ in everything else.
+        equal on three processors with AVX-512 that differ in everything else. With ``any_vectors``,
+        the model is one whose layouts are not blocked: those are equal on processors with AVX2 too.
         """
         mine, theirs = (replace(t.runtime, threads=1, allocator=None) for t in (self, other))
-        return mine == theirs and self.system.vectors == other.system.vectors
+        (architecture, vectors), (its, other_vectors) = self.system.vectors, other.system.vectors
+        same = vectors == other_vectors or any_vectors
+        return mine == theirs and architecture == its and same
 
     @cached_property
     def key(self) -> str:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 from factories import conv_net, mlp, save
+from refusals import refused
 
 from bricks import Bench
 from bricks.analysis.answers import Answer, answers
+from bricks.errors import UsageError
+from bricks.system import System, Target, fingerprint
 
 
 def test_a_digest_leads_to_the_plan_and_its_name(tmp_path: Path) -> None:
@@ -51,3 +54,19 @@ def test_an_unknown_digest_leads_nowhere(tmp_path: Path, digest: str) -> None:
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         assert bench.workspace.plans.known_plan(digest) is None
         assert answers(bench.workspace, digest) == []
+
+
+def test_a_graph_without_convolutions_is_that_of_other_vectors(tmp_path: Path) -> None:
+    dense, conv = save(mlp(), tmp_path, "dense.onnx"), save(conv_net(), tmp_path, "conv.onnx")
+    here = fingerprint()
+    other = "avx2" if "avx512f" in here.vectors else "avx512f"
+    with Bench(tmp_path / "cache", runtime="onnxruntime", threads=1) as bench:
+        plans, runtime = bench.workspace.plans, bench.workspace.runtime
+        there = Target(System("there", {**here.identity, "instruction_sets": [other]}, {}), runtime)
+        arm = Target(System("arm", {**here.identity, "architecture": "aarch64"}, {}), runtime)
+        model = bench.read(dense)
+        assert plans.plan(model, target=there) == plans.decompose(model).plan
+        with refused(UsageError, "conv", "never decomposed", "there"):
+            plans.plan(bench.read(conv), target=there)
+        with refused(UsageError, "dense", "never decomposed", "arm"):
+            plans.plan(model, target=arm)

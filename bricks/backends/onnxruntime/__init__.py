@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 _LEVELS = ("all", "extended", "basic", "none")
 
+# The optimiser blocks layouts by the width of vectors (NCHWc), from convolutions and pools on.
+_BLOCKED = frozenset(
+    "Conv FusedConv ConvInteger QLinearConv ConvTranspose MaxPool AveragePool GlobalMaxPool"
+    " GlobalAveragePool Upsample ReorderInput ReorderOutput".split()
+)
+
 
 class OnnxRuntimeOffer(Offer, Quantiser, Portable):
     """ONNX Runtime as it is installed in the environment of bricks."""
@@ -100,6 +106,7 @@ OFFER = OnnxRuntimeOffer(
     name="onnxruntime",
     summary="ONNX Runtime, on the processor",
     order=10,
+    vectorised=_BLOCKED,
     memory=MemoryUse.SESSION,
     default=True,
     package="onnxruntime",
