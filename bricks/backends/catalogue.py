@@ -105,7 +105,7 @@ def on_device(name: str, device: str, location: str = "") -> Offer:
     See :meth:`~bricks.backends.offer.Offer.on`.
     """
     if device not in DEVICES:
-        raise UsageError(f"there is no device {device!r}: {suggestion(device, DEVICES)}")
+        raise UsageError(f"there is no device {device!r}: give {' or '.join(DEVICES)}")
     found = offer(name, location)
     if device == CPU:
         return found

@@ -69,6 +69,11 @@ def operator_named(domain: str, name: str) -> Operator:
     return OPERATORS.get((default_domain(domain), name), _UNKNOWN)
 
 
+def is_known(qualified: str) -> bool:
+    """Whether an operator with this qualified name has a row."""
+    return operator_called(qualified) is not _UNKNOWN
+
+
 def operator_called(qualified: str) -> Operator:
     """Return the row of an operator by its qualified name, ``domain.name`` as in bricks."""
     if qualified.startswith(DOMAIN):

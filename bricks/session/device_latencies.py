@@ -16,6 +16,7 @@ from bricks.compose.device.basis import PredictedKernels
 from bricks.compose.parts import Results
 from bricks.decompose.plan import Brick
 from bricks.errors import UsageError
+from bricks.graph.form import operator_title
 from bricks.samples.measurement import Measurement, Round
 from bricks.store import Reading
 from bricks.system.accelerator import Accelerator
@@ -75,13 +76,23 @@ class DeviceLatencies:
         self._accelerator, self._card = accelerator, card
 
     def predicted(self, bricks: Mapping[str, Brick]) -> dict[str, PredictedKernels]:
-        """The kernels of ``bricks`` by key; on another card from measured ones, where there are."""
+        """The kernels of ``bricks`` by key; on another card from measured ones, where there are.
+
+        Calls unlike any that was measured have none.
+        """
         known = {key: replace(of, carried=True) for key, of in self._carried(bricks).items()}
-        others = {key: brick for key, brick in bricks.items() if key not in known}
+        others = {key: of for key, of in bricks.items() if key not in known and self._like(of)}
         if not others:
             return known
         predictions = self._learned.predictor.predictions(others, self._card)
         return known | {key: self._in_form(key, of) for key, of in predictions.items()}
+
+    def _like(self, brick: Brick) -> bool:
+        """Whether calls of the operator of ``brick`` were measured, or others of its kind."""
+        from bricks.predict.kernels.features import is_familiar  # slow import
+
+        operator = operator_title(brick.operators[0])
+        return is_familiar(brick) or operator in self._learned.predictor.counts
 
     def _carried(self, bricks: Mapping[str, Brick]) -> dict[str, PredictedKernels]:
         """Bricks that another card has run: the measured one, or for itself others like it."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.errors import NameUnknown, UsageError, nearest
 from bricks.session.defaults import PROGRAMS_RUNTIME
 from bricks.session.unmeasured_cards import unmeasured_systems, unmeasured_targets
+from bricks.system.cards import known_aliases
 from bricks.system.names import names_of
 
 if TYPE_CHECKING:
@@ -47,20 +48,28 @@ def _with_word(systems: Sequence[System], word: str) -> list[System]:
         listed = " and ".join(names)
         raise NameUnknown(f"{word!r} is a part of {listed}: give the whole name of one")
     if not matching:
-        raise NameUnknown(_unknown(word, sorted({system.name for system in systems})))
+        raise NameUnknown(_unknown(word, systems))
     return matching
 
 
-def _unknown(name: str, names: Sequence[str]) -> str:
+def _unknown(name: str, systems: Sequence[System]) -> str:
     """The error of a name that no known system has."""
-    unknown = f"no {name} among the known systems ({_some(short_names(names))})"
-    if (meant := nearest(name, names)) is not None:
+    names = sorted({system.name for system in systems})
+    short, cards = short_names(names), any(system.accelerator for system in systems)
+    unknown = f"no {name} among the known systems ({_some(short)})"
+    if (meant := nearest(name, [*short.values(), *names, *_cards(cards)])) is not None:
         return f"{unknown}: did you mean {meant}?"
     return (
         f"{unknown}; measure it there:"
         " 'bricks generate MODEL --out suite.zip' here, 'bricks measure suite.zip' and"
         " 'bricks cache export' there, 'bricks cache import' here"
     )
+
+
+def _cards(predicted: bool) -> list[str]:
+    """Names of cards as people type them; none unless cards are ``predicted``."""
+    aliases = known_aliases() if predicted else ()
+    return [f"{maker}{alias}" for alias in aliases for maker in ("", "nvidia-")]
 
 
 def _some(known: Mapping[str, str]) -> str:
@@ -143,9 +152,21 @@ def _unmeasured(workspace: Workspace, name: str, targets: Sequence[Target]) -> s
     runtime = workspace.runtime
     others = sorted({target.runtime.backend for target in targets} - {runtime.backend})
     if others and len(others) == len({target.runtime.backend for target in targets}):
+        if any(target.system.accelerator is not None for target in targets):
+            return (
+                f"system {name!r} was measured with programs of {' and '.join(others)}, not with"
+                f" models of {runtime.backend}: give FILE.py:FUNCTION, or a recorded program such"
+                " as torch_bert"
+            )
         return (
             f"system {name!r} was measured with {' and '.join(others)}, not with {runtime.backend}:"
             f" give --runtime {others[0]}, and a model that it runs"
+        )
+    counts = sorted({t.runtime.threads for t in targets if t.runtime == as_there(runtime, t)})
+    if counts:
+        return (
+            f"system {name!r} was not measured with --threads {runtime.threads}, but with"
+            f" {' and '.join(map(str, counts))}: leave the option out, or give one of these"
         )
     threads = "" if workspace.options.threads is None else f", {runtime.threads} threads"
     return (

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 from commands import Here
+from device_calls import sum_brick
+from plans import plan
 
+from bricks.compose.estimate import IncompleteEstimate
+from bricks.compose.recompose import recompose
 from bricks.session.options import Options
 from bricks.session.targets import target_called
 from bricks.session.workspace import Workspace
@@ -93,7 +97,25 @@ def test_a_share_that_the_table_tells_is_not_repeated(here: Here) -> None:
 def test_models_of_another_runtime_are_refused_in_one_line(here: Here) -> None:
     ran = here("predict", "squeezenet", "--on", "h100", runtime="onnxruntime")
     assert ran.status == 2
-    assert "measured with torch, not with onnxruntime" in ran.complaint
+    assert "h100" in ran.complaint and "FILE.py:FUNCTION" in ran.complaint
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--on", "h1000"), "did you mean h100?"),
+        (("--on", "nvida-h100"), "did you mean nvidia-h100?"),
+        (("--on", "nvidia-a1000"), "did you mean nvidia-a100?"),
+        (("--on", "h100", "--threads", "4"), "not measured with --threads 4, but with 1"),
+        (("--device", "gpu"), "give cpu or cuda"),
+    ],
+)
+def test_mistyped_cards_and_options_are_met_with_what_there_is(
+    here: Here, words: tuple[str, ...], named: str
+) -> None:
+    ran = here.plain("predict", "torch_gpt2", *words, "--cache", here.cache)
+    assert ran.status == 2
+    assert named in ran.complaint
 
 
 def test_a_card_that_nobody_measured_is_predicted_with_a_wide_interval(here: Here) -> None:
@@ -159,6 +181,19 @@ def test_a_program_with_calls_that_no_rule_translates_has_no_estimate(here: Here
     ran = here("predict", "torch_lstm", "--on", "h200", runtime=None)
     assert ran.status == 1
     assert "torch_lstm" in ran.complaint and "mkldnn_rnn_layer" in ran.complaint
+
+
+def test_calls_unlike_any_that_was_measured_are_named(tmp_path: Path) -> None:
+    options = Options(runtime="torch", elsewhere=True)
+    known, other = sum_brick(1 << 10, "exp"), sum_brick(1 << 10, "_linalg_svd")
+    step = plan([(known.key, [0], [1]), (other.key, [1], [2])])
+    with Workspace.open(tmp_path / "cache", options) as workspace:
+        workspace.plans.know({known.key: known, other.key: other})
+        target = target_called(workspace, "h100")
+        found = recompose(workspace.estimators.of(step, target).basis(step, {}, target))
+    assert isinstance(found, IncompleteEstimate)
+    (gap,) = found.gaps
+    assert gap.brick == other.key and "_linalg_svd" in gap.reason and "cuda" in gap.reason
 
 
 def test_plans_on_gpus_are_known_once_a_program_was_translated(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from bricks.decompose.plan import Brick
 from bricks.errors import UsageError
 from bricks.predict import learned_file
 from bricks.predict.kernels.card_transfer import transferred
+from bricks.predict.kernels.features import is_familiar
 from bricks.predict.kernels.kernel_prediction import total_s
 from bricks.predict.kernels.kernel_predictor import KernelPredictor
 from bricks.predict.kernels.learned_kernels import LearnedKernels, read, written
@@ -48,6 +49,14 @@ def test_calls_never_measured_take_what_the_measured_ones_tell(
     for displaced in STATES:
         assert prediction.device_s[displaced].value == pytest.approx(law(brick), rel=0.1)
         assert prediction.device_s[displaced].holds(law(brick))
+
+
+@pytest.mark.parametrize(
+    ("operator", "familiar"),
+    [("exp", True), ("_foreach_abs", True), ("reflection_pad2d", True), ("_linalg_svd", False)],
+)
+def test_a_kind_of_kernels_that_nobody_knows_is_told(operator: str, familiar: bool) -> None:
+    assert is_familiar(sum_brick(1 << 10, operator)) is familiar
 
 
 def test_kernels_are_as_many_as_measured_calls_of_the_operator_start(

@@ -363,7 +363,7 @@ def test_a_system_measured_with_other_threads_is_named_with_them(
     assert done.json["runtime"]["threads"] == 1  # the only one there
     refused = here("predict", models["conv"], "--on", "big", "--threads", 3)
     assert refused.status == 2
-    assert "no measurements with fake, 3 threads" in refused.complaint
+    assert "not measured with --threads 3, but with 1" in refused.complaint
 
 
 def test_a_cache_with_nothing_to_publish_is_refused(tmp_path: Path) -> None:

@@ -25,10 +25,8 @@ from bricks.backends.torch.synthetic_tensors import own_tensors
 from bricks.backends.torch.tensor_recipe import TensorRecipes
 from bricks.graph.program import call_of
 from bricks.graph.sketch import Sketch
+from bricks.operators.waiting import returns_to_host
 from bricks.units.sample import Sample
-
-# Operators that wait until the device has computed what they return to the host.
-_WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "_unique", "unique_", "is_nonzero")
 
 # The tensors that calls pass to each other, by handle.
 TensorHandles = dict[int, torch.Tensor]
@@ -59,7 +57,7 @@ class LoadedCalls:
         self.inputs = [info.name for info in proto.graph.input]
         self.outputs = [info.name for info in proto.graph.output]
         self.handles, self.device = handles, device
-        self.waits = any(call.call.operator.startswith(_WAITING) for call in self.calls)
+        self.waits = any(returns_to_host(call.call.operator) for call in self.calls)
         self._deciding = deciding
         self._own: Callable[[], dict[str, torch.Tensor]] = lambda: own_tensors(recipes, generator())
         self._on_host = host_values(self.calls, recipes)

@@ -26,7 +26,7 @@ SYNCHRONIZE = "synchronize"
 QUEUE_DEPTH = 1024
 
 # A copy of a device to its host, as the profiler names it.
-_TO_HOST = "Memcpy DtoH"
+TO_HOST = "Memcpy DtoH"
 
 # Enough steps in a row for the last to take as long as each of many.
 _STEPS = 3
@@ -122,7 +122,7 @@ def device_run(
 
 def copies_to_host(kernels: Sequence[Kernel]) -> bool:
     """Whether one of ``kernels`` copies to the host, for which the host waits."""
-    return any([kernel.name.startswith(_TO_HOST) for kernel in kernels])
+    return any([kernel.name.startswith(TO_HOST) for kernel in kernels])
 
 
 @dataclass(frozen=True, slots=True)

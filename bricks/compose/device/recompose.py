@@ -18,10 +18,13 @@ from bricks.compose.device.kernels import StepKernels, step_kernels
 from bricks.compose.device.launching import DeviceRun, RunMode, copies_to_host, device_run
 from bricks.compose.device.phases import phases_of
 from bricks.compose.device.times import DeviceTimes
+from bricks.compose.device.waiting import with_copies
 from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
 from bricks.compose.occurrences import DEVICE
 from bricks.compose.parts import gap
 from bricks.compose.uncertainty import ErrorSource, Uncertainty
+from bricks.decompose.plan import Brick
+from bricks.graph.form import operator_title
 from bricks.samples.measurement import Measurement
 from bricks.units.interval import Interval
 from bricks.units.sample import Kernel
@@ -73,7 +76,11 @@ class _Step:
 
     def gaps(self) -> Iterator[Gap]:
         for key, count in self.basis.plan.counts.items():
-            if key not in self.known and (missing := gap(key, count, self.basis.results)):
+            if key in self.known:
+                continue
+            if key in self.device.bricks and key not in self.basis.results:
+                yield Gap(key, count, _unlike(self.device.bricks[key]))
+            elif missing := gap(key, count, self.basis.results):
                 yield missing
 
     @property
@@ -95,9 +102,9 @@ class _Step:
         device = self.device
         return step_kernels(self.basis.plan, self.known, device.accelerator, device.bricks)
 
-    @property
+    @cached_property
     def kernels(self) -> Sequence[Sequence[Kernel]]:
-        return self.step.kernels
+        return with_copies(self.basis.plan, self.step.kernels, self.device.bricks)
 
     @cached_property
     def eager(self) -> DeviceRun:
@@ -248,6 +255,12 @@ class _Step:
         for of, own_s in zip(self.basis.plan.occurrences, seconds, strict=True):
             sums_s[of.brick] += own_s
         return sums_s
+
+
+def _unlike(brick: Brick) -> str:
+    """Why a known brick has no predicted kernels."""
+    operators = "+".join(map(operator_title, brick.operators))
+    return f"no known GPU ran {operators}, nor calls like it: measure it on one, --device cuda"
 
 
 def _around(value_s: float, error: float) -> Interval:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bricks.decompose.plan import Brick
+from bricks.operators.registry import is_known
 from bricks.predict.kernels.call_tensors import TensorCall, tensor_call
 from bricks.predict.kernels.composites import PARTS
 from bricks.predict.kernels.products import (
@@ -31,7 +32,7 @@ from bricks.predict.kernels.work import CallWork, KernelFeatures
 
 Extract = Callable[[TensorCall], CallWork]
 
-# The family of each operator that is not pointwise: name and extractor.
+# The families of operators: name and extractor; most pointwise ones are not listed.
 _FAMILIES: Mapping[str, tuple[Extract, tuple[str, ...]]] = {
     "product": (product, ("mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot")),
     "convolution": (convolution, ("convolution", "cudnn_convolution")),
@@ -60,6 +61,7 @@ _FAMILIES: Mapping[str, tuple[Extract, tuple[str, ...]]] = {
             "native_layer_norm_backward", "native_group_norm_backward", "_fused_rms_norm_backward",
             "_softmax", "_log_softmax", "_safe_softmax", "_softmax_backward_data",
             "_log_softmax_backward_data", "_weight_norm_interface", "_batch_norm_impl_index",
+            "_weight_norm_interface_backward",
         ),
     ),
     "reduction": (
@@ -68,7 +70,7 @@ _FAMILIES: Mapping[str, tuple[Extract, tuple[str, ...]]] = {
             "sum", "mean", "amax", "amin", "max", "min", "prod", "var", "std", "var_mean", "argmax",
             "argmin", "linalg_vector_norm", "norm", "logsumexp", "nll_loss_forward",
             "nll_loss2d_forward", "mse_loss", "binary_cross_entropy_with_logits", "cumsum", "any",
-            "all", "topk", "sort",
+            "all", "topk", "sort", "cumprod", "std_mean",
         ),
     ),
     "foreach": (
@@ -94,7 +96,15 @@ _FAMILIES: Mapping[str, tuple[Extract, tuple[str, ...]]] = {
             "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d",
             "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward",
             "upsample_bilinear2d", "upsample_bilinear2d_backward", "upsample_nearest2d",
-            "upsample_nearest2d_backward",
+            "upsample_nearest2d_backward", "upsample_bicubic2d", "grid_sampler_2d", "avg_pool3d",
+        ),
+    ),
+    "pointwise": (
+        pointwise,
+        (
+            "randint", "linspace", "eye", "one_hot", "angle", "polar", "nan_to_num", "kl_div",
+            "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d", "reflection_pad2d",
+            "replication_pad2d", "im2col", "col2im", "diag_embed",
         ),
     ),
 }  # fmt: skip
@@ -121,6 +131,20 @@ def starts_kernels(call: TensorCall) -> bool:
     if call.operator == "_local_scalar_dense":
         return True
     return not (call.views or call.operator in _ALLOCATING or call.operator.startswith("_use_"))
+
+
+def is_familiar(brick: Brick) -> bool:
+    """Whether the kind of kernels of a brick of one call is known.
+
+    An operator without a family is taken as pointwise if it has a row of facts; ValueError as of
+    :func:`kernel_features`.
+    """
+    call = tensor_call(brick)
+    if call is None:
+        raise ValueError(f"brick {brick.key} is no call of a recorded program")
+    listed = call.operator in _BY_OPERATOR or call.operator in PARTS
+    known = listed or call.operator.startswith("_foreach_") or is_known(brick.operators[0])
+    return known or not starts_kernels(call)
 
 
 def kernel_features(brick: Brick) -> tuple[KernelFeatures, ...]:

@@ -64,7 +64,8 @@ def source_text(of: Provenance) -> str:
         "published": of.published_share,
         "predicted": of.predicted_share,
     }
-    texts = [f"{share_text(share)} {how}" for how, share in shares.items() if round(share, 6) > 0]
+    rounded = {how: round(share, 6) for how, share in shares.items()}
+    texts = [f"{share_text(share)} {how}" for how, share in rounded.items() if share > 0]
     return ", ".join(texts) or "nothing measured"
 
 
