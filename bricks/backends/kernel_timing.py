@@ -13,6 +13,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from bricks.backends.capability import Capability
+from bricks.system.accelerator_state import AcceleratorState
 from bricks.units.sample import Kernel, Sample
 
 # The domain of models that stand for a cost of launching.
@@ -56,6 +57,10 @@ class KernelTimer(Capability):
     @abstractmethod
     def displace(self, size_bytes: int) -> None:
         """Let the device touch ``size_bytes`` of memory that no model uses."""
+
+    def device_state(self) -> AcceleratorState | None:
+        """Return the state of the device now; None if it is unknown."""
+        return None
 
     @abstractmethod
     def kernels(self, runs: Sequence[Callable[[], Sample]]) -> Sequence[tuple[Kernel, ...]]:

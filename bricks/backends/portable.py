@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SampledRound:
-    """Samples of the brick or model ``key``; ``conditions`` as of ``samples.measurement.Round``."""
+    """Samples of the brick or model ``key``; ``conditions`` as in a record of results."""
 
     key: str
     samples: Sequence[Sample]
-    conditions: Sequence[float | None] = (None, None, None)
+    conditions: Sequence[Any] = (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,3 @@ class PortableRuntime(ABC):
     def probes(self) -> Iterator[SampledRound]:
         """A round of each probe of the cost of calls; by default there are none."""
         return iter(())
-
-    def state(self) -> Mapping[str, Any]:
-        """Clocks, power and throttling of the device; empty if unknown."""
-        return {}

@@ -10,9 +10,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+from bricks.backends.heating import StateReader
 from bricks.backends.portable import GroupWalk, SampledRound
 from bricks.errors import first_line
+from bricks.system.accelerator_state import AcceleratorState, joined
 from bricks.system.fingerprint import ROOT
 from bricks.system.load import ProcessorWait
 from bricks.system.processor import read_processor
@@ -43,25 +46,38 @@ class PortableStep(ABC):
 
 
 class RoundConditions:
-    """Observes rounds on the processor, by the latency of a ``reference`` workload.
+    """Observes rounds: on the processor by the latency of a ``reference`` workload.
 
-    ``reference`` is None where a GPU runs the calls, whose state is another.
+    ``reference`` is None where a GPU runs the calls, which tells its ``state`` itself.
     """
 
-    def __init__(self, reference: Callable[[], Sample] | None) -> None:
-        self._reference = reference
+    def __init__(
+        self,
+        reference: Callable[[], Sample] | None,
+        state: StateReader = lambda: None,
+    ) -> None:
+        self._reference, self._state = reference, state
+        self._state_before: AcceleratorState | None = None
         self._waiting: ProcessorWait | None = None
         self._before_s: float | None = None
 
-    def begin(self) -> None:
-        """Observe the beginning of a round."""
+    def begin(self, warm_up: Callable[[], None] = lambda: None) -> None:
+        """Observe the beginning of a round, whose samples follow ``warm_up``."""
         self._before_s = self._reference_s()
+        warm_up()
         self._waiting = None if self._reference is None else ProcessorWait()
+        self._state_before = self._state()
 
-    def end(self) -> Sequence[float | None]:
-        """Return the reference before, the share waited, the reference after; None: unknown."""
+    def end(self) -> Sequence[Any]:
+        """Return the conditions since :meth:`begin`, as a record of results has them.
+
+        They are the reference before, the share waited, the reference after, each None if unknown,
+        and the state of the GPU as JSON where it is known.
+        """
         waited_share = None if self._waiting is None else self._waiting.share()
-        return self._before_s, waited_share, self._reference_s()
+        state = joined([self._state_before, self._state()])
+        known = [] if state is None else [state.to_json()]
+        return [self._before_s, waited_share, self._reference_s(), *known]
 
     def _reference_s(self) -> float | None:
         if self._reference is None:
@@ -121,13 +137,13 @@ class PortableWalk(GroupWalk):
         if not timed:
             return
         with _no_garbage():
-            self.conditions.begin()
-            self._warm_up()
+            self.conditions.begin(self.warm_up)
             passes = [self.sampled() for _ in range(_PASSES)]
             observed = self.conditions.end()
         yield from by_key(timed, passes, observed)
 
-    def _warm_up(self) -> None:
+    def warm_up(self) -> None:
+        """Make passes until the contents of the caches no longer change from pass to pass."""
         started = time.perf_counter()
         for _ in range(_WARM_UPS):
             self.one_pass()
@@ -154,7 +170,7 @@ class PortableWalk(GroupWalk):
 def by_key(
     timed: Sequence[PortableStep],
     passes: Sequence[Sequence[Sample]],
-    observed: Sequence[float | None],
+    observed: Sequence[Any],
 ) -> Iterator[SampledRound]:
     """A round of each brick: of each pass the mean over the steps that stand for it."""
     numbers: dict[str, list[int]] = {}

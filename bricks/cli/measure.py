@@ -122,6 +122,7 @@ def _totals(done: Measured) -> dict[str, Any]:
         "foreign_cores": done.foreign_cores,
         "rounds": done.rounds,
         "disturbed_rounds": done.disturbed_rounds,
+        "throttled_rounds": done.throttled_rounds,
         "remeasured_bricks": done.remeasured_bricks,
         "ballast_short": done.eviction_short,
         "bricks_apart": len(done.separate),

@@ -31,14 +31,17 @@ class Tally:
     failures: list[Failure] = field(default_factory=list)
     rounds: int = 0
     disturbed_rounds: int = 0
+    throttled_rounds: int = 0
     remeasured: set[str] = field(default_factory=set)
     eviction_short: bool = False
     separate: set[str] = field(default_factory=set)
 
     def add_round(self, rounds: Iterable[Round]) -> None:
         """Count the ``rounds`` of one walk."""
+        every = list(rounds)
         self.rounds += 1
-        self.disturbed_rounds += any(one.disturbed for one in rounds)
+        self.disturbed_rounds += any(one.disturbed for one in every)
+        self.throttled_rounds += any(one.throttled for one in every)
 
     def add_failures(self, failures: Mapping[str, str]) -> None:
         """Add keys that cannot be measured, with the reasons."""
@@ -53,6 +56,7 @@ class Tally:
             foreign_cores=foreign_cores,
             rounds=self.rounds,
             disturbed_rounds=self.disturbed_rounds,
+            throttled_rounds=self.throttled_rounds,
             remeasured=frozenset(self.remeasured),
             eviction_short=self.eviction_short,
             separate=frozenset(self.separate),

@@ -6,7 +6,7 @@ They must not know how the walk was run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from bricks.measure.protocol.walking import UNKNOWN_CONDITIONS, WalkConditions
 from bricks.measure.walk import WalkStep
@@ -23,8 +23,9 @@ class WalkSamples:
 
     def rounds(self) -> dict[str, Round]:
         """The samples as a round of each key."""
-        conditions = astuple(self.conditions)
-        return {key: Round.of(samples, *conditions) for key, samples in self.samples.items()}
+        of = self.conditions
+        known = of.reference_s, of.waited_share, of.reference_end_s, of.device_state
+        return {key: Round.of(samples, *known) for key, samples in self.samples.items()}
 
 
 def by_key(

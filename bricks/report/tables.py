@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from bricks.compose.device.times import DeviceTimes
 from bricks.errors import printable
 from bricks.report.columns import Column, table_of
 from bricks.samples.sampling import Sampling
@@ -73,6 +74,10 @@ def disturbance(of: Sampling) -> list[str]:
         )
     if of.disturbed_rounds:
         lines.append(f"{of.disturbed_rounds} of {of.rounds} samples were noisy and ignored.")
+    if of.throttled_rounds:
+        lines.append(
+            f"{of.throttled_rounds} of {of.rounds} samples were taken while the card was throttled."
+        )
     if of.eviction_short:
         lines.append(
             "Too little memory was free to evict the caches: bricks of large models may look too"
@@ -98,6 +103,21 @@ def other_state(model: str, share: float | None) -> list[str]:
     return [
         f"{model}: {percent(share, 0)} of the estimate comes from bricks that were measured in"
         " another state of the machine only: the interval allows for that."
+    ]
+
+
+def throttled(model: str, of: DeviceTimes | None) -> list[str]:
+    """A line if a part of an estimate is from rounds in which the device's clock was lowered."""
+    state = None if of is None else of.throttled
+    if of is None or state is None:
+        return []
+    clock = "" if state.clock_hz is None else f", its clock down to {state.clock_hz / 1e9:.2f} GHz"
+    then = "a long run is as slow, a short one need not be"
+    if state.unsteady:
+        then = "it may run faster; let it cool, and add --again"
+    return [
+        f"{model}: {share_text(of.throttled_share)} of its kernels' time was measured while the"
+        f" card was throttled by {' and '.join(state.throttled_by)}{clock}: {then}."
     ]
 
 

@@ -15,7 +15,7 @@ from bricks.compose.uncertainty import ErrorSource
 from bricks.compose.wide_interval import Remedy, WideInterval, wide_interval
 from bricks.errors import printable
 from bricks.report.answers.words import uncertainty_text
-from bricks.report.tables import other_state, percent, predicted, share_text
+from bricks.report.tables import other_state, percent, predicted, share_text, throttled
 
 # Up to this many wide intervals have a line each; of more, those with the same reason share one.
 FEW = 3
@@ -79,6 +79,7 @@ def estimate_lines(shown: Sequence[ShownEstimate], *, sources: bool = True) -> l
     for item in shown:
         reasons = () if item.interval is None else item.interval.reasons
         explained = {reason.source for reason in reasons}
+        lines += throttled(item.title, item.estimate.device)
         if ErrorSource.OTHER_STATE not in explained:
             lines += other_state(item.title, item.estimate.other_state_share)
         if sources and ErrorSource.PREDICTED not in explained:

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
 from bricks.samples.statistics import Term, median, pooled_variance, spread
+from bricks.system.accelerator_state import AcceleratorState, joined
 from bricks.units.interval import Interval
 from bricks.units.sample import Kernel, Sample, weighted_mean
 
@@ -43,8 +44,8 @@ class Round:
 
     ``reference_s`` and ``reference_end_s`` are the latency of the reference workload just before
     and just after. ``waited_share`` is the share of the round in which the worker's threads waited
-    for a processor, or a hypervisor or the core's other hyperthread took it. Each is None if
-    unknown.
+    for a processor, or a hypervisor or the core's other hyperthread took it. ``device_state`` is
+    the state of the device. Each is None if unknown.
     """
 
     host_s: tuple[float, ...]
@@ -53,6 +54,7 @@ class Round:
     reference_end_s: float | None = None
     kernels: tuple[tuple[Kernel, ...], ...] = ()
     displaced_bytes: int | None = None
+    device_state: AcceleratorState | None = None
 
     @classmethod
     def of(
@@ -61,6 +63,7 @@ class Round:
         reference_s: float | None = None,
         waited_share: float | None = None,
         reference_end_s: float | None = None,
+        device_state: AcceleratorState | None = None,
     ) -> Round:
         """A round of these samples; ValueError if they differ in their displaced bytes."""
         kernels = tuple(sample.kernels for sample in samples)
@@ -69,7 +72,8 @@ class Round:
         displaced = {sample.displaced_bytes for sample in samples} or {None}
         if len(displaced) > 1:
             raise ValueError("the samples of a round displace different numbers of bytes")
-        return cls(host_s, *conditions, kernels if any(kernels) else (), displaced.pop())
+        kernels = kernels if any(kernels) else ()
+        return cls(host_s, *conditions, kernels, displaced.pop(), device_state)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -103,9 +107,19 @@ class Round:
 
     @property
     def disturbed(self) -> bool:
-        """Whether other processes delayed the worker, or the machine state changed meanwhile."""
+        """Whether other processes delayed the worker, or the machine state changed meanwhile.
+
+        A device that protects itself from heat counts too; one at its limit of power does not,
+        since a long run of the same work is there as well.
+        """
         waited = self.waited_share is not None and self.waited_share > DISTURBED_SHARE
-        return waited or not same_state(self.reference_s, self.reference_end_s)
+        unsteady = self.device_state is not None and self.device_state.unsteady
+        return waited or unsteady or not same_state(self.reference_s, self.reference_end_s)
+
+    @property
+    def throttled(self) -> bool:
+        """Whether the clock of the device was lowered."""
+        return self.device_state is not None and bool(self.device_state.throttled_by)
 
     @cached_property
     def latency_s(self) -> float:
@@ -198,6 +212,11 @@ class Measurement:
             displaced: _Used(tuple(r for r in of if not r.disturbed) or tuple(of)).kernels
             for displaced, of in every.items()
         }
+
+    @cached_property
+    def throttled(self) -> AcceleratorState | None:
+        """The state of the device over the rounds in use whose clock was lowered; None: none."""
+        return joined(r.device_state for r in self.used_rounds() if r.throttled)
 
     def runs(self, state_s: float | None = None) -> RunVariation:
         """The variation of single runs in the rounds in use, relative to :meth:`latency_s`."""

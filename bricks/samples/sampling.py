@@ -17,7 +17,8 @@ class Sampling:
 
     ``foreign_cores`` is how many cores other processes kept busy during the measurement, which
     makes latencies too high; None if nothing was timed. ``disturbed_rounds`` counts those of the
-    ``rounds`` in which other processes delayed the worker, or the machine state changed.
+    ``rounds`` in which other processes delayed the worker, or the machine state changed;
+    ``throttled_rounds`` those in which the clock of a device was lowered.
     ``remeasured`` are the keys of bricks that had been measured before, but in another machine
     state. ``eviction_short`` is whether memory was too small to evict weights from the caches as
     far as in their models. ``separate`` are the keys of bricks that ran in calls of their own,
@@ -27,6 +28,7 @@ class Sampling:
     foreign_cores: float | None = None
     rounds: int = 0
     disturbed_rounds: int = 0
+    throttled_rounds: int = 0
     remeasured: frozenset[str] = frozenset()
     eviction_short: bool = False
     separate: frozenset[str] = frozenset()
@@ -50,6 +52,7 @@ def combined(parts: Iterable[Sampling]) -> Sampling:
         foreign_cores=max(loads, default=None),
         rounds=sum(part.rounds for part in every),
         disturbed_rounds=sum(part.disturbed_rounds for part in every),
+        throttled_rounds=sum(part.throttled_rounds for part in every),
         remeasured=frozenset[str]().union(*(part.remeasured for part in every)),
         eviction_short=any(part.eviction_short for part in every),
         separate=frozenset[str]().union(*(part.separate for part in every)),

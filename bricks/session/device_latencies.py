@@ -42,15 +42,20 @@ def device_latencies(source: Reading, target: Target) -> DeviceLatencies:
     """The kernels of calls on ``target``, which has an accelerator.
 
     Calls of a card that nobody measured are predicted from the card with most measurements. Raises
-    :class:`UsageError` where no card was measured.
+    :class:`UsageError` where no card was measured, or ``target`` is a card of unknown peaks.
     """
-    measured = [of for of in source.systems.targets() if of.system.accelerator is not None]
+    cards = [of for of in source.systems.targets() if of.system.accelerator is not None]
+    counts = {of.key: len(source.measurements.costs(of.key)) for of in cards}
+    measured = [of for of in cards if counts[of.key]]
     own = [of for of in measured if of.key == target.key]
     if not measured:
-        raise UsageError(f"{target.system.name}: no GPU was measured, so none can be predicted")
-    of = max(own or measured, key=lambda of: len(source.measurements.costs(of.key)))
+        raise UsageError(
+            f"{target.system.name}: no GPU was measured, so none can be predicted: measure the"
+            " model with --device cuda"
+        )
+    of = max(own or measured, key=lambda of: counts[of.key])
     assert of.system.accelerator is not None and target.system.accelerator is not None
-    card = None if own else card_of(target.system.accelerator)
+    card = None if own else card_with_peaks(target.system.accelerator)
     return DeviceLatencies(source, of.key, of.system.accelerator, card)
 
 

@@ -73,6 +73,10 @@ def _networks_are_kept(connection: Connection) -> None:
     )
 
 
+def _rounds_get_a_device_state(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE rounds ADD COLUMN device_state TEXT"))
+
+
 # MIGRATIONS[n] turns a cache of version n - 1 into one of version n. Write each with literal SQL or
 # with tables of its own, not with schema.py, which moves on. Version 1 was the first.
 MIGRATIONS: dict[int, Migration] = {
@@ -81,6 +85,7 @@ MIGRATIONS: dict[int, Migration] = {
     4: _rows_get_checksums,
     5: _systems_get_names_and_prices,
     6: _networks_are_kept,
+    7: _rounds_get_a_device_state,
 }
 
 

@@ -55,7 +55,9 @@ def checksum(*values: object) -> int:
 def checksum_of(row: Any) -> int:
     """The checksum that a brick, a plan or a round should have; ``row`` has its columns."""
     if hasattr(row, "samples"):
-        return checksum(row.samples, row.reference_s, row.waited_share, row.reference_end_s)
+        state = [] if row.device_state is None else [row.device_state]  # none before version 7
+        conditions = row.reference_s, row.waited_share, row.reference_end_s
+        return checksum(row.samples, *conditions, *state)
     if hasattr(row, "plan"):
         return checksum(row.plan, row.wall_s)
     types = (row.inputs, row.weights, row.outputs)
@@ -205,7 +207,11 @@ def round_row(round_: Round) -> dict[str, Any]:
         )
     }
     count = len(checked.host_s)
-    row = {"samples": to_text(samples_of(checked)), "sample_count": count, **conditions}
+    state = checked.device_state
+    row = {
+        "samples": to_text(samples_of(checked)), "sample_count": count, **conditions,
+        "device_state": None if state is None else to_text(state.to_json()),
+    }  # fmt: skip
     return _with_checksum(row)
 
 
@@ -220,7 +226,8 @@ def round_of(row: Row[Any], *, check: bool = True) -> Round:
     if not isinstance(data, list):
         raise ValueError("not a list of samples")
     conditions = (row.reference_s, row.waited_share, row.reference_end_s)
-    return checked_round(round_of_samples(data, *conditions))
+    state = None if row.device_state is None else json.loads(row.device_state)
+    return checked_round(round_of_samples(data, *conditions, state))
 
 
 def _mapping(text: str) -> dict[str, Any]:

@@ -33,7 +33,8 @@ from sqlalchemy.types import TypeEngine
 #      plans are made anew, with what was assumed
 #   5  systems have the name that somebody gave them, and their price
 #   6  networks, which targets of collectives name in their runtime
-SCHEMA_VERSION = 6
+#   7  rounds have the state of the device that ran kernels: device_state
+SCHEMA_VERSION = 7
 
 # States of a measurement: OPEN rows are claimed, or wait for a process to continue them.
 OPEN, DONE, FAILED = "open", "done", "failed"
@@ -157,5 +158,6 @@ rounds = Table(
     Column("reference_s", Double),  # seconds of the reference workload; null: it wasn't run
     Column("waited_share", Double),  # of the round's time; null: not known
     Column("reference_end_s", Double),  # the same as reference_s, after the round
+    Column("device_state", Text),  # JSON, see AcceleratorState.to_json; null: not known
     Column("checksum", BigInteger),  # see rows.py; null: not known
 )

@@ -113,7 +113,9 @@ def card_with_peaks(accelerator: Accelerator) -> Card:
     """The card of an accelerator; UsageError if its published peaks are not known."""
     card = card_of(accelerator)
     if card is None:
-        raise UsageError(f"the published peaks of {accelerator.name!r} are not known")
+        raise UsageError(
+            f"the published peaks of {accelerator.name!r} are not known: measure the model there"
+        )
     return card
 
 

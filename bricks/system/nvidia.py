@@ -15,6 +15,13 @@ from typing import Any
 
 from bricks.errors import BackendError
 from bricks.system.accelerator import Accelerator
+from bricks.system.accelerator_state import (
+    HARDWARE,
+    POWER,
+    TEMPERATURE,
+    THROTTLES,
+    AcceleratorState,
+)
 
 _CUDA, _NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 
@@ -22,6 +29,11 @@ _CUDA, _NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 _CLOCK_KHZ, _MULTIPROCESSORS, _MEMORY_CLOCK_KHZ, _L2_BYTES = 13, 16, 36, 38
 _MAJOR, _MINOR = 75, 76
 _NVML_SM_CLOCK, _NVML_MEMORY_CLOCK = 1, 2
+
+# Bits of the library for tools that say why clocks are lowered; others are no limits of the card.
+_THROTTLES = {
+    0x04: POWER, 0x80: POWER, 0x20: TEMPERATURE, 0x40: TEMPERATURE, 0x08: HARDWARE,
+}  # fmt: skip
 
 _TEXT_BYTES = 256
 
@@ -79,6 +91,26 @@ class NvidiaDriver:
         failed = self._nvml.nvmlSystemGetDriverVersion(text, _TEXT_BYTES)
         return None if failed else text.value.decode()
 
+    def state(self) -> AcceleratorState | None:
+        """Return the state of the GPU now; None without the library for tools."""
+        if self._handle is None:
+            return None
+        mhz = self._reading(self._nvml.nvmlDeviceGetClockInfo, _NVML_SM_CLOCK)
+        milliwatts = self._reading(self._nvml.nvmlDeviceGetPowerUsage)
+        return AcceleratorState(
+            None if mhz is None else mhz * 1e6,
+            None if milliwatts is None else milliwatts / 1e3,
+            self._throttled_by(),
+        )
+
+    def _throttled_by(self) -> tuple[str, ...]:
+        bits = ctypes.c_ulonglong()
+        get = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        if get(self._handle, ctypes.byref(bits)):
+            return ()
+        reasons = {reason for bit, reason in _THROTTLES.items() if bits.value & bit}
+        return tuple(reason for reason in THROTTLES if reason in reasons)
+
     def _opened(self) -> Any:
         """The GPU in the library for tools, found by its address; None without the library."""
         if self._nvml is None or self._nvml.nvmlInit_v2():
@@ -90,19 +122,23 @@ class NvidiaDriver:
     def _clock_hz(self, clock: int, attribute: int) -> float | None:
         """The highest of a clock; that of the library for programs, if tools do not know it."""
         if self._handle is not None:
-            mhz = ctypes.c_uint()
-            get = self._nvml.nvmlDeviceGetMaxClockInfo
-            if not get(self._handle, clock, ctypes.byref(mhz)) and mhz.value:
-                return mhz.value * 1e6
+            mhz = self._reading(self._nvml.nvmlDeviceGetMaxClockInfo, clock)
+            if mhz:
+                return mhz * 1e6
         khz = self._attribute(attribute)
         return khz * 1e3 if khz else None
 
     def _power_limit_w(self) -> float | None:
         if self._handle is None:
             return None
-        milliwatts = ctypes.c_uint()
-        get = self._nvml.nvmlDeviceGetEnforcedPowerLimit
-        return None if get(self._handle, ctypes.byref(milliwatts)) else milliwatts.value / 1e3
+        milliwatts = self._reading(self._nvml.nvmlDeviceGetEnforcedPowerLimit)
+        return None if milliwatts is None else milliwatts / 1e3
+
+    def _reading(self, get: Callable[..., int], *arguments: int) -> int | None:
+        """A number of the library for tools; None where it does not know."""
+        number = ctypes.c_uint()
+        failed = get(self._handle, *arguments, ctypes.byref(number))
+        return None if failed else number.value
 
     def _attribute(self, attribute: int) -> int:
         return self._number(self._cuda.cuDeviceGetAttribute, attribute, self._device)
@@ -122,7 +158,20 @@ class NvidiaDriver:
 @lru_cache
 def nvidia_accelerator() -> Accelerator:
     """Return the GPU of this host; :class:`BackendError` in one line if there is none."""
-    return NvidiaDriver.of_host().accelerator()
+    return _driver().accelerator()
+
+
+def nvidia_state() -> AcceleratorState | None:
+    """Return the state of the GPU of this host now; None if it is unknown."""
+    try:
+        return _driver().state()
+    except BackendError:
+        return None
+
+
+@lru_cache
+def _driver() -> NvidiaDriver:
+    return NvidiaDriver.of_host()
 
 
 def _unusable(reason: str) -> BackendError:

@@ -34,6 +34,7 @@ DEVICE_FACTS = (
     *("device_s", "device_low_s", "device_high_s", "host_s", "host_low_s", "host_high_s"),
     *("pipelined_s", "pipelined_low_s", "pipelined_high_s"),
     *("graph_s", "graph_low_s", "graph_high_s", "limited_by", "kernels"),
+    *("throttled_share", "throttled_by"),
 )
 
 FACTS: dict[str, tuple[str, dict[str, str]]] = {
@@ -337,8 +338,8 @@ def test_measure(here: Here, models: list[Path]) -> None:
             "bricks": COUNT, "new_bricks": COUNT, "predicted_bricks": COUNT, "unfinished": COUNT,
             "failures": list, "wall_s": NUMBER,
             "foreign_cores": type(None),  # nothing is timed with the fake runtime
-            "rounds": COUNT, "disturbed_rounds": COUNT, "remeasured_bricks": COUNT,
-            "ballast_short": bool, "bricks_apart": COUNT,
+            "rounds": COUNT, "disturbed_rounds": COUNT, "throttled_rounds": COUNT,
+            "remeasured_bricks": COUNT, "ballast_short": bool, "bricks_apart": COUNT,
         },
     )  # fmt: skip
     for row in facts["models"]:
@@ -384,7 +385,7 @@ def test_predict(measured: Here, models: list[Path]) -> None:
                 share,
                 {
                     "brick": TEXT, "occurrences": COUNT, "latency_s": NUMBER, "share": NUMBER,
-                    "predicted": bool, "published": bool,
+                    "predicted": bool, "published": bool, "device_s": type(None),
                 },
             )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from bricks.graph.form import DOMAIN
 from bricks.graph.tensor import TensorType
 from bricks.samples.measurement import Measurement, Round
 from bricks.system.accelerator import Accelerator
+from bricks.system.accelerator_state import AcceleratorState
 from bricks.units.sample import Kernel, Sample
 
 MIB = 1 << 20
@@ -150,6 +152,19 @@ def test_a_card_at_its_power_limit_lowers_its_clock() -> None:
     assert model.slowdown(shares[0]) > model.slowdown(shares[1]) > model.slowdown(1.0) == 1.0
     other = Accelerator("other", 80 << 30, 50 * MIB, 132, "8.0", power_limit_w=400.0)
     assert model.clock_share(second, 1.0, other) == 1.0
+
+
+def test_a_walk_that_was_timed_at_the_power_limit_is_not_slowed_again() -> None:
+    called, bricks = plan([("a", [0], [1])]), {"a": call("a", flops=6 * 10**11)}
+    half = TensorType("BFLOAT16", (MIB, 256))
+    bricks["a"] = replace(bricks["a"], inputs={"x": half})
+    (taken,) = walked("a", Kernel("product", 1e-3)).rounds
+    at_limit = replace(taken, device_state=AcceleratorState(1.4e9, 700.0, ("power",)))
+    seconds = [
+        step_kernels(called, {"a": Measurement("a", (of,), 0.0)}, CARD, bricks).device_s
+        for of in (taken, at_limit)
+    ]
+    assert seconds[0] > seconds[1] == 1e-3
 
 
 def test_a_call_that_was_not_walked_lies_between_hot_and_cold() -> None:

@@ -15,6 +15,7 @@ from bricks.measure import worker_process
 from bricks.samples.measurement import Round
 from bricks.samples.statistics import median
 from bricks.store.round_records import checked_round, round_of_record, round_record
+from bricks.system.accelerator_state import AcceleratorState
 from bricks.units.sample import Kernel, Sample
 
 
@@ -74,6 +75,26 @@ def test_a_round_with_kernels_is_the_same_as_a_record() -> None:
     assert checked_round(round_of_record(record)) == taken
     assert taken.device_s == median([0.5, 0.0, 0.25])
     assert [sample.host_s for sample in taken.rounded(1).samples] == [1.0, 2.0, 3.0]
+
+
+STATE = AcceleratorState(1.41e9, 699.5, ("power",))
+
+
+def test_a_record_ends_with_the_state_of_the_device() -> None:
+    taken = Round.of([Sample(1.0, (Kernel("k", 0.5),))], 1e-3, device_state=STATE)
+    record = round_record(taken)
+    assert record[1:] == [1e-3, None, None, [1.41e9, 699.5, ["power"]]]
+    assert checked_round(round_of_record(record)) == taken
+
+
+@pytest.mark.parametrize(
+    "state",
+    [[-1.0, None, []], [True, None, []], [None, "1", []], [None, float("inf"), []],
+     [None, None, ["boredom"]]],
+)  # fmt: skip
+def test_states_that_cannot_be_true_are_refused(state: list[object]) -> None:
+    with pytest.raises(ValueError, match="device"):
+        checked_round(round_of_record([[1.0], None, None, None, state]))
 
 
 @pytest.mark.parametrize("kernel", [["k", -1.0], ["k", float("inf")], ["k", "1"], [7, 1.0]])

@@ -2,15 +2,16 @@ from bricks.samples.sampling import Sampling, combined
 
 
 def test_samplings_add_up() -> None:
-    first = Sampling(foreign_cores=0.5, rounds=3, disturbed_rounds=1, remeasured=frozenset("ab"),
-                     separate=frozenset("a"))  # fmt: skip
-    second = Sampling(rounds=4, remeasured=frozenset("bc"), eviction_short=True,
+    first = Sampling(foreign_cores=0.5, rounds=3, disturbed_rounds=1, throttled_rounds=2,
+                     remeasured=frozenset("ab"), separate=frozenset("a"))  # fmt: skip
+    second = Sampling(rounds=4, throttled_rounds=1, remeasured=frozenset("bc"), eviction_short=True,
                       separate=frozenset("b"))  # fmt: skip
     both = combined([first, second])
     assert both == Sampling(
         foreign_cores=0.5,
         rounds=7,
         disturbed_rounds=1,
+        throttled_rounds=3,
         remeasured=frozenset("abc"),
         eviction_short=True,
         separate=frozenset("ab"),

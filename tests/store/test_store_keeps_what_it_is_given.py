@@ -294,6 +294,7 @@ def test_a_network_is_kept_and_an_older_cache_gets_the_table_for_it(cache: Cache
     engine = create_engine(locate(cache))
     with engine.begin() as connection:
         connection.execute(text("DROP TABLE networks"))
+        connection.execute(text("ALTER TABLE rounds DROP COLUMN device_state"))
         connection.execute(
             text("UPDATE bricks_cache_info SET value = '5' WHERE name = 'schema_version'")
         )

@@ -96,7 +96,7 @@ def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
         store.plans.save(make_decomposition(), TARGET.key)
         measure(store, TARGET, ["b1-0001"])
     with closing(sqlite3.connect(tmp_path / "bricks.sqlite")) as connection, connection:
-        for column in ("reference_s", "waited_share", "reference_end_s"):
+        for column in ("reference_s", "waited_share", "reference_end_s", "device_state"):
             connection.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
         for table in ("bricks", "plans", "rounds"):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")

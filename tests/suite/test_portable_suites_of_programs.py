@@ -16,6 +16,7 @@ from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.samples.measurement import Measurement
 from bricks.store import Store
 from bricks.suite.portable.run_results import RunResults
+from bricks.system.accelerator_state import AcceleratorState
 
 SUPPORT = ROOT / "tests" / "support"
 PATIENCE_S = 300
@@ -63,9 +64,10 @@ def test_a_program_is_measured_next_to_its_steps_and_predicted_from(
 
 
 @pytest.mark.slow
-def test_a_gpu_has_kernels_in_each_state_of_its_cache(
-    here: Here, suite: Path, tmp_path: Path
+def test_a_gpu_has_kernels_in_each_state_of_its_cache_and_its_clock(
+    here: Here, suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SIMULATED_THROTTLE", "power")
     out = tmp_path / "results.jsonl"
     ran([str(SUPPORT / "simulated_suite.py"), str(suite), str(out)], tmp_path, f"{ROOT}:{SUPPORT}")
     assert here("cache", "import", out, runtime=None).status == 0
@@ -86,6 +88,8 @@ def test_a_gpu_has_kernels_in_each_state_of_its_cache(
         assert states == {None, 0, 1 << 28}
         (step,) = (measured for key, measured in known.items() if key.startswith("m1-"))
         assert step.kernels()
+        timed = [step, *(of for key, of in known.items() if key.startswith("b1-"))]
+        assert {of.throttled for of in timed} == {AcceleratorState(1e9, 100.0, ("power",))}
         assert set(DEVICE_PROBES.values()) & set(known)
 
 

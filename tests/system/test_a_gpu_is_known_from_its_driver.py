@@ -11,6 +11,7 @@ from refusals import refused
 from bricks.errors import BackendError
 from bricks.system import fingerprint
 from bricks.system.accelerator import Accelerator
+from bricks.system.accelerator_state import AcceleratorState
 from bricks.system.nvidia import NvidiaDriver
 
 NAME, ADDRESS = b"NVIDIA H100 80GB HBM3", b"0000:19:00.0"
@@ -51,6 +52,18 @@ class Cuda:
 class Nvml:
     """The library for tools, which knows the GPU by its address."""
 
+    def __init__(self, throttles: int = 0) -> None:
+        self._throttles = throttles
+
+    def nvmlDeviceGetClockInfo(self, handle: Any, clock: int, mhz: Any) -> int:
+        return _put(mhz, {1: 1410, 2: 1593}[clock])
+
+    def nvmlDeviceGetPowerUsage(self, handle: Any, milliwatts: Any) -> int:
+        return _put(milliwatts, 699_500)
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: Any, bits: Any) -> int:
+        return _put(bits, self._throttles)
+
     def nvmlInit_v2(self) -> int:
         return 0
 
@@ -88,6 +101,18 @@ def test_without_the_library_for_tools_clocks_are_those_of_the_hardware() -> Non
     facts = driver.accelerator()
     assert (facts.clock_hz, facts.memory_clock_hz) == (1980e6, 2619e6)
     assert (facts.power_limit_w, driver.version()) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("bits", "reasons"),
+    [(0, ()), (0x1 | 0x2, ()), (0x4, ("power",)), (0x80 | 0x40, ("power", "temperature")),
+     (0x20, ("temperature",)), (0x8, ("hardware",))],
+)  # fmt: skip
+def test_the_state_tells_what_lowers_the_clock(bits: int, reasons: tuple[str, ...]) -> None:
+    """Idle clocks, and those that an application asked for, are no limits of the card."""
+    state = NvidiaDriver(Cuda(), Nvml(bits)).state()
+    assert state == AcceleratorState(1410e6, 699.5, reasons)
+    assert NvidiaDriver(Cuda(), None).state() is None
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 A kernel takes as long as its node on the processor: less where it runs again right away, and more
 after its data were evicted. It begins once it was launched, plus a latency, and the kernel before
 it has ended, plus a gap; the queue of launches is limited. So nothing needs a card to be tried.
+``BRICKS_FAKE_THROTTLE`` is what lowers the GPU's clock to half, ``power`` for example.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
@@ -23,6 +25,7 @@ from bricks.backends.fake.backend import (
 )
 from bricks.backends.kernel_timing import KernelTimer, launch_cost
 from bricks.system.accelerator import Accelerator
+from bricks.system.accelerator_state import AcceleratorState
 from bricks.units.sample import Kernel, Sample
 
 ACCELERATOR = Accelerator(
@@ -75,6 +78,11 @@ class FakeGpuBackend(FakeBackend, KernelTimer):
     def displace(self, size_bytes: int) -> None:
         """Evict all that the GPU's cache holds."""
         self._before = size_bytes
+
+    def device_state(self) -> AcceleratorState | None:
+        """Return half the highest clock where it is to be throttled; None: it does not tell."""
+        reason = os.environ.get("BRICKS_FAKE_THROTTLE")
+        return AcceleratorState(0.5e9, 300.0, (reason,)) if reason else None
 
     def kernels(self, runs: Sequence[Callable[[], Sample]]) -> list[tuple[Kernel, ...]]:
         """Make all runs; return the kernels of each."""

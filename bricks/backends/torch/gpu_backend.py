@@ -16,6 +16,7 @@ from bricks.backends.torch.devices.cuda import CudaDevice
 from bricks.backends.torch.devices.launch_probes import LaunchProbes
 from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
+from bricks.system.accelerator_state import AcceleratorState
 from bricks.units.sample import Kernel, Sample
 
 # The domain of calls of a library for processors.
@@ -57,6 +58,10 @@ class TorchGpuBackend(TorchBackend, KernelTimer):
     def displace(self, size_bytes: int) -> None:
         """Write to ``size_bytes`` of memory that no call uses."""
         self._gpu.displace(size_bytes)
+
+    def device_state(self) -> AcceleratorState | None:
+        """Return clock, power and throttling of the GPU now."""
+        return self._gpu.state()
 
     def kernels(self, runs: Sequence[Callable[[], Sample]]) -> list[tuple[Kernel, ...]]:
         """Make all runs under the profiler; return the kernels of each."""

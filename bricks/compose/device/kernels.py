@@ -116,13 +116,15 @@ def step_kernels(
 class MeasuredStates:
     """The mean kernels of a brick in a walk, hot and cold; empty for states not measured.
 
-    Where it was not ``walked``, another state stands for the walk.
+    Where it was not ``walked``, another state stands for the walk. Of a walk that was timed
+    ``at_power_limit``, the clock was as low as in a step.
     """
 
     walk: tuple[Kernel, ...]
     hot: tuple[Kernel, ...]
     cold: tuple[Kernel, ...]
     walked: bool = True
+    at_power_limit: bool = False
 
     @classmethod
     def of(cls, measurement: Measurement) -> MeasuredStates:
@@ -132,7 +134,8 @@ class MeasuredStates:
         hot = by_displaced.get(0, ())
         cold = by_displaced[max(displaced)] if displaced else ()
         walk = by_displaced.get(None, ())
-        return cls(walk or cold or hot, hot, cold, bool(walk))
+        limited = measurement.throttled is not None and measurement.throttled.at_power_limit
+        return cls(walk or cold or hot, hot, cold, bool(walk), limited)
 
     @property
     def times(self) -> CallTimes | None:
@@ -175,7 +178,8 @@ class StepModel:
         step_s = sum(cached_s)
         work = {key: self._work(key) for key in self.states}
         clock = model.power.clock_share([work[k] for k in self.keys], step_s, self.accelerator)
-        slower = {key: model.power.slowdown(clock) for key in work if work[key].busy}
+        busy = [key for key in work if work[key].busy and not self.states[key].at_power_limit]
+        slower = dict.fromkeys(busy, model.power.slowdown(clock))
         calls = zip(self.keys, cached_s, strict=True)
         calls_s = tuple(slower.get(key, 1.0) * call_s for key, call_s in calls)
         error = model.uncertainty.error(self._spread_share(step_s), clock)

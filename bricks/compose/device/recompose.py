@@ -26,6 +26,7 @@ from bricks.compose.uncertainty import ErrorSource, Uncertainty
 from bricks.decompose.plan import Brick
 from bricks.graph.form import operator_title
 from bricks.samples.measurement import Measurement
+from bricks.system.accelerator_state import AcceleratorState, joined
 from bricks.units.interval import Interval
 from bricks.units.sample import Kernel
 
@@ -157,7 +158,21 @@ class _Step:
             pipelined_s=_around(pipelined.step_s, self._limiting_error),
             graph_s=self._graph_s,
             kernels=sum(map(len, self.kernels)),
+            throttled_share=self._throttled_share,
+            throttled=self._throttled,
         )
+
+    @property
+    def _throttled(self) -> AcceleratorState | None:
+        """The state of the device over the rounds in use whose clock was lowered."""
+        return joined(of.throttled for of in self.measured.values())
+
+    @property
+    def _throttled_share(self) -> float:
+        """The share of the kernels' seconds that was measured in such rounds."""
+        seconds, total_s = self._kernels_s, self.step.device_s
+        throttled_s = sum(seconds[key] for key, of in self.measured.items() if of.throttled)
+        return throttled_s / total_s if total_s else 0.0
 
     @property
     def _graph_s(self) -> Interval | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bricks.system.accelerator_state import AcceleratorState
 from bricks.units.interval import Interval
 
 
@@ -18,7 +19,8 @@ class DeviceTimes:
     ``limited_by`` is the lane that has more to do, ``host`` or ``device``. ``pipelined_s`` is a
     step of many that are not waited for, as in a loop of training steps; ``graph_s`` one whose
     kernels are launched together as a CUDA graph, None for a step that cannot be one: it waits for
-    values. ``kernels`` is the number of kernels.
+    values. ``kernels`` is the number of kernels. ``throttled`` is the state of the device while
+    ``throttled_share`` of the kernels' seconds was measured with its clock lowered; None: none was.
     """
 
     FACTS: ClassVar = (
@@ -26,6 +28,7 @@ class DeviceTimes:
         ("host_s", "host_s", "host_low_s", "host_high_s"), "limited_by",
         ("pipelined_s", "pipelined_s", "pipelined_low_s", "pipelined_high_s"),
         ("graph_s", "graph_s", "graph_low_s", "graph_high_s"), "kernels",
+        "throttled_share", "throttled_by",
     )  # fmt: skip
 
     device_s: Interval
@@ -34,6 +37,13 @@ class DeviceTimes:
     pipelined_s: Interval
     graph_s: Interval | None
     kernels: int
+    throttled_share: float = 0.0
+    throttled: AcceleratorState | None = None
+
+    @property
+    def throttled_by(self) -> tuple[str, ...]:
+        """What lowered the clock."""
+        return () if self.throttled is None else self.throttled.throttled_by
 
 
 def device_facts(path: str) -> tuple[tuple[str, ...], ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bricks.measure.allocation_events import AllocationEvent
 from bricks.measure.protocol.request import Request
+from bricks.system.accelerator_state import AcceleratorState
 from bricks.units.sample import Sample
 
 
@@ -16,6 +17,7 @@ class WalkConditions:
     reference_s: float | None = None
     waited_share: float | None = None
     reference_end_s: float | None = None
+    device_state: AcceleratorState | None = None
 
 
 UNKNOWN_CONDITIONS = WalkConditions()

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 
+from bricks.backends.kernel_timing import KernelTimer
 from bricks.measure.protocol.walking import WalkConditions
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.system import ProcessorWait, logical_cpus
+from bricks.system.accelerator_state import AcceleratorState, joined
 
 # Seconds of watching whether threads are idle, and how often they are watched.
 _IDLE_CHECK_S, _IDLE_CHECKS = 0.02, 50
@@ -36,6 +38,7 @@ class ConditionWatch:
         self._reference_s: float | None = None
         self._sibling_share = 0.0
         self._waiting: ProcessorWait | None = None
+        self._device_state: AcceleratorState | None = None
 
     def before(self) -> None:
         """Time the reference workload, unless the walk before has just timed it."""
@@ -45,11 +48,13 @@ class ConditionWatch:
 
     def begin(self) -> None:
         """Begin to count how long threads wait: the timed passes follow."""
+        self._device_state = self._device_now()
         self._waiting = ProcessorWait()
 
     def end(self) -> WalkConditions:
         """The conditions since :meth:`begin`, with the reference workload timed once more."""
         waited_share = self._waited_share()
+        device_state = joined([self._device_state, self._device_now()])
         if self._parallel:
             wait_for_idle_threads()
         end_s = self._instruments.reference.now_s() if self._timed else None
@@ -58,7 +63,12 @@ class ConditionWatch:
             self._sibling_share = max(self._sibling_share, sibling_share)
         if self._sibling_share:  # known even if the system does not count how long threads waited
             waited_share = max(waited_share or 0.0, self._sibling_share)
-        return WalkConditions(self._reference_s, waited_share, end_s)
+        return WalkConditions(self._reference_s, waited_share, end_s, device_state)
+
+    def _device_now(self) -> AcceleratorState | None:
+        """The state of the device that runs kernels; None without one."""
+        backend = self._runtime.backend
+        return backend.device_state() if isinstance(backend, KernelTimer) else None
 
     def _waited_share(self) -> float | None:
         """The share of the time since :meth:`begin` in which threads waited for a processor.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass
 
+from bricks.measure.worker.device_heating import DeviceHeating
 from bricks.measure.worker.fused_runs import FusedRuns
 from bricks.measure.worker.handlers import Announce
 from bricks.measure.worker.instruments import WorkerInstruments
@@ -26,6 +27,7 @@ class WalkState:
     pieces: LoadedPieces
     fused: FusedRuns
     warm_up: WarmUp
+    heating: DeviceHeating
     announce: Announce
 
     def unload(self) -> None:
@@ -33,6 +35,7 @@ class WalkState:
         self.pieces.unload()
         self.fused.clear()
         self.warm_up.reset()
+        self.heating.reset()
         self.instruments.unload()
         gc.collect()
         release_freed_memory()

@@ -11,6 +11,7 @@ from typing import Any
 
 from bricks.errors import WorkerError
 from bricks.measure.protocol.request import Request, answer_to_json, request_from_json
+from bricks.measure.worker.device_heating import DeviceHeating
 from bricks.measure.worker.evaluation import EvaluationRequests
 from bricks.measure.worker.fused_runs import FusedRuns
 from bricks.measure.worker.generating import GenerationRequests
@@ -43,7 +44,9 @@ class Worker:
         runtime = WorkerRuntime()
         instruments = WorkerInstruments(runtime)
         self.pieces = LoadedPieces(runtime, instruments)
-        state = WalkState(runtime, instruments, self.pieces, FusedRuns(), WarmUp(), announce)
+        state = WalkState(
+            runtime, instruments, self.pieces, FusedRuns(), WarmUp(), DeviceHeating(), announce
+        )
         subjects = (
             runtime,
             LoadingRequests(state),

@@ -6,12 +6,14 @@ GPU runs kernels in order, each twice as long as the call took.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch.profiler import ProfilerActivity
 
 from bricks.backends.torch.devices.cuda import CudaDevice
+from bricks.system.accelerator_state import AcceleratorState
 
 LATENCY_US, SLOWER = 8.0, 2.0
 
@@ -35,6 +37,11 @@ class SimulatedGpu(CudaDevice):
 
     def restore(self, random_states: Sequence[Any]) -> None:
         super(CudaDevice, self).restore(random_states)
+
+    def state(self) -> AcceleratorState | None:
+        """What it is throttled by, as the environment says: ``SIMULATED_THROTTLE=power``."""
+        reason = os.environ.get("SIMULATED_THROTTLE")
+        return AcceleratorState(1e9, 100.0, (reason,) if reason else ())
 
     def events(self, run: Callable[[], None]) -> Sequence[Mapping[str, Any]]:
         found = list(super().events(run))

@@ -23,6 +23,8 @@ from bricks.backends.torch.devices.device import Device, StepRun, copied
 from bricks.backends.torch.devices.kernel_trace import kernels_by_annotation
 from bricks.errors import first_line
 from bricks.system.accelerator import CUDA
+from bricks.system.accelerator_state import AcceleratorState
+from bricks.system.nvidia import nvidia_state
 from bricks.units.sample import Kernel
 
 # Cycles of a kernel that does nothing.
@@ -70,6 +72,10 @@ class CudaDevice(Device):
         except RuntimeError as error:
             self._failed(error)
             raise
+
+    def state(self) -> AcceleratorState | None:
+        """Return clock, power and throttling of the GPU now; None if its driver does not tell."""
+        return nvidia_state()
 
     def random_states(self) -> list[torch.Tensor]:
         """Return the states of the generators of the host and of the GPU."""

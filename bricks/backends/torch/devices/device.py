@@ -13,6 +13,7 @@ import torch
 
 from bricks.backends.torch.call_arguments import storage_key
 from bricks.system.accelerator import CPU
+from bricks.system.accelerator_state import AcceleratorState
 from bricks.units.sample import Kernel
 
 _PAGE_BYTES = 4096
@@ -45,6 +46,10 @@ class Device:
 
     def synchronise(self) -> None:
         """Wait until the device has no work."""
+
+    def state(self) -> AcceleratorState | None:
+        """Return the state of the device now; None if it is unknown, and for the processor."""
+        return None
 
     def random_states(self) -> list[torch.Tensor]:
         """Return the states of all random number generators that calls draw from."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from bricks.backends.heating import Heating
 from bricks.backends.portable import OutOfMemory, SampledRound
 from bricks.backends.portable_walk import RoundConditions
 from bricks.backends.torch.devices.cuda import CudaDevice
@@ -28,14 +29,13 @@ class RealSteps:
     def __init__(self, code: Mapping[str, Any], folder: str, device: Device) -> None:
         torch.manual_seed(0)
         self._device = device
+        self._heating = Heating()
         self._program = program(code["entry"], folder, code["options"], device)
 
     def rounds(self, key: str, conditions: RoundConditions) -> Iterator[SampledRound]:
         """A round of steps one by one; on a GPU each is waited for, and has its kernels."""
         try:
-            for _ in range(_WARM_UPS):
-                self._program.step()
-            conditions.begin()
+            conditions.begin(self._warm_up)
             samples = [self._sample() for _ in range(_SAMPLES)]
             known = conditions.end()
             if isinstance(self._device, CudaDevice):
@@ -44,6 +44,11 @@ class RealSteps:
         except (MemoryError, torch.OutOfMemoryError) as exc:
             raise OutOfMemory(str(exc)) from exc
         yield SampledRound(key, samples, known)
+
+    def _warm_up(self) -> None:
+        for _ in range(_WARM_UPS):
+            self._program.step()
+        self._heating.heat(self._sample, self._device.state)
 
     def _sample(self) -> Sample:
         self._device.synchronise()

@@ -17,7 +17,6 @@ from bricks.backends.torch.call_sequences import REFERENCE, chain_of, reference_
 from bricks.backends.torch.devices.cuda import CudaDevice
 from bricks.backends.torch.devices.device import PROCESSOR, Device
 from bricks.backends.torch.phase_probes import PhaseProbes
-from bricks.backends.torch.portable.gpu_state import gpu_state
 from bricks.backends.torch.portable.launches import launch_seconds
 from bricks.backends.torch.portable.observed_steps import observed_probes
 from bricks.backends.torch.portable.real_steps import RealSteps
@@ -48,7 +47,9 @@ class TorchRuntime(PortableRuntime):
         self.device: Device = self.gpu() if chosen == CUDA else PROCESSOR
         self._on_gpu = isinstance(self.device, CudaDevice)
         reference = reference_workload(_generator(REFERENCE))
-        self._conditions = RoundConditions(None if self._on_gpu else reference.sample)
+        self._conditions = RoundConditions(
+            None if self._on_gpu else reference.sample, self.device.state
+        )
         self._programs: dict[str, RealSteps] = {}
         self._keys = content["probes"]
         self._chains = [(key, chain_of(length)) for key, length in self._keys["chains"].items()]
@@ -127,10 +128,6 @@ class TorchRuntime(PortableRuntime):
             self._probes[training] = observed_probes(training, self.device)
         probes = self._probes[training]
         return [Sample(probes.sample(phase, part, kind)) for _ in range(_SAMPLES)]
-
-    def state(self) -> Mapping[str, Any]:
-        """Return clocks, power and throttling of the GPU."""
-        return gpu_state() if self._on_gpu else {}
 
 
 def _generator(key: str) -> torch.Generator:

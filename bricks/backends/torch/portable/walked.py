@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bricks.backends.heating import Heating
 from bricks.backends.portable import OutOfMemory, SampledRound
 from bricks.backends.portable_walk import PortableWalk, RoundConditions, most_evicted_bytes
 from bricks.backends.torch.call_sequences import row_maxima
@@ -50,10 +51,20 @@ class TorchWalked(PortableWalk):
         self._on_gpu = isinstance(device, CudaDevice)
         self._evicted = _memory(0 if self._on_gpu else group["eviction_bytes"])
         self._displaced: Sequence[int] = group["displaced_bytes"] if self._on_gpu else []
+        self._heating = Heating()
 
     def wait(self) -> None:
         """Wait until the device has no work."""
         self._device.synchronise()
+
+    def warm_up(self) -> None:
+        """Warm up the caches, then a GPU that the walk holds at its limit of power."""
+        super().warm_up()
+        self._heating.heat(self._waited, self._device.state)
+
+    def _waited(self) -> None:
+        self.one_pass()
+        self.wait()
 
     def evict(self) -> None:
         """Read memory in place of the weights that a pass leaves out."""
@@ -101,13 +112,15 @@ class TorchWalked(PortableWalk):
         first = {step.key: step for step in reversed(self._own) if step.timed}
         steps = [step.isolated() for key, step in first.items() if key in left]
         runs = [self._after(displaced_bytes, step) for step in steps for _ in range(_RUNS)]
+        self.conditions.begin()
         samples = self._paced(runs)
         kernels = self._device.kernels(runs)
+        observed = self.conditions.end()
         for number, step in enumerate(steps):
             own = range(number * _RUNS, (number + 1) * _RUNS)
             known = [Sample(samples[n].host_s, tuple(kernels[n]), displaced_bytes) for n in own]
             if any(sample.kernels for sample in known):
-                yield SampledRound(step.key, known)
+                yield SampledRound(step.key, known, observed)
 
     def _after(self, displaced_bytes: int, step: PieceStep) -> Callable[[], Sample]:
         def run() -> Sample:

@@ -17,9 +17,7 @@ from bricks.errors import SuiteError
 
 FORMAT, VERSION = "bricks-run", 1
 # Kinds of lines. BEGUN names a brick right before it first runs, DONE one that has run.
-HEAD, BRICK, PLAN, ROUND, FAILURE, STATE = (
-    "format", "brick", "plan", "round", "failure", "state",
-)  # fmt: skip
+HEAD, BRICK, PLAN, ROUND, FAILURE = "format", "brick", "plan", "round", "failure"
 BEGUN, DONE = "begun", "done"
 
 Line = tuple[str, Any]  # kind, data

@@ -21,6 +21,7 @@ from bricks.suite.portable.runner.options import RunOptions
 from bricks.suite.portable.runner.run_log import RunLog
 from bricks.suite.portable.runner.suite_data import SuiteData
 from bricks.suite.portable.runner.summary import RunSummary
+from bricks.system.accelerator_state import AcceleratorState
 from bricks.system.fingerprint import fingerprint
 from bricks.system.target import Runtime, Target
 
@@ -154,7 +155,6 @@ class SuiteRun:
             self._loaded.clear()
             for key in self._left(group):
                 self._fail(key, f"out of memory: {first_line(exc)}")
-        self.log.add(run_log.STATE, self.runtime.state(), keep=False)
 
     def _walked(self, name: str, group: Mapping[str, Any]) -> GroupWalk | None:
         """The group, loaded and rehearsed; None if none of its bricks runs."""
@@ -221,7 +221,9 @@ class SuiteRun:
         self._count(one.key, data)
 
     def _count(self, key: str, data: Sequence[Any]) -> None:
-        in_walk = self.summary.add(key, data[0])
+        samples, _before, _waited, _after, *state = data
+        in_walk = self.summary.add(key, samples)
+        self.summary.states += map(AcceleratorState.from_json, state)
         self._rounds[key] += in_walk
 
     def _say(self, text: str) -> None:
