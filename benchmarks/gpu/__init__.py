@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.gpu import (
+    compiled,
     decoders,
     device_time,
     displaced,
@@ -26,6 +27,7 @@ BENCHMARKS: tuple[Benchmark[Any, Any], ...] = (
     *displaced.BENCHMARKS,
     *lanes.BENCHMARKS,
     *graphs.BENCHMARKS,
+    *compiled.BENCHMARKS,
     *translation.BENCHMARKS,
     *decoders.BENCHMARKS,
     *unmeasured.BENCHMARKS,

@@ -145,8 +145,24 @@ class SweptCall:
 
 
 @dataclass(frozen=True, slots=True)
+class CompiledProgram:
+    """A program compiled by ``torch.compile`` in ``compile_s`` seconds, with the default mode.
+
+    ``latency_s`` and ``host_s`` are steps one by one, until the device is done and until the call
+    returned, ``pipelined_s`` is a step of many; ``kernels`` are those of a step in order.
+    """
+
+    name: str
+    compile_s: float
+    latency_s: tuple[float, ...]
+    host_s: tuple[float, ...]
+    pipelined_s: float
+    kernels: Run
+
+
+@dataclass(frozen=True, slots=True)
 class RawFile:
-    """All of a file; ``versions`` are of torch, CUDA and cuDNN, ``compiled`` as in the file."""
+    """All of a file; ``versions`` are of torch, CUDA and cuDNN."""
 
     session: str
     device: str
@@ -154,7 +170,7 @@ class RawFile:
     nulls: tuple[Nulls, ...]
     programs: tuple[RawProgram, ...]
     sweep: tuple[SweptCall, ...]
-    compiled: tuple[Mapping[str, Any], ...]
+    compiled: tuple[CompiledProgram, ...]
 
 
 @cache
@@ -208,7 +224,8 @@ class _Reader:
         return RawFile(
             self._session, data["device"], versions, tuple(map(_nulls, data["nulls"])),
             tuple(self._program(of) for of in data["programs"] if of["name"] in self._protos),
-            tuple(self._swept(of) for of in data.get("sweep", ())), tuple(data.get("compiled", ())),
+            tuple(self._swept(of) for of in data.get("sweep", ())),
+            tuple(self._compiled(of) for of in data.get("compiled", ())),
         )  # fmt: skip
 
     def _program(self, of: Mapping[str, Any]) -> RawProgram:
@@ -254,6 +271,10 @@ class _Reader:
         states = {state: of[state] for state in _STATES if state in of}
         sizes = tuple(of["sizes"])
         return SweptCall(of["family"], sizes, str(of["dtype"]), self._states(states))
+
+    def _compiled(self, of: Mapping[str, Any]) -> CompiledProgram:
+        times = tuple(of["lat_s"]), tuple(of["host_s"]), of["pipe_s"]
+        return CompiledProgram(of["name"], of["compile_s"], *times, self._run(of["kernels"]))
 
 
 def _displaced_bytes(state: str) -> int | None:

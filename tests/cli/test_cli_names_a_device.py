@@ -39,6 +39,13 @@ def test_a_runtime_of_processors_refuses_a_gpu(here: Here) -> None:
     assert "--device cuda" in done.complaint
 
 
+def test_compiled_programs_are_refused_on_a_gpu_with_what_runs_there(here: Here) -> None:
+    done = here("predict", "torch_bert", "--device", "cuda", runtime="torch-compiled")
+    assert done.status == 1
+    assert "torch-compiled" in done.complaint and "eager" in done.complaint
+    assert "--runtime torch" in done.complaint and "--device cuda" in done.complaint
+
+
 def test_a_mistyped_device_is_met_with_the_nearest(here: Here) -> None:
     done = here("predict", "torch_bert", "--device", "cudaa", runtime="torch")
     assert done.status == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.gpu import device_time
+from benchmarks.gpu import compiled, device_time
 from benchmarks.gpu.folds import FOLDS, family_of, folds_of
 from benchmarks.ratios import Ratios
 from benchmarks.study import Options
@@ -35,3 +35,13 @@ def test_calls_add_up_to_the_device_time_of_steps() -> None:
     assert len(results.rows) >= 84
     assert errors.median_error <= 0.015 and errors.p95_error <= 0.05 and errors.worst_error <= 0.1
     assert sum(row.holds for row in results.rows) >= 0.9 * len(results.rows)
+
+
+def test_two_lanes_explain_compiled_steps() -> None:
+    (benchmark,) = compiled.BENCHMARKS
+    (results,) = benchmark.kept(Options().results)
+    assert {row.case for row in results.rows} == {*compiled.cases()}
+    steps = [row.compiled for row in results.rows]
+    errors = Ratios.of((step.composed_s, step.step_s) for step in steps)
+    assert len(steps) == 6
+    assert errors.median_error <= 0.04 and errors.worst_error <= 0.12

@@ -83,8 +83,8 @@ class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
         """Return PyTorch on the processor or on the first GPU of this host."""
         if device != CPU and self.compiled:
             raise BackendError(
-                f"{self.name} knows the kernels of processors alone: choose --runtime torch, or"
-                f" leave out --device {device}"
+                f"{self.name} compiles for processors alone: choose --runtime torch, whose eager"
+                f" steps a GPU runs, or leave out --device {device}"
             )
         placed = replace(self, device=device)
         placed.accelerator()

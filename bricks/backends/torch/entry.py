@@ -192,8 +192,9 @@ def _checked(entry: str, made: Any, device: Device) -> Program:
     _require(is_module, entry, "module is", module, "give a torch.nn.Module")
     if any(type(part).__name__ == _COMPILED for part in module.modules()):
         raise BackendError(
-            f"{entry}: its module is compiled already: give it as it is before torch.compile, and"
-            " choose --runtime torch-compiled"
+            f"{entry}: its module is compiled already: give it as it is before torch.compile;"
+            " --runtime torch-compiled compiles it for a processor, on a GPU only its eager step"
+            " is known"
         )
     inputs = _tensors(entry, "inputs", parts["inputs"])
     if (loss is None) != (optimizer is None):
