@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
@@ -161,16 +162,21 @@ class LatencySurvey:
 
 
 def survey(
-    workspace: Workspace, targets: Sequence[Target], wanted: Callable[[Plan], bool]
+    workspace: Workspace,
+    targets: Sequence[Target],
+    wanted: Callable[[Plan], bool],
+    translated: Mapping[str, Sequence[Plan]] = MappingProxyType({}),
 ) -> LatencySurvey:
     """The models on ``targets`` that are ``wanted``, cut at the granularity of ``workspace``.
 
-    Raises :class:`StoreError` if nothing is known of them.
+    ``translated`` are plans of further programs, by key of the target whose calls they have. Raises
+    :class:`StoreError` if nothing is known of them.
     """
     found, unmeasured = [], []
     cut = str(workspace.granularity)
     for target in targets:
         plans = [each for each in workspace.known.plans.all(target.key, cut) if wanted(each[0])]
+        plans += [(plan, 0.0) for plan in translated.get(target.key, ())]
         if not plans:
             continue
         surveyed = _Surveyor(workspace, target, plans).target_view()

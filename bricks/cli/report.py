@@ -26,6 +26,7 @@ from bricks.sources import Unread
 if TYPE_CHECKING:
     from bricks.analysis.latency_survey import LatencySurvey, SurveyedModel, SurveyedTarget
     from bricks.cli.reading import ReadModels
+    from bricks.decompose.plan import Plan
     from bricks.report.wide_intervals import ShownEstimate
     from bricks.system import Target
 
@@ -43,13 +44,14 @@ def report(general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
     check_page(asked.out)
     refuse_missing_cache(general.cache)
     options = _options(general, models, asked)
-    with open_workspace(options) as workspace, _all_objects_kept():
+    elsewhere = asked.systems is not None  # whose runtime need not be installed here
+    with open_workspace(options, elsewhere=elsewhere) as workspace, _all_objects_kept():
         read = _read(options)
         if read is not None and not read.words:
             finish(_errors(read))
         surveyed = surveyed_by(workspace, asked, models, read)
         workspace.progress(f"drawing {asked.out}", 1.0)
-        words = {} if read is None else read.words
+        words = {} if read is None else _words(read)
         shown = {
             view.target.key: _shown(view, workspace.target, options, words)
             for view in surveyed.targets
@@ -62,6 +64,12 @@ def report(general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
         _show(answer, surveyed, asked.out, size_bytes)
     _note_unmeasured(surveyed)
     finish(() if read is None else _errors(read))
+
+
+def _words(read: ReadModels) -> dict[str, str]:
+    """The words that name models, by digest; by name for their calls on an accelerator."""
+    named = {model.name: word for model in read.models if (word := read.word(model)) is not None}
+    return named | dict(read.words)
 
 
 def _errors(read: ReadModels) -> list[str]:
@@ -137,10 +145,12 @@ def _shown(
 ) -> dict[str, ShownEstimate]:
     """The estimates of a target by model digest; ``words`` name models of the command line."""
     remedies = Remedies.on(view.target, here, "report", options)
+
+    def word(plan: Plan) -> str | None:
+        return words.get(plan.digest) or words.get(plan.model) or zoo_name(plan)
+
     return {
-        model.plan.digest: remedies.shown(
-            model.title, model.estimate, words.get(model.plan.digest) or zoo_name(model.plan)
-        )
+        model.plan.digest: remedies.shown(model.title, model.estimate, word(model.plan))
         for model in view.models
         if model.estimate is not None
     }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.cli.options import RUNNING, SurveyedModels, granularity_option
-from bricks.errors import StoreError, UsageError
+from bricks.errors import BricksError, StoreError, UsageError
 from bricks.session.defaults import GRANULARITY, MAX_THREADS
 from bricks.session.targets import short_names, systems_called
 from bricks.sources import Unread
@@ -75,10 +76,30 @@ def surveyed_by(
 
     wanted = _wanted(models, read)
     candidates = _candidates(workspace, asked, named=read is not None)
+    chosen = [each for each in candidates if _chosen(each, asked)]
+    translated = {} if read is None else _translated(workspace, chosen, read)
     try:
-        return survey(workspace, [each for each in candidates if _chosen(each, asked)], wanted)
+        return survey(workspace, chosen, wanted, translated)
     except StoreError as error:
         raise StoreError(_nothing(workspace, models, read)) from error
+
+
+def _translated(
+    workspace: Workspace, targets: Sequence[Target], read: ReadModels
+) -> dict[str, list[Plan]]:
+    """The plans of named programs on targets with an accelerator, by key of the target.
+
+    Programs without a plan there are left out, and those whose recording there was named.
+    """
+    found: dict[str, list[Plan]] = defaultdict(list)
+    models = [model for model in read.models if not isinstance(model, Unread)]
+    for target in targets:
+        for model in models if target.system.accelerator is not None else ():
+            with suppress(BricksError):  # an ONNX model, or calls that no rule translates
+                plan = workspace.plans.plan(model, target=target)
+                if plan.digest not in read.words:
+                    found[target.key].append(plan)
+    return found
 
 
 def _wanted(models: SurveyedModels, read: ReadModels | None) -> Callable[[Plan], bool]:

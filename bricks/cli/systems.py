@@ -15,7 +15,8 @@ from bricks.cli.command import command
 from bricks.cli.options import CacheOptions, DetailOptions
 from bricks.cli.output import print_json, show, show_answer
 from bricks.errors import UsageError
-from bricks.session.targets import runtime_facts, systems_called
+from bricks.session.targets import as_there, runtime_facts, systems_called
+from bricks.session.unmeasured_cards import unmeasured_targets
 from bricks.studies.options import argument, option
 
 if TYPE_CHECKING:
@@ -184,14 +185,15 @@ def _called(known: list[System], name: str) -> System:
 
 
 def known_targets(workspace: Workspace, names: Sequence[str]) -> Iterator[Target]:
-    """Targets on the systems ``names``, measured like the workspace with any number of threads."""
+    """Targets on the systems ``names``, measured like the workspace with any number of threads.
+
+    All such targets without names. A card that nobody measured has the targets of others.
+    """
     from bricks.analysis.answers import targets_like
 
-    known = [target.system for target in workspace.known.systems.targets()]
-    keys = {system.key for name in names for system in systems_called(known, name)}
-    targets = [
-        target for target in targets_like(workspace) if not names or target.system.key in keys
-    ]
+    targets = targets_like(workspace)
+    if names and targets:
+        targets = [target for name in names for target in _on(workspace, name, targets)]
     if not targets:
         raise UsageError(
             f"nothing in the cache {workspace.store.path} was measured with"
@@ -199,3 +201,22 @@ def known_targets(workspace: Workspace, names: Sequence[str]) -> Iterator[Target
             " 'bricks measure' or 'bricks cache import' first"
         )
     yield from targets
+
+
+def _on(workspace: Workspace, name: str, like: Sequence[Target]) -> Sequence[Target]:
+    """The targets among ``like`` on the system ``name``; :class:`UsageError` if there is none."""
+    known, runtime = workspace.known.systems.targets(), workspace.runtime
+    systems = systems_called((target.system for target in known), name)
+    keys = {system.key for system in systems}
+    predicted = unmeasured_targets(systems, known) if keys.isdisjoint(_keys(known)) else ()
+    there = [target for target in like if target.system.key in keys]
+    there += [target for target in predicted if target.runtime == as_there(runtime, target)]
+    if not there:
+        raise UsageError(
+            f"system {name!r} was not measured with {runtime.backend} like that: leave it out"
+        )
+    return there
+
+
+def _keys(targets: Sequence[Target]) -> set[str]:
+    return {target.system.key for target in targets}

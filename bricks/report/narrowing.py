@@ -6,7 +6,7 @@ Must not know how commands are made: shown estimates bring them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bricks.compose.uncertainty import ErrorSource
@@ -27,6 +27,13 @@ _CAUSES = {
     ErrorSource.CALLS: "the cost of calling the runtime",
     ErrorSource.RECOMPOSITION: "caches: a model finds other data there than a brick",
     ErrorSource.WORKERS: "nodes that run at the same time",
+}
+
+
+# Causes that are others where a host drives a device.
+_DEVICE_CAUSES = _CAUSES | {
+    ErrorSource.CALLS: "the host, since hosts differ",
+    ErrorSource.RECOMPOSITION: "the device's cache: a model finds other data there than a brick",
 }
 
 
@@ -53,7 +60,8 @@ def uncertainty_parts(shown: ShownEstimate) -> list[UncertaintyPart]:
     """The causes of the width of an estimate's interval, the largest first."""
     parts_s = shown.estimate.uncertainty.by_source
     total_s = sum(parts_s.values())
-    parts = [UncertaintyPart(_CAUSES[s], part_s / total_s) for s, part_s in parts_s.items()
+    causes = _causes(shown)
+    parts = [UncertaintyPart(causes[s], part_s / total_s) for s, part_s in parts_s.items()
              if total_s and part_s / total_s >= _NAMED]  # fmt: skip
     return sorted(parts, key=lambda part: -part.share)
 
@@ -61,7 +69,11 @@ def uncertainty_parts(shown: ShownEstimate) -> list[UncertaintyPart]:
 def main_cause(shown: ShownEstimate) -> str:
     """The largest cause of the width of an estimate's interval; empty without any width."""
     found = narrowing(shown.estimate)
-    return "" if found is None else _CAUSES[found.reasons[0].source]
+    return "" if found is None else _causes(shown)[found.reasons[0].source]
+
+
+def _causes(shown: ShownEstimate) -> Mapping[ErrorSource, str]:
+    return _CAUSES if shown.estimate.device is None else _DEVICE_CAUSES
 
 
 def advice_for(shown: ShownEstimate) -> Advice | None:

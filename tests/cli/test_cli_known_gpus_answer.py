@@ -15,6 +15,7 @@ from bricks.compose.recompose import recompose
 from bricks.session.options import Options
 from bricks.session.targets import target_called
 from bricks.session.workspace import Workspace
+from bricks.store import Store
 from bricks.store.published_index import folder
 
 H100, H200 = "nvidia-h100-80gb-hbm3", "nvidia-h200"
@@ -50,6 +51,14 @@ def test_an_slo_is_met_on_a_gpu(here: Here) -> None:
     assert candidate["meets_slo"] == "yes"
 
 
+def test_advice_is_about_all_systems_that_are_named(here: Here) -> None:
+    words = ("advise", "torch_gpt2", "--slo", "1s", "--on")
+    assert "meets 1 s on nvidia-a100-sxm4-80gb" in here(*words, "a100", runtime="torch").out
+    assert "meets 1 s, fastest on" in here(*words, "h100,a100", runtime="torch").out
+    refused = here(*words, "h100,zen5", runtime="torch")
+    assert refused.status == 2 and "zen5" in refused.complaint
+
+
 def test_time_goes_to_calls_that_no_cache_holds_under_their_own_names(here: Here) -> None:
     words = ("explain", "torch_two_tower_training", "--on", "h100", "--all")
     ran = here(*words, runtime=None)
@@ -79,6 +88,22 @@ def test_explaining_tells_the_seconds_of_kernels_and_adds_up_to_the_answer(here:
     )
     assert latency == pytest.approx(1e6 * share * model["estimate_s"], rel=0.01)
     assert re.search(r"^view .*  –$", ran.out, re.MULTILINE)  # starts no kernel
+
+
+def test_a_report_has_programs_that_no_cache_holds_on_the_gpu(here: Here, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    Store.open(here.cache).close()
+    words = ("report", "torch_gpt2", "torch_two_tower", "--on", "h100", "--out", page, "--json")
+    ran = here.plain(*words, "--cache", here.cache)
+    assert ran.status == 0, ran.complaint
+    (target,) = ran.json["targets"]
+    reported = {model["model"]: model["estimate_s"] for model in target["models"]}
+    asked = here("predict", "torch_gpt2", "torch_two_tower", "--on", "h100", "--json", runtime=None)
+    assert reported == pytest.approx(
+        {model["model"]: model["estimate_s"] for model in asked.json["models"]}
+    )
+    assert "the host, since hosts differ" in page.read_text(encoding="utf-8")
+    assert all("bricks measure" in model["advice"] for model in target["models"])
 
 
 def test_measuring_there_narrows_what_another_host_took(here: Here) -> None:
