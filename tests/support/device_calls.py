@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from bricks.decompose.plan import Brick
 from bricks.decompose.single_call import single_call
-from bricks.graph.program import Call
+from bricks.graph.program import Call, Port, contiguous
 from bricks.graph.tensor import TensorType
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.sample import Kernel, Sample
@@ -19,6 +20,20 @@ def product_brick(m: int, n: int, k: int, dtype: str = "BFLOAT16") -> Brick:
     call = Call("aten", "mm", ([{"t": 0}, {"t": 1}], {}))
     tensors = TensorType(dtype, (m, k)), TensorType(dtype, (k, n))
     return single_call(call, tensors, [TensorType(dtype, (m, n))])
+
+
+def call_brick(
+    operator: str,
+    arguments: list[Any],
+    inputs: Sequence[tuple[tuple[int, ...], str]],
+    outputs: Sequence[tuple[tuple[int, ...], str]],
+    strides: Sequence[tuple[int, ...]] | None = None,
+) -> Brick:
+    """A call with tensors of these shapes and types; without ``strides`` they are contiguous."""
+    every = strides or [contiguous(shape) for shape, _ in inputs]
+    ports = tuple(Port(at, 0, own) for at, own in enumerate(every))
+    types = [[TensorType(dtype, shape) for shape, dtype in side] for side in (inputs, outputs)]
+    return single_call(Call("aten", operator, (arguments, {}), ports), *types)
 
 
 def sum_brick(elements: int, operator: str = "add.Tensor") -> Brick:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from bricks.graph.tensor import ELEMENT_BITS
 from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
 from bricks.predict.kernels.products import product_work
-from bricks.predict.kernels.work import PRECISION, CallWork, KernelFeatures, logs
+from bricks.predict.kernels.work import PRECISION, CallWork, KernelFeatures, Product, logs
 
 
 def _layer(call: TensorCall) -> Iterator[KernelFeatures]:
@@ -49,8 +49,9 @@ def _fused(data: CallTensor, heads: int, length: int, size: int) -> KernelFeatur
     operator = "_scaled_dot_product_efficient_attention"
     moved = 3 * data.elements * data.item_bytes, data.elements * data.item_bytes
     sizes, tags = logs((heads, length, length, size)), (data.dtype, "", "")
-    flops = 4.0 * heads * length * length * size
-    return KernelFeatures("attention", operator, CallWork(flops, precision, *moved, sizes, tags))
+    products = (Product(heads, length, size, 2 * length, tiled=False),)
+    work = CallWork(products, precision, *moved, sizes, tags)
+    return KernelFeatures("attention", operator, work)
 
 
 def _product(dtype: str, m: int, n: int, k: int) -> KernelFeatures:
@@ -63,7 +64,7 @@ def _product(dtype: str, m: int, n: int, k: int) -> KernelFeatures:
 def _moved(data: CallTensor, reads: int, sizes: tuple[int, int, int]) -> CallWork:
     """The work of a kernel that reads ``reads`` tensors such as ``data``, and writes one."""
     moved = data.elements * data.item_bytes
-    return CallWork(0.0, "fp32", reads * moved, moved, logs(sizes), (data.dtype, "", ""))
+    return CallWork((), "fp32", reads * moved, moved, logs(sizes), (data.dtype, "", ""))
 
 
 PARTS: Mapping[str, Callable[[TensorCall], Iterator[KernelFeatures]]] = {

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bricks.predict.factors import fitted_factors, summed_s
+from bricks.predict.kernels.tiles import products_s
 from bricks.predict.kernels.work import KernelFeatures
 from bricks.system.cards import Card
 
@@ -81,15 +82,7 @@ def _members(
 
 def card_parts(calls: Sequence[StatedCall], card: Card) -> Array:
     """The parts of each call in seconds at the card's peaks: floor, operations, read, written."""
-    peaks, bandwidth = card.flops_per_s, card.bandwidth_bytes_per_s
-    works = [call.features.work for call in calls]
-    rows = [
-        (
-            _FLOOR_S,
-            work.flops / peaks.get(work.precision, peaks["fp32"]),
-            work.read_bytes / bandwidth,
-            work.written_bytes / bandwidth,
-        )
-        for work in works
-    ]
-    return np.array(rows).reshape(-1, len(_START))
+    bandwidth, works = card.bandwidth_bytes_per_s, [call.features.work for call in calls]
+    moved = np.array([(work.read_bytes, work.written_bytes) for work in works]).reshape(-1, 2)
+    floors = _FLOOR_S * np.array([work.kernels for work in works], float)
+    return np.column_stack([floors, products_s(works, card), moved / bandwidth])

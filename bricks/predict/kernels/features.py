@@ -12,13 +12,8 @@ from bricks.decompose.plan import Brick
 from bricks.operators.registry import is_known
 from bricks.predict.kernels.call_tensors import TensorCall, tensor_call
 from bricks.predict.kernels.composites import PARTS
-from bricks.predict.kernels.products import (
-    attention,
-    attention_gradients,
-    convolution,
-    convolution_gradients,
-    product,
-)
+from bricks.predict.kernels.convolutions import convolution, convolution_gradients
+from bricks.predict.kernels.products import attention, attention_gradients, product
 from bricks.predict.kernels.streams import (
     foreach,
     gather,

@@ -24,7 +24,7 @@ from bricks.system.cards import card_with_peaks
 
 # The version of the format and of learning: features, covariances, rooflines and peaks. A change
 # of any of them needs a new version: stored files are ignored until they are learned again.
-FORMAT, VERSION = "bricks-learned-kernels", 1
+FORMAT, VERSION = "bricks-learned-kernels", 2
 
 Array = np.ndarray
 

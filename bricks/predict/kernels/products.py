@@ -1,4 +1,4 @@
-"""Work of matrix products, convolutions and attention.
+"""Work of matrix products and attention.
 
 Must not know durations.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
-from bricks.predict.kernels.work import PRECISION, CallWork, logs
+from bricks.predict.kernels.work import PRECISION, CallWork, Product, logs
 
 _ALIGNED = 16  # bytes that a thread loads at once
 
@@ -35,7 +35,7 @@ def product_work(
     ``moved`` are bytes read and written.
     """
     precision = PRECISION.get(tags[0], "fp32")
-    return CallWork(2.0 * math.prod(sizes), precision, *moved, logs(sizes), tags)
+    return CallWork((Product(*sizes),), precision, *moved, logs(sizes), tags)
 
 
 def _letter(matrix: CallTensor) -> str:
@@ -45,57 +45,6 @@ def _letter(matrix: CallTensor) -> str:
 def _aligned(matrix: CallTensor) -> bool:
     strides = [stride for stride in matrix.strides if stride > 1]
     return all(stride * matrix.item_bytes % _ALIGNED == 0 for stride in strides)
-
-
-def convolution(call: TensorCall) -> CallWork:
-    """A convolution: pixels, width, outputs, terms, groups, taps, stride."""
-    data, weight = call.tensor(0), call.tensor(1)
-    assert data is not None and weight is not None
-    return _convolution(call, data, weight, call.outputs[0], first=3)
-
-
-def convolution_gradients(call: TensorCall) -> CallWork:
-    """The gradients of a convolution; tags say which gradients are asked for."""
-    output, data, weight = (call.tensor(at) for at in range(3))
-    assert data is not None and weight is not None and output is not None
-    return _convolution(call, data, weight, output, first=4)
-
-
-def _convolution(
-    call: TensorCall, data: CallTensor, weight: CallTensor, output: CallTensor, *, first: int
-) -> CallWork:
-    stride, _, _, transposed, _, groups = (call.argument(at) for at in range(first, first + 6))
-    asked = call.argument(first + 6, [True])
-    taps = math.prod(weight.shape[2:])
-    inner = data if transposed else output
-    pixels = inner.shape[0] * math.prod(inner.shape[2:])
-    terms, outputs = weight.shape[1], weight.shape[0] // groups
-    if transposed:
-        terms, outputs = weight.shape[0] // groups, weight.shape[1]
-    passes = sum(asked[:2]) if first == 4 else 1
-    tags = (
-        data.dtype,
-        _form(groups, terms, outputs, taps),
-        "nhwc" if data.channels_last else "nchw",
-        "".join(str(int(each)) for each in asked),
-        "transposed" if transposed else "",
-        "aligned" if terms * data.item_bytes % _ALIGNED == 0 else "odd",
-        "aligned" if outputs * data.item_bytes % _ALIGNED == 0 else "odd",
-    )
-    sizes = pixels, inner.shape[-1] if len(inner.shape) > 2 else 1, outputs, terms, groups, taps
-    precision = PRECISION.get(data.dtype, "tf32" if groups == 1 else "fp32")
-    return CallWork(
-        2.0 * passes * pixels * outputs * terms * groups * taps, precision, call.read_bytes,
-        call.written_bytes, (*logs(sizes), *logs([math.prod(stride)])), tags,
-    )  # fmt: skip
-
-
-def _form(groups: int, terms: int, outputs: int, taps: int) -> str:
-    if groups > 1:
-        return "depthwise" if terms == outputs == 1 else "grouped"
-    if terms < 8:
-        return "image"
-    return "pointwise" if taps == 1 else "dense"
 
 
 def attention(call: TensorCall) -> CallWork:
@@ -115,12 +64,12 @@ def attention_gradients(call: TensorCall) -> CallWork:
 def _attention(call: TensorCall, query: CallTensor, key: CallTensor, *, products: int) -> CallWork:
     heads, queries, keys = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
     share = 0.5 if _causal(call) else 1.0
-    flops = 2.0 * products * heads * queries * keys * query.shape[-1] * share
+    product = Product(heads, queries, query.shape[-1], products * keys * share, tiled=False)
     grouped = "grouped" if key.shape[:-2] != query.shape[:-2] else ""
     tags = (query.dtype, "causal" if _causal(call) else "", grouped)
     sizes = logs((heads, queries, keys, query.shape[-1]))
     precision = PRECISION.get(query.dtype, "fp32")
-    return CallWork(flops, precision, call.read_bytes, call.written_bytes, sizes, tags)
+    return CallWork((product,), precision, call.read_bytes, call.written_bytes, sizes, tags)
 
 
 # The position of ``is_causal`` among the arguments.

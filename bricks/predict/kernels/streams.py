@@ -84,11 +84,15 @@ def gather(call: TensorCall) -> CallWork:
     read = min(table.footprint_bytes, rows * row * table.item_bytes) + index_bytes
     tags = (_types(call), "", "")
     sizes = logs((written.elements, row, table.elements))
-    return CallWork(0.0, "fp32", read, written.elements * written.item_bytes, sizes, tags)
+    return CallWork((), "fp32", read, written.elements * written.item_bytes, sizes, tags)
 
 
 # The fewest indices for which gradients of an embedding are sorted.
 _SORTED = 3073
+# A radix sort of 64-bit indices takes 8 bits a pass, and moves each index with its position; a pass
+# is two kernels. Those before and after it find where equal indices begin and add up their rows
+# (EmbeddingBackwardKernel.cu of PyTorch, DeviceRadixSort of CUB).
+_PASSES, _PAIR_BYTES, _OTHER_KERNELS = 8, 16, 14
 
 
 def scatter(call: TensorCall) -> CallWork:
@@ -105,8 +109,14 @@ def scatter(call: TensorCall) -> CallWork:
         elements = min(t.elements for t in source)
         moved = elements * source[0].item_bytes
         sizes = logs((elements, elements, rows))
-        return CallWork(0.0, "fp32", moved, moved, sizes, tags)
-    return _stream(call, (written, elements, rows), tags)
+        return CallWork((), "fp32", moved, moved, sizes, tags)
+    if not _sorts(call, rows):
+        return _stream(call, (written, elements, rows), tags)
+    moved = _PASSES * rows * _PAIR_BYTES
+    return CallWork(
+        (), "fp32", call.read_bytes + moved, call.written_bytes + moved,
+        logs((written, elements, rows)), tags, 2 * _PASSES + _OTHER_KERNELS,
+    )  # fmt: skip
 
 
 def _sorts(call: TensorCall, rows: int) -> bool:
@@ -130,7 +140,7 @@ def resampling(call: TensorCall) -> CallWork:
 
 
 def _stream(call: TensorCall, sizes: Sequence[float], tags: tuple[str, ...]) -> CallWork:
-    return CallWork(0.0, "fp32", call.read_bytes, call.written_bytes, logs(sizes), tags)
+    return CallWork((), "fp32", call.read_bytes, call.written_bytes, logs(sizes), tags)
 
 
 def _linear(tensor: CallTensor) -> bool:

@@ -14,18 +14,45 @@ PRECISION = {"BFLOAT16": "bf16", "FLOAT16": "fp16"}
 
 
 @dataclass(frozen=True, slots=True)
-class CallWork:
-    """Operations in ``precision``, bytes read and written, logarithmic ``sizes``, and ``tags``.
+class Product:
+    """``batch`` products of m x k and k x n matrices by one kernel, ``times`` after another.
 
-    ``flops`` are those of matrix products and convolutions; 0 for work bound by memory.
+    ``tiled`` says whether kernels cut the result into tiles of fixed sizes.
     """
 
-    flops: float
+    batch: float
+    m: float
+    n: float
+    k: float
+    times: int = 1
+    tiled: bool = True
+
+    @property
+    def flops(self) -> float:
+        """Operations: a multiplication and an addition for each term."""
+        return 2.0 * self.times * self.batch * self.m * self.n * self.k
+
+
+@dataclass(frozen=True, slots=True)
+class CallWork:
+    """Products in ``precision``, bytes read and written, logarithmic ``sizes``, and ``tags``.
+
+    ``products`` are those of matrices, convolutions and attention; none for work bound by memory.
+    ``kernels`` is how many run one after another, as far as shapes tell.
+    """
+
+    products: tuple[Product, ...]
     precision: str
     read_bytes: float
     written_bytes: float
     sizes: tuple[float, ...]
     tags: tuple[str, ...]
+    kernels: int = 1
+
+    @property
+    def flops(self) -> float:
+        """Operations of all products."""
+        return sum(product.flops for product in self.products)
 
 
 @dataclass(frozen=True, slots=True)
