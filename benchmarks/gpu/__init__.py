@@ -19,6 +19,7 @@ from benchmarks.gpu import (
     other_cards,
     translation,
     unmeasured,
+    unmeasured_host,
 )
 from benchmarks.study import Benchmark
 
@@ -31,5 +32,6 @@ BENCHMARKS: tuple[Benchmark[Any, Any], ...] = (
     *translation.BENCHMARKS,
     *decoders.BENCHMARKS,
     *unmeasured.BENCHMARKS,
+    *unmeasured_host.BENCHMARKS,
     *other_cards.BENCHMARKS,
 )

@@ -84,7 +84,7 @@ def run(case: Case, run: Run) -> LaneRow:
     pipelined = _pipelined(fold)
     known, reported = of.raw.turns[::_HALVES], of.raw.turns[1::_HALVES]
     calibrated = _Lanes(of, device, _step_host_s(of, known), _repetition_error(fold), pipelined)
-    costs = _learned(fold)
+    costs = learned_costs(fold)
     called = _called_s(of, reported)
     slowness = median([turn.tiny_s for turn in reported]) / TINY_S
     learned = _Lanes(of, device, costs.in_step(of.phases, called, slowness), costs.error, pipelined)
@@ -173,7 +173,7 @@ def _others(fold: int) -> Iterator[Stepped]:
 
 
 @cache
-def _learned(fold: int) -> HostCosts:
+def learned_costs(fold: int) -> HostCosts:
     """The costs that fit the programs of the other folds."""
     return HostCosts.learned([of.phase_times(of.raw.turns) for of in _others(fold)])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.graph.model import Model
+from bricks.graph.program import call_of
 from bricks.graph.view import graph_of
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.sample import Sample
@@ -48,15 +49,16 @@ def measured(program: RawProgram, model: Model | None = None) -> MeasuredProgram
     """
     whole = model or _unread(program.proto, program.name)
     parted = build(whole, program.graph, Granularity.parse("executed"))
-    hosts_s, starting = _host_s(program), _starting(program)
+    keys = [occurrence.brick for occurrence in parted.plan.occurrences]
+    hosts_s, starting = _host_s(program, keys), _starting(program, keys)
     results: dict[str, Measurement] = {}
-    for occurrence, call in zip(parted.plan.occurrences, program.calls, strict=True):
-        states = program.kernels.get(call.unique)
+    for key, call, node in zip(keys, program.calls, program.proto.graph.node, strict=True):
+        states = None if call_of(node).on_host else program.kernels.get(call.unique)
         if states is None:
-            states = {} if call.unique in starting else {None: ((),)}
-        rounds = tuple(_rounds(states, hosts_s[call.unique]))
+            states = {} if key in starting else {None: ((),)}
+        rounds = tuple(_rounds(states, hosts_s[key]))
         if rounds:
-            results.setdefault(occurrence.brick, Measurement(occurrence.brick, rounds, 0.0))
+            results.setdefault(key, Measurement(key, rounds, 0.0))
     return MeasuredProgram(program, parted, results)
 
 
@@ -71,10 +73,9 @@ def _unread(proto: onnx.ModelProto, name: str) -> Model:
     return Model(name, Path(), skeleton, (), digest)
 
 
-def _starting(program: RawProgram) -> set[int]:
-    """The unique calls that start kernels in a replay."""
-    replays = zip(program.calls, program.replayed, strict=True)
-    return {call.unique for call, run in replays if run}
+def _starting(program: RawProgram, keys: Sequence[str]) -> set[str]:
+    """The bricks that start kernels in a replay."""
+    return {key for key, run in zip(keys, program.replayed, strict=True) if run}
 
 
 def _rounds(states: Mapping[int | None, Iterable[Run]], host_s: float) -> Iterator[Round]:
@@ -84,10 +85,8 @@ def _rounds(states: Mapping[int | None, Iterable[Run]], host_s: float) -> Iterat
             yield Round.of([Sample(host_s, run, displaced_bytes)])
 
 
-def _host_s(program: RawProgram) -> dict[int, float]:
-    times: dict[int, list[float]] = {}
-    for call, taken_s in zip(
-        program.calls, program.issued_s or program.synchronised_s, strict=True
-    ):
-        times.setdefault(call.unique, []).append(taken_s)
-    return {unique: max(_UNKNOWN_S, sorted(of)[len(of) // 2]) for unique, of in times.items()}
+def _host_s(program: RawProgram, keys: Sequence[str]) -> dict[str, float]:
+    times: dict[str, list[float]] = {}
+    for key, taken_s in zip(keys, program.issued_s or program.synchronised_s, strict=True):
+        times.setdefault(key, []).append(taken_s)
+    return {key: max(_UNKNOWN_S, sorted(of)[len(of) // 2]) for key, of in times.items()}

@@ -18,6 +18,7 @@ from typing import Any
 import onnx
 
 from bricks.graph.graph import Graph
+from bricks.graph.host_calls import note_host_calls
 from bricks.graph.view import graph_of
 from bricks.units.sample import Kernel
 
@@ -187,10 +188,7 @@ def programs(folder: Path = FOLDER) -> Iterator[RawProgram]:
 
 
 def protos(archives: Sequence[str], folder: Path = FOLDER) -> dict[str, onnx.ModelProto]:
-    """The programs of archives such as ``programs``, as recorded on CUDA, by name.
-
-    Arguments name no GPU of the host, as in programs that are recorded today.
-    """
+    """The programs of archives such as ``programs``, as recorded on CUDA today, by name."""
     protos: dict[str, onnx.ModelProto] = {}
     for archive in archives:
         with tarfile.open(folder / f"{archive}.tar.xz") as tar:
@@ -198,14 +196,22 @@ def protos(archives: Sequence[str], folder: Path = FOLDER) -> dict[str, onnx.Mod
                 name = Path(member.name).stem
                 file = tar.extractfile(member) if member.name.endswith(".onnx") else None
                 if file is not None and name not in protos:
-                    protos[name] = _on_any_gpu(onnx.load_model_from_string(file.read()))
+                    protos[name] = _as_today(onnx.load_model_from_string(file.read()))
     return protos
 
 
-def _on_any_gpu(proto: onnx.ModelProto) -> onnx.ModelProto:
+def _as_today(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A program whose arguments name no GPU of the host; calls say what runs on the host.
+
+    Zeros in inputs decide the time of calls on processors alone, and are left out.
+    """
     for node in proto.graph.node:
+        kept = [attribute for attribute in node.attribute if attribute.name != "zeros"]
+        del node.attribute[:]
+        node.attribute.extend(kept)
         for call in (attribute for attribute in node.attribute if attribute.name == "call"):
             call.s = call.s.replace(b'{"device":"cuda:0"}', b'{"device":"cuda"}')
+    note_host_calls(proto)
     return proto
 
 

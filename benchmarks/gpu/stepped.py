@@ -63,9 +63,8 @@ class Stepped:
 
     @property
     def phases(self) -> Sequence[str]:
-        """The phase of each call; that of inference has costs of its own."""
-        own = [call.phase for call in self.raw.calls]
-        return own if len(set(own)) > 1 else [INFERENCE if of == FORWARD else of for of in own]
+        """The phase of each call."""
+        return phases_of(self.raw)
 
     def kernels(self, total_s: float) -> list[list[Kernel]]:
         """The kernels of each call in walks, scaled to ``total_s`` in all."""
@@ -87,6 +86,12 @@ class Stepped:
             )
             for name, phase in zip(steps, dict.fromkeys(self.phases), strict=True)
         ]
+
+
+def phases_of(raw: RawProgram) -> Sequence[str]:
+    """The phase of each call of a program; that of inference has costs of its own."""
+    own = [call.phase for call in raw.calls]
+    return own if len(set(own)) > 1 else [INFERENCE if of == FORWARD else of for of in own]
 
 
 def phases_in_steps(turns: Sequence[Turn]) -> Mapping[str, float]:

@@ -84,7 +84,7 @@ def family_of(program: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Program:
+class StepProgram:
     """A program in one process, its calls and what they took."""
 
     session: str
@@ -94,17 +94,19 @@ class _Program:
 
     @property
     def counts(self) -> Counter[str]:
+        """How often each brick occurs."""
         return Counter(occurrence.brick for occurrence in self.of.plan.occurrences)
 
 
 @cache
-def _programs() -> tuple[_Program, ...]:
+def step_programs() -> tuple[StepProgram, ...]:
+    """All programs with a real step, in each process."""
     numbers: Counter[tuple[str, str]] = Counter()
     found = []
     for raw in programs():
         if raw.step:
             key = raw.session, raw.name
-            found.append(_Program(raw.session, numbers[key], raw, measured(raw)))
+            found.append(StepProgram(raw.session, numbers[key], raw, measured(raw)))
             numbers[key] += 1
     return tuple(found)
 
@@ -120,18 +122,20 @@ def _sweep() -> tuple[Mapping[str, Brick], Mapping[str, Measurement]]:
 def learned_without(family: str) -> KernelPredictor:
     """The predictor learned on the H200 from all programs but those of ``family``."""
     bricks, results = dict(_sweep()[0]), dict(_sweep()[1])
-    for program in _programs():
+    for program in step_programs():
         if program.raw.card == LEARNED and family_of(program.raw.name) != family:
             bricks |= program.of.decomposition.bricks
             results |= program.of.measured
-    own = {key for each in _programs() if family_of(each.raw.name) == family for key in each.counts}
+    own = {
+        key for each in step_programs() if family_of(each.raw.name) == family for key in each.counts
+    }
     known = {key: brick for key, brick in bricks.items() if key not in own}
     return KernelPredictor.learn(known, results, card_named(LEARNED).accelerator)
 
 
 def cases() -> list[Case]:
     """All programs whose calls are predicted; those on the H100 also with calls of the H200."""
-    named = [(each.session, each.raw.name, each.process) for each in _programs()]
+    named = [(each.session, each.raw.name, each.process) for each in step_programs()]
     both = [Case(*of, MEASURED) for of in named if of[0].startswith(OTHER)]
     return [*(Case(*of, ALL) for of in named), *both]
 
@@ -163,7 +167,7 @@ def _needed(row: Row) -> float:
 def _rows() -> Mapping[Case, Row]:
     rows: dict[Case, Row] = {}
     for family in sorted(set(_FAMILIES.values())):
-        own = [each for each in _programs() if family_of(each.raw.name) == family]
+        own = [each for each in step_programs() if family_of(each.raw.name) == family]
         predictor = learned_without(family)
         for program in own:
             rows |= {row.case: row for row in _estimated(program, predictor)}
@@ -171,7 +175,7 @@ def _rows() -> Mapping[Case, Row]:
     return rows
 
 
-def _estimated(program: _Program, predictor: KernelPredictor) -> Iterable[Row]:
+def _estimated(program: StepProgram, predictor: KernelPredictor) -> Iterable[Row]:
     card = card_named(program.raw.card)
     predicted = predictor.predictions(program.of.decomposition.bricks, card)
     yield _row(program, ALL, predicted)
@@ -185,18 +189,18 @@ def _estimated(program: _Program, predictor: KernelPredictor) -> Iterable[Row]:
 
 def _h200(program: str) -> Mapping[str, Measurement]:
     """What the calls of a program took on the H200."""
-    own = [p for p in _programs() if p.raw.card == LEARNED and p.raw.name == program]
+    own = [p for p in step_programs() if p.raw.card == LEARNED and p.raw.name == program]
     return {key: result for each in own for key, result in each.of.measured.items()}
 
 
-def _row(program: _Program, calls: str, predicted: Mapping[str, KernelPrediction]) -> Row:
+def _row(program: StepProgram, calls: str, predicted: Mapping[str, KernelPrediction]) -> Row:
     total = total_s([(predicted[key], times) for key, times in program.counts.items()], None)
     case = Case(program.session, program.raw.name, program.process, calls)
     family, step_s = family_of(program.raw.name), program.raw.step_device_s
     return Row(case, family, step_s, _walk_s(program), total.value, total.low, total.high)
 
 
-def _walk_s(program: _Program) -> float:
+def _walk_s(program: StepProgram) -> float:
     walks = {
         key: sum(kernel.device_s for kernel in of.kernels_by_displaced.get(None, ()))
         for key, of in program.of.measured.items()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bricks.compose.device.basis import DeviceBasis
-from bricks.compose.device.launching import FREE, LaunchCosts, RunMode
 from bricks.compose.parts import Parts, Results, state_of
 from bricks.compose.schedule import Construction
 from bricks.decompose.plan import Plan
@@ -30,9 +29,8 @@ class Basis:
     measured one with a prior there with the posterior of both; a brick whose measurement failed is
     a gap, unless it is unmeasurable and predicted. ``construction`` says how occurrences run in
     parallel; if None, they run one after another. ``in_walk_call_factor`` times the call cost of
-    the probes is subtracted from each brick. On a device, kernels are launched at the costs of
-    ``launching``, and steps follow each other as in ``mode``. ``device`` are further inputs about a
-    known accelerator.
+    the probes is subtracted from each brick. ``device`` are further inputs about a known
+    accelerator.
     """
 
     plan: Plan
@@ -43,8 +41,6 @@ class Basis:
     construction: Construction | None = None
     device: DeviceBasis | None = None
     in_walk_call_factor: float = IN_WALK_CALL_FACTOR
-    launching: LaunchCosts = FREE
-    mode: RunMode = RunMode.EAGER
 
     @property
     def parts(self) -> Parts:

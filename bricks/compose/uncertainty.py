@@ -17,9 +17,10 @@ class ErrorSource(StrEnum):
 
     ``PREDICTED``: bricks that were not measured. ``OTHER_STATE``: bricks that were measured in
     another machine state only. ``OTHER_HOST``: bricks that another host of the same kind measured.
-    ``SAMPLES``: the spread of all other measurements. ``CALLS``: the
-    cost of a call, which is subtracted from each brick. ``RECOMPOSITION``: the state of the caches.
-    ``WORKERS``: interference between bricks that run in parallel.
+    ``SAMPLES``: the spread of all other measurements. ``CALLS``: the cost of a call, which is
+    subtracted from each brick. ``LAUNCHING``: the cost of launching kernels on a device.
+    ``RECOMPOSITION``: the state of the caches. ``WORKERS``: interference between bricks that run in
+    parallel.
     """
 
     PREDICTED = "predicted"
@@ -27,6 +28,7 @@ class ErrorSource(StrEnum):
     OTHER_HOST = "other_host"
     SAMPLES = "samples"
     CALLS = "calls"
+    LAUNCHING = "launching"
     RECOMPOSITION = "recomposition"
     WORKERS = "workers"
 
@@ -44,6 +46,7 @@ class Uncertainty:
     other_host_s: float = 0.0
     samples_s: float = 0.0
     calls_s: float = 0.0
+    launching_s: float = 0.0
     recomposition_s: float = 0.0
     workers_s: float = 0.0
 

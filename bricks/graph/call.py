@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # JSON of an undefined tensor, which C++ code can create and Python cannot.
 UNDEFINED: Mapping[str, Any] = {"undefined": True}
+# The attribute of calls that run on the host of a GPU.
+ON_HOST = "host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class Call:
 
     ``arguments`` are positional and named ones, as in the module's docstring. ``ports`` is empty if
     every tensor is contiguous and has a storage of its own; ``aliases`` if no output shares a
-    storage with an input; ``zeros`` unless an earlier version recorded the call.
+    storage with an input; ``zeros`` unless an earlier version recorded the call. A call ``on_host``
+    starts no kernel on the GPU of its program.
     """
 
     namespace: str
@@ -56,6 +59,7 @@ class Call:
     ports: tuple[Port, ...] = ()
     aliases: tuple[int, ...] = ()
     zeros: tuple[int, ...] = ()
+    on_host: bool = False
 
     def node(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
         """Return the node of this call, with the names of its ``inputs`` and ``outputs``."""
@@ -70,6 +74,8 @@ class Call:
             node.attribute.append(helper.make_attribute("layout", layout))
         if self.aliases:
             node.attribute.append(helper.make_attribute("aliases", list(self.aliases)))
+        if self.on_host:
+            node.attribute.append(helper.make_attribute(ON_HOST, 1))
         return node
 
 

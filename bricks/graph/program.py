@@ -17,6 +17,7 @@ Attributes hold the rest:
   output, or -1;
 * ``zeros``, in programs that an earlier version recorded: for each input, the eighths of its
   elements that are zero, on which the time of some operators depends;
+* ``host``, in programs of a GPU, if all tensors of the call lie on the host;
 * ``training``, in calls with large results in the forward pass of a training step: results are
   kept for the backward pass, so each is allocated in memory outside the caches, which takes longer.
 
@@ -34,6 +35,7 @@ from typing import Any, TypeVar
 import onnx
 
 from bricks.errors import ModelError
+from bricks.graph.call import ON_HOST
 from bricks.graph.call import UNDEFINED as UNDEFINED
 from bricks.graph.call import Call as Call
 from bricks.graph.call import Port as Port
@@ -83,7 +85,8 @@ def call_of(node: onnx.NodeProto) -> Call:
     aliases = tuple(attributes["aliases"].ints) if "aliases" in attributes else ()
     zeros = tuple(attributes["zeros"].ints) if "zeros" in attributes else ()
     namespace = node.domain.removeprefix(DOMAIN)
-    return Call(namespace, node.op_type, (positional, named), ports, aliases, zeros)
+    arguments = positional, named
+    return Call(namespace, node.op_type, arguments, ports, aliases, zeros, ON_HOST in attributes)
 
 
 @dataclass(frozen=True, slots=True)

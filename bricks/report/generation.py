@@ -14,7 +14,7 @@ from bricks.report.answers.generation import token_rate_text
 from bricks.report.answers.words import source_text, uncertainty_text
 from bricks.report.columns import Column, table_of
 from bricks.report.figures import FigureRow, figure_columns, rate_text, target_text
-from bricks.report.tables import number, percent, seconds, size
+from bricks.report.tables import assumed_launching, number, percent, seconds, size
 from bricks.session.targets import short_names
 from bricks.studies.generation.result import (
     CheckedGeneration,
@@ -192,5 +192,7 @@ def _notes(result: GenerationResult) -> Iterator[str]:
         )
     if memory.unknown:
         yield f"The peak lacks {'; '.join(memory.unknown)}."
+    if (device := result.prompt.run.device) is not None:
+        yield from assumed_launching(printable(result.model), device)
     if result.generation.step_s:
         yield f"Between two steps the server takes {seconds(result.generation.step_s)}."

@@ -25,6 +25,7 @@ _CAUSES = {
     ErrorSource.OTHER_HOST: "bricks measured on other hosts of this kind",
     ErrorSource.SAMPLES: "few or noisy samples",
     ErrorSource.CALLS: "the cost of calling the runtime",
+    ErrorSource.LAUNCHING: "the cost of launching kernels",
     ErrorSource.RECOMPOSITION: "caches: a model finds other data there than a brick",
     ErrorSource.WORKERS: "nodes that run at the same time",
 }

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from bricks.compose.device.times import DeviceTimes
+from bricks.compose.device.times import ASSUMED, DeviceTimes
 from bricks.errors import printable
 from bricks.report.columns import Column, table_of
 from bricks.samples.sampling import Sampling
@@ -129,6 +129,13 @@ def predicted(model: str, share: float | None) -> list[str]:
         f"{model}: {percent(share)} of the estimate is predicted from bricks of other models: the"
         " interval allows for that."
     ]
+
+
+def assumed_launching(name: str, device: DeviceTimes) -> list[str]:
+    """A line if launching was not measured on a system with a device."""
+    if device.launching != ASSUMED:
+        return []
+    return [f"{name}: what a launch of a kernel costs is assumed, as on other GPUs."]
 
 
 def measured_text(own: float | None, others: float | None) -> str:

@@ -15,7 +15,14 @@ from bricks.compose.uncertainty import ErrorSource
 from bricks.compose.wide_interval import Remedy, WideInterval, wide_interval
 from bricks.errors import printable
 from bricks.report.answers.words import uncertainty_text
-from bricks.report.tables import other_state, percent, predicted, share_text, throttled
+from bricks.report.tables import (
+    assumed_launching,
+    other_state,
+    percent,
+    predicted,
+    share_text,
+    throttled,
+)
 
 # Up to this many wide intervals have a line each; of more, those with the same reason share one.
 FEW = 3
@@ -85,6 +92,8 @@ def estimate_lines(shown: Sequence[ShownEstimate], *, sources: bool = True) -> l
         if sources and ErrorSource.PREDICTED not in explained:
             lines += predicted(item.title, item.estimate.predicted_share)
         lines += _published(item)
+        if item.estimate.device is not None:
+            lines += assumed_launching(item.title, item.estimate.device)
     return [*lines, *wide_lines(shown)]
 
 
@@ -167,6 +176,8 @@ def _cause(source: ErrorSource, estimates: Sequence[Estimate]) -> str:
             return "the host limits it, and hosts differ"
         case ErrorSource.CALLS:
             return "bricks take little longer than a call of the runtime, which is subtracted"
+        case ErrorSource.LAUNCHING:
+            return "what it costs to launch kernels is not known well"
         case ErrorSource.RECOMPOSITION if any(estimate.device for estimate in estimates):
             return "kernels may find other data in the device's cache than in the model"
         case ErrorSource.RECOMPOSITION:

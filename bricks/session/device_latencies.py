@@ -1,4 +1,4 @@
-"""Kernels of calls that were not measured on an accelerator: predicted from those that were.
+"""Calls that were not measured on a host with an accelerator: predicted from those that were.
 
 A predictor is learned from the measurements of one card, at first use, or read from a file of what
 was learned from them. Must not know how kernels are added up.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from statistics import median
 from typing import TYPE_CHECKING
 
 from bricks.compose.device.basis import PredictedKernels
@@ -89,8 +88,12 @@ class DeviceLatencies:
         others = {key: of for key, of in bricks.items() if key not in known and self._like(of)}
         if not others:
             return known
-        predictions = self._learned.predictor.predictions(others, self._card)
-        return known | {key: self._in_form(key, of) for key, of in predictions.items()}
+        learned = self._learned
+        predictions = learned.predictor.predictions(others, self._card)
+        return known | {
+            key: _in_form(others[key], of, learned.host.of(others[key]))
+            for key, of in predictions.items()
+        }
 
     def _like(self, brick: Brick) -> bool:
         """Whether calls of the operator of ``brick`` were measured, or others of its kind."""
@@ -116,7 +119,10 @@ class DeviceLatencies:
         here = card_with_peaks(self._accelerator)
         results = self._results([*bricks])
         carried = transferred(bricks, results, here, card) if results else {}
-        return {key: self._in_form(key, of) for key, of in carried.items()}
+        return {
+            key: _in_form(bricks[key], of, Interval.exact(results[key].latency_s()))
+            for key, of in carried.items()
+        }
 
     @property
     def _of_one_architecture(self) -> Iterator[DeviceLatencies]:
@@ -136,16 +142,6 @@ class DeviceLatencies:
         """See :class:`~bricks.compose.device.basis.DeviceBasis`."""
         return 0.0 if self._card is None else transfer_error(self._accelerator, self._card)
 
-    def _in_form(self, key: str, of: KernelPrediction) -> PredictedKernels:
-        """A prediction in the form of a measurement."""
-        states: Mapping[int | None, Sequence[object]] = of.kernels_by_displaced or {None: ()}
-        rounds = [
-            Round.of([Sample(self._learned.host_s, of.kernels_by_displaced.get(state, ()), state)])
-            for state in states
-        ]
-        device_s = of.device_s.get(None, Interval.exact(0.0))
-        return PredictedKernels(of.operator, Measurement(key, tuple(rounds), 0.0), device_s)
-
     @cached_property
     def _learned(self) -> LearnedKernels:
         """What a file keeps of all measurements; learned anew where there is none."""
@@ -157,12 +153,24 @@ class DeviceLatencies:
 
     def learned_anew(self) -> LearnedKernels:
         """What all measurements tell; UsageError if the card's peaks are not known."""
-        from bricks.predict.kernels.kernel_predictor import KernelPredictor  # slow import
+        from bricks.predict.kernels.host_times import HostTimes  # slow import
+        from bricks.predict.kernels.kernel_predictor import KernelPredictor
         from bricks.predict.kernels.learned_kernels import LearnedKernels
 
         costs = self._source.measurements.costs(self._target_key)
         measured = self._results([key for key in costs if key.startswith(_BRICK)])
         bricks = self._source.plans.load_bricks(list(measured))
-        host_s = median(of.latency_s() for of in measured.values())
         predictor = KernelPredictor.learn(bricks, measured, self._accelerator)
-        return LearnedKernels(predictor, host_s)
+        return LearnedKernels(predictor, HostTimes.learn(bricks, measured))
+
+
+def _in_form(brick: Brick, of: KernelPrediction, host_s: Interval) -> PredictedKernels:
+    """A prediction in the form of a measurement, with the host's seconds for the call."""
+    kernels = of.kernels_by_displaced or {None: ()}
+    rounds = [Round.of([Sample(host_s.value, own, state)]) for state, own in kernels.items()]
+    return PredictedKernels(
+        of.operator or "+".join(brick.operators),
+        Measurement(brick.key, tuple(rounds), 0.0),
+        of.device_s.get(None, Interval.exact(0.0)),
+        host_s,
+    )

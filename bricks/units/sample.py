@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# A copy of a device to its host, as the profiler names it.
+COPY_TO_HOST = "Memcpy DtoH"
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
@@ -17,6 +20,11 @@ class Kernel:
 
     name: str
     device_s: float
+
+    @property
+    def copies_to_host(self) -> bool:
+        """Whether it is a copy to the host, for which the host waits."""
+        return self.name.startswith(COPY_TO_HOST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 import pytest
 from plans import plan
 
-from bricks.compose.device.launching import TO_HOST, copies_to_host
+from bricks.compose.device.launching import copies_to_host
 from bricks.compose.device.waiting import with_copies
-from bricks.decompose.allocated import Allocated
-from bricks.decompose.memory import Phase
-from bricks.decompose.plan import Brick, Plan
+from bricks.decompose.plan import Brick
 from bricks.decompose.single_call import single_call
 from bricks.graph.program import Call
-from bricks.graph.program_phases import FORWARD, OPTIMIZER, TRAINING
 from bricks.graph.tensor import TensorType
-from bricks.units.sample import Kernel
+from bricks.units.sample import COPY_TO_HOST, Kernel
 
 VECTOR, MASK, SCALAR = TensorType("FLOAT", (8,)), TensorType("BOOL", (8,)), TensorType("FLOAT", ())
 KERNELS = (Kernel("kernel", 1e-5),)
-COPY = (Kernel(f"{TO_HOST} (Device -> Pinned)", 1e-6),)
+COPY = (Kernel(f"{COPY_TO_HOST} (Device -> Pinned)", 1e-6),)
 
 
 def called(operator: str, *inputs: TensorType) -> Brick:
     arguments: list[object] = [{"t": n} for n in range(len(inputs))]
     return single_call(Call("aten", operator, (arguments, {})), inputs, [VECTOR])
-
-
-def step_of(bricks: Sequence[Brick], phases: Sequence[str]) -> Plan:
-    """A training step of calls in a row, each in its phase."""
-    row = plan([(brick.key, [i], [i + 1]) for i, brick in enumerate(bricks)])
-    values = range(len(row.types))
-    memory = Allocated(
-        TRAINING,
-        tuple(Phase(name, 1, 1) for name in phases),
-        tuple(None for _ in values), tuple(values), (), {},
-    )  # fmt: skip
-    return replace(row, memory=memory)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +48,7 @@ def test_a_measured_copy_is_not_made_twice() -> None:
     assert with_copies(row, [KERNELS], {}) == (KERNELS,)
 
 
-def test_an_optimiser_counts_its_steps_on_the_host() -> None:
-    brick = called("_local_scalar_dense", SCALAR)
-    step = step_of([brick, brick], [FORWARD, OPTIMIZER])
-    read, counted = with_copies(step, [COPY, COPY], {brick.key: brick})
-    assert read == COPY and counted == ()
+def test_a_number_of_the_host_is_read_without_waiting() -> None:
+    call = Call("aten", "_local_scalar_dense", ([{"t": 0}], {}), on_host=True)
+    brick = single_call(call, [SCALAR], [])
+    assert with_copies(plan([(brick.key, [0], [1])]), [()], {brick.key: brick}) == ((),)

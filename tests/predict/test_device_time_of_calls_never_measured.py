@@ -15,6 +15,7 @@ from bricks.errors import UsageError
 from bricks.predict import learned_file
 from bricks.predict.kernels.card_transfer import transferred
 from bricks.predict.kernels.features import is_familiar, kernel_features
+from bricks.predict.kernels.host_times import HostTimes
 from bricks.predict.kernels.kernel_prediction import total_s
 from bricks.predict.kernels.kernel_predictor import KernelPredictor
 from bricks.predict.kernels.learned_kernels import LearnedKernels, read, written
@@ -27,6 +28,7 @@ PRODUCTS = [product_brick(m, n, 1024) for m in SIZES for n in SIZES]
 SUMS = [sum_brick(1 << exponent) for exponent in range(10, 28)]
 BRICKS = {brick.key: brick for brick in (*PRODUCTS, *SUMS)}
 STATES = (None, 0, COLD_BYTES)
+HOST = HostTimes({"mm": 30e-6, "view": 4e-6}, 9e-6, 1.5, 4.0)
 
 
 def law(brick: Brick) -> float:
@@ -145,9 +147,9 @@ def test_calls_that_were_measured_twice_count_by_both(predictor: KernelPredictor
 
 
 def test_a_file_of_what_was_learned_predicts_as_learning_does(predictor: KernelPredictor) -> None:
-    content = written({"t1-a": LearnedKernels(predictor, 5e-6)})
+    content = written({"t1-a": LearnedKernels(predictor, HOST)})
     kept = read(content, "t1-a", H200.accelerator)
-    assert kept is not None and kept.host_s == 5e-6
+    assert kept is not None and kept.host == HOST
     others = (product_brick(768, 3072, 1024), sum_brick(3 << 20), sum_brick(3 << 20, "atan2"))
     bricks = {brick.key: brick for brick in (*others, view_brick(1 << 20))}
     for card in (None, H100):
@@ -156,7 +158,7 @@ def test_a_file_of_what_was_learned_predicts_as_learning_does(predictor: KernelP
 
 
 def test_a_file_of_another_format_or_version_is_left_alone(predictor: KernelPredictor) -> None:
-    content = written({"t1-a": LearnedKernels(predictor, 5e-6)})
+    content = written({"t1-a": LearnedKernels(predictor, HOST)})
     assert read(content, "t1-b", H200.accelerator) is None
     assert learned_file.read(content, "t1-a", "operators") is None
     assert read(learned_file.written({}, "operators"), "t1-a", H200.accelerator) is None

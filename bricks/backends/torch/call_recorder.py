@@ -34,7 +34,7 @@ from bricks.errors import BackendError
 from bricks.graph.model_metadata import note_sketches
 from bricks.graph.program import FREED, PHASE, Call, ModuleTensors, Origin, State
 from bricks.graph.program_phases import FORWARD, INPUTS
-from bricks.system.accelerator import DEVICES
+from bricks.system.accelerator import CPU, CUDA, DEVICES
 
 # Calls of these namespaces compute nothing.
 _IDLE = frozenset({"profiler"})
@@ -69,6 +69,7 @@ class CallRecorder(TorchDispatchMode):
         self._generator = GeneratorStates()
         tensors = program_tensors(program)
         self._sizes_bytes = sizes_bytes(tensors)
+        self._on_gpu = any(t.device.type == CUDA for of in tensors.values() for t in of.values())
         for role, named in tensors.items():
             for name, tensor in named.items():
                 self._values.add_external(tensor, name)
@@ -199,7 +200,9 @@ class CallRecorder(TorchDispatchMode):
             self._scalars[name] = call.scalars
             inputs.append(name)
         shared = tuple(aliases) if any(a >= 0 for a in aliases) else ()
-        self._append(Call(namespace, operator, arguments, ports, shared), inputs, outputs)
+        on_host = self._on_gpu and _on_host(call.tensors)
+        made = Call(namespace, operator, arguments, ports, shared, on_host=on_host)
+        self._append(made, inputs, outputs)
 
     def _made(self, operator: str, tensor: torch.Tensor, wrote: bool) -> str:
         """Name a new value: a result, or the contents of an argument after the call ``wrote``."""
@@ -292,6 +295,10 @@ class CallRecorder(TorchDispatchMode):
                 freed = json.dumps(list(dict.fromkeys(names)))
                 self.nodes[number].metadata_props.add(key=FREED, value=freed)
         return self._generator.with_saves(self.nodes)
+
+
+def _on_host(tensors: Sequence[torch.Tensor]) -> bool:
+    return bool(tensors) and all(tensor.device.type == CPU for tensor in tensors)
 
 
 def _position(storages: Sequence[int], tensor: torch.Tensor | None) -> int:

@@ -16,13 +16,15 @@ from bricks.units.interval import Interval
 class PredictedKernels:
     """The kernels of a brick that was not measured, in the form of a measurement.
 
-    ``device_s`` are the seconds of all of them, with the error of the prediction, which bricks of
-    one ``operator`` have in common. They are ``carried`` if another card ran the same call.
+    ``device_s`` are the seconds of all of them, ``host_s`` those of the host for the call, with the
+    errors of their predictions, which bricks of one ``operator`` have in common. They are
+    ``carried`` if another card ran the same call.
     """
 
     operator: str
     kernels: Measurement
     device_s: Interval
+    host_s: Interval
     carried: bool = False
 
 

@@ -95,4 +95,7 @@ def _time_s(of: Collective, network: Network) -> Interval:
 def _kernels(key: str, of: Collective, seconds: Interval, host_s: float) -> PredictedKernels:
     """One kernel of ``seconds``, in the form of a measurement."""
     samples = [Sample(host_s, (Kernel(of.operation, seconds.value),), None)]
-    return PredictedKernels(of.operation, Measurement(key, (Round.of(samples),), 0.0), seconds)
+    measurement = Measurement(key, (Round.of(samples),), 0.0)
+    # What the host takes is assumed: it may be anything up to twice that.
+    issuing_s = Interval.around(host_s, host_s)
+    return PredictedKernels(of.operation, measurement, seconds, issuing_s)

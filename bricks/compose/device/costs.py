@@ -23,17 +23,19 @@ _GRAPH_GAP, _GRAPH_LAUNCH = Interval(0.55e-6, 0.3e-6, 0.8e-6), Interval(10e-6, 5
 
 
 def launch_costs(results: Results) -> LaunchCosts:
-    """The costs among ``results``; those that were not measured are those of other cards."""
-    known = {name: _cost(results, name) for name in _ASSUMED}
+    """The costs among ``results``; those that were not measured are assumed as on other cards."""
+    measured = {name: of for name in _ASSUMED if (of := _cost(results, name)) is not None}
+    known = {**_ASSUMED, **measured}
     return LaunchCosts(
         gap_s=known["gap"],
         launch_s=known["launch"],
         synchronize_s=known["synchronise"],
         graph_gap_s=_GRAPH_GAP,
         graph_launch_s=_GRAPH_LAUNCH,
+        assumed=len(measured) < len(_ASSUMED),
     )
 
 
-def _cost(results: Results, name: str) -> Interval:
+def _cost(results: Results, name: str) -> Interval | None:
     measured = results.get(DEVICE_PROBES[name])
-    return round_spread(measured) if isinstance(measured, Measurement) else _ASSUMED[name]
+    return round_spread(measured) if isinstance(measured, Measurement) else None

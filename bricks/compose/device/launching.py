@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Literal
 
 from bricks.compose.composer import compose
 from bricks.compose.lanes import LaneSpan, Task, Timeline
@@ -24,9 +25,6 @@ SYNCHRONIZE = "synchronize"
 
 # Launches that the driver queues for a device before the host waits.
 QUEUE_DEPTH = 1024
-
-# A copy of a device to its host, as the profiler names it.
-TO_HOST = "Memcpy DtoH"
 
 # Enough steps in a row for the last to take as long as each of many.
 _STEPS = 3
@@ -53,7 +51,8 @@ class LaunchCosts:
     ``gap_s`` lies between two kernels of a stream that were issued ahead, ``graph_gap_s`` between
     two of a graph. ``launch_s`` passes from the issue of a kernel until an idle device begins it,
     ``graph_launch_s`` from the launch of a graph until it begins. ``synchronize_s`` passes on the
-    host after the device has ended.
+    host after the device has ended. ``assumed`` says that other cards tell them: launching was not
+    measured on this system.
     """
 
     gap_s: Interval = _FREE
@@ -62,6 +61,26 @@ class LaunchCosts:
     graph_launch_s: Interval = _FREE
     synchronize_s: Interval = _FREE
     queue_depth: int = QUEUE_DEPTH
+    assumed: bool = False
+
+    @property
+    def ends(self) -> tuple[LaunchCosts, LaunchCosts]:
+        """All costs at the low ends of their intervals, and at the high ends."""
+        return self._at("low"), self._at("high")
+
+    def _at(self, end: Literal["low", "high"]) -> LaunchCosts:
+        return replace(
+            self,
+            gap_s=_end(self.gap_s, end),
+            launch_s=_end(self.launch_s, end),
+            graph_gap_s=_end(self.graph_gap_s, end),
+            graph_launch_s=_end(self.graph_launch_s, end),
+            synchronize_s=_end(self.synchronize_s, end),
+        )
+
+
+def _end(seconds: Interval, end: Literal["low", "high"]) -> Interval:
+    return Interval.exact(seconds.low if end == "low" else seconds.high)
 
 
 FREE = LaunchCosts()
@@ -122,7 +141,7 @@ def device_run(
 
 def copies_to_host(kernels: Sequence[Kernel]) -> bool:
     """Whether one of ``kernels`` copies to the host, for which the host waits."""
-    return any([kernel.name.startswith(TO_HOST) for kernel in kernels])
+    return any([kernel.copies_to_host for kernel in kernels])
 
 
 @dataclass(frozen=True, slots=True)

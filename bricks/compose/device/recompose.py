@@ -12,12 +12,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bricks.compose.basis import Basis
-from bricks.compose.device.basis import DeviceBasis
+from bricks.compose.device.basis import DeviceBasis, PredictedKernels
 from bricks.compose.device.host_lane import HostLane, host_lane
 from bricks.compose.device.kernels import StepKernels, step_kernels
-from bricks.compose.device.launching import DeviceRun, RunMode, copies_to_host, device_run
+from bricks.compose.device.launching import (
+    DeviceRun,
+    LaunchCosts,
+    RunMode,
+    copies_to_host,
+    device_run,
+)
 from bricks.compose.device.phases import phases_of
-from bricks.compose.device.times import DeviceTimes
+from bricks.compose.device.times import ASSUMED, MEASURED, DeviceTimes
 from bricks.compose.device.waiting import with_copies
 from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
 from bricks.compose.occurrences import DEVICE
@@ -90,8 +96,13 @@ class _Step:
         return sum(covered) / len(covered) if covered else 1.0
 
     @cached_property
+    def called_s(self) -> Mapping[str, float]:
+        """The host's seconds for a call of each brick, one by one."""
+        return {key: self.known[key].latency_s() for key in self.basis.plan.counts}
+
+    @cached_property
     def host(self) -> HostLane:
-        called_s = [self.known[of.brick].latency_s() for of in self.basis.plan.occurrences]
+        called_s = [self.called_s[of.brick] for of in self.basis.plan.occurrences]
         return host_lane(self.basis.plan, called_s, self.basis.results)
 
     @property
@@ -111,11 +122,26 @@ class _Step:
     def eager(self) -> DeviceRun:
         return self._run(RunMode.EAGER)
 
-    def _run(self, mode: RunMode, host: float = 1.0, device: float = 1.0) -> DeviceRun:
+    def _run(
+        self,
+        mode: RunMode,
+        host: float = 1.0,
+        device: float = 1.0,
+        costs: LaunchCosts | None = None,
+    ) -> DeviceRun:
         """A run in which host and device take so many times as long."""
         host_s = [host * of for of in self.host_s]
         kernels = [[Kernel(k.name, device * k.device_s) for k in of] for of in self.kernels]
-        return device_run(self.basis.plan, host_s, kernels, self.device.costs, mode)
+        return device_run(self.basis.plan, host_s, kernels, costs or self.device.costs, mode)
+
+    def _launching_half_s(self, mode: RunMode) -> float:
+        """Half the seconds of a step that the costs of launching leave open."""
+        low, high = (self._run(mode, costs=of).step_s for of in self.device.costs.ends)
+        return abs(high - low) / 2
+
+    @cached_property
+    def launching_half_s(self) -> float:
+        return self._launching_half_s(RunMode.EAGER)
 
     def estimate(self) -> Estimate:
         plan, shares, seconds = self.basis.plan, self.shares, self.latency_s
@@ -128,8 +154,8 @@ class _Step:
             critical_path_s=seconds.value,
             call_overhead_s=0.0,
             other_state_share=0.0,
-            predicted_share=sum(share.share for share in shares if share.predicted),
-            published_share=sum(share.share for share in shares if share.published),
+            predicted_share=_part(shares, [share for share in shares if share.predicted]),
+            published_share=_part(shares, [share for share in shares if share.published]),
             coverage=self.coverage,
             shares=shares,
             uncertainty=self.uncertainty(seconds.half_width),
@@ -145,22 +171,32 @@ class _Step:
             ).step_s
             for sign in (-1, 1)
         ]
-        value_s = self.eager.step_s
-        return Interval(value_s, min(value_s, *ends_s), max(value_s, *ends_s))
+        value_s, own_s = self.eager.step_s, self.launching_half_s
+        below_s, above_s = value_s - min(value_s, *ends_s), max(value_s, *ends_s) - value_s
+        return Interval(
+            value_s, value_s - math.hypot(below_s, own_s), value_s + math.hypot(above_s, own_s)
+        ).positive()
 
     @cached_property
     def times(self) -> DeviceTimes:
-        eager, pipelined = self.eager, self._run(RunMode.PIPELINED)
+        eager = self.eager
         return DeviceTimes(
             device_s=_around(eager.device_s, self.device_error),
             host_s=_around(eager.host_s, self.host_error),
             limited_by=eager.limited_by,
-            pipelined_s=_around(pipelined.step_s, self._limiting_error),
+            pipelined_s=self._step_s(RunMode.PIPELINED, self._limiting_error),
             graph_s=self._graph_s,
             kernels=sum(map(len, self.kernels)),
             throttled_share=self._throttled_share,
             throttled=self._throttled,
+            launching=ASSUMED if self.device.costs.assumed else MEASURED,
         )
+
+    def _step_s(self, mode: RunMode, error: float) -> Interval:
+        """A step with the relative ``error`` of its lanes and that of launching."""
+        step_s = self._run(mode).step_s
+        half_s = math.hypot(error * step_s, self._launching_half_s(mode))
+        return Interval.around(step_s, half_s).positive()
 
     @property
     def _throttled(self) -> AcceleratorState | None:
@@ -178,7 +214,7 @@ class _Step:
     def _graph_s(self) -> Interval | None:
         if any(map(copies_to_host, self.kernels)):
             return None
-        return _around(self._run(RunMode.GRAPH).step_s, self.device_error)
+        return self._step_s(RunMode.GRAPH, self.device_error)
 
     @property
     def _limiting_error(self) -> float:
@@ -201,12 +237,42 @@ class _Step:
     @property
     def host_error(self) -> float:
         """Half the width of the interval of the host's seconds, relative to them."""
-        return math.hypot(self.host.error, HOST_SHARE, OTHER_HOST_SHARE * self._published)
+        own = self.host.error, HOST_SHARE, OTHER_HOST_SHARE * self._other_host
+        return min(0.95, math.hypot(*own, self._predicted_host_error))
 
     @property
     def _published(self) -> float:
         """1 where no brick was measured by the user, else 0."""
         return float(all(of.published for of in self.measured.values()))
+
+    @property
+    def _unmeasured(self) -> Mapping[str, PredictedKernels]:
+        return {key: of for key, of in self.device.predicted.items() if key not in self.measured}
+
+    @property
+    def _other_host(self) -> float:
+        """The share of the host's seconds that calls on another host tell."""
+        if self._published:
+            return 1.0
+        counts, total_s = self.basis.plan.counts, self._all_called_s
+        carried = [key for key, of in self._unmeasured.items() if of.carried]
+        return sum(counts[key] * self.called_s[key] for key in carried) / total_s
+
+    @property
+    def _all_called_s(self) -> float:
+        return sum(times * self.called_s[key] for key, times in self.basis.plan.counts.items())
+
+    @property
+    def _predicted_host_error(self) -> float:
+        """The error of the host's seconds for calls that nobody measured, relative to all calls.
+
+        Those of operators are independent.
+        """
+        counts, half_s = self.basis.plan.counts, dict[str, float]()
+        for key, of in self._unmeasured.items():
+            own_s = counts[key] * of.host_s.half_width
+            half_s[of.operator] = half_s.get(of.operator, 0.0) + own_s
+        return math.hypot(*half_s.values()) / self._all_called_s
 
     @property
     def _predicted_error(self) -> float:
@@ -216,22 +282,26 @@ class _Step:
         """
         counts, total_s = self.basis.plan.counts, self.step.device_s
         half_s, common_s = dict[str, float](), 0.0
-        for key, of in self.device.predicted.items():
-            if key not in self.measured:
-                own_s = counts[key] * of.device_s.half_width
-                half_s[of.operator] = half_s.get(of.operator, 0.0) + own_s
-                share = CARRIED_SHARE if of.carried else PREDICTED_SHARE
-                common_s += share * counts[key] * of.device_s.value
+        for key, of in self._unmeasured.items():
+            own_s = counts[key] * of.device_s.half_width
+            half_s[of.operator] = half_s.get(of.operator, 0.0) + own_s
+            share = CARRIED_SHARE if of.carried else PREDICTED_SHARE
+            common_s += share * counts[key] * of.device_s.value
         both_s = math.hypot(common_s, *half_s.values())
         return math.hypot(both_s / total_s if total_s else 0.0, self.device.transfer_error)
 
     def uncertainty(self, half_s: float) -> Uncertainty:
         """Half the width by source, in proportion to squares; that of the host is of calls."""
-        parts = dict.fromkeys(ErrorSource, 0.0)
-        if self.eager.limited_by != DEVICE:
-            return Uncertainty.of(parts | {ErrorSource.CALLS: half_s})
-        squares = {source: error**2 for source, error in self.errors.items()}
+        errors, eager = self.errors, self.eager
+        if eager.limited_by != DEVICE:
+            predicted = self._predicted_host_error
+            calls = math.sqrt(max(0.0, self.host_error**2 - predicted**2))
+            errors = {ErrorSource.CALLS: calls, ErrorSource.PREDICTED: predicted}
+        lane_s = eager.device_s if eager.limited_by == DEVICE else eager.host_s
+        squares = {source: (error * lane_s) ** 2 for source, error in errors.items()}
+        squares[ErrorSource.LAUNCHING] = self.launching_half_s**2
         total = sum(squares.values()) or 1.0
+        parts = dict.fromkeys(ErrorSource, 0.0)
         return Uncertainty.of(parts | {s: half_s * of / total for s, of in squares.items()})
 
     @cached_property
@@ -276,6 +346,12 @@ def _unlike(brick: Brick) -> str:
     """Why a known brick has no predicted kernels."""
     operators = "+".join(map(operator_title, brick.operators))
     return f"no known GPU ran {operators}, nor calls like it: measure it on one, --device cuda"
+
+
+def _part(shares: Sequence[Share], some: Sequence[Share]) -> float:
+    """The part of ``some`` in the seconds of all ``shares``; exactly 1 for all of them."""
+    all_s = sum(share.latency_s for share in shares)
+    return sum(share.latency_s for share in some) / all_s if all_s else 0.0
 
 
 def _around(value_s: float, error: float) -> Interval:

@@ -24,7 +24,7 @@ class DeviceStep:
 def device_step(basis: Basis, known: BrickLatencies) -> DeviceStep:
     """Compose the step of ``basis`` from the host's latencies and the kernels in ``known``.
 
-    A brick without a latency takes no time.
+    A brick without a latency takes no time, nor does launching.
     """
     plan = basis.plan
     net_s = dict.fromkeys(plan.keys, 0.0) | known.net_s
@@ -34,5 +34,4 @@ def device_step(basis: Basis, known: BrickLatencies) -> DeviceStep:
         for occurrence in plan.occurrences
     ]
     host_s = [task.work_s for task in on_host.tasks]
-    run = device_run(plan, host_s, kernels, basis.launching, basis.mode)
-    return DeviceStep(run, on_host.excess_s)
+    return DeviceStep(device_run(plan, host_s, kernels), on_host.excess_s)

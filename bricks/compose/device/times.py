@@ -11,6 +11,9 @@ from typing import ClassVar
 from bricks.system.accelerator_state import AcceleratorState
 from bricks.units.interval import Interval
 
+# Origins of the costs of launching.
+MEASURED, ASSUMED = "measured", "assumed"
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceTimes:
@@ -21,6 +24,8 @@ class DeviceTimes:
     kernels are launched together as a CUDA graph, None for a step that cannot be one: it waits for
     values. ``kernels`` is the number of kernels. ``throttled`` is the state of the device while
     ``throttled_share`` of the kernels' seconds was measured with its clock lowered; None: none was.
+    ``launching`` says where the costs of launching kernels are from, ``MEASURED`` or ``ASSUMED`` as
+    on other cards.
     """
 
     FACTS: ClassVar = (
@@ -28,7 +33,7 @@ class DeviceTimes:
         ("host_s", "host_s", "host_low_s", "host_high_s"), "limited_by",
         ("pipelined_s", "pipelined_s", "pipelined_low_s", "pipelined_high_s"),
         ("graph_s", "graph_s", "graph_low_s", "graph_high_s"), "kernels",
-        "throttled_share", "throttled_by",
+        "throttled_share", "throttled_by", "launching",
     )  # fmt: skip
 
     device_s: Interval
@@ -39,6 +44,7 @@ class DeviceTimes:
     kernels: int
     throttled_share: float = 0.0
     throttled: AcceleratorState | None = None
+    launching: str = MEASURED
 
     @property
     def throttled_by(self) -> tuple[str, ...]:

@@ -1,24 +1,22 @@
 """Calls of a step for which the host waits, although none of their kernels tells.
 
-The kernels of a measured call say that it copies to the host. Those of a predicted one don't; nor
-do they for a scalar, which is read from the device or, where an optimiser counts its steps, from
-the host. Must not know how kernels were measured.
+The kernels of a measured call say that it copies to the host. Those of a predicted one may not.
+Calls on the host wait for nothing. Must not know how kernels were measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bricks.compose.device.launching import TO_HOST, copies_to_host
+from bricks.compose.device.launching import copies_to_host
 from bricks.decompose.plan import Brick, Plan
 from bricks.graph.form import operator_title
-from bricks.graph.program_phases import OPTIMIZER
 from bricks.operators.waiting import returns_to_host, selects_by_masks
-from bricks.units.sample import Kernel
+from bricks.predict.kernels.call_tensors import tensor_call
+from bricks.units.sample import COPY_TO_HOST, Kernel
 
 # A copy of a scalar took 1.5 to 2 µs on an H200.
-_COPY = Kernel(TO_HOST, 2e-6)
-_SCALAR = "_local_scalar_dense"
+_COPY = Kernel(COPY_TO_HOST, 2e-6)
 
 
 def with_copies(
@@ -29,20 +27,16 @@ def with_copies(
     Bricks that are not among ``bricks``, by key, keep their kernels.
     """
     waiting = {key: _waits(brick) for key, brick in bricks.items()}
-    scalars = {key for key, of in bricks.items() if _SCALAR in map(operator_title, of.operators)}
-    phases = plan.memory.phase_names or [""] * len(plan.occurrences)
-    found = list[Sequence[Kernel]]()
-    for occurrence, phase, own in zip(plan.occurrences, phases, kernels, strict=True):
-        if phase == OPTIMIZER and occurrence.brick in scalars:  # counts of steps
-            found.append(())
-        elif waiting.get(occurrence.brick) and not copies_to_host(own):
-            found.append((*own, _COPY))
-        else:
-            found.append(own)
-    return tuple(found)
+    return tuple(
+        (*own, _COPY) if waiting.get(of.brick) and not copies_to_host(own) else own
+        for of, own in zip(plan.occurrences, kernels, strict=True)
+    )
 
 
 def _waits(brick: Brick) -> bool:
     masks = any(getattr(of, "dtype", None) == "BOOL" for of in brick.inputs.values())
     names = map(operator_title, brick.operators)
-    return any(returns_to_host(name) or (masks and selects_by_masks(name)) for name in names)
+    if not any(returns_to_host(name) or (masks and selects_by_masks(name)) for name in names):
+        return False
+    call = tensor_call(brick)
+    return call is None or not call.call.on_host

@@ -109,8 +109,6 @@ _BY_OPERATOR: Mapping[str, tuple[str, Extract]] = {
     for operator in operators
 }
 
-# Calls by which optimisers count their steps, in scalars on the host.
-_COUNTING = frozenset({"add_.Tensor", "_foreach_add_.Tensor", "_local_scalar_dense"})
 # Calls that start no kernel although they make a tensor of their own.
 _ALLOCATING = frozenset({"empty", "empty_strided", "new_empty", "new_empty_strided", "empty_like"})
 
@@ -118,10 +116,9 @@ _ALLOCATING = frozenset({"empty", "empty_strided", "new_empty", "new_empty_strid
 def starts_kernels(call: TensorCall) -> bool:
     """Whether a call runs anything on the device.
 
-    Views and allocations do not, nor do optimisers that count steps.
+    Views and allocations do not, nor do calls on the host.
     """
-    counts = all(t.shape == () and t.dtype == "FLOAT" for t in call.inputs if t is not None)
-    if counts and call.call.operator in _COUNTING:
+    if call.call.on_host:
         return False
     if call.operator == "_local_scalar_dense":
         return True

@@ -9,11 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bricks.units.interval import Interval, common_sum, independent_sum
-from bricks.units.sample import Kernel
+from bricks.units.sample import COPY_TO_HOST, Kernel
 
 # States of the cache by displaced bytes: in a walk, again and again, after all of it was displaced.
 COLD_BYTES = 256 << 20
 STATES: Mapping[int | None, str] = {None: "walk", 0: "hot", COLD_BYTES: "cold"}
+
+# What operators start that start no kernel of their own name: the host waits for a copy.
+_STARTED: Mapping[str, str] = {"_local_scalar_dense": COPY_TO_HOST}
 
 # Half the width of a 95 % interval in standard deviations.
 WIDTH = 1.96
@@ -43,8 +46,9 @@ class KernelPrediction:
     @property
     def kernels_by_displaced(self) -> Mapping[int | None, tuple[Kernel, ...]]:
         """Kernels of equal duration, called by the operator, by displaced bytes."""
+        name = _STARTED.get(self.operator, self.operator)
         return {
-            displaced: (Kernel(self.operator, own.value / self.count),) * self.count
+            displaced: (Kernel(name, own.value / self.count),) * self.count
             for displaced, own in self.device_s.items()
         }
 

@@ -2,7 +2,8 @@
 
 A file is NumPy's archive of arrays (``.npz``): ``about`` is JSON in UTF-8; each target has the
 factors of its roofline, and each of its families three arrays, all named by the target's number in
-``about``. Nothing is pickled. Must not know where files are stored.
+``about``, which also has the host's times for calls. Nothing is pickled. Must not know where files
+are stored.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from bricks.predict.kernels.device_roofline import DeviceRoofline
+from bricks.predict.kernels.host_times import HostTimes
 from bricks.predict.kernels.kernel_predictor import KernelPredictor
 from bricks.predict.kernels.kernel_process import KernelProcess
 from bricks.predict.kernels.parameters import PARAMS
@@ -33,10 +35,10 @@ _ARRAYS = ("at", "noise", "residuals")
 
 @dataclass(frozen=True, slots=True)
 class LearnedKernels:
-    """A predictor, and the host's seconds for a call: the median of all that were measured."""
+    """A predictor of kernels, and the host's times for calls."""
 
     predictor: KernelPredictor
-    host_s: float
+    host: HostTimes
 
 
 def written(learned: Mapping[str, LearnedKernels]) -> bytes:
@@ -47,7 +49,7 @@ def written(learned: Mapping[str, LearnedKernels]) -> bytes:
         arrays |= _arrays(place, entry.predictor)
         targets[target_key] = {
             "place": place,
-            "host_s": entry.host_s,
+            "host": entry.host.to_json(),
             "counts": dict(entry.predictor.counts),
             "groups": [*entry.predictor.roofline.by_group],
             "families": [*entry.predictor.processes],
@@ -96,9 +98,8 @@ def _learned(
         for family in data["families"]
     }
     card = card_with_peaks(accelerator)
-    return LearnedKernels(
-        KernelPredictor(card, roofline, processes, data["counts"]), data["host_s"]
-    )
+    predictor = KernelPredictor(card, roofline, processes, data["counts"])
+    return LearnedKernels(predictor, HostTimes.from_json(data["host"]))
 
 
 def _name(place: int, family: str, name: str) -> str:

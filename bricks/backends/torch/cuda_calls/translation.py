@@ -20,6 +20,7 @@ from bricks.backends.torch.cuda_calls.optimizers import update_lists
 from bricks.backends.torch.cuda_calls.rms_norm import fuse_rms_norm
 from bricks.backends.torch.cuda_calls.writing import write
 from bricks.backends.translating import TranslatedProgram
+from bricks.graph.host_calls import note_host_calls
 from bricks.graph.program import origin_of
 from bricks.graph.program_phases import INFERENCE
 
@@ -95,7 +96,9 @@ def translated(proto: onnx.ModelProto) -> TranslatedProgram:
     counts = [(rule, rule.apply(listing)) for rule in RULES]
     settle(listing)
     notes = [f"{rule.title}: {count} calls" for rule, count in counts if count]
-    return TranslatedProgram(write(listing, proto), tuple(notes), tuple(_untranslated(listing)))
+    program = write(listing, proto)
+    note_host_calls(program)
+    return TranslatedProgram(program, tuple(notes), tuple(_untranslated(listing)))
 
 
 def _untranslated(listing: CallListing) -> Iterator[str]:

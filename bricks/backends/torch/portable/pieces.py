@@ -39,5 +39,5 @@ def _call(node: onnx.NodeProto) -> list[Any]:
         raise BackendError("compiled kernels are of one host: choose --runtime torch")
     return [
         call.namespace, call.operator, *call.arguments, list(node.input), list(node.output),
-        list(call.aliases),
+        list(call.aliases), call.on_host,
     ]  # fmt: skip

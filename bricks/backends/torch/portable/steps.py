@@ -124,8 +124,9 @@ def _run(call: ReplayedCall, values: dict[str, Any]) -> int:
 
 
 def _replayed(data: Sequence[Any]) -> ReplayedCall:
-    namespace, operator, positional, named, inputs, outputs, aliases = data
-    call = Call(namespace, operator, (positional, named), aliases=tuple(aliases))
+    namespace, operator, positional, named, inputs, outputs, aliases, on_host = data
+    arguments = positional, named
+    call = Call(namespace, operator, arguments, aliases=tuple(aliases), on_host=on_host)
     return ReplayedCall(call, inputs, outputs)
 
 
