@@ -71,9 +71,16 @@ class Lanes:
         alone = device_run(plan, calls_s, started, costs)
         many = device_run(plan, calls_s, started, costs, RunMode.PIPELINED)
         device_s = sum(kernel.device_s for kernel in kernels)
-        seconds = median(latency_s), pipelined_s, issued_s, device_s
-        composed = digits(alone.step_s, 5), digits(many.step_s, 5)
-        return cls(*(digits(s, 5) for s in seconds), len(kernels), alone.limited_by, *composed)
+        return cls(
+            digits(median(latency_s), 5),
+            digits(pipelined_s, 5),
+            digits(issued_s, 5),
+            digits(device_s, 5),
+            len(kernels),
+            alone.limited_by,
+            digits(alone.step_s, 5),
+            digits(many.step_s, 5),
+        )
 
 
 @dataclass(frozen=True, slots=True)
