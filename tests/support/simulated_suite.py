@@ -6,7 +6,6 @@ import sys
 import time
 from pathlib import Path
 
-import torch
 from simulated_gpu import SIMULATED
 from simulated_gpu.device import SimulatedGpu
 
@@ -16,8 +15,6 @@ from bricks.suite.portable.runner.options import RunOptions
 from bricks.suite.portable.runner.suite_data import SuiteData
 from bricks.suite.portable.runner.suite_run import SuiteRun
 from bricks.system.accelerator import Accelerator
-
-GAP_S = 2e-6
 
 
 class SimulatedRuntime(runtime.TorchRuntime):
@@ -34,7 +31,6 @@ class SimulatedRuntime(runtime.TorchRuntime):
 
 
 def main(suite: str, out: str) -> None:
-    torch.cuda._sleep = lambda cycles: None
     data = SuiteData(Path(suite))
     options = RunOptions(Path(out), 1.0, "", None, None)
     made = SimulatedRuntime(device="", threads=None, content=data.content)

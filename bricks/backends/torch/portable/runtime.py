@@ -16,8 +16,8 @@ from bricks.backends.portable_walk import RoundConditions
 from bricks.backends.torch.call_sequences import REFERENCE, chain_of, reference_workload
 from bricks.backends.torch.devices.cuda import CudaDevice
 from bricks.backends.torch.devices.device import PROCESSOR, Device
+from bricks.backends.torch.devices.launches import launch_seconds
 from bricks.backends.torch.phase_probes import PhaseProbes
-from bricks.backends.torch.portable.launches import launch_seconds
 from bricks.backends.torch.portable.observed_steps import observed_probes
 from bricks.backends.torch.portable.real_steps import RealSteps
 from bricks.backends.torch.portable.walked import loaded_group
@@ -93,8 +93,8 @@ class TorchRuntime(PortableRuntime):
     def probes(self) -> Iterator[SampledRound]:
         """A round of each chain, of launches, and of each part of the overhead of phases."""
         yield from self._observed(self._chain_samples)
-        if self._on_gpu:
-            yield from self._launches()
+        if isinstance(self.device, CudaDevice):
+            yield from self._launches(self.device)
         yield from self._observed(self._samples_of_phases)
 
     def _observed(self, take: Callable[[], Mapping[str, list[Sample]]]) -> Iterator[SampledRound]:
@@ -116,8 +116,8 @@ class TorchRuntime(PortableRuntime):
             for kind, key in zip(("step", "calls"), pair, strict=True)
         }
 
-    def _launches(self) -> Iterator[SampledRound]:
-        for name, taken_s in launch_seconds(self.device).items():
+    def _launches(self, device: CudaDevice) -> Iterator[SampledRound]:
+        for name, taken_s in launch_seconds(device).items():
             positive = [Sample(s) for s in taken_s if s > 0]
             if positive:
                 yield SampledRound(self._keys["device"][name], positive)
