@@ -97,10 +97,10 @@ class DeviceLatencies:
 
     def _like(self, brick: Brick) -> bool:
         """Whether calls of the operator of ``brick`` were measured, or others of its kind."""
-        from bricks.predict.kernels.features import is_familiar  # slow import
+        from bricks.predict.kernels.features import has_known_work  # slow import
 
         operator = operator_title(brick.operators[0])
-        return is_familiar(brick) or operator in self._learned.predictor.counts
+        return has_known_work(brick) or operator in self._learned.predictor.counts
 
     def _carried(self, bricks: Mapping[str, Brick]) -> dict[str, PredictedKernels]:
         """Bricks that another card has run: the measured one, or for itself others like it."""

@@ -14,7 +14,7 @@ from bricks.decompose.plan import Brick
 from bricks.errors import UsageError
 from bricks.predict import learned_file
 from bricks.predict.kernels.card_transfer import transferred
-from bricks.predict.kernels.features import is_familiar, kernel_features
+from bricks.predict.kernels.features import has_known_work, kernel_features
 from bricks.predict.kernels.host_times import HostTimes
 from bricks.predict.kernels.kernel_prediction import total_s
 from bricks.predict.kernels.kernel_predictor import KernelPredictor
@@ -59,7 +59,7 @@ def test_calls_never_measured_take_what_the_measured_ones_tell(
     [("exp", True), ("_foreach_abs", True), ("reflection_pad2d", True), ("_linalg_svd", False)],
 )
 def test_a_kind_of_kernels_that_nobody_knows_is_told(operator: str, familiar: bool) -> None:
-    assert is_familiar(sum_brick(1 << 10, operator)) is familiar
+    assert has_known_work(sum_brick(1 << 10, operator)) is familiar
 
 
 def test_kernels_are_as_many_as_measured_calls_of_the_operator_start(

@@ -8,7 +8,7 @@ from device_calls import call_brick
 from bricks.decompose.plan import Brick
 from bricks.predict.kernels.features import kernel_features
 from bricks.predict.kernels.tiles import products_s
-from bricks.predict.kernels.work import CallWork, Product
+from bricks.predict.kernels.work import CallWork, MatrixProduct
 from bricks.system.cards import card_named
 
 H200 = card_named("h200")
@@ -17,7 +17,7 @@ SMS = H200.accelerator.multiprocessors
 CHANNELS_LAST = "last"
 
 
-def product_s(product: Product, precision: str = "bf16") -> float:
+def product_s(product: MatrixProduct, precision: str = "bf16") -> float:
     return float(products_s([CallWork((product,), precision, 0.0, 0.0, (), ())], H200)[0])
 
 
@@ -53,27 +53,29 @@ def embedding_gradients(rows: int) -> Brick:
 
 
 def test_large_products_take_what_the_peak_says() -> None:
-    product = Product(1, 8192, 8192, 8192)
+    product = MatrixProduct(1, 8192, 8192, 8192)
     assert product_s(product) == pytest.approx(product.flops / H200.flops_per_s["bf16"], rel=0.1)
 
 
 def test_the_last_wave_of_tiles_is_paid_for_in_full() -> None:
-    whole, one_more, few = (Product(n, 256, 128, 1024) for n in (SMS, SMS + 1, SMS - 8))
+    whole, one_more, few = (MatrixProduct(n, 256, 128, 1024) for n in (SMS, SMS + 1, SMS - 8))
     assert product_s(few) == product_s(whole)
     assert product_s(one_more) > 1.2 * product_s(whole)
 
 
 def test_a_tile_that_is_partly_used_is_paid_for_in_full() -> None:
-    assert product_s(Product(SMS, 250, 128, 1024)) == product_s(Product(SMS, 256, 128, 1024))
+    assert product_s(MatrixProduct(SMS, 250, 128, 1024)) == product_s(
+        MatrixProduct(SMS, 256, 128, 1024)
+    )
 
 
 def test_terms_of_few_tiles_are_shared() -> None:
-    alone, shared = Product(SMS, 64, 64, 1 << 16), Product(1, 64, 64, 1 << 16)
+    alone, shared = MatrixProduct(SMS, 64, 64, 1 << 16), MatrixProduct(1, 64, 64, 1 << 16)
     assert product_s(shared) < product_s(alone) / 4
 
 
 def test_products_without_tiles_take_their_operations() -> None:
-    product = Product(7, 1, 64, 100, tiled=False)
+    product = MatrixProduct(7, 1, 64, 100, tiled=False)
     assert product_s(product, "fp32") == pytest.approx(product.flops / H200.flops_per_s["fp32"])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from bricks.graph.tensor import ELEMENT_BITS
 from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
 from bricks.predict.kernels.products import product_work
-from bricks.predict.kernels.work import PRECISION, CallWork, KernelFeatures, Product, logs
+from bricks.predict.kernels.work import PRECISION, CallWork, KernelFeatures, MatrixProduct, logs
 
 
 def _layer(call: TensorCall) -> Iterator[KernelFeatures]:
@@ -49,7 +49,7 @@ def _fused(data: CallTensor, heads: int, length: int, size: int) -> KernelFeatur
     operator = "_scaled_dot_product_efficient_attention"
     moved = 3 * data.elements * data.item_bytes, data.elements * data.item_bytes
     sizes, tags = logs((heads, length, length, size)), (data.dtype, "", "")
-    products = (Product(heads, length, size, 2 * length, tiled=False),)
+    products = (MatrixProduct(heads, length, size, 2 * length, tiled=False),)
     work = CallWork(products, precision, *moved, sizes, tags)
     return KernelFeatures("attention", operator, work)
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
-from bricks.predict.kernels.work import PRECISION, CallWork, Product, logs
+from bricks.predict.kernels.work import PRECISION, CallWork, MatrixProduct, logs
 
 # Bytes of the channels of a pixel are a multiple of this for kernels on tensor cores.
 _ALIGNED = 16
@@ -123,11 +123,11 @@ def _form(window: _Window) -> str:
     return "pointwise" if window.taps == 1 else "dense"
 
 
-def _forward(window: _Window) -> Product:
+def _forward(window: _Window) -> MatrixProduct:
     return _product(window, window.pixels, window.outputs, window.terms * window.taps)
 
 
-def _gradients(window: _Window, asked: Sequence[bool]) -> tuple[Product, ...]:
+def _gradients(window: _Window, asked: Sequence[bool]) -> tuple[MatrixProduct, ...]:
     """The products for the gradients of data and of weights, as far as ``asked`` for."""
     terms, outputs, taps = window.terms, window.outputs, window.taps
     of_data = _product(window, window.outer, terms, outputs * taps * window.pixels / window.outer)
@@ -136,10 +136,10 @@ def _gradients(window: _Window, asked: Sequence[bool]) -> tuple[Product, ...]:
     return tuple(product for product, wanted in both if wanted)
 
 
-def _product(window: _Window, m: float, n: float, k: float) -> Product:
+def _product(window: _Window, m: float, n: float, k: float) -> MatrixProduct:
     if window.depthwise:
-        return Product(window.groups, m, n, k, tiled=False)
-    return Product(1, m, n, k, times=window.groups)
+        return MatrixProduct(window.groups, m, n, k, tiled=False)
+    return MatrixProduct(1, m, n, k, times=window.groups)
 
 
 def _copies(

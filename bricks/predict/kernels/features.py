@@ -125,7 +125,7 @@ def starts_kernels(call: TensorCall) -> bool:
     return not (call.views or call.operator in _ALLOCATING or call.operator.startswith("_use_"))
 
 
-def is_familiar(brick: Brick) -> bool:
+def has_known_work(brick: Brick) -> bool:
     """Whether the kind of kernels of a brick of one call is known.
 
     An operator without a family is taken as pointwise if it has a row of facts; ValueError as of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
-from bricks.predict.kernels.work import PRECISION, CallWork, Product, logs
+from bricks.predict.kernels.work import PRECISION, CallWork, MatrixProduct, logs
 
 _ALIGNED = 16  # bytes that a thread loads at once
 
@@ -35,7 +35,7 @@ def product_work(
     ``moved`` are bytes read and written.
     """
     precision = PRECISION.get(tags[0], "fp32")
-    return CallWork((Product(*sizes),), precision, *moved, logs(sizes), tags)
+    return CallWork((MatrixProduct(*sizes),), precision, *moved, logs(sizes), tags)
 
 
 def _letter(matrix: CallTensor) -> str:
@@ -64,7 +64,7 @@ def attention_gradients(call: TensorCall) -> CallWork:
 def _attention(call: TensorCall, query: CallTensor, key: CallTensor, *, products: int) -> CallWork:
     heads, queries, keys = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
     share = 0.5 if _causal(call) else 1.0
-    product = Product(heads, queries, query.shape[-1], products * keys * share, tiled=False)
+    product = MatrixProduct(heads, queries, query.shape[-1], products * keys * share, tiled=False)
     grouped = "grouped" if key.shape[:-2] != query.shape[:-2] else ""
     tags = (query.dtype, "causal" if _causal(call) else "", grouped)
     sizes = logs((heads, queries, keys, query.shape[-1]))

@@ -14,7 +14,7 @@ PRECISION = {"BFLOAT16": "bf16", "FLOAT16": "fp16"}
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class MatrixProduct:
     """``batch`` products of m x k and k x n matrices by one kernel, ``times`` after another.
 
     ``tiled`` says whether kernels cut the result into tiles of fixed sizes.
@@ -41,7 +41,7 @@ class CallWork:
     ``kernels`` is how many run one after another, as far as shapes tell.
     """
 
-    products: tuple[Product, ...]
+    products: tuple[MatrixProduct, ...]
     precision: str
     read_bytes: float
     written_bytes: float
