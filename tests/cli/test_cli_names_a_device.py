@@ -46,7 +46,7 @@ def test_compiled_programs_are_refused_on_a_gpu_with_what_runs_there(here: Here)
     assert "--runtime torch" in done.complaint and "--device cuda" in done.complaint
 
 
-def test_a_mistyped_device_is_met_with_the_nearest(here: Here) -> None:
+def test_a_mistyped_device_is_told_which_there_are(here: Here) -> None:
     done = here("predict", "torch_bert", "--device", "cudaa", runtime="torch")
     assert done.status == 2
-    assert "cuda?" in done.complaint
+    assert "'cudaa': give cpu or cuda" in done.complaint
