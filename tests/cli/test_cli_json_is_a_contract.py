@@ -34,7 +34,7 @@ DEVICE_FACTS = (
     *("device_s", "device_low_s", "device_high_s", "host_s", "host_low_s", "host_high_s"),
     *("pipelined_s", "pipelined_low_s", "pipelined_high_s"),
     *("graph_s", "graph_low_s", "graph_high_s", "limited_by", "kernels"),
-    *("throttled_share", "throttled_by"),
+    *("throttled_share", "throttled_by", "launching"),
 )
 
 FACTS: dict[str, tuple[str, dict[str, str]]] = {

@@ -22,8 +22,8 @@ ONES = ("Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs")
 OTHERS = ("Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos")
 ALL = (*ONES, *OTHERS, "Softplus", "Softsign", "Elu", "Selu", "Round", "Sign")
 SOURCES = {
-    "predicted_s", "other_state_s", "other_host_s", "samples_s", "calls_s", "recomposition_s",
-    "workers_s",
+    "predicted_s", "other_state_s", "other_host_s", "samples_s", "calls_s", "launching_s",
+    "recomposition_s", "workers_s",
 }  # fmt: skip
 
 
