@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from bricks import backends
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Brick, Plan
+from bricks.graph.form import operator_title
 from bricks.store import Reading, Store
 from bricks.store.reading import TimedPlan
 from bricks.system import Target
@@ -69,7 +70,7 @@ class KnownPlans:
 def _any_vectors(bricks: Mapping[str, Brick], target: Target) -> bool:
     """Whether the graph of ``bricks`` is that of all widths of vectors."""
     vectorised = backends.offer(target.runtime.backend).vectorised
-    operators = {name.rpartition(".")[2] for brick in bricks.values() for name in brick.operators}
+    operators = {operator_title(name) for brick in bricks.values() for name in brick.operators}
     return vectorised is not None and operators.isdisjoint(vectorised)
 
 
