@@ -16,7 +16,7 @@ from bricks.network.card_links import (
 )
 from bricks.network.collective import ALL_REDUCE, OPERATIONS
 from bricks.network.formulas import steps, volume
-from bricks.network.times import PUBLISHED, STATED, StatedNetwork
+from bricks.network.times import PUBLISHED, STATED, Network, StatedNetwork
 from bricks.system.cards import NvLink
 
 LINK = NvLink(900e9, 8)
@@ -69,7 +69,8 @@ def test_a_single_card_sends_nothing() -> None:
 def test_more_ranks_than_cards_are_on_hosts_of_their_own() -> None:
     hosts = StatedNetwork(1e9, 1e-4)
     both = CardsThenHosts(CARDS, hosts)
-    for among, network, origin in ((8, CARDS, PUBLISHED), (9, hosts, STATED)):
+    expected: list[tuple[int, Network, str]] = [(8, CARDS, PUBLISHED), (9, hosts, STATED)]
+    for among, network, origin in expected:
         time = both.time(ALL_REDUCE, 1 << 20, among, computing=False)
-        assert time == network.time(ALL_REDUCE, 1 << 20, among, computing=False)  # type: ignore[attr-defined]
+        assert time == network.time(ALL_REDUCE, 1 << 20, among, computing=False)
         assert time.origin == both.slowdown(among).origin == origin

@@ -55,11 +55,11 @@ def test_calls_never_measured_take_what_the_measured_ones_tell(
 
 
 @pytest.mark.parametrize(
-    ("operator", "familiar"),
+    ("operator", "known"),
     [("exp", True), ("_foreach_abs", True), ("reflection_pad2d", True), ("_linalg_svd", False)],
 )
-def test_a_kind_of_kernels_that_nobody_knows_is_told(operator: str, familiar: bool) -> None:
-    assert has_known_work(sum_brick(1 << 10, operator)) is familiar
+def test_a_kind_of_kernels_is_known_or_not(operator: str, known: bool) -> None:
+    assert has_known_work(sum_brick(1 << 10, operator)) is known
 
 
 def test_kernels_are_as_many_as_measured_calls_of_the_operator_start(
@@ -106,9 +106,9 @@ def test_errors_of_one_operator_are_common_in_a_sum(predictor: KernelPredictor) 
 
 
 def test_a_card_without_published_peaks_is_refused() -> None:
-    strange = replace(H200.accelerator, name="No GPU of this table")
+    unlisted = replace(H200.accelerator, name="No GPU of this table")
     with refused(UsageError, "No GPU of this table"):
-        KernelPredictor.learn(BRICKS, measured_by(law, BRICKS.values()), strange)
+        KernelPredictor.learn(BRICKS, measured_by(law, BRICKS.values()), unlisted)
 
 
 def test_measured_calls_scale_with_what_bounds_them() -> None:
