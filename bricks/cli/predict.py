@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
 from bricks.cli.command import command
 from bricks.cli.options import DetailOptions, EstimateOptions, TargetOptions, no_measure_option
 from bricks.cli.output import finish, note, print_json, show_answer
-from bricks.cli.reading import read_all
+from bricks.cli.reading import ReadModels, read_all
 from bricks.cli.remedies import Remedies
 from bricks.cli.sweep_options import ALL, HERE, SweepOptions, in_setting
 from bricks.cli.warnings import warn_of_crowding
@@ -20,6 +22,7 @@ from bricks.errors import BackendError, BricksError, UsageError
 from bricks.session.crowding import refuse_crowding
 from bricks.session.targets import systems_called, target_called
 from bricks.sources import Unread
+from bricks.zoo import is_entry
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
@@ -54,6 +57,8 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
 
     options = replace(options, runtime=replace(options.runtime, name=runtime_of(options)))
     reader = _Reader(options)
+    if asked.elsewhere and any(map(is_entry, options.models.words)):
+        reader.begin(asked.axes(options).settings[0])
     with _first_workspace(options, asked) as workspace:
         result = _predictions(workspace, reader, options, asked)
         here = workspace.target
@@ -82,15 +87,40 @@ class _Reader:
     options: EstimateOptions
     words: dict[str, str] = field(default_factory=dict)
     _models: dict[Setting, Sequence[Model | Unread]] = field(default_factory=dict)
+    _begun: dict[Setting, Future[ReadModels]] = field(default_factory=dict)
+
+    def begin(self, setting: Setting) -> None:
+        """Read the models for ``setting`` in the background.
+
+        For programs of the user: a worker records them for seconds, while this process loads.
+        """
+        begun: Future[ReadModels] = Future()
+        self._begun[_key(setting)] = begun
+        options = in_setting(self.options, setting)
+        # A daemon: a command that fails meanwhile must not wait for it.
+        Thread(target=_fulfil, args=(begun, partial(read_all, options)), daemon=True).start()
 
     def __call__(self, setting: Setting) -> Sequence[Model | Unread]:
         """The models for a setting."""
-        key = replace(setting, system=None, threads=None)
+        key = _key(setting)
         if key not in self._models:
-            read = read_all(in_setting(self.options, setting))
+            begun = self._begun.pop(key, None)
+            read = read_all(in_setting(self.options, setting)) if begun is None else begun.result()
             self._models[key] = read.models
             self.words |= {model.name: word for model in read.models if (word := read.word(model))}
         return self._models[key]
+
+
+def _key(setting: Setting) -> Setting:
+    """What decides how models are read."""
+    return replace(setting, system=None, threads=None)
+
+
+def _fulfil(future: Future[ReadModels], read: Callable[[], ReadModels]) -> None:
+    try:
+        future.set_result(read())
+    except BaseException as error:  # whoever asks for the result gets it
+        future.set_exception(error)
 
 
 @contextmanager

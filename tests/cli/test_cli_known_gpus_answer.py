@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from threading import Event
 
 import pytest
-from commands import Here
+import torch_environment
+from commands import PATIENCE_S, Here
 from device_calls import sum_brick
 from plans import plan
 
@@ -15,6 +17,7 @@ from bricks.compose.recompose import recompose
 from bricks.session.options import Options
 from bricks.session.targets import target_called
 from bricks.session.workspace import Workspace
+from bricks.sources.programs import Function
 from bricks.store import Store
 from bricks.store.published_index import folder
 
@@ -117,6 +120,35 @@ def test_a_share_that_the_table_tells_is_not_repeated(here: Here) -> None:
     ran = here("predict", "torch_gpt2", "--on", "a100", "--all", runtime=None)
     assert "100 % predicted" in ran.out and "predicted from bricks" not in ran.out
     assert "around them" not in ran.out  # what is around calls is not known there
+
+
+def test_a_program_of_ones_own_is_recorded_on_the_processor(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BRICKS_ENVIRONMENTS")
+    torch_environment.python()
+    ran = here(
+        "predict", torch_environment.program("momentum"), "--on", "h100", "--json", runtime=None
+    )
+    (model,) = ran.json["models"]
+    assert model["system"] == H100 and model["estimate_s"] >= model["device_s"] > 0.0
+    assert model["published_share"] + model["predicted_share"] == pytest.approx(1.0)
+
+
+def test_a_program_that_cannot_be_recorded_is_told_why(here: Here) -> None:
+    ran = here("predict", "train.py:step", "--on", "h100", runtime=None)
+    assert (ran.status, ran.out) == (1, "")
+    assert "bricks backends install torch" in ran.complaint
+
+
+def test_a_mistyped_card_does_not_wait_for_a_program(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, waited = Event(), []
+    monkeypatch.setattr(Function, "record", lambda *of: waited.append(refused.wait(PATIENCE_S)))
+    ran = here("predict", "train.py:step", "--on", "h1000", runtime=None)
+    assert not waited and "did you mean h100?" in ran.complaint
+    refused.set()
 
 
 def test_models_of_another_runtime_are_refused_in_one_line(here: Here) -> None:
