@@ -150,7 +150,7 @@ class _TargetPlans:
 
 
 def _targets(store: Reading, old: str, new: str) -> tuple[tuple[Target, Target], list[str]]:
-    """Two targets and their names in the cache; :class:`UsageError` if they are one."""
+    """Two targets and their names in the cache; :class:`UsageError` for one target, or a GPU's."""
     targets = store.systems.targets()
     both = target_named(old, targets), target_named(new, targets)
     every = names_of(targets)
@@ -159,6 +159,12 @@ def _targets(store: Reading, old: str, new: str) -> tuple[tuple[Target, Target],
         raise UsageError(
             f"{old!r} and {new!r} are one target, {names[0]}, and a cache measures a target once:"
             " give two"
+        )
+    if any(target.system.accelerator for target in both):
+        systems = ",".join(dict.fromkeys(target.system.name for target in both))
+        raise UsageError(
+            f"steps on a GPU cannot be compared brick by brick, since their kernels overlap with"
+            f" the host's work: 'bricks predict MODEL --on {systems}' compares whole steps"
         )
     return both, names
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import command
 from bricks.cli.options import CommonOptions
-from bricks.cli.output import finish, print_json, show_answer
+from bricks.cli.output import finish, note, print_json, show_answer
 from bricks.cli.reading import DecomposedModel, decompositions, read_all
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError, UsageError
@@ -127,7 +127,11 @@ def _write_portable(
     from bricks.session.portable import portable_content
     from bricks.suite.portable.archive import write_portable
 
-    write_portable(path, portable_content(workspace, models, code=code), package=__version__)
+    content = portable_content(workspace, models, code=code)
+    write_portable(path, content, package=__version__)
+    for provider, variant in content.variants.items():
+        for line in variant.notes:
+            note(f"not for {provider}: {line}")
 
 
 def _row(result: DecomposedModel | Unread) -> dict[str, Any]:

@@ -87,12 +87,17 @@ def _parallel(options: CommonOptions) -> dict[str, Any]:
 
 
 def runtime_of(options: CommonOptions) -> str:
-    """The named runtime; the one of programs if only programs are given, and no other is named."""
-    from bricks.sources import is_program
+    """The named runtime; the one of programs if only programs are given, and no other is named.
+
+    Words that name no model do not count.
+    """
+    from bricks.sources import is_found, is_program
 
     words, name = options.models.words, options.runtime.name
-    only_programs = bool(words) and all(map(is_program, words))
-    return PROGRAMS_RUNTIME if only_programs and name == RUNTIME else name
+    if name != RUNTIME or not any(map(is_program, words)):
+        return name
+    others = [word for word in words if not is_program(word) and is_found(word)]
+    return name if others else PROGRAMS_RUNTIME
 
 
 def target_facts(target: Target, options: CommonOptions) -> dict[str, Any]:

@@ -128,7 +128,9 @@ def _translated(
             try:
                 there, assumed = calls_on(provider, workspace.runtime.backend, model)
             except BricksError as error:
-                notes.append(f"{model.name}: {first_line(error)}")
+                problem = first_line(error)
+                named = problem.startswith(model.name)
+                notes.append(problem if named else f"{model.name}: {problem}")
                 continue
             granularity = Granularity.parse(cut.plan.granularity)
             other = cut_translated(there, assumed, granularity)

@@ -34,24 +34,22 @@ def translated(model: Model, target: Target) -> tuple[Model, tuple[str, ...]]:
             f"{model.name} is an ONNX model, and {target.system.name} was measured with programs of"
             f" {runtime.backend}: give FILE.py:FUNCTION, or a recorded program such as torch_bert"
         )
-    there = _translated(runtime.provider, runtime.backend, model)
-    if there.untranslated:
-        raise ModelError(
-            f"{model.name}: it is not known how {runtime.provider} runs"
-            f" {', '.join(there.untranslated)}: record it on a GPU (--device cuda)"
-        )
-    return _model_of(model, there), there.notes
+    return calls_on(runtime.provider, runtime.backend, model)
 
 
 def calls_on(provider: str, runtime: str, model: Model) -> tuple[Model, tuple[str, ...]]:
-    """``model`` with the calls that ``runtime`` makes on ``provider``, and what was assumed."""
-    there = _translated(provider, runtime, model)
-    return _model_of(model, there), there.notes
+    """``model`` with the calls that ``runtime`` makes on ``provider``, and what was assumed.
 
-
-def _translated(provider: str, runtime: str, model: Model) -> TranslatedProgram:
+    Raises :class:`ModelError` for calls that no rule translates.
+    """
     translator = capability(backends.offer(runtime), ProgramTranslator, runtime)
-    return translator.calls_on(provider, parse_model(model.skeleton))
+    there = translator.calls_on(provider, parse_model(model.skeleton))
+    if there.untranslated:
+        raise ModelError(
+            f"{model.name}: it is not known how {provider} runs {', '.join(there.untranslated)}:"
+            " record it on a GPU (--device cuda)"
+        )
+    return _model_of(model, there), there.notes
 
 
 def _model_of(model: Model, there: TranslatedProgram) -> Model:

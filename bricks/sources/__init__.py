@@ -6,7 +6,15 @@ models the same way. Must not know what is done with a model.
 
 from bricks.sources.files import OnnxFile
 from bricks.sources.in_memory import InMemory
-from bricks.sources.opening import exactly_one, find, find_files, open, private_suite_error, read
+from bricks.sources.opening import (
+    exactly_one,
+    find,
+    find_files,
+    is_found,
+    open,
+    private_suite_error,
+    read,
+)
 from bricks.sources.programs import (
     ZOO_FOLDER,
     Function,
@@ -24,6 +32,6 @@ from bricks.sources.suites import SuiteFile
 __all__ = [
     "ZOO_FOLDER", "Function", "InMemory", "OnnxFile", "PrivateBricks", "ReadOptions", "ReadResult",
     "RecordedProgram", "Source", "SuiteFile", "Unread", "exactly_one", "find", "find_files",
-    "find_training_step", "find_workload", "function_of", "is_program", "open",
+    "find_training_step", "find_workload", "function_of", "is_found", "is_program", "open",
     "private_suite_error", "read", "recorded_program", "zoo_of",
 ]  # fmt: skip

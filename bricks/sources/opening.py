@@ -7,6 +7,7 @@ a function of a program. Must not know what is done with the models.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -40,6 +41,13 @@ def find(reference: str) -> Sequence[Source]:
     if is_suite(reference):
         return (SuiteFile(reference),)
     return find_files(reference)
+
+
+def is_found(reference: str) -> bool:
+    """Whether ``reference`` names anything that :func:`find` finds."""
+    with suppress(BricksError):
+        return bool(find(reference))
+    return False
 
 
 def find_files(reference: str) -> Sequence[OnnxFile]:

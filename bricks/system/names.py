@@ -46,6 +46,7 @@ def labels_of(systems: Mapping[str, str]) -> dict[str, str]:
 def target_named(text: str, targets: Sequence[Target]) -> Target:
     """The target whose name has all the words in ``text``, or whose key begins with ``text``.
 
+    Where no target has them, a part of the host's name will do: ``zen5/2-threads``.
     Raises :class:`UsageError` if none of ``targets`` matches, or more than one does.
     """
     words = [word.strip() for word in text.split(SEPARATOR)]
@@ -54,6 +55,7 @@ def target_named(text: str, targets: Sequence[Target]) -> Target:
     if exact:  # other targets may have all of its words, and more
         return exact[0]
     matches = [target for target in targets if all(_has(target, word) for word in words)]
+    matches = matches or [t for t in targets if all(_has(t, w) or _in_name(t, w) for w in words)]
     if len(matches) == 1 and all(words):
         return matches[0]
     if not targets:
@@ -86,6 +88,11 @@ def _has(target: Target, word: str) -> bool:
         f"optimization={runtime.optimization}",
         f"bricks={runtime.brick_optimization}",
     }
+
+
+def _in_name(target: Target, word: str) -> bool:
+    """Whether ``word`` is a part of the host's name."""
+    return word.lower() in target.system.name.lower()
 
 
 def _runtime_words(target: Target) -> list[str]:

@@ -238,7 +238,7 @@ def test_all_bricks_are_measured_beside_the_real_step(bench: Bench) -> None:
         ("without_optimizer", "a training step needs a loss and an optimizer: give optimizer"),
         ("loss_of_two", "its loss is a tensor of shape (2,): return a scalar tensor"),
         ("elsewhere", "its weight is on device meta: keep all data on the CPU"),
-        ("sparse", "makes a tensor on torch.sparse_coo, which cannot be replayed"),
+        ("sparse", "makes a tensor of layout sparse_coo, which cannot be replayed"),
         ("changing", "keeps state between steps: call 0 was log and is exp in the next step"),
         ("fails_inside", "raised RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
         ("foreign", "mine::twice cannot be replayed: use operators of PyTorch itself"),

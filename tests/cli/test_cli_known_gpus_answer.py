@@ -151,6 +151,24 @@ def test_a_mistyped_card_does_not_wait_for_a_program(
     refused.set()
 
 
+@pytest.mark.parametrize("word", ["torch_bert_trainin", "resnet5"])
+def test_a_mistyped_model_is_told_the_one_that_was_meant(here: Here, word: str) -> None:
+    ran = here("predict", word, "--on", "h100", runtime=None)
+    assert ran.status == 1 and f"{word!r}: did you mean " in ran.complaint
+
+
+def test_one_mistyped_model_of_several_does_not_stop_the_others(here: Here) -> None:
+    ran = here("predict", "torch_gpt2", "torch_brt", "--on", "h100", runtime=None)
+    assert ran.status == 1 and "torch_gpt2 takes" in ran.out
+    assert "'torch_brt': did you mean torch_bert?" in ran.complaint
+
+
+def test_steps_on_gpus_are_compared_by_predict(here: Here) -> None:
+    assert here("predict", "torch_gpt2", "--on", "h100", runtime=None).status == 0
+    ran = here("diff", "h100", "h200", "torch_gpt2", runtime=None)
+    assert ran.status == 2 and f"'bricks predict MODEL --on {H100},{H200}'" in ran.complaint
+
+
 def test_models_of_another_runtime_are_refused_in_one_line(here: Here) -> None:
     ran = here("predict", "squeezenet", "--on", "h100", runtime="onnxruntime")
     assert ran.status == 2

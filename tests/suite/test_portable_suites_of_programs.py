@@ -44,6 +44,16 @@ def ran(words: list[str], folder: Path, python_path: str) -> str:
     return done.stdout
 
 
+def test_what_a_gpu_cannot_be_given_is_told_when_the_suite_is_written(
+    here: Here, tmp_path: Path
+) -> None:
+    torch_environment.python()
+    out = tmp_path / "suite.pyz"
+    ran = here("generate", "torch_lstm", "--portable", out, runtime="torch")
+    assert (ran.status, out.is_file()) == (0, True)
+    assert ran.complaint.startswith("not for CUDA: torch_lstm: it is not known how CUDA runs 2 ")
+
+
 @pytest.mark.slow
 def test_a_program_is_measured_next_to_its_steps_and_predicted_from(
     here: Here, suite: Path, tmp_path: Path

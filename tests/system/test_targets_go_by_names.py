@@ -51,6 +51,8 @@ def test_a_whole_name_names_its_target_also_where_others_have_more_words() -> No
         (NEWER.key, NEWER),
         (NEWER.key[:9], NEWER),
         (f"{FARM.system.key}", FARM),
+        ("arm", FARM),
+        ("Farm/4-threads", FARM),
     ],
 )
 def test_words_that_a_single_target_has_name_it(text: str, target: Target) -> None:

@@ -217,10 +217,15 @@ class CallRecorder(TorchDispatchMode):
     def _refuse_special(self, tensor: torch.Tensor, operator: str, does: str) -> None:
         place = tensor.device.type
         if tensor.layout != torch.strided or place not in DEVICES or tensor.is_quantized:
-            kind = place if place not in DEVICES else str(tensor.layout)
+            layout = str(tensor.layout).removeprefix("torch.")
+            if place not in DEVICES:
+                what, remedy = f"a tensor on {place}", "use tensors on the CPU"
+            elif tensor.is_quantized:
+                what, remedy = "a quantised tensor", "use floating-point tensors"
+            else:
+                what, remedy = f"a tensor of layout {layout}", "use dense ones (sparse=False)"
             raise BackendError(
-                f"{self._entry}: {operator} {does} a tensor on {kind}, which cannot be replayed:"
-                " use dense tensors on the CPU"
+                f"{self._entry}: {operator} {does} {what}, which cannot be replayed: {remedy}"
             )
 
     def _name(self, tensor: torch.Tensor) -> str:

@@ -85,12 +85,15 @@ class Sweep:
         *,
         only: bool,
     ) -> Cells:
-        """The cells of settings on one system; an error of the ``only`` one is raised."""
+        """The cells of settings on one system; an error of the ``only`` one is raised.
+
+        Unless no model could be read: that is what the user mends first.
+        """
         measure = self.measure and system is None
         try:
             target = _target(workspace, system, measure=measure)
         except (BackendError, UsageError) as error:
-            if only:
+            if only and not all(isinstance(m, Unread) for of in models.values() for m in of):
                 raise
             return _failed(models, error)
         pairs = [(setting, model) for setting, of in models.items() for model in of]
@@ -185,10 +188,15 @@ def _decompose(workspace: Workspace, models: Models) -> None:
 
 
 def _failed(models: Mapping[Setting, Models], error: Exception) -> Cells:
-    """Cells without an estimate, because of ``error``."""
+    """Cells without an estimate, because of ``error`` or that of a model itself."""
     return {
         setting: [
-            PredictedModel(model=model.name, failure=str(error), setting=setting) for model in of
+            PredictedModel(
+                model=model.name,
+                failure=model.error if isinstance(model, Unread) else str(error),
+                setting=setting,
+            )
+            for model in of
         ]
         for setting, of in models.items()
     }

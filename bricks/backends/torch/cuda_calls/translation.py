@@ -104,5 +104,5 @@ def translated(proto: onnx.ModelProto) -> TranslatedProgram:
 def _untranslated(listing: CallListing) -> Iterator[str]:
     operators = Counter(call.operator for call in listing.calls)
     for operator, meaning in _PROCESSOR_ONLY.items():
-        if operators[operator]:
-            yield f"{operators[operator]} calls of {operator} ({meaning})"
+        if count := operators[operator]:
+            yield f"{count} call{'' if count == 1 else 's'} of {operator} ({meaning})"
