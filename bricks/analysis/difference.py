@@ -327,9 +327,7 @@ def _model(
             )
         estimate = known.recomposed(plan)
         if isinstance(estimate, IncompleteEstimate):
-            first, more = estimate.gaps[0], len(estimate.gaps) - 1
-            others = f" and {more} more" if more else ""
-            missing = f"{known.data.name} lacks {first.brick} ({first.reason}){others}"
+            missing = f"{known.data.name} lacks {estimate.lacks}"
             return IncomparableModel(plan.model, f"{plan.model}: {missing}")
         if not estimate.estimate_s > 0:
             nothing = f"{known.data.name} takes no time for it: there is no ratio"

@@ -12,6 +12,9 @@ from bricks.compose.device.times import DeviceTimes
 from bricks.compose.uncertainty import Uncertainty
 from bricks.units.interval import Interval
 
+# Bricks without a latency that a message names.
+_MOST_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -67,11 +70,27 @@ def provenance_facts(path: str) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A brick without a latency: its occurrences in the model, and why it has none."""
+    """A brick without a latency: its occurrences in the model, and why it has none.
+
+    ``operators`` are its operators in words, where these say more than its key.
+    """
+
+    FACTS: ClassVar = ("brick", "occurrences", ("named_reason", "reason"))
 
     brick: str
     occurrences: int
     reason: str
+    operators: str | None = None
+
+    @property
+    def named_reason(self) -> str:
+        """The reason, with the operators."""
+        return self.reason if self.operators is None else f"{self.operators}: {self.reason}"
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return self.brick if self.operators is None else self.operators
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +176,13 @@ class IncompleteEstimate:
     coverage: float
     gaps: tuple[Gap, ...]
     shares: tuple[Share, ...]
+
+    @property
+    def lacks(self) -> str:
+        """The first bricks without a latency, each reason once, and the number of the others."""
+        titles: dict[str, list[str]] = {}
+        for gap in self.gaps[:_MOST_NAMED]:
+            titles.setdefault(gap.reason, []).append(gap.title)
+        named = ", ".join(f"{', '.join(of)} ({reason})" for reason, of in titles.items())
+        more = len(self.gaps) - _MOST_NAMED
+        return f"{named} and {more} more" if more > 0 else named

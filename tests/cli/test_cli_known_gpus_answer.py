@@ -268,7 +268,8 @@ def test_calls_unlike_any_that_was_measured_are_named(tmp_path: Path) -> None:
         found = recompose(workspace.estimators.of(step, target).basis(step, {}, target))
     assert isinstance(found, IncompleteEstimate)
     (gap,) = found.gaps
-    assert gap.brick == other.key and "_linalg_svd" in gap.reason and "cuda" in gap.reason
+    assert gap.brick == other.key and "cuda" in gap.reason
+    assert found.lacks.startswith("_linalg_svd (no known GPU ran such calls")
 
 
 def test_plans_on_gpus_are_known_once_a_program_was_translated(tmp_path: Path) -> None:

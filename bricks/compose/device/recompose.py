@@ -29,7 +29,6 @@ from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
 from bricks.compose.occurrences import DEVICE
 from bricks.compose.parts import gap
 from bricks.compose.uncertainty import ErrorSource, Uncertainty
-from bricks.decompose.plan import Brick
 from bricks.graph.form import operator_title
 from bricks.samples.measurement import Measurement
 from bricks.system.accelerator_state import AcceleratorState, joined
@@ -45,6 +44,9 @@ OTHER_CARD_SHARE, HOST_SHARE, OTHER_HOST_SHARE = 0.02, 0.1, 0.4
 # The same for kernels that no card ran, and for those that another card ran: about the 95th
 # percentiles of the errors of whole steps of such calls (research/gpu.md).
 PREDICTED_SHARE, CARRIED_SHARE = 0.7, 0.2
+
+# Why a known brick has no predicted kernels.
+_UNLIKE = "no known GPU ran such calls: measure on one, --device cuda"
 
 
 def recompose_on_device(basis: Basis, device: DeviceBasis) -> Estimate | IncompleteEstimate:
@@ -86,7 +88,8 @@ class _Step:
             if key in self.known:
                 continue
             if key in self.device.bricks and key not in self.basis.results:
-                yield Gap(key, count, _unlike(self.device.bricks[key]))
+                operators = "+".join(map(operator_title, self.device.bricks[key].operators))
+                yield Gap(key, count, _UNLIKE, operators)
             elif missing := gap(key, count, self.basis.results):
                 yield missing
 
@@ -340,12 +343,6 @@ class _Step:
         for of, own_s in zip(self.basis.plan.occurrences, seconds, strict=True):
             sums_s[of.brick] += own_s
         return sums_s
-
-
-def _unlike(brick: Brick) -> str:
-    """Why a known brick has no predicted kernels."""
-    operators = "+".join(map(operator_title, brick.operators))
-    return f"no known GPU ran {operators}, nor calls like it: measure it on one, --device cuda"
 
 
 def _part(shares: Sequence[Share], some: Sequence[Share]) -> float:

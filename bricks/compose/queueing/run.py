@@ -86,9 +86,7 @@ def complete_estimate(basis: Basis, which: str) -> Estimate:
     """The estimate of the plan in ``basis``; :class:`ModelError` for ``which`` if it has gaps."""
     estimate = recompose(basis)
     if isinstance(estimate, IncompleteEstimate):
-        gap = estimate.gaps[0]
-        more = f" (and {len(estimate.gaps) - 1} more)" if len(estimate.gaps) > 1 else ""
-        raise ModelError(f"{which}: no estimate without {gap.brick}: {gap.reason}{more}")
+        raise ModelError(f"{which}: no estimate without {estimate.lacks}")
     return estimate
 
 

@@ -36,9 +36,6 @@ SETTING_FACTS = (
 # The setting of models that are asked about in no particular one.
 _UNKNOWN = Setting(runtime=RUNTIME)
 
-# Bricks without a measurement that an error names.
-_MAX_NAMED = 3
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedModel:
@@ -135,9 +132,7 @@ class IncompleteModel(PredictedModel):
 
 def without(estimate: IncompleteEstimate) -> str:
     """A line that names the bricks for which there is no estimate."""
-    gaps, more = estimate.gaps[:_MAX_NAMED], len(estimate.gaps) - _MAX_NAMED
-    named = ", ".join(f"{gap.brick} ({gap.reason})" for gap in gaps)
-    return f"{estimate.model}: no estimate without {named}{f' and {more} more' if more > 0 else ''}"
+    return f"{estimate.model}: no estimate without {estimate.lacks}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,9 +189,7 @@ def repeat_error(measurement: Measurement) -> float | None:
 
 def incomplete(model: str, plan: Plan, estimate: IncompleteEstimate, new: int) -> ComparisonFailure:
     """Why an incomplete estimate cannot be compared."""
-    first = estimate.gaps[0]
-    more = f" (and {len(estimate.gaps) - 1} more)" if len(estimate.gaps) > 1 else ""
-    error = f"{model}: brick {first.brick} has no measurement: {first.reason}{more}"
+    error = f"{model}: no estimate without {estimate.lacks}"
     return ComparisonFailure(model, error, plan, new, estimate.coverage)
 
 

@@ -229,6 +229,4 @@ def _step(estimate: Estimate | IncompleteEstimate) -> tuple[Interval | None, str
     """The seconds of a step, or why there is no prediction."""
     if isinstance(estimate, Estimate):
         return estimate.latency_s, None
-    gap, more = estimate.gaps[0], len(estimate.gaps) - 1
-    others = f", and {more} more" if more else ""
-    return None, f"brick {gap.brick} is not measured: {gap.reason}{others}"
+    return None, f"no estimate without {estimate.lacks}"
