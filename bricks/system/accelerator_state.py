@@ -17,7 +17,7 @@ POWER, TEMPERATURE, HARDWARE = THROTTLES = "power", "temperature", "hardware"
 class AcceleratorState:
     """The ``clock_hz`` of multiprocessors now, the power drawn, and what lowers the clock.
 
-    ``throttled_by`` are among :data:`THROTTLES`, in their order. Facts that are not known are None.
+    ``throttled_by`` are among ``THROTTLES``, in their order. Facts that are not known are None.
     """
 
     clock_hz: float | None = None
