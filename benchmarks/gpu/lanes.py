@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 
 from benchmarks.gpu import device_time
@@ -35,7 +35,7 @@ from benchmarks.gpu.stepped import (
 from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, digits, quantile
 from benchmarks.study import Results, Run
-from bricks.compose.device.host_cost import TINY_S, HostCosts
+from bricks.compose.device.host_cost import TINY_S, HostCosts, PhaseCost
 from bricks.compose.device.launching import DeviceRun, RunMode, device_run
 from bricks.report.tables import percent
 from bricks.samples.statistics import median
@@ -103,8 +103,17 @@ def run(case: Case, run: Run) -> LaneRow:
         digits(one_by_one.answer(RunMode.EAGER, reported).ratio, 5),
         digits(_real_s(RunMode.EAGER, known) / _real_s(RunMode.EAGER, reported), 5),
         digits(_real_s(RunMode.PIPELINED, known) / _real_s(RunMode.PIPELINED, reported), 5),
-        costs,
+        _short(costs),
     )
+
+
+def _short(costs: HostCosts) -> HostCosts:
+    """The costs with digits that all processors agree on."""
+    phases = {
+        name: PhaseCost(*(digits(value, 8) for value in astuple(of)))
+        for name, of in costs.phases.items()
+    }
+    return HostCosts(phases, digits(costs.error, 8))
 
 
 def _real_s(mode: RunMode, turns: Sequence[Turn]) -> float:
