@@ -69,6 +69,9 @@ class Explainer:
         workspace, target = self.workspace, self._target
         if estimate is not None:
             return self.of(workspace.plans.plan(model, target=target), estimate)
+        if self.measure:
+            # First: whatever is measured tells of the machine's states, and so changes estimates.
+            _ = self.peaks
         basis = predicting.basis(workspace, model, measure=self.measure, target=target)
         found, known = recompose(basis), latencies(basis)
         if isinstance(found, Estimate) and found.device is not None:

@@ -163,7 +163,7 @@ def _targets(store: Reading, old: str, new: str) -> tuple[tuple[Target, Target],
     if any(target.system.accelerator for target in both):
         systems = ",".join(dict.fromkeys(target.system.name for target in both))
         raise UsageError(
-            f"steps on a GPU cannot be compared brick by brick, since their kernels overlap with"
+            "steps on a GPU cannot be compared brick by brick, since their kernels overlap with"
             f" the host's work: 'bricks predict MODEL --on {systems}' compares whole steps"
         )
     return both, names

@@ -119,7 +119,7 @@ def _key(setting: Setting) -> Setting:
 def _fulfil(future: Future[ReadModels], read: Callable[[], ReadModels]) -> None:
     try:
         future.set_result(read())
-    except BaseException as error:  # whoever asks for the result gets it
+    except BaseException as error:  # raised where the result is asked for
         future.set_exception(error)
 
 

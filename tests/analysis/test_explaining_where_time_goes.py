@@ -15,6 +15,7 @@ from store_examples import measure
 from systems import copied
 
 import bricks
+from bricks.analysis import explain as explaining
 from bricks.analysis.explanation import BestImplementation, Part, same_work
 from bricks.measure.peaks import compute_peaks, memory_peaks, peak_bricks
 from bricks.predict.features import extract_features
@@ -43,6 +44,26 @@ def test_rates_are_those_of_one_occurrence() -> None:
     assert brick.intensity == pytest.approx(100)
     assert (brick.bound, brick.roof_s) == ("compute", pytest.approx(1e-3))
     assert brick.peak_share == pytest.approx(0.5)
+
+
+def test_peaks_are_measured_before_the_estimate_which_they_inform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the same question, asked again of the same cache, has the same answer."""
+    order: list[str] = []
+    peaks, basis = explaining.measured_peaks, explaining.predicting.basis
+    monkeypatch.setattr(
+        explaining,
+        "measured_peaks",
+        lambda *of, **more: order.append("peaks") or peaks(*of, **more),
+    )
+    monkeypatch.setattr(
+        explaining.predicting, "basis",
+        lambda *of, **more: order.append("estimate") or basis(*of, **more),
+    )  # fmt: skip
+    with bricks.Bench(tmp_path / "cache", **QUICK) as bench:
+        bricks.explain(bench.workspace, bench.read(save(conv_net(), tmp_path, "conv.onnx")))
+    assert order[:2] == ["peaks", "estimate"]
 
 
 def test_the_lower_roof_is_the_one_that_binds() -> None:

@@ -135,7 +135,7 @@ def test_a_program_of_ones_own_is_recorded_on_the_processor(
     assert model["published_share"] + model["predicted_share"] == pytest.approx(1.0)
 
 
-def test_a_program_that_cannot_be_recorded_is_told_why(here: Here) -> None:
+def test_a_program_that_cannot_be_recorded_is_refused_with_the_reason(here: Here) -> None:
     ran = here("predict", "train.py:step", "--on", "h100", runtime=None)
     assert (ran.status, ran.out) == (1, "")
     assert "bricks backends install torch" in ran.complaint
@@ -152,7 +152,7 @@ def test_a_mistyped_card_does_not_wait_for_a_program(
 
 
 @pytest.mark.parametrize("word", ["torch_bert_trainin", "resnet5"])
-def test_a_mistyped_model_is_told_the_one_that_was_meant(here: Here, word: str) -> None:
+def test_a_mistyped_model_gets_the_nearest_name(here: Here, word: str) -> None:
     ran = here("predict", word, "--on", "h100", runtime=None)
     assert ran.status == 1 and f"{word!r}: did you mean " in ran.complaint
 

@@ -44,7 +44,7 @@ def ran(words: list[str], folder: Path, python_path: str) -> str:
     return done.stdout
 
 
-def test_what_a_gpu_cannot_be_given_is_told_when_the_suite_is_written(
+def test_writing_a_suite_names_programs_that_a_gpu_cannot_be_given(
     here: Here, tmp_path: Path
 ) -> None:
     torch_environment.python()

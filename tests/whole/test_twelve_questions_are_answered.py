@@ -24,9 +24,6 @@ COLUMNS = 80
 PUBLISHED = ROOT / "cache" / "published"
 CANDIDATES = ("squeezenet", "shufflenet", "alexnet", "inception_v1", "resnet50")
 ROUGH = ("--precision", "0.2")
-# A question that measures may measure more when it is asked again, and answer otherwise: at most so
-# often.
-_ASKED = 3
 
 # A number of a sentence with its unit; names such as resnet50 are none.
 NUMBER = re.compile(r"(?<![\w.-])(>|<)?(\d[\d,]*(?:\.\d+)?)\s?(ns|µs|ms|s|min|h|%|GiB|MiB|times)?")
@@ -131,15 +128,12 @@ def unproven(answer: str, values: set[float], *, also: set[float]) -> list[str]:
 
 def answered(ask: Ask, *words: object, also: set[float] | None = None, **variables: str) -> Any:
     """Ask a question for people and as JSON; the facts, after the answer was held to them."""
-    for _ in range(_ASKED):
-        shown = ask(*words, **variables)
-        assert shown.status == 0, shown.err
-        lines = shown.out.splitlines()
-        assert max(map(len, lines)) <= COLUMNS
-        first = " ".join(line.strip() for line in lines[: lines.index("")])
-        facts = ask(*words, "--json", **variables).json
-        if first == " ".join(facts["answer"].split()):
-            break
+    shown = ask(*words, **variables)
+    assert shown.status == 0, shown.err
+    lines = shown.out.splitlines()
+    assert max(map(len, lines)) <= COLUMNS
+    first = " ".join(line.strip() for line in lines[: lines.index("")])
+    facts = ask(*words, "--json", **variables).json
     assert first == " ".join(facts["answer"].split())
     rest = {name: value for name, value in facts.items() if name != "answer"}
     assert unproven(facts["answer"], derived(rest), also=also or set()) == [], facts["answer"]
