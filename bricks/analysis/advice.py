@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.compose.estimate import Provenance, provenance_facts
 from bricks.compose.slo import MeetsSlo
 from bricks.studies.serving.hosts import HostRange, least
-from bricks.system import Target
 from bricks.units.facts import with_ends
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 # The order of candidates and settings by whether they meet the SLO.
 _ORDER = {MeetsSlo.YES: 0, MeetsSlo.UNCERTAIN: 1, MeetsSlo.NO: 2}

@@ -8,25 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bricks.analysis.advice import AdvisedSetting, Candidate, NoSetting
 from bricks.compose.advice import per_million
-from bricks.compose.basis import Basis
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.run import complete_estimate, run_latency
 from bricks.compose.slo import meets_slo
 from bricks.errors import BricksError, ModelError
-from bricks.graph.model import Model
 from bricks.session import predicting
-from bricks.session.workspace import Workspace
 from bricks.sources import Unread
 from bricks.studies.serving.batches import batch_latency, most_instances
 from bricks.studies.serving.hosts import ServedSetting, least
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 # The batch that is tried unless others are asked for; larger ones where one host does not suffice.
 _SINGLE, _LARGER = (1,), (2, 4, 8)

@@ -7,14 +7,17 @@ know who asks, nor how answers are shown.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.compose.advice import per_million
 from bricks.compose.estimate import Estimate
-from bricks.decompose.plan import Plan
 from bricks.session import predicting
 from bricks.session.targets import as_there
-from bricks.session.workspace import Workspace
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 # An estimate in the JSON of an answer: its interval, and its shares by provenance.
 ESTIMATE: tuple[tuple[str, ...], ...] = (

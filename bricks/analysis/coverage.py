@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.compose.parts import Results
-from bricks.decompose.plan import Brick, Plan
 from bricks.errors import CacheDamaged
 from bricks.predict.cost import CostModel, fit
 from bricks.samples.call_overhead import ALL_PROBES, PROBES
 from bricks.samples.measurement import Failure, Measurement
-from bricks.session.workspace import Workspace
-from bricks.store import Reading
-from bricks.system import Target
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.parts import Results
+    from bricks.decompose.plan import Brick, Plan
+    from bricks.session.workspace import Workspace
+    from bricks.store import Reading
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,17 @@ Must not know commands, nor how advice is shown.
 
 from __future__ import annotations
 
-from bricks.analysis.advice import AdvisedSetting, Candidate
+from typing import TYPE_CHECKING
+
 from bricks.compose.slo import MeetsSlo
-from bricks.decompose.plan import Plan
 from bricks.predict.cost import fit
 from bricks.samples.call_overhead import needed_by
-from bricks.session.workspace import Workspace
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.analysis.advice import AdvisedSetting, Candidate
+    from bricks.decompose.plan import Plan
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 # Costs of unmeasured bricks are learned from at most so many measured ones.
 _LEARNED_FROM = 300

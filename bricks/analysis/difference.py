@@ -11,15 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from bricks.analysis.significance import MACHINE_DRIFT, LogRatio, Ratio, judge
 from bricks.analysis.target_data import BrickLatency, TargetData, TargetLatencies, states_of
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.samples.statistics import NORMAL_95, spread
-from bricks.system.target import Target
-from bricks.units.facts import Named
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.system.target import Target
+    from bricks.units.facts import Named
+    from bricks.units.interval import Interval
 
 # A ratio in JSON.
 _RATIO: tuple[Named, ...] = (

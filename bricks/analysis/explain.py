@@ -19,17 +19,17 @@ from bricks.analysis.quantised_gain import quantised_gain
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.latencies import latencies
 from bricks.compose.recompose import recompose
-from bricks.decompose.plan import Plan
-from bricks.graph.model import Model
 from bricks.samples.measurement import round_spread
 from bricks.session import peak_memory, predicting
 from bricks.session.machine_peaks import Peaks, call_s, measured_peaks
-from bricks.session.workspace import Workspace
-from bricks.system import Runtime, Target
-from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
+    from bricks.graph.model import Model
     from bricks.predict.features import BrickFeatures
+    from bricks.session.workspace import Workspace
+    from bricks.system import Runtime, Target
+    from bricks.units.interval import Interval
 
 # A smaller advantage than this counts as none: two measurements of one brick differ by as much.
 _NOTABLE = 0.05

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from bricks.analysis.explanation import Explanation, OperatorPart, Part
-from bricks.analysis.gains import Gain
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.session.machine_peaks import Peaks
 from bricks.studies.inference.prediction import SETTING_FACTS, PredictedModel
+
+if TYPE_CHECKING:
+    from bricks.analysis.explanation import Explanation, OperatorPart, Part
+    from bricks.analysis.gains import Gain
 
 _NOT_MEASURED = Peaks()
 

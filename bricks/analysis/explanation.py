@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import onnx
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate, Share
-from bricks.compose.memory.peak import PeakMemory, UnknownMemory
-from bricks.decompose.plan import Brick, Plan
 from bricks.decompose.titles import shapes
 from bricks.graph.model_metadata import value_dependence
 from bricks.graph.tensor import TensorType
@@ -25,8 +23,12 @@ from bricks.graph.view import parse_model
 from bricks.operators.operator import Loops
 from bricks.operators.registry import operator_called
 from bricks.predict.features import CONVOLUTION, PRODUCT, SIZES, STREAM, BrickFeatures
-from bricks.session.machine_peaks import Peaks
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.memory.peak import PeakMemory, UnknownMemory
+    from bricks.decompose.plan import Brick, Plan
+    from bricks.session.machine_peaks import Peaks
+    from bricks.units.interval import Interval
 
 # Sizes are logarithms: 0 is no dilation.
 _DILATION = SIZES[CONVOLUTION].index("dilation")

@@ -12,15 +12,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from bricks.analysis.explanation import Explanation, Part
 from bricks.analysis.operator_times import OperatorTime, operator_times
 from bricks.compose.estimate import Estimate
 from bricks.predict.features import CONVOLUTION, PRODUCT
 from bricks.session.machine_peaks import Peaks
-from bricks.system import System
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.analysis.explanation import Explanation, Part
+    from bricks.system import System
 
 # Operators that are looked at, and the least share of the model of one of them.
 _MOST, _LEAST_SHARE = 3, 0.05

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
@@ -21,12 +22,14 @@ from bricks.errors import StoreError
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.session.peak_memory import memory_of_plan
-from bricks.session.workspace import Workspace
-from bricks.store.reading import TimedPlan
 from bricks.studies.inference.result import ModelComparison, Summary, summarise
-from bricks.system import Target
-from bricks.units.interval import Interval
 from bricks.zoo import entries, programs
+
+if TYPE_CHECKING:
+    from bricks.session.workspace import Workspace
+    from bricks.store.reading import TimedPlan
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,16 @@ Nothing is measured or decomposed. Must not know how it is shown.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.analysis.explain import Explainer
-from bricks.analysis.explanation import Explanation
-from bricks.decompose.plan import Plan
 from bricks.session import predicting
-from bricks.session.workspace import Workspace
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.analysis.explanation import Explanation
+    from bricks.decompose.plan import Plan
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.analysis.explanation import Explanation, Part
 from bricks.compose.estimate import Estimate
 from bricks.graph.form import operator_title
 from bricks.units.interval import Interval, independent_sum
+
+if TYPE_CHECKING:
+    from bricks.analysis.explanation import Explanation, Part
 
 
 @dataclass(frozen=True, slots=True)

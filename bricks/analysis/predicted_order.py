@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.analysis.ranking import ranked
-from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
+
+if TYPE_CHECKING:
+    from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 
 LATENCY, SAMPLE = "latency_s", "sample_s"
 

@@ -16,25 +16,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks._version import __version__
 from bricks.backends import describe
 from bricks.decompose.identity import mismatch
 from bricks.errors import BricksError, StoreError, UsageError, first_line
-from bricks.graph.model import Model
 from bricks.predict import learned_file
 from bricks.predict.kernels import learned_kernels
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.defaults import GRANULARITY
 from bricks.session.device_latencies import device_latencies
 from bricks.session.latencies import Latencies
-from bricks.session.workspace import Workspace
 from bricks.store import Published, Store
 from bricks.store.published_index import INDEX, IndexEntry, LearnedFile, read_index, write_index
 from bricks.studies.inference.result import Comparison, ComparisonFailure
 from bricks.studies.inference.study import compare
 from bricks.system import ForeignLoad, System
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
 
 # Other processes may keep this many processors busy while a host is watched: less than the error
 # that estimates have.

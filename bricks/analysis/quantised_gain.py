@@ -6,18 +6,21 @@ Nothing is quantised, decomposed or measured here. Must not know how gains are s
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from bricks.analysis.gains import Gain, Replacement
 from bricks.compose.estimate import Estimate
-from bricks.decompose.plan import Plan
 from bricks.errors import BricksError
-from bricks.graph.model import Model
 from bricks.session import predicting
-from bricks.session.workspace import Workspace
 from bricks.sources.defaults import INT8
 from bricks.sources.quantised import Quantisation
-from bricks.system import Target
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 
 def quantised_gain(

@@ -10,9 +10,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 from bricks.samples.statistics import NORMAL_95
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.units.interval import Interval
 
 # An order is decided from this probability on.
 DECIDED = 0.95

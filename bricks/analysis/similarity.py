@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from bricks.decompose.plan import Plan
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

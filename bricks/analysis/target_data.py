@@ -10,21 +10,24 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.analysis.significance import BRICK_DRIFT, MACHINE_DRIFT, degrees_of_freedom
 from bricks.compose.basis import Basis
-from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
-from bricks.decompose.plan import Plan
-from bricks.predict.prediction import BrickPredictions
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement, common_state
 from bricks.samples.state_correction import StateCorrection
-from bricks.samples.state_model import StateModel
 from bricks.samples.statistics import NORMAL_95, half_width, median, pooled_deviation
-from bricks.system.target import Target
+
+if TYPE_CHECKING:
+    from bricks.compose.estimate import Estimate, IncompleteEstimate
+    from bricks.compose.parts import Results
+    from bricks.decompose.plan import Plan
+    from bricks.predict.prediction import BrickPredictions
+    from bricks.samples.state_model import StateModel
+    from bricks.system.target import Target
 
 # A state that covers less of a target than this is not used to compare it.
 _MOSTLY = 0.5

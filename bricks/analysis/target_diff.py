@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from bricks.analysis.difference import Difference, IncomparableModel, difference
 from bricks.analysis.target_data import TargetData
 from bricks.decompose.granularity import EXECUTED, Granularity
-from bricks.decompose.plan import Plan
 from bricks.decompose.titles import titles
 from bricks.errors import BricksError, StoreError, UsageError
 from bricks.predict.prediction import BrickPredictions
@@ -22,9 +21,12 @@ from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement
 from bricks.session.latencies import Latencies
 from bricks.sources import find_files
-from bricks.store import Reading
 from bricks.system.names import names_of, target_named
-from bricks.system.target import Target
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
+    from bricks.store import Reading
+    from bricks.system.target import Target
 
 
 @dataclass(frozen=True, slots=True)

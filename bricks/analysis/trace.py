@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.recompose import recompose
 from bricks.compose.timeline import ModelTimeline, timeline
-from bricks.decompose.plan import Brick, Plan
 from bricks.decompose.streams import whole_key
 from bricks.errors import BricksError
-from bricks.graph.model import Model
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.samples.profile import NoProfile, Profile
 from bricks.session import predicting, whole_models
-from bricks.session.workspace import Workspace
-from bricks.system import Target
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.estimate import Estimate, IncompleteEstimate
+    from bricks.decompose.plan import Brick, Plan
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from bricks.analysis.explain import Explainer
-from bricks.analysis.explanation import Explanation
 from bricks.analysis.operator_times import common_error_s
-from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.latencies import latencies
 from bricks.compose.recompose import recompose
@@ -28,10 +25,15 @@ from bricks.graph.view import graph_of, parse_model
 from bricks.measure.protocol.graphs import ReadSource
 from bricks.reading.digest import digest
 from bricks.session import predicting
-from bricks.session.workspace import Workspace
 from bricks.studies.inference.prediction import without
-from bricks.system import Target
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.analysis.explain import Explainer
+    from bricks.analysis.explanation import Explanation
+    from bricks.compose.basis import Basis
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True)

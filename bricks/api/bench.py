@@ -12,25 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks.closing import Closing
-from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.what_if import WhatIf
-from bricks.decompose.plan import Brick, Decomposition
-from bricks.graph.model import Model
-from bricks.measure.progress import Progress
-from bricks.samples.verification import Verification
 from bricks.session import measuring, predicting, whole_models
 from bricks.session.defaults import CACHE
 from bricks.session.options import Options
-from bricks.session.summaries import Measured
 from bricks.session.workspace import Workspace, silent
 from bricks.sources.defaults import UNQUANTIZED
-from bricks.store import Store
-from bricks.studies.inference.result import Comparison
-from bricks.system import Target
 
 if TYPE_CHECKING:
     import onnx
     from onnx_graphsurgeon import Graph
+
+    from bricks.compose.estimate import Estimate, IncompleteEstimate
+    from bricks.compose.what_if import WhatIf
+    from bricks.decompose.plan import Brick, Decomposition
+    from bricks.graph.model import Model
+    from bricks.measure.progress import Progress
+    from bricks.samples.verification import Verification
+    from bricks.session.summaries import Measured
+    from bricks.store import Store
+    from bricks.studies.inference.result import Comparison
+    from bricks.system import Target
 
 
 class Bench(Closing):

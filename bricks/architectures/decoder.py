@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from bricks.architectures.architecture import Architecture
 from bricks.architectures.weights import MICROSOFT, QUANTISATIONS, GraphBuilder
+
+if TYPE_CHECKING:
+    from bricks.architectures.architecture import Architecture
 
 _OPSET, _IR_VERSION, _EPSILON = 18, 9, 1e-5
 _BATCH, _TOKENS, _PAST, _TOTAL = "batch", "tokens", "past_tokens", "total_tokens"

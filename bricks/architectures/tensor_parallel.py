@@ -8,9 +8,12 @@ know how cards exchange what they compute.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from bricks.architectures.architecture import Architecture
 from bricks.errors import ModelError
+
+if TYPE_CHECKING:
+    from bricks.architectures.architecture import Architecture
 
 
 def part_of(name: str, of: Architecture, cards: int) -> Architecture:

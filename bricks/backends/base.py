@@ -10,15 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
-
-import numpy as np
-import onnx
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from bricks.backends.capability import Capability
-from bricks.graph.containers import ValueType
-from bricks.graph.decoder import Decoder
-from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+    from bricks.graph.containers import ValueType
+    from bricks.graph.decoder import Decoder
+    from bricks.units.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)

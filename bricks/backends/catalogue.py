@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.backends.offer import BackendInfo, Offer
 from bricks.backends.quantising import Quantiser
 from bricks.errors import BackendError, BricksError, UsageError, first_line, suggestion
-from bricks.graph.form import ModelForm
 from bricks.system.accelerator import CPU, DEVICES
+
+if TYPE_CHECKING:
+    from bricks.graph.form import ModelForm
 
 GROUP = "bricks.backends"
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from bricks.system.accelerator_state import AcceleratorState
+if TYPE_CHECKING:
+    from bricks.system.accelerator_state import AcceleratorState
 
 # Seconds of work between two readings of the clock, and in all.
 HEATED_S, _MOST_S = 0.2, 3.0

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-import onnx
-
-from bricks.backends.base import BoundModel
 from bricks.backends.filling import PERIOD, filled
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+    from bricks.backends.base import BoundModel
 
 # Eviction reads have a multiple of so many bytes.
 ROW_BYTES = 4096

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import onnx
 from onnx import TensorProto, helper
 
 from bricks.backends.capability import Capability
-from bricks.system.accelerator_state import AcceleratorState
-from bricks.units.sample import Kernel, Sample
+
+if TYPE_CHECKING:
+    from bricks.system.accelerator_state import AcceleratorState
+    from bricks.units.sample import Kernel, Sample
 
 # The domain of models that stand for a cost of launching.
 _DOMAIN = "org.bricks.launch"

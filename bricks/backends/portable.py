@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bricks.system.accelerator import Accelerator
-from bricks.units.sample import Sample
-
 if TYPE_CHECKING:
     import onnx
+
+    from bricks.system.accelerator import Accelerator
+    from bricks.units.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)

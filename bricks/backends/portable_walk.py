@@ -10,9 +10,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bricks.backends.heating import StateReader
 from bricks.backends.portable import GroupWalk, SampledRound
 from bricks.errors import first_line
 from bricks.system.accelerator_state import AcceleratorState, joined
@@ -20,6 +19,9 @@ from bricks.system.fingerprint import ROOT
 from bricks.system.load import ProcessorWait
 from bricks.system.processor import read_processor
 from bricks.units.sample import Sample, weighted_mean
+
+if TYPE_CHECKING:
+    from bricks.backends.heating import StateReader
 
 # Passes before the timed ones, unless they take so long.
 _WARM_UPS, _ENOUGH_S = 10, 0.03

@@ -10,10 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bricks.decompose.plan import Brick
-from bricks.units.sample import Sample
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.units.sample import Sample
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,19 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
-
-import numpy as np
-import onnx
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from bricks.backends.capability import Capability
-from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+    from bricks.backends.training_checks import (
+        GradientDeviations,
+        ItemOrders,
+        OptimizerTrajectories,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from bricks.backends.capability import Capability
-from bricks.backends.programs import SeededProgram
+
+if TYPE_CHECKING:
+    from bricks.backends.programs import SeededProgram
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,20 @@ Must not know runtimes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 
 from bricks.graph.feeds import feeds
-from bricks.graph.graph import Graph
-from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import without_values
 from bricks.operators.integer_ranges import integer_ranges
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.graph import Graph
+    from bricks.graph.synthesis import Pool
 
 # From the number and the type of a weight to shared values; None: values of its own.
 Shared = Callable[[int, TensorType], np.ndarray | None]

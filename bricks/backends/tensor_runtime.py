@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-import onnx
 
 from bricks.backends.base import Binding, BoundModel, Evaluator, ValueObserver
 from bricks.backends.synthetic_data import synthetic_data
 from bricks.errors import BackendError
-from bricks.graph.graph import Graph
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, upstream
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.graph import Graph
 
 # By name of an input: a function that makes its value, and its type.
 TensorInputs = Mapping[str, tuple[Callable[[], Any], TensorType]]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bricks.backends.catalogue import describe, names, offer
-from bricks.backends.offer import BackendInfo
 from bricks.errors import BackendError, UsageError, suggestion
 
 if TYPE_CHECKING:
+    from bricks.backends.offer import BackendInfo
     from bricks.system.version_environments import VersionEnvironment
 
 _SIGN = "=="

@@ -7,6 +7,8 @@ list of all commands needs only this module. A test compares the sentences with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial, wraps
 from importlib import import_module
 from typing import Any
 
@@ -132,4 +134,46 @@ def _typer_command(name: str, function: Any) -> Any:
         app.command(name)(function)
     command = typer.main.get_command(app)
     command.name = name
+    convert_sparingly(command)
     return command
+
+
+def convert_sparingly(command: Any) -> None:
+    """Let texts and defaults of a command's parameters pass unconverted.
+
+    Typer converts values by a library that takes as long to import as half of an answer; only
+    numbers and paths that a user typed need it.
+    """
+    for parameter in command.params:
+        parameter.get_runtime_param = partial(_Sparing, parameter, parameter.get_runtime_param)
+    made = command.get_help_option  # --help is no parameter before it is asked for
+
+    @wraps(made)
+    def help_option(context: Any) -> Any:
+        option = made(context)
+        if option is not None:
+            option.get_runtime_param = partial(_Sparing, option, type(option).get_runtime_param)
+        return option
+
+    command.get_help_option = help_option
+    for below in getattr(command, "commands", {}).values():
+        convert_sparingly(below)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sparing:
+    """What converts the values of a ``parameter``: itself, or else Typer's converter."""
+
+    parameter: Any
+    typers: Callable[[], Any]
+
+    def coerce(self, value: Any, **where: Any) -> Any:
+        kind, default = self.parameter.type_descriptor.annotation, self.parameter.default
+        several = self.parameter.multiple or self.parameter.nargs == -1
+        if value is None:
+            return () if several else None
+        if several and kind == list[str] and not isinstance(value, str):
+            return list(value)
+        if not several and (kind is str or (value is default and not isinstance(value, str))):
+            return value
+        return self.typers().coerce(value, **where)

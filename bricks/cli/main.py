@@ -16,7 +16,7 @@ import typer
 from bricks.cli import clock
 from bricks.cli.command import command
 from bricks.cli.command_line import remember
-from bricks.cli.commands import LazyCommands
+from bricks.cli.commands import LazyCommands, convert_sparingly
 from bricks.cli.help import show_page, with_pages
 from bricks.cli.output import drop_output, print_error, show
 from bricks.cli.verbosity import VerbosityOptions, usual
@@ -127,6 +127,7 @@ def _run(arguments: list[str]) -> int:
 def root_command() -> Any:
     """Typer's command of the program; its subcommands are imported when they are looked up."""
     root: Any = typer.main.get_command(app)
+    convert_sparingly(root)
     root.commands = LazyCommands(with_pages)
     return with_pages(root)
 

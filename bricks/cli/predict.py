@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,6 +24,8 @@ from bricks.sources import Unread
 from bricks.zoo import is_entry
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from bricks.graph.model import Model
     from bricks.report.wide_intervals import ShownEstimate
     from bricks.session.workspace import Workspace
@@ -60,7 +61,8 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
     if asked.elsewhere and any(map(is_entry, options.models.words)):
         reader.begin(asked.axes(options).settings[0])
     with _first_workspace(options, asked) as workspace:
-        result = _predictions(workspace, reader, options, asked)
+        memory = options.general.json or detail.every
+        result = _predictions(workspace, reader, options, asked, memory=memory)
         here = workspace.target
     shown = [
         _shown(of, asked.typed(options, of.setting), here, reader, result.dimensions)
@@ -94,6 +96,8 @@ class _Reader:
 
         For programs of the user: a worker records them for seconds, while this process loads.
         """
+        from concurrent.futures import Future
+
         begun: Future[ReadModels] = Future()
         self._begun[_key(setting)] = begun
         options = in_setting(self.options, setting)
@@ -140,7 +144,12 @@ def _opened_first(opened: ExitStack, options: EstimateOptions, asked: PredictOpt
 
 
 def _predictions(
-    workspace: Workspace, reader: _Reader, options: EstimateOptions, asked: PredictOptions
+    workspace: Workspace,
+    reader: _Reader,
+    options: EstimateOptions,
+    asked: PredictOptions,
+    *,
+    memory: bool,
 ) -> ModelPredictions:
     """The predictions in all settings; estimates by published measurements are printed at once."""
     from bricks.studies.inference.sweep import Sweep
@@ -153,7 +162,7 @@ def _predictions(
         refuse_crowding(workspace.target)
     if at_once and options.measuring.budget_s is None:
         _answer_at_once(workspace, reader(first))
-    sweep = Sweep(axes=axes, read=reader, measure=not asked.no_measure, notice=note)
+    sweep = Sweep(axes=axes, read=reader, measure=not asked.no_measure, notice=note, memory=memory)
     result = sweep.predicted(workspace)
     return result if asked.systems != (ALL,) else result.on_known()
 

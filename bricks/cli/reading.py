@@ -147,9 +147,11 @@ def shapes_of(options: ModelOptions) -> dict[str, tuple[int | None, ...]]:
 
 def values_of(options: ModelOptions) -> dict[str, Any]:
     """Values of ``--inputs`` and ``--value`` by the name of the input: arrays or texts."""
+    values: dict[str, Any] = {}
+    if options.inputs is None and not options.value:
+        return values
     from bricks.graph.input_values import parse_value, read_arrays
 
-    values: dict[str, Any] = {}
     if options.inputs is not None:
         values.update(read_arrays(options.inputs))
     for text in options.value or []:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
-from bricks.compose.estimate import Estimate
 from bricks.samples.statistics import NORMAL_95
+
+if TYPE_CHECKING:
+    from bricks.compose.estimate import Estimate
 
 # A latency bound counts as met if it is missed with at most this probability.
 PROMISE = 0.05

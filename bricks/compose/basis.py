@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from bricks.compose.device.basis import DeviceBasis
 from bricks.compose.parts import Parts, Results, state_of
-from bricks.compose.schedule import Construction
-from bricks.decompose.plan import Plan
 from bricks.predict.prediction import BrickPredictions
-from bricks.samples.state_model import StateModel
+
+if TYPE_CHECKING:
+    from bricks.compose.device.basis import DeviceBasis
+    from bricks.compose.schedule import Construction
+    from bricks.decompose.plan import Plan
+    from bricks.samples.state_model import StateModel
 
 # The cost of a call in a walk, relative to the probes, which run repeatedly and so find the
 # runtime's code and data cached. Light bricks do too, since they run once before each sample; heavy

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from bricks.compose.composer import compose
 from bricks.compose.estimate import PhaseShare
 from bricks.compose.lanes import Task
 from bricks.compose.occurrences import CORE
-from bricks.compose.parts import Results
 from bricks.compose.recomposition_error import CALL_OVERHEAD_SHARE
-from bricks.decompose.plan import Plan
 from bricks.samples.call_overhead import (
     LONG,
     PHASE_PROBES,
@@ -27,6 +26,10 @@ from bricks.samples.call_overhead import (
 )
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.parts import Results
+    from bricks.decompose.plan import Plan
 
 
 def call_cost(results: Results) -> Interval:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Share
-from bricks.compose.latencies import BrickLatencies
 from bricks.compose.recomposition_error import CACHED_NODES, cache_state_s
-from bricks.decompose.plan import Plan
+
+if TYPE_CHECKING:
+    from bricks.compose.latencies import BrickLatencies
+    from bricks.decompose.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ Plain data, here so that reports need not import the calculation. Must not know 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from bricks.compose.device.times import DeviceTimes
-from bricks.compose.uncertainty import Uncertainty
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.device.times import DeviceTimes
+    from bricks.compose.uncertainty import Uncertainty
 
 # Bricks without a latency that a message names.
 _MOST_NAMED = 3

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from bricks.compose.basis import Basis
 from bricks.compose.call_overhead import call_cost
-from bricks.compose.parts import Parts
 from bricks.compose.uncertainty import ErrorSource
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Measurement
 from bricks.samples.state_correction import Factor, StateCorrection
 from bricks.samples.statistics import NORMAL_95, pooled_deviation, pooled_spread, skew_share
 from bricks.units.interval import Interval
-from bricks.units.sample import Kernel
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.compose.parts import Parts
+    from bricks.units.sample import Kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.compose.lanes import Task
-from bricks.decompose.plan import Plan
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
 
 CORE, HOST, DEVICE = "core", "host", "device"
 

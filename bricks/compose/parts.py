@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Gap
-from bricks.decompose.plan import Plan
 from bricks.predict.prediction import BrickPredictions
 from bricks.samples.call_overhead import probes_of
 from bricks.samples.measurement import Failure, Measurement, common_state
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
 
 Results = Mapping[str, Measurement | Failure]
 

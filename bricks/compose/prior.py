@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from bricks.compose.parts import Results
 from bricks.compose.recomposition_error import OTHER_HOST_SHARE
-from bricks.decompose.plan import Plan
 from bricks.predict.prediction import Prediction
 from bricks.samples.measurement import UNSURE_SHARE, Measurement, round_spread
 from bricks.samples.statistics import NORMAL_95
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.parts import Results
+    from bricks.decompose.plan import Plan
+    from bricks.units.interval import Interval
 
 # How much hosts of one kind differ, as a standard deviation of the logarithm of latencies.
 OTHER_HOST_SD = OTHER_HOST_SHARE / NORMAL_95

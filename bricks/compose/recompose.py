@@ -10,12 +10,10 @@ are subtracted (see ``decompose.overlap``). Parallel construction is in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from bricks.compose.basis import Basis
 from bricks.compose.call_overhead import overheads_uncertain_s, phase_overheads, phase_shares
 from bricks.compose.contributions import Contributions
-from bricks.compose.device.recompose import recompose_on_device
-from bricks.compose.device.step import device_step
 from bricks.compose.estimate import Estimate, IncompleteEstimate, PhaseShare
 from bricks.compose.latencies import latencies
 from bricks.compose.parts import gaps
@@ -28,7 +26,10 @@ from bricks.compose.sourced_interval import (
     sequential_interval,
 )
 from bricks.compose.uncertainty import ErrorSource
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.units.interval import Interval
 
 
 def recompose(basis: Basis) -> Estimate | IncompleteEstimate:
@@ -37,6 +38,8 @@ def recompose(basis: Basis) -> Estimate | IncompleteEstimate:
     Incomplete where a brick was neither measured nor predicted, or the probes were not measured.
     """
     if basis.device is not None:
+        from bricks.compose.device.recompose import recompose_on_device
+
         return recompose_on_device(basis, basis.device)
     plan = basis.plan
     bricks = Contributions.of(plan, latencies(basis))
@@ -76,6 +79,8 @@ def _run_s(basis: Basis, bricks: Contributions) -> float:
     if basis.construction is not None:
         return schedule(plan, basis.construction, known.net_s).end_s
     if known.kernels:
+        from bricks.compose.device.step import device_step
+
         return device_step(basis, known).run.step_s
     return bricks.total_s
 

@@ -19,14 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bricks.compose.composer import compose
-from bricks.compose.lanes import Timeline
 from bricks.compose.occurrences import occurrence_tasks
-from bricks.decompose.occurrence import Occurrence
-from bricks.decompose.plan import Brick, Plan
 from bricks.errors import UsageError, first_line
+
+if TYPE_CHECKING:
+    from bricks.compose.lanes import Timeline
+    from bricks.decompose.occurrence import Occurrence
+    from bricks.decompose.plan import Brick, Plan
 
 # How long a thread without a processor waits for one: a tick of the system's clock (4 ms at the
 # usual 250 a second), because spinning threads give up theirs at ticks only. Handovers of 3 to 5 ms

@@ -6,8 +6,10 @@ Must not know what the latency is of.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from bricks.units.interval import Interval
+if TYPE_CHECKING:
+    from bricks.units.interval import Interval
 
 
 class MeetsSlo(StrEnum):

@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bricks.compose.lanes import longest_chain_s
-from bricks.compose.latencies import BrickLatencies
 from bricks.compose.occurrences import occurrence_tasks
 from bricks.compose.schedule import Construction, longest_s
 from bricks.compose.uncertainty import ErrorSource, HalfWidth, Uncertainty
-from bricks.decompose.plan import Plan
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.latencies import BrickLatencies
+    from bricks.decompose.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

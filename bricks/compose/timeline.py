@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from bricks.compose.basis import Basis
 from bricks.compose.composer import compose
 from bricks.compose.device.step import device_step
 from bricks.compose.lanes import LaneSpan, Task, Timeline
@@ -18,8 +18,11 @@ from bricks.compose.latencies import BrickLatencies, latencies
 from bricks.compose.occurrences import CORE, DEVICE, HOST, occurrence_tasks
 from bricks.compose.parts import gaps
 from bricks.compose.schedule import schedule, worker
-from bricks.decompose.plan import Plan
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.decompose.plan import Plan
+    from bricks.units.interval import Interval
 
 CALL = "call of the runtime"
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from bricks.compose.estimate import Estimate
-from bricks.units.interval import Interval
+if TYPE_CHECKING:
+    from bricks.compose.estimate import Estimate
+    from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)

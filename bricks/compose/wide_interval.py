@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from bricks.compose.estimate import Estimate
 from bricks.compose.uncertainty import ErrorSource
+
+if TYPE_CHECKING:
+    from bricks.compose.estimate import Estimate
 
 # An interval is wide if half of it is more than this share of the estimate.
 WIDE = 0.25

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.decompose.memory import Flow
-from bricks.graph.containers import ValueType
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
+
+if TYPE_CHECKING:
+    from bricks.decompose.memory import Flow
+    from bricks.graph.containers import ValueType
 
 
 @dataclass(eq=False, slots=True)

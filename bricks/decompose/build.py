@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from bricks.decompose.context import weight_bound
-from bricks.decompose.granularity import Granularity
 from bricks.decompose.identity import Cutter
 from bricks.decompose.lowering import AS_WRITTEN, UNKNOWN, Contents, Lowering
 from bricks.decompose.numbering import Numbering
-from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.overlap import windows
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.recorded_memory import memory_of
 from bricks.errors import ModelError
-from bricks.graph.graph import Graph
-from bricks.graph.model import Model
+
+if TYPE_CHECKING:
+    from bricks.decompose.granularity import Granularity
+    from bricks.decompose.occurrence import Occurrence
+    from bricks.graph.graph import Graph
+    from bricks.graph.model import Model
 
 
 def build(

@@ -13,13 +13,16 @@ Must not know caches: a brick must have the same key on every host.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import SURROUNDING_BYTES, Brick
-from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import LOG_WEIGHT_BYTES, noted_weight_bytes
 from bricks.graph.payload import is_referenced, type_of
 from bricks.graph.view import parse_model
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
 
 # Fewer bytes of weights are cached in models of any size.
 _HEAVY_BYTES = 1 << 16

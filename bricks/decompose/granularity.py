@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.decompose.stretches import stretches
 from bricks.errors import UsageError, nearest
-from bricks.graph.graph import Graph
-from bricks.graph.topology import used_values
+
+if TYPE_CHECKING:
+    from bricks.graph.graph import Graph
 
 EXECUTED = "executed"
 _OVERLAP = "+1"
@@ -72,6 +73,8 @@ def split(
     if granularity.executed and groups is not None:
         return list(groups)
     if granularity.layers is None:
+        from bricks.decompose.stretches import stretches
+
         return stretches(graph)
     if granularity.layers == 1:
         return [(i,) for i in range(len(graph.nodes))]
@@ -103,6 +106,8 @@ def split_model(graph: Graph, window: range) -> list[tuple[int, ...]]:
 
 
 def _valid(graph: Graph, window: range) -> bool:
+    from bricks.graph.topology import used_values
+
     inside: set[str] = set()
     for position in window:
         node = graph.nodes[position]

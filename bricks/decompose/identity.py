@@ -62,6 +62,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx
 
@@ -72,7 +73,6 @@ from bricks.decompose.piece_writer import BRICK_NAME, PieceContent, PieceWriter
 from bricks.decompose.plan import Brick
 from bricks.decompose.structure import Path, ranks
 from bricks.errors import ModelError
-from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import (
     CONTEXT,
     ITERATIONS,
@@ -82,13 +82,16 @@ from bricks.graph.model_metadata import (
     note_sketches,
     note_weights,
 )
-from bricks.graph.sketch import Sketch
 from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.topology import label, subgraphs, used_values
 from bricks.graph.view import graph_of, parse_model, without_values
 from bricks.operators.dependence import sketched_values
 from bricks.operators.steering import steered_values, steering_inputs
 from bricks.operators.work import flops
+
+if TYPE_CHECKING:
+    from bricks.graph.graph import Graph
+    from bricks.graph.sketch import Sketch
 
 
 @dataclass(frozen=True, slots=True)

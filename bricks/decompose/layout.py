@@ -12,11 +12,14 @@ bricks overwrite the shared region. It must not know which bricks are timed.
 from __future__ import annotations
 
 from bisect import insort
+from typing import TYPE_CHECKING
 
 from bricks.decompose.buffers import Buffer, buffers
 from bricks.decompose.memory import Flow, MemoryLayout
-from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
 
 ALIGNMENT = 64
 

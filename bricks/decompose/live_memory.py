@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from bricks.decompose.memory import LiveRange
+if TYPE_CHECKING:
+    from bricks.decompose.memory import LiveRange
 
 
 def live_at_peak(spans: Iterable[LiveRange], occurrences: int) -> tuple[int, dict[str, int]]:

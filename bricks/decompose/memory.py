@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from bricks.decompose.occurrence import Occurrence
-from bricks.graph.containers import ValueType
 from bricks.graph.program_phases import INFERENCE
+
+if TYPE_CHECKING:
+    from bricks.decompose.occurrence import Occurrence
+    from bricks.graph.containers import ValueType
 
 # Roles of memory: results that later phases read, parameters' gradients, and results that are freed
 # by their own phase.

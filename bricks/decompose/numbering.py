@@ -6,13 +6,16 @@ Must not know how pieces are identified.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from bricks.decompose.identity import Piece
 from bricks.decompose.occurrence import Occurrence
-from bricks.decompose.overlap import Window
-from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 from bricks.graph.topology import used_values
+
+if TYPE_CHECKING:
+    from bricks.decompose.identity import Piece
+    from bricks.decompose.overlap import Window
+    from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
 
 
 class Numbering:

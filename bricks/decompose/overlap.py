@@ -27,10 +27,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.decompose.granularity import Granularity, split
-from bricks.graph.graph import Graph
 from bricks.graph.topology import used_values
+
+if TYPE_CHECKING:
+    from bricks.graph.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

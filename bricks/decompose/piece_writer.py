@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
@@ -16,11 +16,13 @@ from bricks.decompose.content import DTYPE_NUMBER, constant, normal_type, plain_
 from bricks.decompose.structure import Path, schedule
 from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType
-from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import ITEMS, STEERING, note, note_inner_types
 from bricks.graph.onnx_types import type_proto
 from bricks.graph.topology import default_domain, located_subgraphs
 from bricks.operators.steering import value_counts
+
+if TYPE_CHECKING:
+    from bricks.graph.graph import Graph
 
 # The location that weights refer to. No such file exists: values are passed when a brick is loaded.
 WEIGHTS_LOCATION = "weights"

@@ -8,18 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.decompose.allocated import Allocated
 from bricks.decompose.memory import Memory, Phase
-from bricks.decompose.overlap import Window
 from bricks.decompose.planned import Planned
-from bricks.graph.graph import Graph
-from bricks.graph.model import Model
 from bricks.graph.program import FREED, PHASE, call_of, is_call, origin_of, state_of
 from bricks.graph.program_traffic import evicted_share, touched_bytes
 from bricks.graph.view import parse_model
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.decompose.overlap import Window
+    from bricks.graph.graph import Graph
+    from bricks.graph.model import Model
 
 
 def memory_of(

@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onnx import TensorProto, ValueInfoProto, helper
 
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
-from bricks.decompose.plan import Brick
 from bricks.graph.form import DOMAIN
 from bricks.graph.model import Model
-from bricks.graph.program import Call
-from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.graph.program import Call
+    from bricks.graph.tensor import TensorType
 
 
 def single_call(call: Call, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Brick:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import heapq
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.decompose.canonical import Edge, SearchBudget, canonical_order
 from bricks.decompose.content import normal_type, plain_attributes
 from bricks.errors import ModelError
 from bricks.graph.topology import default_domain, located_subgraphs, used_values
+
+if TYPE_CHECKING:
+    import onnx
 
 # The path of a node: its position among the piece's nodes. In a subgraph: the path of the node that
 # has the subgraph, the attribute, the subgraph's position in it, and the position in the subgraph.

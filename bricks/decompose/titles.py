@@ -6,10 +6,13 @@ All outputs use these titles. Must not know how titles are displayed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick, Plan
-from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick, Plan
+    from bricks.graph.containers import ValueType
 
 
 def titles(plans: Sequence[Plan]) -> list[str]:

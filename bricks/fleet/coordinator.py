@@ -12,20 +12,22 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks._version import __version__
 from bricks.errors import FleetError, StoreError, first_line
 from bricks.fleet import host as on_host
 from bricks.fleet.host import BatchResult, ModelPayload, Ready
 from bricks.fleet.hosts import Cluster, FleetHost, HostList, HostPhase
-from bricks.fleet.queue import WorkQueue
 from bricks.fleet.report import FleetMeasured
 from bricks.fleet.work import FleetWork
-from bricks.graph.model import Model
-from bricks.measure.progress import Progress
-from bricks.session.options import Options
-from bricks.store import Store
+
+if TYPE_CHECKING:
+    from bricks.fleet.queue import WorkQueue
+    from bricks.graph.model import Model
+    from bricks.measure.progress import Progress
+    from bricks.session.options import Options
+    from bricks.store import Store
 
 _POLL_S = 0.1
 

@@ -16,20 +16,22 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks._version import __version__
 from bricks.errors import BricksError, FleetError, SuiteError
-from bricks.graph.model import Model
 from bricks.samples.call_overhead import ALL_PROBES
 from bricks.samples.sampling import Sampling
 from bricks.session import measuring
 from bricks.session.batch import decompose_all
-from bricks.session.options import Options
 from bricks.session.workspace import Workspace
 from bricks.suite import pack_model, unpack_model
 from bricks.suite.archive import MAX_FILE_BYTES
 from bricks.system import System, Target, fingerprint
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.session.options import Options
 
 # A request without a call for so long is over: its coordinator must have ended.
 _IDLE_S = 1800.0

@@ -11,13 +11,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from bricks.fleet.host import BatchResult
-from bricks.fleet.queue import KeyBatch
 from bricks.fleet.report import HostReport
 from bricks.samples.sampling import Sampling, combined
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.fleet.host import BatchResult
+    from bricks.fleet.queue import KeyBatch
+    from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True)

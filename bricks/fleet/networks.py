@@ -5,9 +5,9 @@ Must not know how hosts are reached, or how a rank is timed.
 
 from __future__ import annotations
 
-from bricks.fleet.hosts import Cluster
+from typing import TYPE_CHECKING
+
 from bricks.fleet.ranks import RankHosts
-from bricks.measure.progress import Progress
 from bricks.measure.protocol.ranks import ReadInterface
 from bricks.session.networks import (
     NetworkMeasured,
@@ -16,7 +16,11 @@ from bricks.session.networks import (
     measure_on,
     network_of,
 )
-from bricks.store import Store
+
+if TYPE_CHECKING:
+    from bricks.fleet.hosts import Cluster
+    from bricks.measure.progress import Progress
+    from bricks.store import Store
 
 _TIMEOUT_S = 60.0
 

@@ -11,16 +11,19 @@ import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition
 from bricks.fleet.report import TargetReport
-from bricks.graph.model import Model
 from bricks.measure.jobs import ModelJob, batches, needs_of, spread_out
 from bricks.samples.measurement import Failure
 from bricks.session.options import Options, effort_of
-from bricks.store import Store
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.store import Store
+    from bricks.system import Target
 
 # Keys of bricks; None: all bricks of the models, of which the host chooses as its options say.
 KeyBatch = tuple[str, ...] | None

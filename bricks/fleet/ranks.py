@@ -9,20 +9,22 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks._version import __version__
 from bricks.closing import Closing
 from bricks.errors import FleetError, WorkerError, first_line
-from bricks.fleet.hosts import Cluster, RemoteCall
 from bricks.measure.protocol.ranks import JoinGroup, OpenGroup
-from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.ranks import JOIN_TIMEOUT_S
 from bricks.measure.supervisor import Supervisor
 from bricks.session.networks import collectives_settings
 from bricks.store.owners import host_id
 from bricks.system import System, fingerprint, logical_cpus
 from bricks.system.interface import interface_of
+
+if TYPE_CHECKING:
+    from bricks.fleet.hosts import Cluster, RemoteCall
+    from bricks.measure.protocol.request import Answer, Request
 
 _POLL_S = 0.002
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from bricks.samples.measurement import Failure
 from bricks.samples.sampling import Sampling
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.samples.measurement import Failure
+    from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True)

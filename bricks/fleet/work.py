@@ -8,16 +8,19 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks.decompose.identity import mismatch
 from bricks.errors import StoreError
-from bricks.fleet.host import BatchResult, Ready
 from bricks.fleet.queue import WorkQueue, work_queue
-from bricks.fleet.report import TargetReport
-from bricks.graph.model import Model
-from bricks.session.options import Options
-from bricks.store import Store
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.fleet.host import BatchResult, Ready
+    from bricks.fleet.report import TargetReport
+    from bricks.graph.model import Model
+    from bricks.session.options import Options
+    from bricks.store import Store
+    from bricks.system import Target
 
 
 class FleetWork:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 
 from bricks.errors import ModelError
-from bricks.graph.model import Model
 from bricks.graph.payload import PayloadError, is_referenced, locate, reference, type_of
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
 
 # For each element type: the unsigned integer of its width, and the greatest denormal as such an
 # integer. FLOAT16 is not listed, because its denormals are normal numbers in float32, in which

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import onnx
-
-from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import known_values, noted_sketches, runtime_value
-from bricks.graph.sketch import Sketch
-from bricks.graph.synthesis import Pool, Range
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.graph import Graph
+    from bricks.graph.sketch import Sketch
+    from bricks.graph.synthesis import Pool, Range
 
 
 def feeds(

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import onnx
+if TYPE_CHECKING:
+    import onnx
 
-from bricks.graph.containers import ValueType
+    from bricks.graph.containers import ValueType
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 
 from bricks.errors import ModelError, UsageError, first_line
 from bricks.graph.onnx_types import dtype_of
 from bricks.graph.payload import value_dtype
+
+if TYPE_CHECKING:
+    import onnx
 
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 

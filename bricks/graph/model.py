@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
 
 
 @dataclass(frozen=True, slots=True)

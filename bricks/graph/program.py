@@ -30,9 +30,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-import onnx
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bricks.errors import ModelError
 from bricks.graph.call import ON_HOST
@@ -42,6 +40,9 @@ from bricks.graph.call import Port as Port
 from bricks.graph.call import contiguous as contiguous
 from bricks.graph.call import leaves as leaves
 from bricks.graph.form import DOMAIN
+
+if TYPE_CHECKING:
+    import onnx
 
 # Namespace of the backend's own calls: training steps in isolation and under data parallelism.
 REPLICATED = "replicated"

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
-import onnx
-
-from bricks.graph.containers import ValueType
 from bricks.graph.evictions import ALL_BYTES as ALL_BYTES
 from bricks.graph.evictions import evicted_share as evicted_share
 from bricks.graph.evictions import writes
 from bricks.graph.program import call_of
 from bricks.graph.tensor import TensorType
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.containers import ValueType
 
 
 def touched_bytes(node: onnx.NodeProto, types: Mapping[str, ValueType]) -> int:

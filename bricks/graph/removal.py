@@ -11,14 +11,17 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 import onnx
 
 from bricks.errors import ModelError, UsageError, suggestion
-from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import all_nodes, initializer_names, used_values
 from bricks.graph.view import upstream
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -18,7 +19,6 @@ import onnx.shape_inference
 from onnx import numpy_helper
 
 from bricks.errors import ModelError, ShapeError, first_line
-from bricks.graph.containers import ValueType
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
@@ -28,6 +28,9 @@ from bricks.graph.payload import PayloadError, type_of
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import default_domain, label, used_values
 from bricks.graph.view import graph_of
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
 
 
 class OpenShapes(ShapeError):

@@ -8,12 +8,15 @@ positions for which it selects as many. Must not know how boxes are drawn or obs
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 
 from bricks.graph.boxes import column_quantiles, draw_boxes, rank_correlations
 from bricks.graph.sketch import Sketch
+
+if TYPE_CHECKING:
+    import onnx
 
 OPERATOR = "NonMaxSuppression"
 

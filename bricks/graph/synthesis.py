@@ -12,14 +12,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bricks.errors import ModelError
-from bricks.graph.containers import ValueType
 from bricks.graph.payload import numpy_dtype, storage_shape, unpacked, value_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
 
 __all__ = ["Pool", "numpy_dtype"]
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import onnx
 
 from bricks.errors import ModelError
-from bricks.graph.containers import ValueType
 from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import container_types, inner_types
 from bricks.graph.payload import is_referenced, type_of
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, used_values
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
 
 
 def parse_model(data: bytes) -> onnx.ModelProto:

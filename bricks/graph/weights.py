@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx
 
 from bricks.errors import ModelError
@@ -25,6 +25,9 @@ from bricks.graph.payload import (
     type_of,
 )
 from bricks.graph.view import without_values
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # Most bytes of weights in a ModelProto; protobuf's limit is twice as large.
 _MOST_BYTES = 1 << 30

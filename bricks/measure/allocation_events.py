@@ -8,8 +8,10 @@ out, and frees when the program does. Must not know how steps are run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.decompose.memory import Allocation
+if TYPE_CHECKING:
+    from bricks.decompose.memory import Allocation
 
 # The handle that stands for all handles.
 EVERY_HANDLE = -1

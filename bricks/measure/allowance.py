@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.errors import ModelError
-from bricks.graph.containers import ValueType
 from bricks.graph.tensor import ELEMENT_BITS
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, without_values
+from bricks.measure.defaults import GRAPH_TIMEOUT_S
 
-MAX_S = 600.0
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.containers import ValueType
 
 # With these, a host ten times slower than any tested one stays within the limits.
 MIN_S = 5.0
@@ -34,7 +36,7 @@ _BYTES_PER_ELEMENT = 1 << 12
 
 
 def allowed_s(proto: onnx.ModelProto, *, times: int = 1) -> float:
-    """Seconds for one request about ``proto``, a model without weights, at most MAX_S.
+    """Seconds for one request about ``proto``, a model without weights, at most GRAPH_TIMEOUT_S.
 
     ``times`` is how often the request processes the whole model.
     """
@@ -45,7 +47,7 @@ def allowed_s(proto: onnx.ModelProto, *, times: int = 1) -> float:
     flops = 2 * positions * sum(type_.elements for type_ in weights)
     seconds = MIN_S + _NODE_S * nodes
     seconds += _bytes(weights) / _WEIGHT_BYTES_PER_S + flops / _FLOPS
-    return min(MAX_S, times * seconds)
+    return min(GRAPH_TIMEOUT_S, times * seconds)
 
 
 def allowed_bytes(proto: onnx.ModelProto) -> int:

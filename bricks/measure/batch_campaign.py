@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.measure.conditions import Conditions
-from bricks.measure.deadline import Deadline
 from bricks.measure.importance import Importance, ModelNeeds
-from bricks.measure.jobs import Batch
 from bricks.measure.remeasuring import open_shares, stale, state_of, uncertain
 from bricks.measure.rounds import NoShares, SamplingGoal
 from bricks.measure.sampling_task import WHOLE, SamplingTask, walks_of
-from bricks.measure.task_sampler import TaskSampler
 from bricks.samples.measurement import ENOUGH, Failure, Measurement
-from bricks.store import Claim, Store
+
+if TYPE_CHECKING:
+    from bricks.measure.conditions import Conditions
+    from bricks.measure.deadline import Deadline
+    from bricks.measure.jobs import Batch
+    from bricks.measure.task_sampler import TaskSampler
+    from bricks.store import Claim, Store
 
 # How often stale bricks of a batch are measured again, at most.
 _MAX_REPEATS = 2

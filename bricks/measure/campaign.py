@@ -12,26 +12,29 @@ from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 from bricks.measure.batch_campaign import BatchCampaign, CampaignParts
 from bricks.measure.campaign_result import CampaignResult, Tally
-from bricks.measure.conditions import Conditions
 from bricks.measure.deadline import Deadline
 from bricks.measure.jobs import Batch, ModelJob, batches, needs_of, spread_out
 from bricks.measure.loop import Loop
 from bricks.measure.machine_states import MachineStates
 from bricks.measure.overhead_walk import probe_walk
 from bricks.measure.probe_set_campaign import measure_probe_set
-from bricks.measure.progress import Progress
-from bricks.measure.rounds import StopRule
 from bricks.measure.sampling_task import OVERHEAD, SamplingTask, probes_for
-from bricks.measure.supervisor import Supervisor
 from bricks.measure.task_sampler import TaskSampler
 from bricks.measure.timing_lock import timing_lock
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Measurement
-from bricks.store import Store
 from bricks.system import ForeignLoad
+
+if TYPE_CHECKING:
+    from bricks.measure.conditions import Conditions
+    from bricks.measure.progress import Progress
+    from bricks.measure.rounds import StopRule
+    from bricks.measure.supervisor import Supervisor
+    from bricks.store import Store
 
 _logger = logging.getLogger(__name__)
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from bricks.backends.ranks import CollectiveTimes
-from bricks.measure.progress import Progress
 from bricks.measure.protocol.ranks import TimeCollective
-from bricks.measure.ranks import Ranks
 from bricks.measure.rounds import StopRule
-from bricks.measure.turns import ChargedRound
 from bricks.network.collective import BESIDE, BROADCAST, Aspect, Collective
 from bricks.network.times import round_time
 from bricks.samples.measurement import Round
 from bricks.samples.statistics import median, pooled_deviation
-from bricks.store import Claim
+
+if TYPE_CHECKING:
+    from bricks.backends.ranks import CollectiveTimes
+    from bricks.measure.progress import Progress
+    from bricks.measure.ranks import Ranks
+    from bricks.measure.turns import ChargedRound
+    from bricks.store import Claim
 
 # The precision of a collective: rounds of short ones vary by several percent. While ranks compute,
 # they vary more, since threads wait for the core in time slices of milliseconds.

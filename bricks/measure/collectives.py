@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.measure.collective_sampling import (
     CollectiveSampling,
@@ -15,12 +16,14 @@ from bricks.measure.collective_sampling import (
     SampledCollective,
 )
 from bricks.measure.loop import Loop
-from bricks.measure.progress import Progress
-from bricks.measure.ranks import Ranks
 from bricks.measure.timing_lock import timing_lock
 from bricks.network.collective import Collective
 from bricks.samples.measurement import Failure, Measurement
-from bricks.store import Claim, Store
+
+if TYPE_CHECKING:
+    from bricks.measure.progress import Progress
+    from bricks.measure.ranks import Ranks
+    from bricks.store import Claim, Store
 
 _TIMEOUT_S = 120.0
 

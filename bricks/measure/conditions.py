@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bricks.measure.defaults import TIMEOUT_S
-from bricks.measure.jobs import MAX_BRICKS, MAX_WEIGHT_BYTES
+from bricks.measure.defaults import MAX_BRICKS, MAX_WEIGHT_BYTES, TIMEOUT_S
 from bricks.measure.rounds import StopRule
 
 # Seconds by which a budget that was spent before measuring began is exceeded, for a round.

@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.errors import WorkerError
 from bricks.measure.protocol.pipe import decode, encode
-from bricks.measure.protocol.process import Hello
 from bricks.measure.protocol.request import Answer, Request, answer_from_json, request_to_json
 from bricks.measure.worker_process import Freed, WorkerDied, WorkerProcess
+
+if TYPE_CHECKING:
+    from bricks.measure.protocol.process import Hello
 
 _logger = logging.getLogger(__name__)
 

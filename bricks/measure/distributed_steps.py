@@ -13,10 +13,9 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks import backends
-from bricks.backends import Offer
 from bricks.backends.programs import SeededProgram
 from bricks.errors import WorkerError
 from bricks.graph.form import ModelForm
@@ -26,7 +25,10 @@ from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerSettings
 from bricks.measure.timing_lock import timing_lock
 from bricks.samples.statistics import spread
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.backends import Offer
+    from bricks.units.interval import Interval
 
 # A round has solo steps and as many synchronised steps; each may be noisy.
 RULE = StopRule(precision=0.01, min_rounds=10, max_rounds=40, passes=1)

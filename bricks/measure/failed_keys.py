@@ -7,10 +7,13 @@ failure yet. It must not know how keys are loaded or run.
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from bricks.errors import WorkerError
 from bricks.measure.failure_explanation import is_out_of_memory
 from bricks.measure.supervisor import MAX_ATTEMPTS, WorkerKilled
+
+if TYPE_CHECKING:
+    from bricks.errors import WorkerError
 
 
 class FailedKeys:

@@ -7,10 +7,14 @@ not know any command.
 
 from __future__ import annotations
 
-from bricks.graph.model import Model
+from typing import TYPE_CHECKING
+
 from bricks.graph.model_metadata import known_values
 from bricks.graph.view import graph_of, parse_model
 from bricks.operators.integer_ranges import synthetic_inputs
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
 
 # Phrases about memory in error texts of worker and supervisor.
 _MEMORY_PHRASES = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")

@@ -10,27 +10,29 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks import backends
 from bricks.decompose.granularity import EXECUTED, Granularity
-from bricks.decompose.plan import Decomposition
 from bricks.errors import WorkerError
-from bricks.graph.graph import Graph
-from bricks.graph.model import Model
 from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.allowance import allowed_s
 from bricks.measure.failure_explanation import explain_failure, given_inputs
-from bricks.measure.jobs import ModelJob
 from bricks.measure.protocol.evaluation import EvaluateModel, VerifyModel, WriteReference
 from bricks.measure.protocol.graphs import ReadExecuted, ReadSource, ReadValues, TypedGraph
-from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.operators.integer_ranges import observations, steering_values
-from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import Profile, profile_of
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Decomposition
+    from bricks.graph.graph import Graph
+    from bricks.graph.model import Model
+    from bricks.measure.jobs import ModelJob
+    from bricks.measure.protocol.request import Answer, Request
+    from bricks.samples.memory_peaks import MemoryPeaks
 
 # How many times as long as decomposing a request may take. Verifying runs each brick, with weights
 # that are read from a disk; a profile takes several runs; a reference is computed in Python.

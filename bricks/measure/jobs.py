@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Decomposition, work_of
 from bricks.decompose.streams import whole_key
-from bricks.graph.model import Model
+from bricks.measure.defaults import MAX_BRICKS, MAX_WEIGHT_BYTES
 from bricks.measure.importance import ModelNeeds
 from bricks.measure.timed_occurrences import timed_count
 
-# The most bricks in a batch, and the most bytes of their weights. One model's bricks are never
-# divided between batches.
-MAX_BRICKS = 2000
-MAX_WEIGHT_BYTES = 2 << 30
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
 
 # Memory for measuring beyond the weights of the heaviest model and their packing.
 _EXTRA_BYTES = 1 << 30

@@ -9,14 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from bricks.errors import WorkerError
 from bricks.measure.failed_keys import FailedKeys
 from bricks.measure.preparation_times import PreparationTimes
 from bricks.measure.protocol.loading import BindPiece, LoadPiece, LoadPieces, MakeRegion, UnloadAll
-from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied
 from bricks.measure.walk import Load, Walk, WalkStep, without_feedback, without_region
+
+if TYPE_CHECKING:
+    from bricks.measure.protocol.request import Answer, Request
 
 
 class WorkerLost(WorkerDied):

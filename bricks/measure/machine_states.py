@@ -6,13 +6,16 @@ Must not know how a state is identified, nor who corrects latencies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick
 from bricks.measure.probe_set import probe_set_keys
 from bricks.samples.machine_state import SAME_STATE_FACTOR, same_state
 from bricks.samples.measurement import Measurement, Round
 from bricks.samples.state_model import MAX_LEARNED, SizeFacts, StateModel
-from bricks.store import Reading, Store
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.store import Reading, Store
 
 # Fewer rounds than these, or a smaller share of all, may be a moment of drift, and no state.
 _MIN_ROUNDS, _MIN_SHARE = 30, 0.02

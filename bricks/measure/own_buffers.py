@@ -5,14 +5,18 @@ Must not know the addresses of values.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bricks.decompose.layout import BYTES
-from bricks.decompose.plan import Brick
 from bricks.graph.model_metadata import SKETCHES, noted_sketches
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model
 from bricks.operators.dependence import branches_on_values, decisive_values
 from bricks.operators.integer_ranges import integer_ranges
 from bricks.operators.registry import operator_called
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
 
 _ALL_BYTES = 256
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from bricks.measure.walk import Load
+if TYPE_CHECKING:
+    from bricks.measure.walk import Load
 
 
 class PreparationTimes:

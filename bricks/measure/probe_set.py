@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnx import helper
 
-from bricks.decompose.plan import Brick
 from bricks.measure.rounds import StopRule
 from bricks.measure.synthetic_bricks import convolution, product, synthetic_brick
 from bricks.measure.walk import Load, Walk, WalkStep
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
 
 # Few rounds show a change of a tenth, and take less than a second.
 RULE = StopRule(precision=0.03, min_rounds=4, max_rounds=8)

@@ -6,11 +6,14 @@ Must not know how states are distinguished.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from bricks.measure.batch_campaign import CampaignParts
 from bricks.measure.probe_set import RULE, probe_set, probe_set_keys, probe_set_walk
 from bricks.measure.sampling_task import PROBE_SET, SamplingTask
 from bricks.samples.measurement import Failure, Measurement
+
+if TYPE_CHECKING:
+    from bricks.measure.batch_campaign import CampaignParts
 
 # Seconds of a budget that must be left for the probe set, which takes about one.
 _LEFT_S = 10.0

@@ -10,15 +10,17 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bricks.closing import Closing
 from bricks.errors import WorkerError
 from bricks.measure.protocol.ranks import JoinGroup, OpenGroup
-from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.protocol.walking import TimeReference
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
 from bricks.system import logical_cpus
+
+if TYPE_CHECKING:
+    from bricks.measure.protocol.request import Answer, Request
 
 # The longest time in which ranks find each other.
 JOIN_TIMEOUT_S = 60.0

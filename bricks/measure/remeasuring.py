@@ -8,12 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from bricks.measure.importance import Importance, ModelNeeds
-from bricks.measure.jobs import Batch, ModelJob
 from bricks.samples.measurement import UNSURE_SHARE, Measurement, common_state, round_spread
 from bricks.samples.state_correction import StateCorrection
-from bricks.samples.state_model import StateModel
+
+if TYPE_CHECKING:
+    from bricks.measure.jobs import Batch, ModelJob
+    from bricks.samples.state_model import StateModel
 
 # The share of a model's latency that may be the uncertainty of corrections, at most.
 _MAX_OPEN = 0.2

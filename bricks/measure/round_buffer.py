@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from bricks.measure.turns import ChargedRound
+if TYPE_CHECKING:
+    from bricks.measure.turns import ChargedRound
 
 # Seconds for which a round is buffered at most, as long as more rounds come.
 _MAX_AGE_S = 0.25

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bricks.measure.defaults import PRECISION
-from bricks.samples.measurement import Round
 from bricks.samples.statistics import MIN_RANKED, half_width, median
+
+if TYPE_CHECKING:
+    from bricks.samples.measurement import Round
 
 # Rounds between two checks of the precision, after the minimum of rounds.
 _CHECK_EVERY = 4

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from bricks.measure.conditions import Conditions
-from bricks.measure.deadline import Deadline
-from bricks.measure.jobs import Batch, ModelJob
 from bricks.measure.overhead_walk import probe_walk
-from bricks.measure.rounds import SamplingGoal, StopRule
 from bricks.measure.walk import Walk, in_cache_state, isolated, single_step, with_streams
 from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.samples.call_overhead import DEVICE_PROBES, PROBES, probes_of
-from bricks.store import Claim
+
+if TYPE_CHECKING:
+    from bricks.measure.conditions import Conditions
+    from bricks.measure.deadline import Deadline
+    from bricks.measure.jobs import Batch, ModelJob
+    from bricks.measure.rounds import SamplingGoal, StopRule
+    from bricks.store import Claim
 
 # Names of walks, as progress shows them.
 BRICKS, WHOLE, OVERHEAD, PROBE_SET = "bricks", "whole model", "call overhead", "machine state"

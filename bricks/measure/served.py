@@ -16,19 +16,21 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bricks.closing import Closing
-from bricks.decompose.plan import Decomposition
 from bricks.errors import UsageError, WorkerError
-from bricks.graph.model import Model
-from bricks.measure.conditions import Conditions
 from bricks.measure.load_generator import POISSON, Queries
 from bricks.measure.protocol.serving import LoadServed, Serve, ServedBatch
 from bricks.measure.sampler import Sampler
-from bricks.measure.supervisor import Supervisor
 from bricks.measure.walk_builder import WalkOptions, walk_of
-from bricks.measure.walk_samples import WalkSamples
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Decomposition
+    from bricks.graph.model import Model
+    from bricks.measure.conditions import Conditions
+    from bricks.measure.supervisor import Supervisor
+    from bricks.measure.walk_samples import WalkSamples
 
 # The most seconds for making a session; a server that is silent for longer hangs.
 _LOAD_TIMEOUT_S, _SILENT_S = 300.0, 300.0

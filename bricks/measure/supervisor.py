@@ -11,14 +11,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bricks import backends
 from bricks.closing import Closing
 from bricks.errors import WorkerError
 from bricks.measure.conversation import START_TIMEOUT_S, Conversation, OnStep
 from bricks.measure.protocol.process import BackendSettings, Hello, LimitMemory
-from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.worker_process import Freed, WorkerDied, WorkerKilled, worker_command
+
+if TYPE_CHECKING:
+    from bricks.measure.protocol.request import Answer, Request
 
 __all__ = ["MAX_ATTEMPTS", "Freed", "Supervisor", "WorkerDied", "WorkerKilled", "WorkerSettings"]
 

@@ -6,13 +6,15 @@ Must not know how their latencies are used.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, shape_inference
 
 from bricks.decompose.identity import Cutter
-from bricks.decompose.plan import Brick
 from bricks.graph.view import graph_of
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
 
 Shape = Sequence[int]
 

@@ -9,19 +9,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from bricks.measure.campaign_result import Tally
-from bricks.measure.deadline import Deadline
-from bricks.measure.loop import Loop
-from bricks.measure.machine_states import MachineStates
-from bricks.measure.progress import Progress
 from bricks.measure.protocol.walking import TimeReference
 from bricks.measure.sampler import Sampler
-from bricks.measure.sampling_task import SamplingTask
-from bricks.measure.supervisor import Supervisor
 from bricks.measure.walk_sampling import WalkSampling
-from bricks.samples.measurement import Round
-from bricks.store import Claim
+
+if TYPE_CHECKING:
+    from bricks.measure.campaign_result import Tally
+    from bricks.measure.deadline import Deadline
+    from bricks.measure.loop import Loop
+    from bricks.measure.machine_states import MachineStates
+    from bricks.measure.progress import Progress
+    from bricks.measure.sampling_task import SamplingTask
+    from bricks.measure.supervisor import Supervisor
+    from bricks.samples.measurement import Round
+    from bricks.store import Claim
 
 _logger = logging.getLogger(__name__)
 

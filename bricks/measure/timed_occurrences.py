@@ -8,9 +8,12 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick, Plan
 from bricks.measure.cache_load import is_long
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick, Plan
 
 # Occurrences at which a brick is timed, if it has so many; more if it has more contexts.
 TIMED_COUNT = 3

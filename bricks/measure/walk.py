@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from bricks.decompose.memory import Allocation
 from bricks.measure.allocation_events import AllocationEvent, allocation_events
 from bricks.measure.cache_load import HEAVY_BYTES
+
+if TYPE_CHECKING:
+    from bricks.decompose.memory import Allocation
 
 # Occurrences that run before each timed one where only a few bricks of a model are still timed.
 # With fewer, the walk gets so short that it leaves the caches in another state than the whole walk

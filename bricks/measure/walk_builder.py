@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.decompose.memory import MemoryLayout
-from bricks.decompose.occurrence import Occurrence
-from bricks.decompose.plan import Decomposition, Plan
 from bricks.decompose.stretches import SHORTEST
 from bricks.graph.tensor import TensorType
 from bricks.measure.cache_load import (
@@ -31,6 +29,11 @@ from bricks.measure.timed_occurrences import (
     timed_positions,
 )
 from bricks.measure.walk import Load, Walk, WalkStep
+
+if TYPE_CHECKING:
+    from bricks.decompose.memory import MemoryLayout
+    from bricks.decompose.occurrence import Occurrence
+    from bricks.decompose.plan import Decomposition, Plan
 
 # Occurrences in the warm-up prefix of each timed one; research/measuring.md says why.
 PREFIX_LENGTH = 2

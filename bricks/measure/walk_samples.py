@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.measure.protocol.walking import UNKNOWN_CONDITIONS, WalkConditions
-from bricks.measure.walk import WalkStep
 from bricks.samples.measurement import Round
 from bricks.units.sample import Sample, weighted_mean
+
+if TYPE_CHECKING:
+    from bricks.measure.walk import WalkStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bricks.measure.rounds import WHOLE_LATENCIES, SamplingGoal, StopRule
-from bricks.measure.sampler import Sampler
-from bricks.measure.turns import ChargedRound
-from bricks.measure.walk_samples import WalkSamples
 from bricks.samples.machine_state import dominant_state, same_state
-from bricks.samples.measurement import Round
 from bricks.samples.statistics import median, pooled_deviation
+
+if TYPE_CHECKING:
+    from bricks.measure.sampler import Sampler
+    from bricks.measure.turns import ChargedRound
+    from bricks.measure.walk_samples import WalkSamples
+    from bricks.samples.measurement import Round
 
 
 class WalkSampling:

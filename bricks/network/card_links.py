@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.network.formulas import steps, volume
 from bricks.network.times import (
@@ -19,9 +20,11 @@ from bricks.network.times import (
     NetworkEstimate,
     refuse_impossible,
 )
-from bricks.system.accelerator import Accelerator
 from bricks.system.cards import NvLink, card_of
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.system.accelerator import Accelerator
 
 # How far a collective may be off in either direction. Assumed: none was run.
 UNCHECKED_FACTOR = 2.0

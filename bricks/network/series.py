@@ -12,11 +12,14 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from bricks.network.fit import PER_DOUBLED_SIZE, Fit, fit, rising_curve
 from bricks.samples.statistics import median, pooled_deviation, pooled_spread
-from bricks.units.curve import Curve
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.units.curve import Curve
+    from bricks.units.interval import Interval
 
 # Fewer points have no leave-one-out error.
 _MIN_POINTS = 3

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bricks.errors import UsageError
 from bricks.network.collective import (
@@ -25,12 +25,14 @@ from bricks.network.collective import (
     Collective,
     written,
 )
-from bricks.network.fit import Fit
 from bricks.network.formulas import steps, volume
 from bricks.network.series import SizeSeries
-from bricks.samples.measurement import Measurement, Round
 from bricks.samples.statistics import MIN_RANKED, NORMAL_95, spread
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.network.fit import Fit
+    from bricks.samples.measurement import Measurement, Round
 
 __all__ = [
     "ALL_GATHER", "ALL_REDUCE", "BROADCAST", "EXTRAPOLATED", "FITTED", "MEASURED", "PUBLISHED",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.operators.node import Node
 from bricks.operators.normalisation import SOFTMAX
 from bricks.operators.operator import Operator, WeightForm, Work, names, no_workspace
 from bricks.operators.restrictions import Restriction, first_of, index, length, mask_at, quantised
+
+if TYPE_CHECKING:
+    from bricks.operators.node import Node
 
 _FLOAT_BYTES = 4
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.operators.operator import Operator, from_any, names
 from bricks.operators.restrictions import shape_at
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def _into_body(node: onnx.NodeProto, port: int) -> Iterator[str]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bricks.graph.sketch import QUANTILES
-from bricks.operators.node import Node
 from bricks.operators.operator import (
     Features,
     Loops,
@@ -21,6 +21,9 @@ from bricks.operators.operator import (
     no_workspace,
 )
 from bricks.operators.restrictions import quantised_around
+
+if TYPE_CHECKING:
+    from bricks.operators.node import Node
 
 _CONVOLUTION = Features(Loops.CONVOLUTION)
 _TRANSPOSED = Features(Loops.CONVOLUTION, transposed=True)

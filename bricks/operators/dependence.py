@@ -7,9 +7,7 @@ know how values are observed or drawn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
-
-import onnx
+from typing import TYPE_CHECKING, Any, Final
 
 from bricks.graph.containers import ValueType
 from bricks.graph.form import DOMAIN
@@ -17,8 +15,12 @@ from bricks.graph.loops import conditional_loops
 from bricks.graph.program import call_of, is_call, leaves
 from bricks.graph.sketch import DISTINCT, ORDER, QUANTILES, SELECTED, Sketch
 from bricks.graph.tensor import TensorType
-from bricks.operators.operator import Dependence, Operator
 from bricks.operators.registry import operator_of
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.operators.operator import Dependence, Operator
 
 # Tables of fewer bytes stay in the caches.
 _LARGE_TABLE_BYTES: Final = 1 << 20

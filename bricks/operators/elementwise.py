@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.graph.sketch import DENSITY, LARGE, QUANTILES, SIGNS, ZEROS
-from bricks.operators.node import Node
 from bricks.operators.operator import (
     Access,
     Dependence,
@@ -28,6 +26,11 @@ from bricks.operators.operator import (
 )
 from bricks.operators.restrictions import EXACT, NOT_INTEGER, Restriction, first_of, mask, mask_at
 from bricks.operators.work_rules import no_work, per_input, per_output
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.operators.node import Node
 
 _BROADCASTING = Features(access=Access.BROADCASTING)
 # The dependence of functions that take longer on large numbers only.

@@ -7,10 +7,10 @@ no operation; an update by a reduction takes one.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.sketch import COLUMNS, DISTINCT, ORDER, QUANTILES, SELECTED
-from bricks.operators.node import Node
 from bricks.operators.operator import (
     Access,
     Dependence,
@@ -32,6 +32,9 @@ from bricks.operators.restrictions import (
     shape_at,
 )
 from bricks.operators.work_rules import no_work, per_input, per_output
+
+if TYPE_CHECKING:
+    from bricks.operators.node import Node
 
 _POSITIONS = (DISTINCT, ORDER, QUANTILES)
 _TUPLES = (DISTINCT, COLUMNS)

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.form import nodes_form
-from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.synthesis import Range
 from bricks.graph.topology import inner_nodes, label, used_values
@@ -23,6 +21,11 @@ from bricks.operators.node import Node
 from bricks.operators.registry import operator_of
 from bricks.operators.restrictions import MASKING, STEERING, Restriction
 from bricks.operators.steering import SMALL, steered_values, steering_inputs
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.graph import Graph
 
 _UNRESTRICTED = "nothing in the graph restricts it: assumed 0 or 1"
 # Bounds on the uses followed: per value (real ones have a few dozen), per graph, and per value once

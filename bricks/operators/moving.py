@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.graph.sketch import DISTINCT, QUANTILES
-from bricks.operators.node import Node
 from bricks.operators.operator import (
     Access,
     Features,
@@ -22,6 +20,11 @@ from bricks.operators.operator import (
 )
 from bricks.operators.restrictions import Restriction, length, shape_at
 from bricks.operators.work_rules import no_work, per_output
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.operators.node import Node
 
 
 def _to_all_outputs(node: onnx.NodeProto, port: int) -> Iterator[str]:

@@ -7,14 +7,16 @@ by position. A rule of an operator reads both through :class:`Node`. Must not kn
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from onnx import helper
 
-from bricks.graph.containers import ValueType
 from bricks.graph.program import call_of, is_call
 from bricks.graph.tensor import TensorType
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
 
 NO_CONSTANTS: Mapping[str, onnx.TensorProto] = {}
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.operators.node import Node
 from bricks.operators.operator import Access, Features, Operator, names, no_workspace
 from bricks.operators.restrictions import quantised
 from bricks.operators.work_rules import per_input
+
+if TYPE_CHECKING:
+    from bricks.operators.node import Node
 
 SOFTMAX = 5
 _NORMALISE = 8

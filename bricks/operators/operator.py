@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import onnx
 
 from bricks.operators.node import Node
-from bricks.operators.restrictions import Restrict
+
+if TYPE_CHECKING:
+    from bricks.operators.restrictions import Restrict
 
 # The operations of a node; None where they are unknown.
 Work = Callable[[Node], int | None]

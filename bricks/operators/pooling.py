@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from bricks.operators.node import Node
 from bricks.operators.operator import Features, Operator, decided_by, names, no_workspace, to_first
 from bricks.operators.restrictions import Restriction, first_of, index, quantised, shape_at
 from bricks.operators.work_rules import per_input
+
+if TYPE_CHECKING:
+    from bricks.operators.node import Node
 
 _WINDOW = Features(window=True)
 

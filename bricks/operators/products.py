@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from bricks.operators.node import Node
 from bricks.operators.operator import (
     Features,
     Loops,
@@ -20,6 +20,9 @@ from bricks.operators.operator import (
     no_workspace,
 )
 from bricks.operators.restrictions import quantised, quantised_around
+
+if TYPE_CHECKING:
+    from bricks.operators.node import Node
 
 _PRODUCT = Features(Loops.PRODUCT)
 

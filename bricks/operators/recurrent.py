@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.operators.node import Node
 from bricks.operators.operator import Operator, WeightForm, Work, Workspace, names
 from bricks.operators.restrictions import Restriction, length
+
+if TYPE_CHECKING:
+    from bricks.operators.node import Node
 
 _FLOAT_BYTES = 4
 

@@ -7,8 +7,7 @@ the facts of rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.graph.form import DOMAIN
 from bricks.graph.topology import default_domain
@@ -31,6 +30,9 @@ from bricks.operators import (
     training,
 )
 from bricks.operators.operator import Operator
+
+if TYPE_CHECKING:
+    import onnx
 
 # A domain and a name in it; for calls, the prefix of all their domains and PyTorch's plain name.
 Key = tuple[str, str]

@@ -6,12 +6,15 @@ Two linear dimensions have 4 inputs. Copying the nearest input is no operation.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bricks.graph.sketch import COLUMNS, ORDER
-from bricks.operators.node import Node
 from bricks.operators.operator import Operator, Steering, decided_by, names, no_workspace
 from bricks.operators.restrictions import Restriction, index, shape_at
 from bricks.operators.work_rules import no_work, per_input, per_output
+
+if TYPE_CHECKING:
+    from bricks.operators.node import Node
 
 
 def _resize_work(node: Node) -> int | None:

@@ -8,12 +8,14 @@ decide which values count. Must not know how values are read, or what a brick is
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.topology import inner_nodes
 from bricks.operators.registry import operator_of
+
+if TYPE_CHECKING:
+    import onnx
 
 # Values of tensors with more elements don't count, whatever their type: they are data.
 SMALL = 64

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bricks.graph.sketch import QUANTILES
-from bricks.operators.node import Node
 from bricks.operators.operator import Operator, decided_by, names
 from bricks.operators.restrictions import Restriction, index, shape_at
 from bricks.operators.work_rules import per_input, per_output
+
+if TYPE_CHECKING:
+    from bricks.operators.node import Node
 
 
 def _class_index(node: Node, port: int) -> Restriction | None:

@@ -7,14 +7,17 @@ unknown; nothing is guessed. Must not know runtimes or times.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.errors import ModelError
-from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 from bricks.operators.node import node_view
 from bricks.operators.registry import operator_of
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
 
 _MAX = 2**63 - 1  # the largest integer that a database stores
 

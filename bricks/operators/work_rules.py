@@ -6,8 +6,11 @@ know operators.
 
 from __future__ import annotations
 
-from bricks.operators.node import Node
-from bricks.operators.operator import Work
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bricks.operators.node import Node
+    from bricks.operators.operator import Work
 
 
 def no_work(node: Node) -> int:

@@ -6,17 +6,20 @@ Must not know features.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain
 from bricks.operators.node import Node
-from bricks.operators.operator import Features
 from bricks.operators.registry import operator_of
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
+    from bricks.operators.operator import Features
 
 Shape = tuple[int, ...]
 

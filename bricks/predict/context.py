@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from bricks.decompose.occurrence import Usage
 from bricks.predict.features import BrickFeatures, Context
+
+if TYPE_CHECKING:
+    from bricks.decompose.occurrence import Usage
 
 
 def contexts(

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.decompose.plan import Brick
 from bricks.samples.statistics import median
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
 
 # The least number of measured bricks from which a cost model is learned.
 MIN = 10

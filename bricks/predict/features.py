@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx
 
-from bricks.decompose.plan import Brick
 from bricks.decompose.stretches import SHORTEST
-from bricks.graph.containers import ValueType
 from bricks.graph.form import ModelForm, node_form
 from bricks.graph.model_metadata import inner_types, noted_weight_bytes
 from bricks.operators.operator import Loops
@@ -31,6 +30,10 @@ from bricks.predict.loops import (
 )
 from bricks.predict.streams import node_stream
 from bricks.samples.state_model import SizeFacts
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.graph.containers import ValueType
 
 CONVOLUTION, PRODUCT, STREAM = (loops.value for loops in Loops)
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bricks.graph.program import Call, call_of
 from bricks.operators.registry import plain_name
-from bricks.predict.brick_node import BrickNode, Shape
+
+if TYPE_CHECKING:
+    from bricks.predict.brick_node import BrickNode, Shape
 
 Description = tuple[tuple[str, ...], tuple[float, ...]]
 

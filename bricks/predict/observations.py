@@ -11,11 +11,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bricks.predict.defaults import MIN
-from bricks.predict.features import BrickFeatures
 from bricks.samples.machine_state import same_state
-from bricks.samples.measurement import Measurement
+
+if TYPE_CHECKING:
+    from bricks.predict.features import BrickFeatures
+    from bricks.samples.measurement import Measurement
 
 # The largest slowness of the reference workload, in factors of two; larger values are outliers.
 _MAX_SLOWNESS = 2.0

@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -28,7 +28,9 @@ from bricks.predict.covariance import (
     feature_matrix,
     noise_of,
 )
-from bricks.predict.features import BrickFeatures
+
+if TYPE_CHECKING:
+    from bricks.predict.features import BrickFeatures
 
 Array = np.ndarray
 

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -26,11 +27,13 @@ from bricks.predict.covariance import (
     noise_of,
 )
 from bricks.predict.defaults import MIN
-from bricks.predict.features import BrickFeatures
 from bricks.predict.interpolation import Interpolation
 from bricks.predict.limits import NO_LIMITS, RooflineLimits
 from bricks.predict.prediction import Prediction
 from bricks.predict.roofline import Roofline
+
+if TYPE_CHECKING:
+    from bricks.predict.features import BrickFeatures
 
 Array = np.ndarray
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bricks.predict.factors import fitted_factors, summed_s
-from bricks.predict.features import BrickFeatures
+
+if TYPE_CHECKING:
+    from bricks.predict.features import BrickFeatures
 
 Array = np.ndarray
 

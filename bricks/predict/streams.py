@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bricks.operators.operator import Access
 from bricks.predict.brick_node import BrickNode, shape_of
-from bricks.predict.loops import Description
+
+if TYPE_CHECKING:
+    from bricks.predict.loops import Description
 
 _MODES = ("mode", "reduction", "coordinate_transformation_mode", "nearest_mode", "direction")
 

@@ -12,15 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
 from sklearn.linear_model import Ridge
 
 from bricks.predict.covariance import COVARIANCE_PARAMS, feature_matrix, noise_of
-from bricks.predict.features import BrickFeatures
 from bricks.predict.interpolation import Interpolation
-from bricks.predict.observations import StateCounts
 from bricks.predict.prediction import Prediction
 from bricks.predict.predictor import (
     HeldOutError,
@@ -30,6 +29,10 @@ from bricks.predict.predictor import (
     owners_of,
     scales_of,
 )
+
+if TYPE_CHECKING:
+    from bricks.predict.features import BrickFeatures
+    from bricks.predict.observations import StateCounts
 
 Array = np.ndarray
 

@@ -8,12 +8,15 @@ know what the messages mean: protobuf's descriptors say which fields hold messag
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 import onnx
-from google.protobuf.descriptor import Descriptor  # type: ignore[import-untyped]  # has no types
 
 from bricks.errors import ModelError
 from bricks.graph.wire import LENGTH_DELIMITED, MAX_DEPTH, WIRE_ERRORS, fields
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
 
 # Large real models have some ten thousand nodes, with a few attributes each, over which many passes
 # iterate. Other messages (types, dimensions, metadata) are more frequent, and cost less.

@@ -6,11 +6,13 @@ Must not know the contents of the files.
 from __future__ import annotations
 
 from pathlib import Path
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.errors import ModelError
 from bricks.graph.payload import all_tensors, is_referenced, locate, reference
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def link_data_folder(graph: onnx.GraphProto, link: Path, folder: Path) -> Path:

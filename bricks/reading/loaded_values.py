@@ -6,9 +6,9 @@ All other weights stay on disk. Must not know runtimes.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 
 from bricks.errors import ModelError
 from bricks.graph.payload import (
@@ -21,7 +21,6 @@ from bricks.graph.payload import (
     tensors_of,
     type_of,
 )
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import all_nodes
 from bricks.operators.steering import (
     MOST_CHANNELS,
@@ -31,6 +30,11 @@ from bricks.operators.steering import (
     steering_inputs,
     value_counts,
 )
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.tensor import TensorType
 
 FEW_FLOATS = 8  # such as the bounds of a clip: read if available, because fusions inspect them
 

@@ -7,16 +7,19 @@ types, which ONNX could not infer. Must not import PyTorch.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import onnx
 
 from bricks.errors import ModelError
-from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.program import call_of, is_call, leaves, module_of, origin_of, state_of
 from bricks.graph.topology import check_names, label
 from bricks.graph.view import graph_of
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
 
 
 def checked_program(proto: onnx.ModelProto, file: str) -> tuple[tuple[str, ValueType], ...]:

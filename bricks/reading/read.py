@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no types
@@ -35,7 +35,6 @@ from bricks.graph.model_metadata import (
 from bricks.graph.payload import PayloadError
 from bricks.graph.shapes import make_concrete
 from bricks.graph.sizes import parse_shape
-from bricks.graph.sketch import Sketch
 from bricks.graph.topology import check_attributes
 from bricks.graph.wire import skim, skim_bytes
 from bricks.reading.bulk import check_bulk
@@ -46,6 +45,9 @@ from bricks.reading.loaded_values import load_steering_values
 from bricks.reading.normal_form import drop_shapes, normalise
 from bricks.reading.program_file import checked_program
 from bricks.reading.tiny_weights import tiny_weights
+
+if TYPE_CHECKING:
+    from bricks.graph.sketch import Sketch
 
 __all__ = ["parse_shape", "read_bytes", "read_model"]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-
-from rich.console import RenderableType
+from typing import TYPE_CHECKING
 
 from bricks.analysis.advice import AdvisedSetting, NoSetting, SloAdvice
 from bricks.errors import printable
@@ -13,7 +12,11 @@ from bricks.report.columns import Column, table_of
 from bricks.report.figures import count_text, names_text
 from bricks.report.tables import seconds
 from bricks.session.targets import short_names
-from bricks.studies.serving.hosts import HostRange
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from bricks.studies.serving.hosts import HostRange
 
 # Names in a remark.
 _NAMED = 3

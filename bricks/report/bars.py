@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.units.interval import Interval
+if TYPE_CHECKING:
+    from bricks.units.interval import Interval
 
 # Wider ranges are drawn on a logarithmic scale.
 _MOST_LINEAR = 8.0

@@ -11,17 +11,19 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bricks.analysis.trace import Traced
 from bricks.compose.estimate import Estimate
-from bricks.compose.lanes import LaneSpan
 from bricks.compose.occurrences import DEVICE
 from bricks.compose.timeline import MissingLatency, OccurrenceRun, Subtraction
-from bricks.decompose.plan import Brick
 from bricks.errors import UsageError, printable
-from bricks.graph.containers import ValueType
 from bricks.graph.wire import encoded, varint
+
+if TYPE_CHECKING:
+    from bricks.analysis.trace import Traced
+    from bricks.compose.lanes import LaneSpan
+    from bricks.decompose.plan import Brick
+    from bricks.graph.containers import ValueType
 
 # The type of nodes that compute, in the schema's enumeration.
 _COMPUTES = 4

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import Column, table_of
 from bricks.report.figures import count_text, target_text
 from bricks.report.tables import number, percent, seconds
-from bricks.studies.inference.result import Comparison, ModelComparison
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bricks.studies.inference.result import Comparison, ModelComparison
 
 COLUMNS: Sequence[Column[ModelComparison]] = (
     Column("model", lambda row: row.model, left=True),

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
-from rich.table import Table
-
-from bricks.analysis.difference import (
-    BrickDifference,
-    CommonChange,
-    Contribution,
-    Difference,
-    ModelDifference,
-)
-from bricks.analysis.significance import Ratio
-from bricks.analysis.target_diff import TargetDiff
 from bricks.graph.form import operator_title
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import DASH, Column, table_of
 from bricks.report.figures import count_text, interval_text, names_text
 from bricks.report.tables import NOTABLE_SHARE, percent, seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from bricks.analysis.difference import (
+        BrickDifference,
+        CommonChange,
+        Contribution,
+        Difference,
+        ModelDifference,
+    )
+    from bricks.analysis.significance import Ratio
+    from bricks.analysis.target_diff import TargetDiff
 
 # This many are shown; ``--json`` has all.
 _MAX_BRICKS, _MAX_PARTS, _MAX_MODELS = 10, 5, 3

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
-
-from bricks.analysis.explained import ExplainedModel
-from bricks.analysis.explanation import OperatorPart, Part
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import printable
 from bricks.report.answers.device import device_of
@@ -24,7 +20,14 @@ from bricks.report.tables import (
     seconds,
 )
 from bricks.report.values import value_lines
-from bricks.session.machine_peaks import Peaks
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from bricks.analysis.explained import ExplainedModel
+    from bricks.analysis.explanation import OperatorPart, Part
+    from bricks.session.machine_peaks import Peaks
 
 # The maximum width of the first column: beyond it, figures are far from their names.
 _WIDEST = 56

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.compose.estimate import Provenance
 from bricks.errors import printable
 from bricks.report.columns import Column
 from bricks.report.tables import measured_text, number, seconds
-from bricks.system import Target
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.estimate import Provenance
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 # Writes a number with its unit; an optional one writes a dash for None.
 Unit = Callable[[float], str]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from bricks.report.columns import DASH, Column, table_of
 from bricks.report.tables import NOTABLE_CORES, number
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Row = Mapping[str, Any]
 

@@ -6,16 +6,19 @@ Must not compute results.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rich.table import Table
-
-from bricks.analysis.explanation import Explanation
 from bricks.analysis.gains import Gain, Replacement
 from bricks.analysis.operator_times import OperatorTime, operator_times
 from bricks.report.answers.explanation import gain_text
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import Column, table_of
 from bricks.report.tables import percent, seconds
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bricks.analysis.explanation import Explanation
 
 # Longer sequences of operators are cut.
 _WIDEST = 30

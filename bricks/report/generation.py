@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from rich.console import RenderableType
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from bricks.compose.device.collectives import HOST_CALLS
 from bricks.errors import printable
@@ -16,13 +14,18 @@ from bricks.report.columns import Column, table_of
 from bricks.report.figures import FigureRow, figure_columns, rate_text, target_text
 from bricks.report.tables import assumed_launching, number, percent, seconds, size
 from bricks.session.targets import short_names
-from bricks.studies.generation.result import (
-    CheckedGeneration,
-    GenerationLoad,
-    GenerationResult,
-    LlmResult,
-)
-from bricks.studies.generation.steps import DecoderStep
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from bricks.studies.generation.result import (
+        CheckedGeneration,
+        GenerationLoad,
+        GenerationResult,
+        LlmResult,
+    )
+    from bricks.studies.generation.steps import DecoderStep
 
 
 def llm_parts(result: LlmResult) -> list[RenderableType]:

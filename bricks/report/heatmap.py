@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bricks.analysis.similarity import Similarity
 from bricks.errors import BricksError, UsageError, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from bricks.analysis.similarity import Similarity
 
 SUFFIXES = (".svg", ".png")
 

@@ -7,9 +7,8 @@ uncertain. Must not compute results.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bricks.analysis.latency_survey import LatencySurvey, SurveyedModel, SurveyedTarget
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import printable
@@ -23,7 +22,10 @@ from bricks.report.prediction import phase_lines
 from bricks.report.tables import peak_size, percent, seconds, size
 from bricks.report.wide_intervals import ShownEstimate
 from bricks.session.targets import short_names
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.analysis.latency_survey import LatencySurvey, SurveyedModel, SurveyedTarget
+    from bricks.units.interval import Interval
 
 # By the keys of targets and the digests of models.
 ShownEstimates = Mapping[str, Mapping[str, ShownEstimate]]

@@ -6,9 +6,7 @@ Must not compute results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from rich.console import RenderableType
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import DASH, Cells, render_table
@@ -23,7 +21,12 @@ from bricks.report.prediction import (
     prediction_table,
 )
 from bricks.report.tables import seconds
-from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 
 # More columns would not fit a terminal.
 _MOST = 4

@@ -6,12 +6,13 @@ Rows are the JSON objects that ``--json`` prints. Must not compute results.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from bricks.report.columns import Column, table_of
 from bricks.report.tables import billions, percent, seconds, size
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Row = Mapping[str, Any]
 

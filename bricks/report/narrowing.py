@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.compose.uncertainty import ErrorSource
 from bricks.compose.wide_interval import Remedy, WideInterval, narrowing, remedies
 from bricks.errors import printable
 from bricks.report.figures import count_text
 from bricks.report.tables import share_text
-from bricks.report.wide_intervals import ShownEstimate
+
+if TYPE_CHECKING:
+    from bricks.report.wide_intervals import ShownEstimate
 
 # Smaller parts of an interval's width are not named.
 _NAMED = 0.02

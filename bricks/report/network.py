@@ -6,16 +6,18 @@ Must not know how they were measured.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from bricks.errors import printable
 from bricks.report.columns import DASH, Column, table_of
 from bricks.report.tables import number, percent, seconds, size
 from bricks.units.quantities import written_bits
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
 
 Row = Mapping[str, Any]
 

@@ -6,9 +6,7 @@ Must not compute results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from bricks.errors import printable
 from bricks.report.columns import DASH, Column, part_column, table_of
@@ -29,6 +27,9 @@ from bricks.studies.numerics.results import (
     OperatorRun,
 )
 from bricks.units.facts import Missing
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 # A row: the name of an operator or a model, and its run with one runtime.
 _OperatorRow = tuple[str, OperatorRun]

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from bricks.errors import UsageError, printable
 from bricks.report.figures import target_text
 from bricks.report.tables import billions, percent, seconds, size
-from bricks.system import Target
 
 if TYPE_CHECKING:
     import jinja2
+
+    from bricks.system import Target
 
 _TEMPLATES = Path(__file__).with_name("templates")
 

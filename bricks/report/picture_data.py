@@ -7,12 +7,14 @@ expands them. Must not know how it is drawn.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bricks.analysis.explanation import Part
-from bricks.analysis.model_picture import ModelPicture
 from bricks.errors import printable
 from bricks.report.tracks import tracks
+
+if TYPE_CHECKING:
+    from bricks.analysis.explanation import Part
+    from bricks.analysis.model_picture import ModelPicture
 
 # Operators with colours of their own.
 _COLORS = 6

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bricks.analysis.explanation import Explanation
-from bricks.compose.estimate import Estimate
 from bricks.report.heatmap import require_matplotlib
 from bricks.studies.inference.result import Comparison, ModelComparison
-from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from bricks.analysis.explanation import Explanation
+    from bricks.compose.estimate import Estimate
+    from bricks.units.interval import Interval
 
 # A colour-blind safe palette (Okabe and Ito, 2008).
 _BLUE, _VERMILION = "#0072B2", "#D55E00"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Estimate, PhaseShare
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
@@ -14,8 +13,12 @@ from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import Column, table_of
 from bricks.report.tables import peak_size, seconds, share_text
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
-from bricks.studies.inference.settings import Setting
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bricks.studies.inference.settings import Setting
+    from bricks.units.interval import Interval
 
 # Of many models, so many of the fastest are shown.
 FEW = 10

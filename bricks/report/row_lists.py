@@ -7,10 +7,13 @@ nothing out. Must not know the meaning of tables.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from rich.console import Console, RenderableType
-from rich.table import Column, Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Column, Table
 
 # A column of text that may wrap is still readable at this width.
 _READABLE = 16

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-
-from rich.console import RenderableType
+from typing import TYPE_CHECKING
 
 from bricks.errors import printable
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import DASH, Column, table_of
 from bricks.report.figures import count_text, runtime_text
 from bricks.report.tables import duration, number, percent, seconds, size
-from bricks.studies.scaling.result import CheckedStep, Origins, ScalePoint, ScalingResult
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from bricks.studies.scaling.result import CheckedStep, Origins, ScalePoint, ScalingResult
+    from bricks.units.interval import Interval
 
 STRATEGY: Column[ScalePoint] = Column("strategy", lambda point: point.strategy, left=True)
 _RANKS: Column[ScalePoint] = Column("ranks", lambda point: str(point.ranks))

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bricks.compose.lanes import LaneSpan
 from bricks.errors import printable
 from bricks.report.answers.scaling import scaling_answer
 from bricks.report.columns import Column, cells_of
@@ -17,9 +16,12 @@ from bricks.report.figures import target_text
 from bricks.report.page import in_script, render_page, script
 from bricks.report.scaling import COLUMNS, STRATEGY
 from bricks.report.tables import number, seconds
-from bricks.studies.scaling.result import ScalePoint, ScalingResult
 from bricks.studies.scaling.simulation import NETWORK
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.lanes import LaneSpan
+    from bricks.studies.scaling.result import ScalePoint, ScalingResult
+    from bricks.units.interval import Interval
 
 
 def scaling_page(result: ScalingResult, *, version: str, made: str) -> str:

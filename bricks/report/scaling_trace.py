@@ -6,6 +6,7 @@ A process for each rank and one for the network. Must not know how the step was 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from bricks.errors import printable
 from bricks.report.trace_events import (
@@ -17,8 +18,10 @@ from bricks.report.trace_events import (
     slice_on,
     trace_file,
 )
-from bricks.studies.scaling.result import ScalePoint, ScalingResult
 from bricks.studies.scaling.simulation import NETWORK
+
+if TYPE_CHECKING:
+    from bricks.studies.scaling.result import ScalePoint, ScalingResult
 
 # The network's process; ranks follow.
 _NETWORK = Track(1)

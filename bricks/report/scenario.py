@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from rich.console import RenderableType
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from bricks.report.answers.scenario import rate_text
 from bricks.report.answers.words import source_text, uncertainty_text
@@ -17,10 +15,15 @@ from bricks.report.figures import (
     count_text,
 )
 from bricks.report.tables import number, percent, seconds
-from bricks.studies.serving.result import CheckedScenario, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad
-from bricks.studies.serving.service import BatchLatency
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from bricks.studies.serving.result import CheckedScenario, ScenarioResult
+    from bricks.studies.serving.service import BatchLatency
+    from bricks.units.interval import Interval
 
 
 def scenario_parts(result: ScenarioResult) -> list[RenderableType]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import partial
-from typing import Any
-
-from rich.console import RenderableType
+from typing import TYPE_CHECKING, Any
 
 from bricks.report.columns import Column, table_of
 from bricks.report.tables import facts_table, number, percent, seconds, size
 from bricks.units.facts import ERROR, attributes, value_of
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _UNITS: Mapping[str, Callable[[float], str]] = {
     "_s": seconds, "_bytes": size, "_share": percent, "ratio": partial(number, digits=3),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from rich.console import RenderableType
+from typing import TYPE_CHECKING, Any
 
 from bricks.report.columns import Column, table_of
 from bricks.report.tables import facts_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 Row = Mapping[str, Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -11,7 +11,9 @@ from rich.text import Text
 from bricks.compose.device.times import ASSUMED, DeviceTimes
 from bricks.errors import printable
 from bricks.report.columns import Column, table_of
-from bricks.samples.sampling import Sampling
+
+if TYPE_CHECKING:
+    from bricks.samples.sampling import Sampling
 
 Row = Mapping[str, Any]
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bricks.analysis.trace import Traced
 from bricks.compose.estimate import Estimate
 from bricks.compose.occurrences import DEVICE
 from bricks.compose.timeline import (
@@ -38,6 +37,9 @@ from bricks.report.trace_events import (
 )
 from bricks.report.trace_notes import MEASURED, RECOMPOSED, trace_notes
 from bricks.samples.profile import NodeRun, NoProfile, Profile
+
+if TYPE_CHECKING:
+    from bricks.analysis.trace import Traced
 
 _PROCESSES = {RECOMPOSED: 1, MEASURED: 2}
 _WHOLE, _FIRST_LANE, _MISSING, _SUBTRACTED, _FIRST_NOTE = 0, 1, 700, 800, 900

@@ -6,12 +6,15 @@ Must not know how a trace is drawn.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from bricks.analysis.trace import Traced
 from bricks.compose.estimate import Estimate
 from bricks.compose.timeline import MissingLatency
 from bricks.errors import printable
 from bricks.samples.profile import NoProfile
+
+if TYPE_CHECKING:
+    from bricks.analysis.trace import Traced
 
 RECOMPOSED, MEASURED = "recomposed from bricks", "measured by the runtime's own profiler"
 

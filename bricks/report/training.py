@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-
-from rich.console import RenderableType
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from bricks.errors import printable
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import Column, table_of
 from bricks.report.figures import target_text
 from bricks.report.tables import duration, number, percent, seconds
-from bricks.studies.training.result import TrainingResult, TrainingRun
 from bricks.studies.training.validation import (
     AGREES,
     DEVIATES,
@@ -22,7 +19,13 @@ from bricks.studies.training.validation import (
     SamplingCheck,
     TrainingValidation,
 )
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from bricks.studies.training.result import TrainingResult, TrainingRun
+    from bricks.units.interval import Interval
 
 # The time of each seed until the accuracy, measured and predicted.
 COLUMNS: Sequence[Column[TrainingRun]] = (

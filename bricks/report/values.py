@@ -6,11 +6,13 @@ Must not know how values are observed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bricks.analysis.explanation import Part
 from bricks.errors import printable
 from bricks.report.tables import percent
+
+if TYPE_CHECKING:
+    from bricks.analysis.explanation import Part
 
 # At most so many bricks have a line each; further ones are counted.
 _MOST = 4

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.compose.estimate import Estimate
 from bricks.compose.uncertainty import ErrorSource
 from bricks.compose.wide_interval import Remedy, WideInterval, wide_interval
 from bricks.errors import printable
@@ -23,6 +23,9 @@ from bricks.report.tables import (
     share_text,
     throttled,
 )
+
+if TYPE_CHECKING:
+    from bricks.compose.estimate import Estimate
 
 # Up to this many wide intervals have a line each; of more, those with the same reason share one.
 FEW = 3

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Plan
 from bricks.graph.program_phases import (
     BACKWARD,
     EVICTION,
@@ -29,6 +29,9 @@ from bricks.graph.program_phases import (
     PER_CALL,
     PER_PHASE,
 )
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
 
 SHORT, LONG = 1, 33
 PROBES = {length: f"p1-chain{length}" for length in (SHORT, LONG)}

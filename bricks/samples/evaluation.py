@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar
 
 from bricks.samples.error_norms import GRADIENT_TOLERANCE, ErrorNorms, error_norms, heat_map
 from bricks.units.facts import Missing
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # Cells of a map over the last two axes of a tensor.
 Cells = tuple[tuple[float, ...], ...]

@@ -12,9 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from bricks.decompose.plan import Decomposition, Plan
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Decomposition, Plan
 
 # Profile clocks are coarser than this.
 _SLACK_S = 1e-9

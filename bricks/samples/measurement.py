@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
 from bricks.samples.statistics import Term, median, pooled_variance, spread
 from bricks.system.accelerator_state import AcceleratorState, joined
-from bricks.units.interval import Interval
 from bricks.units.sample import Kernel, Sample, weighted_mean
+
+if TYPE_CHECKING:
+    from bricks.units.interval import Interval
 
 # Increment this when samples from before and after a change must not be mixed.
 PROTOCOL = 4

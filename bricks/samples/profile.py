@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bricks.decompose.granularity import EXECUTED
-from bricks.decompose.plan import Decomposition, Plan
 from bricks.samples.matching import Matching, match
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Decomposition, Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.samples.measurement import Measurement
-from bricks.samples.state_model import Power, StateModel
 from bricks.samples.statistics import NORMAL_95, median
+
+if TYPE_CHECKING:
+    from bricks.samples.measurement import Measurement
+    from bricks.samples.state_model import Power, StateModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,8 @@ class StateCorrection:
         observed = self._observed(measurement)
         if observed not in self._powers:
             if self._model is None:
+                from bricks.samples.state_model import StateModel  # needs numpy
+
                 self._model = StateModel(self._waiting)
             known = [m for m in (*self._waiting, *self._others) if m.state_s is not None]
             observations = [observed, *map(self._observed, known)]

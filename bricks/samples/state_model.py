@@ -17,12 +17,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bricks.samples.measurement import Measurement
 from bricks.samples.statistics import median
+
+if TYPE_CHECKING:
+    from bricks.samples.measurement import Measurement
 
 # Prior: everything in this block was chosen on the first half of the zoo's families, on two EPYC
 # cores (research/states.md reports the other half), and rounded. Standard deviations of shared

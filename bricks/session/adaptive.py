@@ -21,13 +21,13 @@ from bricks.measure.conditions import LEAST_S
 from bricks.measure.importance import Importance
 from bricks.measure.jobs import ModelJob, needs_of
 from bricks.measure.progress import Progress
-from bricks.predict.effort import Effort
 from bricks.samples.sampling import combined
 from bricks.samples.statistics import NORMAL_95, median
-from bricks.session.latencies import Latencies
 
 if TYPE_CHECKING:
+    from bricks.predict.effort import Effort
     from bricks.predict.planner import Planner, Posterior
+    from bricks.session.latencies import Latencies
 
 # If measuring everything takes less than about this, planning is skipped: on an unknown machine it
 # would take as long, mostly to import the libraries for predictions.

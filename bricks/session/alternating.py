@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from bricks.graph.model import Model
 from bricks.session import measuring
-from bricks.session.workspace import Workspace
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
 
 # A model is measured in at most so many parts, each of at least so many bricks.
 _MAX_PARTS, _MIN_BRICKS = 6, 12

@@ -9,14 +9,16 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Decomposition
 from bricks.errors import BricksError
-from bricks.graph.model import Model
-from bricks.graph.view import parse_model, without_values
-from bricks.measure.graphs import Decomposer
-from bricks.session.workspace import Workspace
 from bricks.system import physical_cores
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Decomposition
+    from bricks.graph.model import Model
+    from bricks.measure.graphs import Decomposer
+    from bricks.session.workspace import Workspace
 
 # With fewer models than this per process, decomposing them takes less time than starting processes.
 _WORTH_A_PROCESS = 4
@@ -39,6 +41,8 @@ def decompose_all(
         return  # the workspace decomposes it on request
     # Imported here, since a zoo whose plans are known does not need it.
     from joblib import Parallel, delayed
+
+    from bricks.measure.graphs import Decomposer
 
     what = f"decomposing {len(unknown)} models"
     workspace.progress(what, 0.0)
@@ -84,6 +88,8 @@ def _portions(models: Sequence[Model], processes: int) -> list[list[Model]]:
     that process keeps the memory that they need, and the others need less. The other models start
     in order of decreasing duration, so that the processes end at about the same time.
     """
+    from bricks.graph.view import parse_model, without_values
+
     types = [without_values(parse_model(model.skeleton)).values() for model in models]
     sizes = [[type_.size_bytes for type_ in each] for each in types]
     # A megabyte of weights takes as long as a kilobyte of the graph.

@@ -10,17 +10,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from bricks.measure.campaign import Campaign
-from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.conditions import LEAST_S, Conditions
-from bricks.measure.jobs import ModelJob
-from bricks.measure.progress import Progress
-from bricks.measure.rounds import StopRule
 from bricks.samples.call_overhead import ALL_PROBES
-from bricks.session.estimators import Estimators
-from bricks.session.plans import Plans
-from bricks.session.resources import Resources
+
+if TYPE_CHECKING:
+    from bricks.measure.campaign_result import CampaignResult
+    from bricks.measure.jobs import ModelJob
+    from bricks.measure.progress import Progress
+    from bricks.measure.rounds import StopRule
+    from bricks.session.estimators import Estimators
+    from bricks.session.plans import Plans
+    from bricks.session.resources import Resources
 
 # Number of bricks measured in interleaved rounds under a time budget: the budget may be spent
 # before many are loaded.

@@ -12,21 +12,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bricks.compose.device.basis import PredictedKernels
-from bricks.compose.parts import Results
-from bricks.decompose.plan import Brick
 from bricks.errors import UsageError
 from bricks.graph.form import operator_title
 from bricks.samples.measurement import Measurement, Round
-from bricks.store import Reading
-from bricks.system.accelerator import Accelerator
 from bricks.system.cards import Card, card_of, card_with_peaks
-from bricks.system.target import Target
 from bricks.units.interval import Interval
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
+    from bricks.compose.parts import Results
+    from bricks.decompose.plan import Brick
     from bricks.predict.kernels.kernel_prediction import KernelPrediction
     from bricks.predict.kernels.learned_kernels import LearnedKernels
+    from bricks.store import Reading
+    from bricks.system.accelerator import Accelerator
+    from bricks.system.target import Target
 
 # Half the width, relative to all kernels, of the error of another card. Of another
 # architecture it is assumed: published throughputs lie within it, but are of one program

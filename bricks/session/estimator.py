@@ -8,27 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bricks.compose.basis import Basis
-from bricks.compose.device.basis import DeviceBasis
-from bricks.compose.device.costs import launch_costs
 from bricks.compose.parts import Results, all_known_in, state_of
 from bricks.compose.prior import imprecise_bricks, prior_of_measurement, prior_of_prediction
-from bricks.compose.schedule import Construction
-from bricks.decompose.plan import Brick, Plan
-from bricks.decompose.streams import streams_of
 from bricks.predict.prediction import BrickPredictions, Prediction
-from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.samples.measurement import Failure, Measurement, round_spread
-from bricks.samples.state_model import StateModel
-from bricks.session.device_latencies import DeviceLatencies, device_latencies
 from bricks.session.latencies import Latencies
 from bricks.session.measured_target import LoadedBricks
-from bricks.session.plans import Plans
-from bricks.session.resources import Resources
-from bricks.store import Reading
-from bricks.system import Target
-from bricks.system.accelerator import Accelerator
+
+if TYPE_CHECKING:
+    from bricks.compose.device.basis import DeviceBasis
+    from bricks.compose.schedule import Construction
+    from bricks.decompose.plan import Brick, Plan
+    from bricks.samples.state_model import StateModel
+    from bricks.session.device_latencies import DeviceLatencies
+    from bricks.session.plans import Plans
+    from bricks.session.resources import Resources
+    from bricks.store import Reading
+    from bricks.system import Target
+    from bricks.system.accelerator import Accelerator
 
 
 class Estimator:
@@ -146,6 +146,11 @@ class Estimator:
         self, plan: Plan, results: Results, target: Target, accelerator: Accelerator
     ) -> DeviceBasis:
         """The costs of launching on an accelerator, and its kernels for unmeasured bricks."""
+        from bricks.compose.device.basis import DeviceBasis
+        from bricks.compose.device.costs import launch_costs
+        from bricks.samples.call_overhead import DEVICE_PROBES
+        from bricks.session.device_latencies import device_latencies
+
         costs = launch_costs(self.results([*DEVICE_PROBES.values()], target))
         bricks = self._plans.known_bricks(plan)
         unmeasured = {key: brick for key, brick in bricks.items() if key not in results}
@@ -185,6 +190,9 @@ class Estimator:
 
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:
         """The streams and rules by which parallel workers run ``plan`` on ``target``."""
+        from bricks.compose.schedule import Construction
+        from bricks.decompose.streams import streams_of
+
         options, timed = self._resources.options, self._resources.setup.info.timed
         # The fake runtime has no threads that could compete.
         return Construction(

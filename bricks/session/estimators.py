@@ -7,15 +7,18 @@ are measured.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Plan
 from bricks.samples.call_overhead import needed_by
 from bricks.session.estimator import Estimator
-from bricks.session.latencies import Latencies
-from bricks.session.plans import Plans
-from bricks.session.resources import Resources
 from bricks.store import Reading, Union
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
+    from bricks.session.latencies import Latencies
+    from bricks.session.plans import Plans
+    from bricks.session.resources import Resources
+    from bricks.system import Target
 
 
 class Estimators:

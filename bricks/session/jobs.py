@@ -6,13 +6,16 @@ Must not know how, or when, a job is measured.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks.decompose.context import surrounding_bytes
 from bricks.decompose.plan import Brick, Decomposition, isolated_decomposition
 from bricks.decompose.streams import streams_of
 from bricks.graph.model import Model
 from bricks.measure.jobs import ModelJob
-from bricks.session.workspace import Workspace
+
+if TYPE_CHECKING:
+    from bricks.session.workspace import Workspace
 
 
 def bricks_job(

@@ -5,11 +5,15 @@ Must not know how they are measured, nor how anything is shown.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bricks.errors import UsageError, suggestion
 from bricks.measure.collectives import known_collectives
 from bricks.network.times import MeasuredNetwork
 from bricks.session.targets import version_numbers
-from bricks.store import Store
+
+if TYPE_CHECKING:
+    from bricks.store import Store
 
 
 def measured_networks(store: Store) -> list[MeasuredNetwork]:

@@ -7,14 +7,17 @@ not know how bricks are measured.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from bricks import backends
-from bricks.decompose.granularity import Granularity
-from bricks.decompose.plan import Brick, Plan
 from bricks.graph.form import operator_title
-from bricks.store import Reading, Store
-from bricks.store.reading import TimedPlan
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.decompose.granularity import Granularity
+    from bricks.decompose.plan import Brick, Plan
+    from bricks.store import Reading, Store
+    from bricks.store.reading import TimedPlan
+    from bricks.system import Target
 
 
 class KnownPlans:

@@ -11,23 +11,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Decomposition, Plan
-from bricks.graph.model_metadata import noted_other_kernels
-from bricks.graph.view import parse_model
 from bricks.predict.prediction import BrickPredictions
 from bricks.samples.machine_state import same_state
-from bricks.samples.measurement import Failure, Measurement
 from bricks.session.latency_model import LatencyModel
 from bricks.session.measured_target import LoadedBricks, MeasuredTarget
 from bricks.session.source_targets import SourceTargets
-from bricks.store import Reading
 
 if TYPE_CHECKING:
+    from bricks.decompose.plan import Decomposition, Plan
     from bricks.predict.features import BrickFeatures
     from bricks.predict.learned_file import Learned
     from bricks.predict.planner import Posterior
     from bricks.predict.prediction import Prediction
     from bricks.predict.transfer import SourceTarget, ZeroShotTransfer
+    from bricks.samples.measurement import Failure, Measurement
+    from bricks.store import Reading
 
 # From this many measured bricks on, a target's own measurements suffice.
 WELL_KNOWN = 300
@@ -145,6 +143,9 @@ class Latencies:
 
     def _unmeasurable(self, keys: Collection[str]) -> frozenset[str]:
         """Keys of failed bricks for which the runtime runs other kernels outside their model."""
+        from bricks.graph.model_metadata import noted_other_kernels
+        from bricks.graph.view import parse_model
+
         failed = self.target.load([key for key in keys if key in self.target.failed])
         return frozenset(k for k, b in failed.items() if noted_other_kernels(parse_model(b.model)))
 

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
+from typing import TYPE_CHECKING
 
 from bricks.errors import UsageError
 from bricks.measure.namespaces import namespaces
-from bricks.measure.progress import Progress
 from bricks.measure.protocol.ranks import ReadInterface
 from bricks.measure.ranks import LocalRanks, RankLocation, loopback
 from bricks.network.collective import BESIDE, Aspect, Collective
-from bricks.network.times import MeasuredNetwork
 from bricks.session.known_networks import network_called
 from bricks.session.networks import (
     NetworkMeasured,
@@ -26,10 +25,14 @@ from bricks.session.networks import (
     measure_on,
     network_of,
 )
-from bricks.store import Store
 from bricks.system import System, fingerprint, logical_cpus
 from bricks.system.interface import InterfaceFacts, interface_facts
-from bricks.system.network import NetworkFingerprint
+
+if TYPE_CHECKING:
+    from bricks.measure.progress import Progress
+    from bricks.network.times import MeasuredNetwork
+    from bricks.store import Store
+    from bricks.system.network import NetworkFingerprint
 
 _TIMEOUT_S = 60.0
 

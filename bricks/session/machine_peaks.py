@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.compose.call_overhead import call_cost
-from bricks.compose.parts import Results
 from bricks.measure.peaks import RULE, at_best, compute_peaks, memory_peaks, peak_bricks
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Measurement
 from bricks.session.measuring import measure_isolated
-from bricks.session.workspace import Workspace
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.compose.parts import Results
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from bricks.decompose.occurrence import Usage
-from bricks.decompose.plan import Brick, Decomposition, Plan
-from bricks.measure.machine_states import learn_states
 from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.state_correction import StateCorrection
-from bricks.samples.state_model import StateModel
-from bricks.store import Reading
 from bricks.zoo import entries, programs
 
 if TYPE_CHECKING:
+    from bricks.decompose.occurrence import Usage
+    from bricks.decompose.plan import Brick, Decomposition, Plan
     from bricks.predict.features import BrickFeatures, Context
+    from bricks.samples.state_model import StateModel
+    from bricks.store import Reading
 
 
 @dataclass(slots=True)
@@ -74,6 +73,8 @@ class MeasuredTarget:
     def states(self, keys: Collection[str]) -> StateModel:
         """The model of this target's machine states, including the bricks ``keys``."""
         if self._states is None:
+            from bricks.measure.machine_states import learn_states
+
             self._states = learn_states(self.source, self.key)
         features = self.features([key for key in keys if not self._states.knows(key)])
         facts = {key: brick.size_facts for key, brick in features.items()}

@@ -8,15 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick, Decomposition
-from bricks.graph.model import Model
-from bricks.measure.campaign_result import CampaignResult
-from bricks.measure.jobs import ModelJob
-from bricks.measure.rounds import StopRule
 from bricks.session.jobs import bricks_job, isolated_job, whole_job
 from bricks.session.summaries import Measured
-from bricks.session.workspace import Workspace
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick, Decomposition
+    from bricks.graph.model import Model
+    from bricks.measure.campaign_result import CampaignResult
+    from bricks.measure.jobs import ModelJob
+    from bricks.measure.rounds import StopRule
+    from bricks.session.workspace import Workspace
 
 
 def measure(

@@ -5,13 +5,15 @@ Must not know how it is shown.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.network.collective import OPERATIONS, Aspect
 from bricks.network.formulas import volume
-from bricks.network.series import SizeSeries
-from bricks.network.times import MeasuredNetwork
 from bricks.units.facts import json_of
+
+if TYPE_CHECKING:
+    from bricks.network.series import SizeSeries
+    from bricks.network.times import MeasuredNetwork
 
 
 def fits(network: MeasuredNetwork) -> list[dict[str, Any]]:

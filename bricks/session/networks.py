@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks import backends
-from bricks.backends import Offer
 from bricks.errors import UsageError, suggestion
 from bricks.measure.collectives import CollectiveCampaign, CollectivesMeasured
-from bricks.measure.progress import Progress
-from bricks.measure.ranks import Ranks
 from bricks.measure.supervisor import WorkerSettings
 from bricks.network.collective import OPERATIONS, Collective, operation_of
-from bricks.store import Store
 from bricks.system import Runtime, System, Target
-from bricks.system.interface import InterfaceFacts
 from bricks.system.network import NetworkFingerprint
+
+if TYPE_CHECKING:
+    from bricks.backends import Offer
+    from bricks.measure.progress import Progress
+    from bricks.measure.ranks import Ranks
+    from bricks.store import Store
+    from bricks.system.interface import InterfaceFacts
 
 # Powers of four, from the gradients of one layer to those of a large model.
 SIZES = tuple(1024 * 4**power for power in range(10))

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from bricks import backends
-from bricks.backends import BackendInfo
 from bricks.backends.versions import RuntimeVersion
 from bricks.compose.schedule import Rule, anything
 from bricks.decompose.granularity import Granularity
 from bricks.errors import UsageError, suggestion
 from bricks.graph.form import ModelForm
-from bricks.measure.allowance import MAX_S
 from bricks.measure.conditions import Conditions
+from bricks.measure.defaults import GRAPH_TIMEOUT_S
 from bricks.predict.effort import EFFORTS, Effort
 from bricks.session.defaults import (
     EFFORT,
@@ -29,6 +29,9 @@ from bricks.session.defaults import (
 from bricks.system import Runtime, Target, available_memory_bytes, physical_cores
 from bricks.system.accelerator import CPU
 from bricks.system.allocator import KEPT, allocator_settings
+
+if TYPE_CHECKING:
+    from bricks.backends import BackendInfo
 
 # States of a device's cache in which kernels are timed: run again and again, and evicted.
 DISPLACED_BYTES = 0, 1 << 28
@@ -76,7 +79,7 @@ class Options:
     conditions: Conditions = field(default_factory=Conditions)
     retry: bool = False
     memory_bytes: int | None = None
-    graph_timeout_s: float = MAX_S
+    graph_timeout_s: float = GRAPH_TIMEOUT_S
     workers: int = 1
     may_overlap: Rule = anything
     effort: str = EFFORT

@@ -6,16 +6,17 @@ Must not know how memory is predicted or measured.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory, peak_memory
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.errors import StoreError
-from bricks.graph.model import Model
-from bricks.measure.graphs import Graphs
-from bricks.measure.supervisor import Freed, Supervisor
-from bricks.samples.memory_peaks import MemoryPeaks
-from bricks.session.workspace import Workspace
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.samples.memory_peaks import MemoryPeaks
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 
 def predict_memory(
@@ -58,6 +59,9 @@ def measure_memory(
     Raises :class:`~bricks.errors.WorkerError` where the runtime or the system has no such
     measurement.
     """
+    from bricks.measure.graphs import Graphs
+    from bricks.measure.supervisor import Freed, Supervisor
+
     freed = Freed.BY_DEFAULT if keeps_freed else Freed.RETURNED
     workspace.progress(f"measuring the memory of {model.name}", 0.0)
     with Supervisor(replace(workspace.setup.worker_settings, freed=freed)) as fresh:

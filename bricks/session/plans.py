@@ -10,19 +10,20 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bricks import backends
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.errors import BackendError, CacheDamaged, ModelError, UsageError, WorkerError
-from bricks.graph.form import ModelForm, form_of
-from bricks.graph.model import Model
-from bricks.graph.view import parse_model
-from bricks.measure.graphs import Decomposer
 from bricks.session.defaults import PROGRAMS_RUNTIME
 from bricks.session.known_plans import KnownPlans
-from bricks.session.resources import Resources
-from bricks.session.translation import decomposed, translated
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.measure.graphs import Decomposer
+    from bricks.session.resources import Resources
+    from bricks.store.reading import TimedPlan
+    from bricks.system import Target
 
 _logger = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class Plans:
         self._granularity = resources.granularity
         self._known = KnownPlans(resources.store, resources.known, resources.granularity)
         self._target_saved = False
+        self._own: dict[str, TimedPlan] = {}  # by digest
         self._decompositions: dict[str, Decomposition] = {}  # by digest
         self._translations: dict[str, Decomposition] = {}  # by digest and target
         self._bricks: dict[str, Brick] = {}  # loaded so far: many models share bricks
@@ -63,7 +65,7 @@ class Plans:
         return decomposition
 
     def _cached(self, model: Model) -> Decomposition | None:
-        own = self._known.stored(model.digest, self._target, model.name)
+        own = self._stored(model)
         known = own or self._known.find(model.digest, self._target, model.name)
         if known is None:
             return None
@@ -77,8 +79,20 @@ class Plans:
             self.keep(decomposition)  # measurements belong to a plan in the same cache
         return decomposition
 
+    def _stored(self, model: Model) -> TimedPlan | None:
+        """The user's own plan on the target; its bricks are not loaded."""
+        known = self._own.get(model.digest)
+        if known is None or known[0].model != model.name:
+            known = self._known.stored(model.digest, self._target, model.name)
+            if known is not None:
+                self._own[model.digest] = known
+        return known
+
     def _cut(self, model: Model) -> Decomposition:
         self._resources.progress(f"decomposing {model.name}", 0.0)
+        from bricks.graph.form import ModelForm, form_of
+        from bricks.graph.view import parse_model
+
         info = self._resources.setup.info
         form = form_of(parse_model(model.skeleton))
         if form is ModelForm.PROGRAMS and backends.offer(info.name).accepts is not form:
@@ -93,6 +107,8 @@ class Plans:
 
         Memory is divided by ``among``, the number of decomposers.
         """
+        from bricks.measure.graphs import Decomposer
+
         setup = self._resources.setup
         memory_bytes = setup.memory_bytes // among
         settings = replace(setup.worker_settings, threads=1, memory_bytes=memory_bytes)
@@ -131,7 +147,8 @@ class Plans:
         executed graph depends on that target.
         """
         if target is None or target.key == self._target.key:
-            return self.decompose(model).plan
+            own = self._stored(model)
+            return self.decompose(model).plan if own is None else own[0]
         known = self._known.find(model.digest, target, model.name)
         if known is not None:
             return known[0]
@@ -154,6 +171,8 @@ class Plans:
 
     def _decomposed_on(self, model: Model, target: Target) -> Decomposition:
         """A recorded program on an accelerator, where its plan may be known."""
+        from bricks.session.translation import decomposed, translated
+
         there, notes = translated(model, target)
         known = self._known.find(there.digest, target, model.name)
         if known is not None:

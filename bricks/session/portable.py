@@ -10,27 +10,29 @@ from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks import backends
 from bricks.backends.portable import Portable
 from bricks.decompose.granularity import Granularity
-from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import BricksError, UsageError, first_line
-from bricks.graph.model import Model
 from bricks.graph.program import Origin, origin_of
 from bricks.graph.view import parse_model
-from bricks.measure.walk import Walk
 from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.samples.call_overhead import DEVICE_PROBES, PHASE_PROBES, PROBES, call_counts
 from bricks.samples.measurement import PROTOCOL
 from bricks.session.options import DISPLACED_BYTES
 from bricks.session.translation import calls_on
 from bricks.session.translation import decomposed as cut_translated
-from bricks.session.workspace import Workspace
 from bricks.suite.portable.archive import PortableContent, PortableVariant
 from bricks.system.allocator import KEPT, KEPT_TUNABLES, TUNABLES
 from bricks.zoo import zoo_folder
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick, Decomposition
+    from bricks.graph.model import Model
+    from bricks.measure.walk import Walk
+    from bricks.session.workspace import Workspace
 
 # Groups of a model's bricks: up to which share of its expected time, and how many rounds.
 _GROUPS = ((0.8, 8), (0.97, 5), (1.0, 3))

@@ -5,17 +5,21 @@ Bricks that are missing here may be measured first. Must not know how that is do
 
 from __future__ import annotations
 
-from bricks.compose.basis import Basis
-from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.parts import Results
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from bricks.compose.recompose import recompose
-from bricks.decompose.plan import Plan
-from bricks.graph.model import Model
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.measurement import Failure
-from bricks.session.jobs import bricks_job
-from bricks.session.workspace import Workspace
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.compose.estimate import Estimate, IncompleteEstimate
+    from bricks.compose.parts import Results
+    from bricks.decompose.plan import Plan
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 
 def predict(
@@ -40,9 +44,23 @@ def basis(
     estimator = workspace.estimators.of(plan, target, measure=measure)
     results = estimator.results(needed_by(plan), target)
     if measure and not _resolved(workspace, plan, results):
+        from bricks.session.jobs import bricks_job
+
         workspace.campaigns.measure([bricks_job(workspace, model)])
         results = estimator.results(needed_by(plan), target)
     return estimator.basis(plan, results, target)
+
+
+def lacking(workspace: Workspace, models: Sequence[Model]) -> list[Model]:
+    """The ``models`` for which something is to be measured here."""
+    options, target = workspace.options, workspace.target
+    needed = {model: needed_by(workspace.plans.plan(model)) for model in models}
+    every = options.retry or options.conditions.again or target.system.accelerator is not None
+    if every or not needed:
+        return list(needed)
+    keys = sorted(set().union(*needed.values()))
+    settled = workspace.store.measurements.settled(target.key, keys)
+    return [model for model, of_model in needed.items() if not settled.issuperset(of_model)]
 
 
 def _resolved(workspace: Workspace, plan: Plan, results: Results) -> bool:

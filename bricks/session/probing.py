@@ -8,16 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from bricks.graph.model import Model
-from bricks.measure.jobs import ModelJob
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.adaptive import deviation, probes
 from bricks.session.defaults import PROBE_BRICKS, PROBING_S
 from bricks.session.jobs import bricks_job
-from bricks.session.latencies import Latencies
 from bricks.session.summaries import Probed
-from bricks.session.workspace import Workspace
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.measure.jobs import ModelJob
+    from bricks.session.latencies import Latencies
+    from bricks.session.workspace import Workspace
 
 
 def probe(

@@ -9,21 +9,24 @@ import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks.closing import Closing
-from bricks.decompose.granularity import Granularity
-from bricks.measure.conditions import Conditions
-from bricks.measure.graphs import Graphs
-from bricks.measure.jobs import ModelJob, memory_bytes
-from bricks.measure.progress import Progress
-from bricks.measure.supervisor import Supervisor
-from bricks.measure.timing_lock import timing_lock
-from bricks.session.options import Options
-from bricks.session.setup import Setup
 from bricks.store import Published, Reading, Store, Union
 from bricks.store.published_index import NO_FOLDER
-from bricks.system import Runtime, Target
+
+if TYPE_CHECKING:
+    from bricks.decompose.granularity import Granularity
+    from bricks.measure.conditions import Conditions
+    from bricks.measure.graphs import Graphs
+    from bricks.measure.jobs import ModelJob
+    from bricks.measure.progress import Progress
+    from bricks.measure.supervisor import Supervisor
+    from bricks.session.options import Options
+    from bricks.session.setup import Setup
+    from bricks.system import Runtime, Target
 
 _logger = logging.getLogger(__name__)
 
@@ -45,12 +48,9 @@ class Resources(Closing):
         self.store = store
         self.published = Published() if setup.options.published else Published(NO_FOLDER)
         self.known: Reading = Union(store, self.published)
-        self.supervisor = Supervisor(setup.worker_settings)
-        self.graphs = Graphs(self.supervisor, setup.options.graph_timeout_s)
         self._opened = ExitStack()
         if not shared:
             self._opened.callback(store.close)
-        self._opened.callback(self.supervisor.close)
         _logger.info("the cache is %s", store.path)
         _logger.info(
             "the target is %s with %s %s, threads: %d",
@@ -60,6 +60,20 @@ class Resources(Closing):
     def close(self) -> None:
         """End the worker and close the cache."""
         self._opened.close()
+
+    @cached_property
+    def supervisor(self) -> Supervisor:
+        """The owner of the worker."""
+        supervisor = self.worker()
+        self._opened.callback(supervisor.close)
+        return supervisor
+
+    @cached_property
+    def graphs(self) -> Graphs:
+        """What the worker says about models."""
+        from bricks.measure.graphs import Graphs
+
+        return Graphs(self.supervisor, self.options.graph_timeout_s)
 
     @property
     def options(self) -> Options:
@@ -88,11 +102,15 @@ class Resources(Closing):
 
     def worker(self) -> Supervisor:
         """A further worker of the runtime, for work other than bricks and models."""
+        from bricks.measure.supervisor import Supervisor  # an answer from the cache needs none
+
         return Supervisor(self.setup.worker_settings)
 
     @contextmanager
     def timing(self) -> Iterator[None]:
         """Exclude other timing by this user on this host; the worker's process is ended first."""
+        from bricks.measure.timing_lock import timing_lock
+
         self.supervisor.reset()  # its threads and memory would be in the way
         lock = timing_lock(lambda message: self.progress(message, 0.0))
         with lock if self.conditions.exclusive else nullcontext():
@@ -102,6 +120,8 @@ class Resources(Closing):
         """The memory limit of the worker for measuring ``jobs``."""
         if self.options.memory_bytes is not None or not self.setup.info.bounded_memory:
             return nullcontext()
+        from bricks.measure.jobs import memory_bytes
+
         return self.supervisor.memory_limited(memory_bytes(jobs, self.conditions.max_weight_bytes))
 
     def folder(self) -> Path:

@@ -6,11 +6,14 @@ Must not know how it was measured.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks.errors import ModelError, StoreError, first_line
-from bricks.store import Store
-from bricks.store.merge import Merged, Mismatch
 from bricks.suite.portable.run_results import RunResults
+
+if TYPE_CHECKING:
+    from bricks.store import Store
+    from bricks.store.merge import Merged, Mismatch
 
 
 def merge_run(store: Store, path: Path, mismatch: Mismatch) -> Merged:

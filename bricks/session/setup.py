@@ -7,16 +7,19 @@ used.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bricks import backends
-from bricks.backends import BackendInfo
 from bricks.decompose.granularity import Granularity
-from bricks.measure.conditions import Conditions
-from bricks.measure.supervisor import Freed, WorkerSettings
-from bricks.predict.effort import Effort
 from bricks.session.options import Options, conditions_of, described, effort_of, runtime_of
 from bricks.system import System, Target, available_memory_bytes
 from bricks.system.allocator import KEPT
+
+if TYPE_CHECKING:
+    from bricks.backends import BackendInfo
+    from bricks.measure.conditions import Conditions
+    from bricks.measure.supervisor import WorkerSettings
+    from bricks.predict.effort import Effort
 
 # The share of the available memory that a worker may take, unless the options say otherwise.
 _MEMORY_SHARE = 0.9
@@ -54,6 +57,8 @@ class Setup:
     @property
     def worker_settings(self) -> WorkerSettings:
         """The settings of workers that run bricks and models of the target's runtime."""
+        from bricks.measure.supervisor import Freed, WorkerSettings
+
         runtime = self.target.runtime
         return WorkerSettings(
             self.info.name,

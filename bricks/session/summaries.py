@@ -6,10 +6,13 @@ Plain data, here so that reports need not import a bench. Must not know how they
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.samples.measurement import Failure
 from bricks.samples.sampling import Sampling
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.samples.measurement import Failure
+    from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True)

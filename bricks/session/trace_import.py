@@ -10,26 +10,29 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks import backends
-from bricks.backends.offer import Offer
-from bricks.backends.profiler_trace import CallMatch, ProfilerTrace, TraceFormat
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import StoreError
-from bricks.graph.model import Model
 from bricks.samples.measurement import PROTOCOL, Round
 from bricks.session.defaults import GRANULARITY
 from bricks.session.trace_overheads import overhead_rounds
 from bricks.session.trace_target import TracedHost, trace_target
 from bricks.session.translation import decomposed, translated
-from bricks.session.workspace import Workspace
 from bricks.store import Merged, Published, Reading, Store, Union
 from bricks.store.export import brick_record
-from bricks.store.results_file import Record
 from bricks.store.round_records import round_record
 from bricks.system import Target
-from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.backends.offer import Offer
+    from bricks.backends.profiler_trace import CallMatch, ProfilerTrace, TraceFormat
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.store.results_file import Record
+    from bricks.units.sample import Sample
 
 _UNNAMED = TracedHost()
 

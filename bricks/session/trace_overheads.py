@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from bricks.backends.profiler_trace import ProfilerTrace, TracedPhase
 from bricks.graph.program_phases import PER_CALL
 from bricks.samples.call_overhead import PHASE_PROBES, PROBES
 from bricks.samples.measurement import Round
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.backends.profiler_trace import ProfilerTrace, TracedPhase
 
 # Chains of nodes that take nothing but their own time.
 _NODE_S = 1e-9

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bricks.backends.offer import Offer
-from bricks.backends.profiler_trace import ProfilerTrace, TracedDevice
 from bricks.errors import StoreError, UsageError
-from bricks.store import Reading
 from bricks.system import Runtime, System, Target, fingerprint, physical_cores
 from bricks.system.accelerator import ACCELERATOR, Accelerator
 from bricks.system.cards import cards
+
+if TYPE_CHECKING:
+    from bricks.backends.offer import Offer
+    from bricks.backends.profiler_trace import ProfilerTrace, TracedDevice
+    from bricks.store import Reading
 
 # The fact in a system's identity that its samples are a profiler's.
 PROFILED = "profiled"

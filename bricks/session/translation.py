@@ -7,19 +7,22 @@ Must not know any runtime.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bricks import backends
 from bricks.backends.capability import capability
 from bricks.backends.translating import ProgramTranslator, TranslatedProgram
 from bricks.decompose.build import build
-from bricks.decompose.granularity import Granularity
-from bricks.decompose.plan import Decomposition
 from bricks.errors import ModelError, UsageError
 from bricks.graph.form import ModelForm, form_of
-from bricks.graph.model import Model
 from bricks.graph.view import graph_of, parse_model
 from bricks.reading.digest import digest
-from bricks.system.target import Target
+
+if TYPE_CHECKING:
+    from bricks.decompose.granularity import Granularity
+    from bricks.decompose.plan import Decomposition
+    from bricks.graph.model import Model
+    from bricks.system.target import Target
 
 
 def translated(model: Model, target: Target) -> tuple[Model, tuple[str, ...]]:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bricks.graph.model import Model
 from bricks.measure.protocol.evaluation import EvaluateModel, VerifyModel
 from bricks.measure.served import ServedWalk
-from bricks.samples.evaluation import Evaluation
-from bricks.samples.profile import Profile
-from bricks.samples.verification import Verification
 from bricks.session.jobs import whole_job
-from bricks.session.workspace import Workspace
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.samples.evaluation import Evaluation
+    from bricks.samples.profile import Profile
+    from bricks.samples.verification import Verification
+    from bricks.session.workspace import Workspace
 
 
 def verify(workspace: Workspace, model: Model) -> Verification:

@@ -8,26 +8,28 @@ questions are functions of it (:mod:`~bricks.session.measuring`,
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from bricks.decompose.identity import mismatch
-from bricks.graph.model import Model
-from bricks.measure.progress import Progress
-from bricks.session.campaigns import Campaigns
 from bricks.session.defaults import CACHE
 from bricks.session.estimators import Estimators
 from bricks.session.options import Options
 from bricks.session.plans import Plans
 from bricks.session.resources import Resources
 from bricks.session.setup import Setup
-from bricks.sources import InMemory, ReadOptions, read
-from bricks.store import Merged, Store
+from bricks.store import Store
 from bricks.system import fingerprint
 
 if TYPE_CHECKING:
     import onnx
     from onnx_graphsurgeon import Graph
+
+    from bricks.graph.model import Model
+    from bricks.measure.progress import Progress
+    from bricks.session.campaigns import Campaigns
+    from bricks.sources import ReadOptions
+    from bricks.store import Merged
 
 
 def silent(what: str, share: float) -> None:
@@ -37,8 +39,7 @@ def silent(what: str, share: float) -> None:
 class Workspace(Resources):
     """The resources of a session and its services; use it as a context manager, or close it.
 
-    ``plans`` decomposes models and knows their plans, ``estimators`` know latencies of all targets,
-    and ``campaigns`` measure on this one.
+    ``plans`` decomposes models and knows their plans; ``estimators`` know latencies of all targets.
     """
 
     def __init__(
@@ -48,7 +49,13 @@ class Workspace(Resources):
         super().__init__(store, setup, progress, shared=shared)
         self.plans = Plans(self)
         self.estimators = Estimators(self, self.plans)
-        self.campaigns = Campaigns(self, self.plans, self.estimators)
+
+    @cached_property
+    def campaigns(self) -> Campaigns:
+        """What measures on the target."""
+        from bricks.session.campaigns import Campaigns  # an answer from the cache needs none
+
+        return Campaigns(self, self.plans, self.estimators)
 
     @classmethod
     def open(
@@ -95,12 +102,16 @@ class Workspace(Resources):
         ``fields`` are those of :class:`~bricks.sources.ReadOptions` that differ from this
         workspace's. A model in memory is copied to a file that stays until the workspace is closed.
         """
+        from bricks.sources import InMemory, read
+
         named = isinstance(model, str | Path)
         source = str(model) if named else InMemory(model, self.folder)
         return read(source, self.read_options(**fields))
 
     def read_options(self, **fields: Any) -> ReadOptions:
         """The options to read models with; ``fields`` override those of :class:`ReadOptions`."""
+        from bricks.sources import ReadOptions
+
         return ReadOptions(
             granularity=self.options.granularity,
             runtime=self.runtime.backend,
@@ -116,6 +127,8 @@ class Workspace(Resources):
         Raises :class:`~bricks.errors.StoreError` if the file is damaged or implausible. Later
         predictions may differ from earlier ones.
         """
+        from bricks.decompose.identity import mismatch
+
         merged = self.store.contents.merge(results, mismatch)
         self.estimators.forget()  # they have learned without the imported results
         return merged

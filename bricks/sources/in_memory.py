@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.sources.files import OnnxFile
-from bricks.sources.source import ReadOptions, ReadResult
 
 if TYPE_CHECKING:
     import onnx
     from onnx_graphsurgeon import Graph
+
+    from bricks.sources.source import ReadOptions, ReadResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,19 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks import backends
 from bricks.closing import Closing
 from bricks.errors import WorkerError
 from bricks.graph.model import Model
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.protocol.graphs import RecordProgram
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.reading.digest import digest
 from bricks.system.accelerator import CPU
+
+if TYPE_CHECKING:
+    from bricks.measure.protocol.graphs import RecordProgram
 
 _logger = logging.getLogger(__name__)
 

@@ -30,17 +30,30 @@ may work on one cache: a measurement is claimed before it is made, so that it is
     published_file.py    one of these files
     union.py             several sources as one
 
-The package must not know how anything is decomposed, measured or estimated.
+Each name is loaded when it is first used: an answer from the cache needs few of these modules. The
+package must not know how anything is decomposed, measured or estimated.
 """
 
-from bricks.store.merge import Merged
-from bricks.store.owners import Claim, Owner, alive
-from bricks.store.published import Published
-from bricks.store.reading import Reading
-from bricks.store.schema import SCHEMA_VERSION
-from bricks.store.stats import CacheStats
-from bricks.store.store import Store
-from bricks.store.union import Union
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bricks.store.layout import SCHEMA_VERSION
+    from bricks.store.merge import Merged
+    from bricks.store.owners import Claim, Owner, alive
+    from bricks.store.published import Published
+    from bricks.store.reading import Reading
+    from bricks.store.stats import CacheStats
+    from bricks.store.store import Store
+    from bricks.store.union import Union
+
+_MODULES = {
+    "SCHEMA_VERSION": "layout", "CacheStats": "stats", "Claim": "owners", "Merged": "merge",
+    "Owner": "owners", "Published": "published", "Reading": "reading", "Store": "store",
+    "Union": "union", "alive": "owners",
+}  # fmt: skip
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -54,3 +67,11 @@ __all__ = [
     "Union",
     "alive",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value

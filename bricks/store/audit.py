@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any
-
-from sqlalchemy import Connection, Row, func, select
+from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Brick
 from bricks.errors import StoreError
 from bricks.store.integrity import UNREADABLE, as_far_as_readable, integrity_problems
+from bricks.store.layout import DONE, FAILED, OPEN
 from bricks.store.rows import (
-    SYSTEM_COLUMNS,
+    TARGETS,
     brick_of,
     checksum_matches,
     decoding,
@@ -28,20 +27,11 @@ from bricks.store.rows import (
     target_of,
     weight_bytes_of,
 )
-from bricks.store.schema import (
-    DONE,
-    FAILED,
-    OPEN,
-    bricks,
-    measurements,
-    networks,
-    plans,
-    rounds,
-    systems,
-    targets,
-)
-from bricks.system.network import NetworkFingerprint
-from bricks.system.target import System, Target
+
+if TYPE_CHECKING:
+    from bricks.store.queries import Queries, Row
+    from bricks.system.network import NetworkFingerprint
+    from bricks.system.target import System, Target
 
 Rekey = Callable[[Brick], str]
 
@@ -51,51 +41,50 @@ BRICK_PREFIX = "b1-"
 CHANGED = "it is not as it was written"
 
 
-def problems(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
+def problems(queries: Queries, rekey: Rekey | None) -> Iterator[str]:
     """All problems, one line each; an unreadable row does not hide problems of other rows."""
-    yield from integrity_problems(connection)
-    known = _known_bricks(connection)
+    yield from integrity_problems(queries)
+    known = _known_bricks(queries)
     for table, lines in (
-        ("systems", _of_systems(connection)),
-        ("networks", _of_networks(connection)),
-        ("bricks", _of_bricks(connection, rekey)),
-        ("plans", _of_plans(connection, known)),
-        ("measurements", _of_measurements(connection, known)),
-        ("rounds", _of_rounds(connection)),
+        ("systems", _of_systems(queries)),
+        ("networks", _of_networks(queries)),
+        ("bricks", _of_bricks(queries, rekey)),
+        ("plans", _of_plans(queries, known)),
+        ("measurements", _of_measurements(queries, known)),
+        ("rounds", _of_rounds(queries)),
     ):
         yield from as_far_as_readable(table, lines)
 
 
-def _known_bricks(connection: Connection) -> set[str] | None:
+def _known_bricks(queries: Queries) -> set[str] | None:
     """Keys of all bricks; None if unreadable."""
     try:
-        return set(connection.execute(select(bricks.c.key)).scalars())
+        return {row.key for row in queries.rows("SELECT key FROM bricks")}
     except UNREADABLE:
         return None
 
 
-def _counts(connection: Connection) -> dict[int, int] | None:
+def _counts(queries: Queries) -> dict[int, int] | None:
     """The number of rounds of each measurement, by row number; None if unreadable."""
-    query = select(rounds.c.measurement_id, func.count()).group_by(rounds.c.measurement_id)
+    statement = "SELECT measurement_id, count(*) AS count FROM rounds GROUP BY measurement_id"
     try:
-        return {number: count for number, count in connection.execute(query)}
+        return {number: count for number, count in queries.rows(statement)}
     except UNREADABLE:
         return None
 
 
-def _of_systems(connection: Connection) -> Iterator[str]:
-    of_systems = select(systems).order_by(systems.c.key)
-    yield from _of_keys(connection.execute(of_systems), "system", system_of, "its identity does")
-    query = select(targets, *SYSTEM_COLUMNS).join(systems).order_by(targets.c.key)
+def _of_systems(queries: Queries) -> Iterator[str]:
+    of_systems = queries.rows("SELECT * FROM systems ORDER BY key")
+    yield from _of_keys(of_systems, "system", system_of, "its identity does")
     facts = "its system and runtime do"
-    yield from _of_keys(connection.execute(query), "target", target_of, facts)
+    yield from _of_keys(queries.rows(f"{TARGETS} ORDER BY targets.key"), "target", target_of, facts)
 
 
-def _of_networks(connection: Connection) -> Iterator[str]:
-    rows = connection.execute(select(networks).order_by(networks.c.key)).all()
+def _of_networks(queries: Queries) -> Iterator[str]:
+    rows = list(queries.rows("SELECT * FROM networks ORDER BY key"))
     yield from _of_keys(rows, "network", network_of, "its identity does")
     known = {row.key for row in rows}
-    for row in connection.execute(select(targets).order_by(targets.c.key)):
+    for row in queries.rows("SELECT * FROM targets ORDER BY key"):
         network = None
         with suppress(ValueError, AttributeError):  # a damaged runtime is reported with its target
             network = json.loads(row.runtime).get("network")
@@ -104,9 +93,9 @@ def _of_networks(connection: Connection) -> Iterator[str]:
 
 
 def _of_keys(
-    rows: Iterable[Row[Any]],
+    rows: Iterable[Row],
     kind: str,
-    decode: Callable[[Row[Any]], System | Target | NetworkFingerprint],
+    decode: Callable[[Row], System | Target | NetworkFingerprint],
     facts: str,
 ) -> Iterator[str]:
     """Rows that do not decode, or whose ``facts`` (in words) do not give their key."""
@@ -119,10 +108,9 @@ def _of_keys(
             yield str(exc)
 
 
-def _of_bricks(connection: Connection, rekey: Rekey | None) -> Iterator[str]:
+def _of_bricks(queries: Queries, rekey: Rekey | None) -> Iterator[str]:
     # Models may be large: they are read one by one, not all at once.
-    query = select(bricks).order_by(bricks.c.key).execution_options(yield_per=100)
-    for row in connection.execute(query):
+    for row in queries.rows("SELECT * FROM bricks ORDER BY key"):
         if not row.key.startswith(BRICK_PREFIX):
             yield f"brick {row.key}: its key does not start with {BRICK_PREFIX}"
         try:
@@ -154,9 +142,8 @@ def _of_identity(brick: Brick, rekey: Rekey) -> Iterator[str]:
         yield f"brick {brick.key}: its model gives the key {key}"
 
 
-def _of_plans(connection: Connection, known: set[str] | None) -> Iterator[str]:
-    query = select(plans).order_by(plans.c.id).execution_options(yield_per=100)
-    for row in connection.execute(query):
+def _of_plans(queries: Queries, known: set[str] | None) -> Iterator[str]:
+    for row in queries.rows("SELECT * FROM plans ORDER BY id"):
         name = f"plan {row.digest[:16]} ({row.granularity}, {row.target_key})"
         try:
             with decoding(name):
@@ -174,9 +161,9 @@ def _of_plans(connection: Connection, known: set[str] | None) -> Iterator[str]:
             yield f"{name}: {len(missing)} of its bricks are unknown, {missing[0]} first"
 
 
-def _of_measurements(connection: Connection, known: set[str] | None) -> Iterator[str]:
-    counts = _counts(connection)
-    for row in connection.execute(select(measurements).order_by(measurements.c.id)):
+def _of_measurements(queries: Queries, known: set[str] | None) -> Iterator[str]:
+    counts = _counts(queries)
+    for row in queries.rows("SELECT * FROM measurements ORDER BY id"):
         name = f"measurement of {row.brick_key} on {row.target_key}"
         has_row = row.brick_key.startswith(BRICK_PREFIX)
         if known is not None and has_row and row.brick_key not in known:
@@ -192,10 +179,13 @@ def _of_measurements(connection: Connection, known: set[str] | None) -> Iterator
             yield f"{name}: it failed without a reason"
 
 
-def _of_rounds(connection: Connection) -> Iterator[str]:
-    query = select(rounds, measurements.c.brick_key, measurements.c.target_key).join(measurements)
-    query = query.order_by(rounds.c.measurement_id, rounds.c.number)
-    for row in connection.execute(query.execution_options(yield_per=1000)):
+def _of_rounds(queries: Queries) -> Iterator[str]:
+    statement = """
+        SELECT rounds.*, measurements.brick_key, measurements.target_key
+        FROM rounds JOIN measurements ON measurements.id = rounds.measurement_id
+        ORDER BY rounds.measurement_id, rounds.number
+    """
+    for row in queries.rows(statement):
         name = f"measurement of {row.brick_key} on {row.target_key}, round {row.number}"
         try:
             with decoding(name):

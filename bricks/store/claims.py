@@ -8,13 +8,13 @@ validated ones. Must not know what a key stands for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, select, update
 
 from bricks.errors import StoreError, first_line
-from bricks.store.database import Database
-from bricks.store.engine import chunks, insert_or_ignore
+from bricks.store.engine import insert_or_ignore
+from bricks.store.layout import DONE, FAILED, NOBODY, OPEN
 from bricks.store.measurement_rows import (
     TimedRound,
     add_rounds,
@@ -22,10 +22,14 @@ from bricks.store.measurement_rows import (
     of_keys,
     opened_row,
     round_counts,
-    rounds_of,
 )
 from bricks.store.owners import Claim, Owner, Watch, lease_columns
-from bricks.store.schema import DONE, FAILED, NOBODY, OPEN, measurements
+from bricks.store.queries import ConnectionQueries, chunks
+from bricks.store.rounds import rounds_of
+from bricks.store.schema import measurements
+
+if TYPE_CHECKING:
+    from bricks.store.database import Database
 
 
 class Claims:
@@ -47,7 +51,7 @@ class Claims:
         """
         with self._database.writing() as connection:
             claimed = self._claimed(connection, target_key, keys, owner)
-            sampled = rounds_of(connection, list(claimed.values()))
+            sampled = rounds_of(ConnectionQueries(connection), list(claimed.values()))
         return [
             Claim(key, sampled.get(claimed[key].id, ()), claimed[key].wall_s)
             for key in dict.fromkeys(keys)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks.errors import StoreError
-from bricks.store import export, merge, results_file
-from bricks.store.audit import Rekey, problems
-from bricks.store.database import Database
-from bricks.store.engine import lock_tables
-from bricks.store.merge import Merged, Mismatch
-from bricks.store.owners import Watch
-from bricks.store.results_file import Record
-from bricks.store.stats import CacheStats, stats_of
+
+if TYPE_CHECKING:
+    from bricks.store.audit import Rekey
+    from bricks.store.database import Database
+    from bricks.store.merge import Merged, Mismatch
+    from bricks.store.owners import Watch
+    from bricks.store.results_file import Record
+    from bricks.store.stats import CacheStats
 
 
 class CacheContents:
@@ -28,6 +29,8 @@ class CacheContents:
 
     def stats(self) -> CacheStats:
         """Counts and size; CacheDamaged if the file is damaged, for the counts may be too low."""
+        from bricks.store.stats import stats_of
+
         self._database.refuse_damage()
         with self._database.reading() as connection:
             return stats_of(connection, self._database.label)
@@ -37,12 +40,12 @@ class CacheContents:
 
         ``rekey`` recomputes a brick's key, so that its identity is checked too.
         """
+        from bricks.store.audit import problems
+
         problems_found: list[str] = []
         try:
-            with self._database.reading() as connection:
-                problems_found.extend(
-                    " ".join(line.split()) for line in problems(connection, rekey)
-                )
+            with self._database.querying() as queries:
+                problems_found.extend(" ".join(line.split()) for line in problems(queries, rekey))
         except StoreError as exc:
             if not problems_found:  # else it is what was found already that ends the transaction
                 problems_found.append(str(exc))
@@ -65,6 +68,8 @@ class CacheContents:
         more significant digits than these. The same content gives the same bytes. Raises StoreError
         if the file cannot be written, or a row is damaged.
         """
+        from bricks.store import export, results_file
+
         with self._database.reading() as connection:
             records = export.records(connection, target_keys, keys, digits)
             return results_file.write(path, records, package=package)
@@ -75,6 +80,8 @@ class CacheContents:
         ``mismatch`` returns what is wrong with a brick, or None. Raises StoreError for a file that
         is cut off, was altered, is of a later version, or holds a record that cannot be true.
         """
+        from bricks.store import results_file
+
         with results_file.reading(path) as records:
             return self.merge_records(records, mismatch)
 
@@ -83,6 +90,9 @@ class CacheContents:
 
         Raises ValueError for a record that cannot be true, and else as :meth:`merge`.
         """
+        from bricks.store import merge
+        from bricks.store.engine import lock_tables
+
         with self._database.writing() as connection:
             # Rows that merging looks up and writes later must not be written by others in between.
             lock_tables(connection, merge.WRITTEN)

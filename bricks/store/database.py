@@ -1,22 +1,32 @@
-"""One connection to a cache: transactions, write permission, and integrity.
+"""One database that holds a cache: transactions, write permission, and integrity.
 
 A transaction does its whole work or, after an error, nothing. Every error of the database becomes a
-StoreError of one line. Must not know the tables.
+StoreError of one line. A cache in a file is read by SQLite's driver (:mod:`bricks.store.queries`);
+SQLAlchemy is imported when something is written, or for a server. Must not know the tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sqlite3
 from contextlib import contextmanager
-from pathlib import Path
-
-from sqlalchemy import Connection, Engine
-from sqlalchemy.engine import URL
+from threading import Lock
+from typing import TYPE_CHECKING
 
 from bricks.errors import CacheDamaged, StoreError
-from bricks.store import engine as transactions
+from bricks.store import layout
 from bricks.store.integrity import integrity_problems, refuse_truncated
-from bricks.store.migrations import prepare
+from bricks.store.location import file_of, is_url
+from bricks.store.queries import ConnectionQueries, SqliteFile
+from bricks.store.refusals import driver_errors, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.engine import URL
+
+    from bricks.store.queries import Queries
 
 
 class Database:
@@ -25,44 +35,88 @@ class Database:
     ``label`` is its name in messages.
     """
 
-    def __init__(self, engine: Engine, label: str, unwritable: str | None = None) -> None:
-        """Wrap an engine whose database is prepared; ``unwritable`` says why nothing is written."""
-        self.label = label
-        self._engine = engine
-        self._unwritable = unwritable
+    def __init__(self, location: str | Path, busy_timeout_s: float, *, make: bool) -> None:
+        """Callers want :meth:`open`."""
+        self._location = location
+        self._busy_timeout_s = busy_timeout_s
+        self._make = make
+        self._file: SqliteFile | None = None
+        self._opened: Engine | None = None
+        self._opening = Lock()
+        self._unwritable: str | None = None  # why nothing is written
         self._sound = False  # whether the whole file was checked, and no damage found
+        self.label = str(location)
 
     @classmethod
     def open(cls, location: str | Path, *, busy_timeout_s: float, make: bool) -> Database:
         """Open the cache at ``location``; see :meth:`bricks.Store.open`."""
-        url = transactions.locate(location)
-        label = transactions.label_of(url)
+        database = cls(location, busy_timeout_s, make=make)
+        if not is_url(location) and _is_current(path := file_of(location), busy_timeout_s):
+            database.label = str(path)
+            database._file = SqliteFile(path, busy_timeout_s)
+        else:
+            database._engine()
+        return database
+
+    def _engine(self) -> Engine:
+        """SQLAlchemy's engine of the database, which is made current or refused at first."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def _open(self) -> Engine:
+        from bricks.store import engine as transactions
+
+        url = transactions.locate(self._location)
+        self.label = transactions.label_of(url)
         try:
-            return cls(_prepared(url, label, busy_timeout_s, make), label)
+            return _prepared(url, self.label, self._busy_timeout_s, self._make)
         except StoreError as refused:
             frozen = transactions.frozen(url, refused)
             if frozen is None:
                 raise
-            url, unwritable = frozen
-            return cls(_prepared(url, label, busy_timeout_s, make), label, unwritable)
+            url, self._unwritable = frozen
+            return _prepared(url, self.label, self._busy_timeout_s, self._make)
 
     def close(self) -> None:
         """Close all connections."""
-        with transactions.translated(self.label):
-            self._engine.dispose()
+        if self._file is not None:
+            self._file.close()
+        if self._opened is not None:
+            from bricks.store import engine as transactions
+
+            with transactions.translated(self.label):
+                self._opened.dispose()
+
+    @contextmanager
+    def querying(self) -> Iterator[Queries]:
+        """A transaction that only reads, by statements of text: one consistent view."""
+        if self._file is not None:
+            with driver_errors(self.label), self._file.reading() as queries:
+                yield queries
+        else:
+            with self.reading() as connection:
+                yield ConnectionQueries(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only reads: one consistent view."""
-        with transactions.translated(self.label), transactions.reading(self._engine) as connection:
+        """A transaction of SQLAlchemy that only reads: one consistent view."""
+        from bricks.store import engine as transactions
+
+        engine = self._engine()
+        with transactions.translated(self.label), transactions.reading(engine) as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that writes; StoreError where nothing can be written."""
+        from bricks.store import engine as transactions
+
+        engine = self._engine()
         if self._unwritable is not None:
-            raise transactions.refusal(self.label, self._unwritable)
-        with transactions.translated(self.label), transactions.writing(self._engine) as connection:
+            raise refusal(self.label, self._unwritable)
+        with transactions.translated(self.label), transactions.writing(engine) as connection:
             yield connection
 
     def refuse_damage(self) -> None:
@@ -72,16 +126,39 @@ class Database:
         """
         if self._sound:
             return
-        with self.reading() as connection:
-            for problem in integrity_problems(connection):
+        with self.querying() as queries:
+            for problem in integrity_problems(queries):
                 raise CacheDamaged(
                     f"the cache {self.label} is damaged ({problem}): run 'bricks cache verify'"
                 )
         self._sound = True
 
 
+def _is_current(path: Path, busy_timeout_s: float) -> bool:
+    """Whether a file is a cache of the current layout that its driver can read as it is.
+
+    Anything else is opened by SQLAlchemy, which makes it current, or says what is wrong.
+    """
+    statement = f"SELECT value FROM {layout.INFO_TABLE} WHERE name = 'schema_version'"
+    file = SqliteFile(path, busy_timeout_s)
+    try:
+        if not path.is_file():
+            return False
+        refuse_truncated(path)
+        with file.reading() as queries:
+            return [row.value for row in queries.rows(statement)] == [str(layout.SCHEMA_VERSION)]
+    except (OSError, StoreError, sqlite3.Error, UnicodeDecodeError):
+        return False
+    finally:
+        file.close()
+
+
 def _prepared(url: URL, label: str, busy_timeout_s: float, make: bool) -> Engine:
-    refuse_truncated(url)
+    from bricks.store import engine as transactions
+    from bricks.store.migrations import prepare
+
+    if (path := transactions.file_at(url)) is not None:
+        refuse_truncated(path)
     engine = transactions.connect(url, busy_timeout_s)
     try:
         with transactions.translated(label):

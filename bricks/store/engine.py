@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event, func, select
@@ -27,18 +27,13 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from bricks.errors import CacheDamaged, CacheLocked, DiskFull, StoreError, first_line
+from bricks.errors import StoreError, first_line
+from bricks.store.location import file_of, is_url
+from bricks.store.queries import configure
+from bricks.store.refusals import DAMAGED, FULL, LOCKED, READONLY, refusal, sqlite_name, sqlite_text
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
-
-Key = TypeVar("Key", str, int)
-
-FILE_NAME = "bricks.sqlite"
-BUSY_TIMEOUT_S = 30.0
-
-# Statements with more bound values than this are cut into several; databases have limits.
-CHUNK = 500
 
 # An arbitrary number: PostgreSQL's advisory lock of processes that change the schema.
 _SCHEMA_LOCK = 0x627269636B73
@@ -48,40 +43,13 @@ _AS_URL = "write it as postgresql+psycopg://user:password@host:port/database"
 # Seconds until a server that does not answer counts as out of reach, unless the URL says otherwise.
 _CONNECT_TIMEOUT_S = 10
 
-_MOVE_AWAY = "move it away or give another --cache"
-DAMAGED = f"is not a bricks cache any more (the file is damaged): {_MOVE_AWAY}"
-_FULL = "cannot be written, the disk is full: free some space and run again"
-_LOCKED = "is locked by another process: wait for it to end, or give another --cache"
-# What callers may want to catch by itself; everything else is a StoreError.
-_TYPES: dict[str, type[StoreError]] = {
-    DAMAGED: CacheDamaged,
-    _FULL: DiskFull,
-    _LOCKED: CacheLocked,
-}
-# Extended codes are listed in addition to primary ones if they are more specific.
-_SQLITE_ERRORS = {
-    "SQLITE_NOTADB": f"is not a bricks cache (not a database): {_MOVE_AWAY}",
-    "SQLITE_CORRUPT": DAMAGED,
-    "SQLITE_FULL": _FULL,
-    "SQLITE_IOERR_SHMSIZE": _FULL,  # no room for the index of the write-ahead log
-    "SQLITE_IOERR_WRITE": (
-        "cannot be written (input/output error): check the disk, and whether a quota or a limit "
-        "to the size of files is reached"
-    ),
-    "SQLITE_BUSY": _LOCKED,
-    "SQLITE_LOCKED": _LOCKED,
-    "SQLITE_READONLY": "cannot be written: check its permissions, or give another --cache",
-    "SQLITE_CANTOPEN": "cannot be opened: check its permissions, or give another --cache",
-    "SQLITE_PERM": "cannot be opened: check its permissions, or give another --cache",
-    "SQLITE_IOERR": "cannot be read or written (input/output error): check the disk",
-}
 # By the SQLSTATE that the server sends, or by its first two characters, which are its class.
 _POSTGRESQL_ERRORS = {
     "42501": "cannot be used by this user: let somebody grant the right to create and write tables",
     "25006": "cannot be written, the server only lets read: give the server that takes writes",
-    "53100": _FULL,
+    "53100": FULL,
     "53300": "cannot be reached, the server has too many connections: try again later",
-    "55P03": _LOCKED,
+    "55P03": LOCKED,
     "40": "was written by somebody else at the same moment: run the same command again",
     "57": "was ended by the server: run the same command again to go on",
 }
@@ -89,16 +57,17 @@ _POSTGRESQL_ERRORS = {
 
 def locate(location: str | Path) -> URL:
     """The database URL of ``location``; the folder of a path is created."""
-    if _is_url(location):
+    if is_url(location):
         return _url(str(location))
-    folder = _folder(location)
+    file = file_of(location)
+    folder = file.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise StoreError(
             f"the cache folder {folder} cannot be created ({exc.strerror}): give another --cache"
         ) from exc
-    return URL.create("sqlite", database=str(folder / FILE_NAME))
+    return URL.create("sqlite", database=str(file))
 
 
 def _url(location: str) -> URL:
@@ -115,22 +84,11 @@ def _url(location: str) -> URL:
     return url
 
 
-def exists(location: str | Path) -> bool:
-    """Whether a folder has a database file; creates nothing. Always true for URLs."""
-    if _is_url(location):
-        return True
-    try:
-        return (_folder(location) / FILE_NAME).exists()
-    except OSError:  # no permission, for example: opening it reports the error
-        return True
-
-
-def _is_url(location: str | Path) -> bool:
-    return isinstance(location, str) and "://" in location
-
-
-def _folder(location: str | Path) -> Path:
-    return Path(os.path.expanduser(location))  # pathlib's own raises for unknown users
+def file_at(url: URL) -> Path | None:
+    """The database file of ``url`` that may be written; None if there is none."""
+    if url.get_backend_name() != "sqlite" or not url.database or url.query:
+        return None
+    return Path(url.database)
 
 
 def label_of(url: URL) -> str:
@@ -178,16 +136,7 @@ def _connect_postgresql(url: URL, busy_timeout_s: float) -> Engine:
 def _configure_sqlite(engine: Engine, busy_timeout_s: float) -> None:
     @event.listens_for(engine, "connect")
     def on_connect(connection: Any, _record: object) -> None:
-        # The driver's own idea of when a transaction begins is switched off; on_begin decides.
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        cursor.execute(f"PRAGMA busy_timeout = {int(busy_timeout_s * 1000)}")
-        cursor.execute("PRAGMA foreign_keys = ON")
-        cursor.execute("PRAGMA synchronous = NORMAL")
-        cursor.execute("PRAGMA cell_size_check = ON")  # finds damage when a page is read
-        cursor.close()
-        # Text that is not UTF-8 any more is found where its row is checked, by name.
-        connection.text_factory = _decoded
+        configure(connection, busy_timeout_s)
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
@@ -197,10 +146,6 @@ def _configure_sqlite(engine: Engine, busy_timeout_s: float) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _decoded(text: bytes) -> str:
-    return text.decode(errors="replace")
-
-
 def frozen(url: URL, refused: StoreError) -> tuple[URL, str] | None:
     """A read-only URL of a cache that ``refused`` to open, and the error text of writes.
 
@@ -208,7 +153,7 @@ def frozen(url: URL, refused: StoreError) -> tuple[URL, str] | None:
     write-ahead log; in a folder without write permission, the database is opened as immutable.
     Raises StoreError if a log with newer data lies next to it.
     """
-    name = _sqlite_name(refused.__cause__)
+    name = sqlite_name(refused.__cause__ and origin(refused.__cause__))
     unwritable = name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"))
     if url.get_backend_name() != "sqlite" or not url.database or url.query:
         return None
@@ -223,7 +168,7 @@ def frozen(url: URL, refused: StoreError) -> tuple[URL, str] | None:
             f"the cache {path} cannot be read where nothing can be written, for {log.name} holds "
             "what is newest: copy the folder to where there is room, and give the copy as --cache"
         ) from refused
-    text = _SQLITE_ERRORS["SQLITE_READONLY"] if unwritable else _FULL
+    text = READONLY if unwritable else FULL
     query = {"immutable": "1", "uri": "true"}
     return URL.create("sqlite", database=f"file:{quote(str(path))}", query=query), text
 
@@ -295,26 +240,15 @@ def translated(label: str) -> Iterator[None]:
         raise refusal(label, DAMAGED) from exc
 
 
-def refusal(label: str, text: str) -> StoreError:
-    """The error ``text`` about the cache ``label``, of the type in ``_TYPES`` for this text."""
-    return _TYPES.get(text, StoreError)(f"the cache {label} {text}")
-
-
 def origin(exc: BaseException) -> BaseException:
     """The driver's own error."""
     return exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
 
 
-def _sqlite_name(exc: BaseException | None) -> str:
-    return getattr(exc and origin(exc), "sqlite_errorname", None) or ""
-
-
 def _explain(exc: Exception) -> str:
-    name = _sqlite_name(exc)
-    # Extended codes (SQLITE_BUSY_SNAPSHOT) refine a primary one (SQLITE_BUSY).
-    for known in (name, "_".join(name.split("_")[:2])):
-        if known in _SQLITE_ERRORS:
-            return _SQLITE_ERRORS[known]
+    name = sqlite_name(origin(exc))
+    if (known_text := sqlite_text(name)) is not None:
+        return known_text
     state = getattr(origin(exc), "sqlstate", None) or ""
     for known in (state, state[:2]):
         if known in _POSTGRESQL_ERRORS:
@@ -364,13 +298,3 @@ def size_bytes(connection: Connection) -> int:
     names = [row[2] for row in connection.exec_driver_sql("PRAGMA database_list") if row[2]]
     files = [Path(name + suffix) for name in names for suffix in ("", "-wal")]
     return sum(f.stat().st_size for f in files if f.is_file())
-
-
-def chunks(keys: Iterable[Key]) -> Iterator[list[Key]]:
-    """The distinct ``keys``, sorted, in lists that fit into one statement.
-
-    Sorted, because two processes that lock rows in the same order cannot deadlock.
-    """
-    distinct = sorted(set(keys))
-    for start in range(0, len(distinct), CHUNK):
-        yield distinct[start : start + CHUNK]

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Select, select
 
-from bricks.decompose.plan import Brick
-from bricks.store.engine import CHUNK, chunks
-from bricks.store.measurement_rows import rounds_by_id, rounds_lost
-from bricks.store.results_file import Record
+from bricks.store.layout import FAILED, OPEN
+from bricks.store.queries import CHUNK, ConnectionQueries, chunks
 from bricks.store.round_records import round_record
+from bricks.store.rounds import rounds_by_id, rounds_lost
 from bricks.store.rows import (
     SYSTEM_COLUMNS,
     brick_of,
@@ -26,17 +25,12 @@ from bricks.store.rows import (
     plan_of,
     target_of,
 )
-from bricks.store.schema import (
-    FAILED,
-    OPEN,
-    bricks,
-    measurements,
-    networks,
-    plans,
-    systems,
-    targets,
-)
-from bricks.system.target import Target
+from bricks.store.schema import bricks, measurements, networks, plans, systems, targets
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.store.results_file import Record
+    from bricks.system.target import Target
 
 
 def records(
@@ -62,7 +56,7 @@ def records(
 
 
 def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
-    query = select(targets, *SYSTEM_COLUMNS).join(systems)
+    query = select(targets, *(systems.c[name] for name in SYSTEM_COLUMNS)).join(systems)
     query = query.where(targets.c.key.in_(chosen)).order_by(targets.c.key)
     decoded: list[Target] = []
     for row in connection.execute(query):
@@ -129,7 +123,7 @@ def _measurements(
         rows = [row for row in rows if row.brick_key in chosen_keys]
     for begin in range(0, len(rows), CHUNK):
         chunk = rows[begin : begin + CHUNK]
-        rounds_taken = rounds_by_id(connection, [row.id for row in chunk])
+        rounds_taken = rounds_by_id(ConnectionQueries(connection), [row.id for row in chunk])
         for row in chunk:
             record = {
                 "target": row.target_key,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-
-from sqlalchemy import Connection
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import SQLAlchemyError
+from typing import TYPE_CHECKING
 
 from bricks.errors import CacheDamaged, first_line
-from bricks.store.engine import DAMAGED, origin
+from bricks.store.refusals import DAMAGED
+
+if TYPE_CHECKING:
+    from bricks.store.queries import Queries
 
 # No more lines of each table than this: one damaged page causes dozens.
 _MAX_LINES = 5
@@ -26,14 +26,12 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
 _HEADING = "*** in database main ***"
 
 # What reading a damaged database raises; the last where an error of the driver quotes damaged text.
-UNREADABLE = (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError)
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 
-def refuse_truncated(url: URL) -> None:
+def refuse_truncated(path: Path) -> None:
     """Raise CacheDamaged if the database file is shorter than its own header says."""
-    if url.get_backend_name() != "sqlite" or not url.database or url.query:
-        return
-    path, log = Path(url.database), Path(f"{url.database}-wal")
+    log = Path(f"{path}-wal")
     try:
         # While there is a log, it may hold pages that are still missing in the file.
         if _size_bytes(log):
@@ -68,53 +66,51 @@ def _expected_bytes(header: bytes) -> int:
     return count * (65536 if page_bytes == 1 else page_bytes)
 
 
-def integrity_problems(connection: Connection) -> Iterator[str]:
+def integrity_problems(queries: Queries) -> Iterator[str]:
     """The problems that the database itself finds in its file; one line each."""
-    if connection.dialect.name != "sqlite":
+    if not queries.in_file:
         return
-    if whole := list(_lines(connection, "PRAGMA integrity_check")):
-        yield from _of_tables(connection) or (f"database: {line}" for line in whole[:_MAX_LINES])
+    if whole := list(_lines(queries, "PRAGMA integrity_check")):
+        yield from _of_tables(queries) or (f"database: {line}" for line in whole[:_MAX_LINES])
     try:
-        for row in connection.exec_driver_sql("PRAGMA foreign_key_check").all():
+        for row in queries.rows("PRAGMA foreign_key_check"):
             yield f"database: row {row[1]} of {row[0]} refers to a missing row of {row[2]}"
     except UNREADABLE:
         return  # the table that cannot be read was named above
 
 
-def _of_tables(connection: Connection) -> list[str]:
+def _of_tables(queries: Queries) -> list[str]:
     """The problems of each table; none where the damage is outside the tables."""
     problems: list[str] = []
     try:
-        names = connection.exec_driver_sql(_TABLES).scalars().all()
+        names = [row.name for row in queries.rows(_TABLES)]
     except UNREADABLE:
         return problems
     for name in names:
-        lines = list(_lines(connection, f'PRAGMA integrity_check("{name}")'))
+        lines = list(_lines(queries, f'PRAGMA integrity_check("{name}")'))
         if len(lines) > _MAX_LINES:
             lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more"]
         if lines:
-            lines.append(_readable(connection, name))
+            lines.append(_readable(queries, name))
         problems += [f"database: table {name}: {line}" for line in lines]
     return problems
 
 
-def _lines(connection: Connection, check: str) -> Iterator[str]:
+def _lines(queries: Queries, check: str) -> Iterator[str]:
     """The problems that a check reports, and the error that ends it, if one does."""
     try:
-        result = connection.exec_driver_sql(check)
-        while (row := result.fetchone()) is not None:
+        for row in queries.rows(check):
             lines = [line for line in str(row[0]).splitlines() if line not in ("ok", _HEADING)]
             yield from lines
     except UNREADABLE as exc:
-        yield first_line(origin(exc))
+        yield first_line(exc)
 
 
-def _readable(connection: Connection, table: str) -> str:
+def _readable(queries: Queries, table: str) -> str:
     """The number of readable rows of a damaged table, in words."""
     count = 0
     try:
-        result = connection.exec_driver_sql(f'SELECT * FROM "{table}" NOT INDEXED')
-        while result.fetchone() is not None:
+        for _ in queries.rows(f'SELECT * FROM "{table}" NOT INDEXED'):
             count += 1
     except UNREADABLE:
         return f"only its first {count} rows can be read"
@@ -126,4 +122,4 @@ def as_far_as_readable(table: str, problems: Iterator[str]) -> Iterator[str]:
     try:
         yield from problems
     except UNREADABLE as exc:
-        yield f"table {table}: it cannot be read to its end ({first_line(origin(exc))})"
+        yield f"table {table}: it cannot be read to its end ({first_line(exc)})"

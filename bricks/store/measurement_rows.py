@@ -7,16 +7,17 @@ what a key stands for, nor who may change a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select, update
 
-from bricks.errors import CacheDamaged, StoreError
+from bricks.errors import StoreError
 from bricks.samples.measurement import PROTOCOL, Round
-from bricks.store.engine import chunks
-from bricks.store.rows import decoding, round_of, round_row
-from bricks.store.schema import DONE, OPEN, measurements, rounds
+from bricks.store.layout import OPEN
+from bricks.store.queries import chunks
+from bricks.store.rows import round_row
+from bricks.store.schema import measurements, rounds
 
 # A round, and the wall time in seconds that it took in all.
 TimedRound = tuple[Round, float]
@@ -44,51 +45,6 @@ def locked(query: Select[Any]) -> Select[Any]:
     row locks, and admits one writer at a time.
     """
     return query.order_by(measurements.c.brick_key).with_for_update()
-
-
-def rounds_of(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, tuple[Round, ...]]:
-    """The rounds of each measurement by its row number, in the order in which they were taken.
-
-    Raises CacheDamaged for a round that is damaged, or lost.
-    """
-    by_id = {row.id: row for row in rows}
-    by_measurement = rounds_by_id(
-        connection, by_id, lambda row: f"the measurement of {by_id[row.measurement_id].brick_key}"
-    )
-    for number, row in by_id.items():
-        count = len(by_measurement.get(number, ()))
-        if count != row.round_count or (row.state == DONE and not count):
-            raise rounds_lost(row, count)
-    return {number: tuple(of_measurement) for number, of_measurement in by_measurement.items()}
-
-
-def rounds_lost(row: Row[Any], count: int) -> CacheDamaged:
-    """The error that says of a measurement that only ``count`` rounds can be found."""
-    return CacheDamaged(
-        f"the measurement of {row.brick_key} is damaged in the cache ({count} of its "
-        f"{row.round_count} rounds can be found): run 'bricks cache verify'"
-    )
-
-
-def _by_number(row: Row[Any]) -> str:
-    return f"round {row.number} of measurement {row.measurement_id}"
-
-
-def rounds_by_id(
-    connection: Connection, ids: Collection[int], name: Callable[[Row[Any]], str] = _by_number
-) -> dict[int, list[Round]]:
-    """The rounds of each measurement by its row number, in the order in which they were taken.
-
-    Raises CacheDamaged for a round that is damaged, which it calls by ``name``.
-    """
-    by_measurement: dict[int, list[Round]] = {}
-    for chunk in chunks(ids):
-        query = select(rounds).where(rounds.c.measurement_id.in_(chunk))
-        query = query.order_by(rounds.c.measurement_id, rounds.c.number)
-        for row in connection.execute(query):
-            with decoding(name(row)):
-                by_measurement.setdefault(row.measurement_id, []).append(round_of(row))
-    return by_measurement
 
 
 def round_counts(connection: Connection, ids: Collection[int]) -> dict[int, int]:

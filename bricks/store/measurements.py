@@ -5,18 +5,20 @@ Must not know what a key stands for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from sqlalchemy import ColumnElement, Integer, Row, and_, cast, delete, func, select
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from bricks.samples.machine_state import SAME_STATE_FACTOR
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
-from bricks.store.database import Database
-from bricks.store.engine import chunks
-from bricks.store.measurement_rows import TimedRound, add_rounds, locked, of_keys, rounds_of
+from bricks.store.layout import DONE, FAILED, OPEN
+from bricks.store.queries import chunks, listed
+from bricks.store.rounds import rounds_of
 from bricks.store.rows import decoding
-from bricks.store.schema import DONE, FAILED, OPEN, measurements, rounds
+
+if TYPE_CHECKING:
+    from bricks.store.database import Database
+    from bricks.store.measurement_rows import TimedRound
+    from bricks.store.queries import Queries, Row
 
 
 class Measurements:
@@ -30,13 +32,10 @@ class Measurements:
 
         By the current protocol.
         """
-        settled: dict[str, Row[Any]] = {}
-        with self._database.reading() as connection:
-            for chunk in chunks(keys):
-                query = select(measurements).where(_settled(target_key, chunk))
-                settled.update((row.brick_key, row) for row in connection.execute(query))
+        with self._database.querying() as queries:
+            settled = {row.brick_key: row for row in _settled(queries, "*", target_key, keys)}
             done = [row for row in settled.values() if row.state == DONE]
-            sampled = rounds_of(connection, done)
+            sampled = rounds_of(queries, done)
         return {
             key: _result(settled[key], sampled.get(settled[key].id, ()))
             for key in dict.fromkeys(keys)
@@ -45,22 +44,18 @@ class Measurements:
 
     def settled(self, target_key: str, keys: Sequence[str]) -> set[str]:
         """The settled subset of ``keys``, in a fraction of the time of :meth:`results`."""
-        settled: set[str] = set()
-        with self._database.reading() as connection:
-            for chunk in chunks(keys):
-                query = select(measurements.c.brick_key).where(_settled(target_key, chunk))
-                settled.update(connection.execute(query).scalars())
-        return settled
+        with self._database.querying() as queries:
+            return {row.brick_key for row in _settled(queries, "brick_key", target_key, keys)}
 
     def failures(self, target_key: str, keys: Sequence[str]) -> list[Failure]:
         """The failures among the results of ``keys``, in the order of ``keys``."""
-        by_key: dict[str, Failure] = {}
-        with self._database.reading() as connection:
-            for chunk in chunks(keys):
-                query = select(measurements.c.brick_key, measurements.c.reason)
-                query = query.where(of_keys(target_key, chunk), measurements.c.state == FAILED)
-                rows = connection.execute(query)
-                by_key.update((key, Failure(key, why or "")) for key, why in rows)
+        columns = "brick_key, state, reason"
+        with self._database.querying() as queries:
+            by_key = {
+                row.brick_key: Failure(row.brick_key, row.reason or "")
+                for row in _settled(queries, columns, target_key, keys)
+                if row.state == FAILED
+            }
         return [by_key[key] for key in dict.fromkeys(keys) if key in by_key]
 
     def supplement(self, target_key: str, walk: Mapping[str, TimedRound]) -> None:
@@ -69,6 +64,11 @@ class Measurements:
         For keys that are measured again because the machine is in another state now. Needs no
         claim: two runs that measure the same key again do each other no harm.
         """
+        from sqlalchemy import select
+
+        from bricks.store.measurement_rows import add_rounds, locked, of_keys
+        from bricks.store.schema import measurements
+
         ids: dict[str, int] = {}
         with self._database.writing() as connection:
             for chunk in chunks(sorted(walk)):
@@ -83,46 +83,48 @@ class Measurements:
 
         In order. Rounds during which the reference changed do not count.
         """
-        low, high = func.min(rounds.c.reference_s), func.max(rounds.c.reference_s)
-        query = (
-            select(measurements.c.brick_key)
-            .join(rounds, rounds.c.measurement_id == measurements.c.id)
-            .where(_done(target_key), _steady())
-            .group_by(measurements.c.brick_key)
-            .having(high > factor * low)
-            .order_by(measurements.c.brick_key)
-        )
-        with self._database.reading() as connection:
-            return list(connection.execute(query).scalars())
+        statement = f"""
+            SELECT measurements.brick_key
+            FROM measurements JOIN rounds ON rounds.measurement_id = measurements.id
+            WHERE {_DONE} AND {_STEADY}
+            GROUP BY measurements.brick_key
+            HAVING max(rounds.reference_s) > :factor * min(rounds.reference_s)
+            ORDER BY measurements.brick_key
+        """
+        values = {**_done(target_key), "same": SAME_STATE_FACTOR, "factor": factor}
+        with self._database.querying() as queries:
+            return [row.brick_key for row in queries.rows(statement, values)]
 
     def reference_counts(self, target_key: str) -> dict[float, int]:
         """The number of rounds by latency of the reference workload, in seconds, rounded to 100 ns.
 
         Rounds during which it changed do not count.
         """
-        steps = cast(func.round(1e7 * rounds.c.reference_s), Integer)
-        query = (
-            select(steps, func.count())
-            .join(measurements, rounds.c.measurement_id == measurements.c.id)
-            .where(
-                measurements.c.target_key == target_key,
-                measurements.c.protocol == PROTOCOL,
-                _steady(),
-            )
-            .group_by(steps)
-        )
-        with self._database.reading() as connection:
-            return {max(1, step) / 1e7: count for step, count in connection.execute(query)}
+        statement = f"""
+            SELECT CAST(round(1e7 * rounds.reference_s) AS INTEGER) AS step, count(*) AS count
+            FROM measurements JOIN rounds ON rounds.measurement_id = measurements.id
+            WHERE target_key = :target AND protocol = :protocol AND {_STEADY}
+            GROUP BY step
+        """
+        values = {"target": target_key, "protocol": PROTOCOL, "same": SAME_STATE_FACTOR}
+        with self._database.querying() as queries:
+            return {max(1, step) / 1e7: count for step, count in queries.rows(statement, values)}
 
     def costs(self, target_key: str) -> dict[str, float]:
         """The wall time in seconds of each measured key on this target, in order of beginning."""
-        query = select(measurements.c.brick_key, measurements.c.wall_s).where(_done(target_key))
-        with self._database.reading() as connection:
-            rows = connection.execute(query.order_by(measurements.c.id)).all()
-        return {row.brick_key: float(row.wall_s) for row in rows}
+        statement = f"SELECT brick_key, wall_s FROM measurements WHERE {_DONE} ORDER BY id"
+        with self._database.querying() as queries:
+            return {
+                key: float(wall_s) for key, wall_s in queries.rows(statement, _done(target_key))
+            }
 
     def forget_failures(self, target_key: str, keys: Sequence[str]) -> int:
         """Delete failures, so that they are tried again; returns their number."""
+        from sqlalchemy import delete
+
+        from bricks.store.measurement_rows import of_keys
+        from bricks.store.schema import measurements
+
         forgotten = 0
         with self._database.writing() as connection:
             for chunk in chunks(sorted(keys)):
@@ -134,7 +136,7 @@ class Measurements:
         """Nothing: what is learned from a cache is not kept, because its content changes."""
 
 
-def _result(row: Row[Any], rounds_taken: tuple[Round, ...]) -> Measurement | Failure:
+def _result(row: Row, rounds_taken: tuple[Round, ...]) -> Measurement | Failure:
     """The result in a settled measurement's row, with its rounds."""
     if row.state == FAILED:
         return Failure(row.brick_key, row.reason or "")
@@ -144,19 +146,26 @@ def _result(row: Row[Any], rounds_taken: tuple[Round, ...]) -> Measurement | Fai
         return Measurement(row.brick_key, rounds_taken, float(row.wall_s))
 
 
-def _settled(target_key: str, keys: Sequence[str]) -> ColumnElement[bool]:
-    return and_(of_keys(target_key, keys), measurements.c.state != OPEN)
+def _settled(queries: Queries, columns: str, target_key: str, keys: Sequence[str]) -> Iterator[Row]:
+    """The ``columns`` of settled measurements of ``keys`` on a target, by the current protocol."""
+    for chunk in chunks(keys):
+        these, values = listed(chunk)
+        yield from queries.rows(
+            f"SELECT {columns} FROM measurements WHERE target_key = :target"
+            f" AND protocol = :protocol AND state != :open AND brick_key IN {these}",
+            {"target": target_key, "protocol": PROTOCOL, "open": OPEN, **values},
+        )
 
 
-def _done(target_key: str) -> ColumnElement[bool]:
-    return and_(
-        measurements.c.target_key == target_key,
-        measurements.c.protocol == PROTOCOL,
-        measurements.c.state == DONE,
-    )
+_DONE = "target_key = :target AND protocol = :protocol AND state = :done"
 
 
-def _steady() -> ColumnElement[bool]:
-    before, after = rounds.c.reference_s, rounds.c.reference_end_s
-    near = before <= SAME_STATE_FACTOR * after, after <= SAME_STATE_FACTOR * before
-    return and_(before > 0, *near)
+def _done(target_key: str) -> dict[str, Any]:
+    return {"target": target_key, "protocol": PROTOCOL, "done": DONE}
+
+
+# Rounds that began and ended in one machine state.
+_STEADY = (
+    "rounds.reference_s > 0 AND rounds.reference_s <= :same * rounds.reference_end_s"
+    " AND rounds.reference_end_s <= :same * rounds.reference_s"
+)

@@ -14,23 +14,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, Table, select, update
 
 from bricks.decompose.plan import Brick, Plan
-from bricks.samples.measurement import Round
 from bricks.store.audit import BRICK_PREFIX
-from bricks.store.engine import CHUNK, chunks, insert_or_ignore, row_count
-from bricks.store.measurement_rows import rounds_by_id
+from bricks.store.engine import insert_or_ignore, row_count
+from bricks.store.layout import DONE, FAILED, NOBODY, OPEN
 from bricks.store.owners import Owner, Watch, lease_columns
 from bricks.store.plans import bricks_in
+from bricks.store.queries import CHUNK, ConnectionQueries, chunks
 from bricks.store.records import SettledMeasurement
 from bricks.store.records import brick_of as brick_record
 from bricks.store.records import network_of as network_record
 from bricks.store.records import system_of as system_record
 from bricks.store.records import target_of as target_record
 from bricks.store.results_file import KINDS, Record
+from bricks.store.rounds import rounds_by_id
 from bricks.store.rows import (
     brick_row,
     fingerprint_row,
@@ -39,20 +40,11 @@ from bricks.store.rows import (
     system_of,
     target_row,
 )
-from bricks.store.schema import (
-    DONE,
-    FAILED,
-    NOBODY,
-    OPEN,
-    bricks,
-    measurements,
-    networks,
-    plans,
-    rounds,
-    systems,
-    targets,
-)
-from bricks.system.target import Target
+from bricks.store.schema import bricks, measurements, networks, plans, rounds, systems, targets
+
+if TYPE_CHECKING:
+    from bricks.samples.measurement import Round
+    from bricks.system.target import Target
 
 # The problem of a brick in one line; None if its content has its key.
 Mismatch = Callable[[Brick], str | None]
@@ -169,7 +161,7 @@ def _check(connection: Connection, plan: Plan) -> None:
     missing = set(plan.keys) - _known_bricks(connection, plan.keys)
     if missing:
         raise ValueError(f"the plan of {plan.model} names {min(missing)}, which is nowhere")
-    problem = plan.problem(bricks_in(connection, plan.keys))
+    problem = plan.problem(bricks_in(ConnectionQueries(connection), plan.keys))
     if problem is not None:
         raise ValueError(f"the plan of {plan.model} cannot be true: {problem}")
 
@@ -225,7 +217,9 @@ class _MeasurementMerge:
             self._merged.measurements += len(new)
             fresh = self._rows(target_key, protocol, [row["brick_key"] for row in new])
             self._add({row.id: (settled[key].rounds, 0) for key, row in fresh.items()})
-        known_rounds = rounds_by_id(self._connection, [row.id for row in rows.values()])
+        known_rounds = rounds_by_id(
+            ConnectionQueries(self._connection), [row.id for row in rows.values()]
+        )
         for key, row in rows.items():
             self._join(row, settled[key], known_rounds.get(row.id, []))
 

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from sqlalchemy import Connection, Engine, inspect, select, text, update
 
 from bricks.errors import StoreError
+from bricks.store import layout
 from bricks.store.engine import lock_schema, prefer_write_ahead_log, reading, writing
 from bricks.store.rows import checksum
-from bricks.store.schema import SCHEMA_VERSION, cache_info, metadata
+from bricks.store.schema import cache_info, metadata
 
 Migration = Callable[[Connection], None]
 
@@ -96,7 +97,7 @@ def prepare(engine: Engine, label: str, busy_timeout_s: float, make: bool) -> No
     """
     with reading(engine) as connection:
         version = version_of(connection, label)
-    if version == SCHEMA_VERSION:
+    if version == layout.SCHEMA_VERSION:
         return
     if version is None:
         if not make:
@@ -133,25 +134,25 @@ def version_of(connection: Connection, label: str) -> int | None:
 
 def _create(connection: Connection) -> None:
     metadata.create_all(connection)
-    row = {"name": "schema_version", "value": str(SCHEMA_VERSION)}
+    row = {"name": "schema_version", "value": str(layout.SCHEMA_VERSION)}
     connection.execute(cache_info.insert(), row)
 
 
 def _migrate(connection: Connection, version: int, label: str) -> None:
-    if version > SCHEMA_VERSION:
+    if version > layout.SCHEMA_VERSION:
         raise StoreError(
             f"the cache {label} has schema version {version}, and this bricks knows up to "
-            f"{SCHEMA_VERSION}: update bricks, or give another --cache"
+            f"{layout.SCHEMA_VERSION}: update bricks, or give another --cache"
         )
-    for step in range(version + 1, SCHEMA_VERSION + 1):
+    for step in range(version + 1, layout.SCHEMA_VERSION + 1):
         if step not in MIGRATIONS:
             raise StoreError(
                 f"the cache {label} has schema version {version}, which this bricks "
-                f"(version {SCHEMA_VERSION}) cannot migrate: give another --cache"
+                f"(version {layout.SCHEMA_VERSION}) cannot migrate: give another --cache"
             )
         MIGRATIONS[step](connection)
     connection.execute(
         update(cache_info)
         .where(cache_info.c.name == "schema_version")
-        .values(value=str(SCHEMA_VERSION))
+        .values(value=str(layout.SCHEMA_VERSION))
     )

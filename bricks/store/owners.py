@@ -13,12 +13,10 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psutil
-
-from bricks.samples.measurement import Round
-
-LEASE_S = 600.0
+if TYPE_CHECKING:
+    from bricks.samples.measurement import Round
 
 # Where /proc does not give the start of a process in ticks since the host started, psutil derives
 # it from a clock that may be set meanwhile. A process number is not used again that fast.
@@ -76,6 +74,8 @@ def alive(owner: Owner) -> bool:
     """Whether the owner's process exists; True for other hosts, where that is not known."""
     if owner.host != host_id():
         return True
+    import psutil  # here: an answer from the cache checks no claim
+
     try:
         process = psutil.Process(owner.pid)
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -92,6 +92,8 @@ def _started_s(pid: int) -> float:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
+        import psutil
+
         return psutil.Process(pid).create_time()
     # After the name, which is in brackets and may hold anything: the twentieth field.
     return float(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")

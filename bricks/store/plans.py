@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Select, select
-
-from bricks.decompose.plan import Brick, Decomposition
-from bricks.store.database import Database
-from bricks.store.engine import chunks, insert_or_ignore, insert_or_replace
+from bricks.store.queries import chunks, listed
 from bricks.store.reading import ModelUsage, TimedPlan, by_name, in_order
 from bricks.store.rows import brick_of, brick_row, decoding, plan_of, plan_row, usage_in
-from bricks.store.schema import bricks, plans
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick, Decomposition
+    from bricks.store.database import Database
+    from bricks.store.queries import Queries
+
+
+_PLANS = "SELECT * FROM plans WHERE granularity = :granularity AND target_key = :target"
 
 
 class CachedPlans:
@@ -29,6 +32,9 @@ class CachedPlans:
         """Store a plan and its new bricks; a plan saved again replaces the earlier one."""
         plan = decomposition.plan
         row = plan_row(plan, target_key, decomposition.wall_s)
+        from bricks.store.engine import insert_or_ignore, insert_or_replace
+        from bricks.store.schema import bricks, plans
+
         new = [brick_row(brick) for _, brick in sorted(decomposition.bricks.items())]
         with self._database.writing() as connection:
             insert_or_ignore(connection, bricks, new)
@@ -39,6 +45,9 @@ class CachedPlans:
         """Store the bricks that do not exist yet."""
         new = [brick_row(brick) for brick in new_bricks]
         if new:
+            from bricks.store.engine import insert_or_ignore
+            from bricks.store.schema import bricks
+
             with self._database.writing() as connection:
                 insert_or_ignore(connection, bricks, new)
 
@@ -50,9 +59,9 @@ class CachedPlans:
         ``name`` becomes the plan's ``model``: the same model may go by several names. None: the
         name that it was decomposed under.
         """
-        query = _plans_of(target_key, granularity).where(plans.c.digest == digest)
-        with self._database.reading() as connection:
-            row = connection.execute(query).one_or_none()
+        values = {"granularity": granularity, "target": target_key, "digest": digest}
+        with self._database.querying() as queries:
+            row = next(queries.rows(f"{_PLANS} AND digest = :digest", values), None)
         if row is None:
             return None
         with decoding(f"the plan of {name or digest}"):
@@ -62,8 +71,9 @@ class CachedPlans:
     def all(self, target_key: str, granularity: str) -> list[TimedPlan]:
         """All plans of a target, with the wall time in seconds of decomposing, by name."""
         plans_by_name: list[TimedPlan] = []
-        with self._database.reading() as connection:
-            for row in connection.execute(_plans_of(target_key, granularity)):
+        values = {"granularity": granularity, "target": target_key}
+        with self._database.querying() as queries:
+            for row in queries.rows(_PLANS, values):
                 with decoding(f"the plan of {row.digest}"):
                     plans_by_name.append((plan_of(row), row.wall_s))
         return by_name(plans_by_name)
@@ -75,30 +85,27 @@ class CachedPlans:
 
         ``unlearned`` or not: see :meth:`bricks.store.measurements.Measurements.learned`.
         """
-        query = _plans_of(target_key, granularity).order_by(plans.c.id)
+        values = {"granularity": granularity, "target": target_key}
         by_model = []
-        with self._database.reading() as connection:
-            for row in connection.execute(query):
+        with self._database.querying() as queries:
+            for row in queries.rows(f"{_PLANS} ORDER BY id", values):
                 with decoding(f"the plan of {row.digest}"):
                     by_model.append(usage_in(row))
         return by_model
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """The known bricks of ``keys``, in their order."""
-        with self._database.reading() as connection:
-            known = bricks_in(connection, keys)
+        with self._database.querying() as queries:
+            known = bricks_in(queries, keys)
         return in_order(keys, known)
 
 
-def bricks_in(connection: Connection, keys: Collection[str]) -> dict[str, Brick]:
+def bricks_in(queries: Queries, keys: Collection[str]) -> dict[str, Brick]:
     """The known bricks of ``keys``, in a transaction that the caller opened."""
     known: dict[str, Brick] = {}
     for chunk in chunks(keys):
-        for row in connection.execute(select(bricks).where(bricks.c.key.in_(chunk))):
+        these, values = listed(chunk)
+        for row in queries.rows(f"SELECT * FROM bricks WHERE key IN {these}", values):
             with decoding(f"brick {row.key}"):
                 known[row.key] = brick_of(row)
     return known
-
-
-def _plans_of(target_key: str, granularity: str) -> Select[Any]:
-    return select(plans).where(plans.c.granularity == granularity, plans.c.target_key == target_key)

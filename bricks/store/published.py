@@ -11,14 +11,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick
 from bricks.errors import StoreError
-from bricks.samples.measurement import Failure, Measurement
 from bricks.store.published_file import PublishedFile, content_of
 from bricks.store.published_index import IndexEntry, LearnedFile, folder, read_index
 from bricks.store.reading import ModelUsage, TimedPlan, by_name, in_order
-from bricks.system.target import System, Target
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.samples.measurement import Failure, Measurement
+    from bricks.system.target import System, Target
 
 _logger = logging.getLogger(__name__)
 

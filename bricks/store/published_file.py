@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
@@ -21,8 +22,10 @@ from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement
 from bricks.store import records, results_file
 from bricks.store.published_index import DAMAGE
-from bricks.store.reading import ModelUsage, TimedPlan
 from bricks.store.round_records import round_of_record
+
+if TYPE_CHECKING:
+    from bricks.store.reading import ModelUsage, TimedPlan
 
 # How the lines of records begin, as ``results_file.write`` writes those of ``export.records``.
 _KIND = re.compile(rb'\{"([a-z]+)":\{')

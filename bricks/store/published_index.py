@@ -13,11 +13,13 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.errors import StoreError, first_line, later_format
 from bricks.store import records
-from bricks.system.target import Target
+
+if TYPE_CHECKING:
+    from bricks.system.target import Target
 
 INDEX, FORMAT, VERSION = "index.json", "bricks-published", 1
 

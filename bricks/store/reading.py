@@ -7,12 +7,14 @@ know how anything is written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from bricks.decompose.occurrence import Usage
 from bricks.decompose.plan import Brick, Plan
-from bricks.samples.measurement import Failure, Measurement
-from bricks.system.target import System, Target
+
+if TYPE_CHECKING:
+    from bricks.samples.measurement import Failure, Measurement
+    from bricks.system.target import System, Target
 
 Value = TypeVar("Value")
 

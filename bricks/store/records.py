@@ -9,16 +9,18 @@ import math
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.decompose.occurrence import Occurrence, usage_of
 from bricks.decompose.plan import Brick
 from bricks.errors import first_line
-from bricks.samples.measurement import Round
-from bricks.store.reading import ModelUsage
 from bricks.store.round_records import checked_round, round_of_record
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, System, Target, checked_price
+
+if TYPE_CHECKING:
+    from bricks.samples.measurement import Round
+    from bricks.store.reading import ModelUsage
 
 
 def system_of(data: Mapping[str, Any]) -> System:

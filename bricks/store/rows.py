@@ -12,20 +12,20 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
-
-from sqlalchemy import Row
+from typing import TYPE_CHECKING, Any
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import CacheDamaged, first_line
 from bricks.graph.containers import ValueType, type_from_json
-from bricks.samples.measurement import Round
-from bricks.store.reading import ModelUsage
 from bricks.store.records import usage_of_plan
 from bricks.store.round_records import checked_round, round_of_samples, samples_of
-from bricks.store.schema import systems
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, System, Target
+
+if TYPE_CHECKING:
+    from bricks.samples.measurement import Round
+    from bricks.store.queries import Row
+    from bricks.store.reading import ModelUsage
 
 # The errors of decoding a text that is not as it was written.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -64,12 +64,12 @@ def checksum_of(row: Any) -> int:
     return checksum(row.key, row.model, *types, row.operators, row.flops, row.examples)
 
 
-def checksum_matches(row: Row[Any]) -> bool:
+def checksum_matches(row: Row) -> bool:
     """Whether a row has the checksum of its columns; true without a checksum."""
     return row.checksum is None or row.checksum == checksum_of(row)
 
 
-def _checked(row: Row[Any]) -> None:
+def _checked(row: Row) -> None:
     if not checksum_matches(row):
         raise ValueError("it is not as it was written")
 
@@ -84,12 +84,12 @@ def to_text(data: object) -> str:
 
 
 # The columns of a system.
-SYSTEM_COLUMNS = (
-    systems.c.name,
-    systems.c.identity,
-    systems.c.recorded,
-    systems.c.given_name,
-    systems.c.price_per_hour,
+SYSTEM_COLUMNS = ("name", "identity", "recorded", "given_name", "price_per_hour")
+
+# The statement for all targets, each with the columns of its system.
+TARGETS = (
+    f"SELECT targets.key, targets.runtime, {', '.join(map('systems.{}'.format, SYSTEM_COLUMNS))}"
+    " FROM targets JOIN systems ON systems.key = targets.system_key"
 )
 
 
@@ -103,7 +103,7 @@ def fingerprint_row(of: System | NetworkFingerprint) -> dict[str, Any]:
     }
 
 
-def system_of(row: Row[Any]) -> System:
+def system_of(row: Row) -> System:
     """The system in :data:`SYSTEM_COLUMNS`, under its user-given name if there is one."""
     name, price = row.given_name or row.name, row.price_per_hour
     if price is not None and not (math.isfinite(price) and price >= 0):
@@ -111,7 +111,7 @@ def system_of(row: Row[Any]) -> System:
     return System(name, _mapping(row.identity), _mapping(row.recorded), price)
 
 
-def network_of(row: Row[Any]) -> NetworkFingerprint:
+def network_of(row: Row) -> NetworkFingerprint:
     """The network in a row of the table of networks."""
     return NetworkFingerprint(row.name, _mapping(row.identity), _mapping(row.recorded))
 
@@ -125,7 +125,7 @@ def target_row(target: Target) -> dict[str, Any]:
     }
 
 
-def target_of(row: Row[Any]) -> Target:
+def target_of(row: Row) -> Target:
     """The target in a system's columns and ``runtime``."""
     return Target(system_of(row), Runtime(**_mapping(row.runtime)))
 
@@ -146,7 +146,7 @@ def brick_row(brick: Brick) -> dict[str, Any]:
     return _with_checksum(row)
 
 
-def brick_of(row: Row[Any], *, check: bool = True) -> Brick:
+def brick_of(row: Row, *, check: bool = True) -> Brick:
     """The brick in a row of the table of bricks; ValueError if its checksum differs."""
     if check:
         _checked(row)
@@ -182,14 +182,14 @@ def plan_row(plan: Plan, target_key: str, wall_s: float) -> dict[str, Any]:
     return _with_checksum(row)
 
 
-def plan_of(row: Row[Any], *, check: bool = True) -> Plan:
+def plan_of(row: Row, *, check: bool = True) -> Plan:
     """The plan in a row of the table of plans; ValueError if its checksum differs."""
     if check:
         _checked(row)
     return Plan.from_json(_mapping(row.plan))
 
 
-def usage_in(row: Row[Any]) -> ModelUsage:
+def usage_in(row: Row) -> ModelUsage:
     """The name of a plan's model, and its bricks as ``Plan.usage``: faster than the plan."""
     _checked(row)
     return usage_of_plan(_mapping(row.plan))
@@ -215,7 +215,7 @@ def round_row(round_: Round) -> dict[str, Any]:
     return _with_checksum(row)
 
 
-def round_of(row: Row[Any], *, check: bool = True) -> Round:
+def round_of(row: Row, *, check: bool = True) -> Round:
     """The round in a row of the table of rounds; ValueError for impossible numbers.
 
     With ``check``, also for a row whose checksum differs.

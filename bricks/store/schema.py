@@ -1,4 +1,4 @@
-"""The tables of the cache and the version of their layout.
+"""The tables of the cache; :mod:`bricks.store.layout` has the version of their layout.
 
 The layout is a format: other versions of the package, and other programs, read it. It is here by
 itself so that it can be read as a whole. It must not know how it is queried or migrated.
@@ -23,24 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-# History. Every change of a table below raises the version and adds a step to migrations.py.
-#   1  first layout
-#   2  rounds have the conditions they met: reference_s, waited_share
-#   3  rounds have the reference's latency after them too: reference_end_s; plans are made anew,
-#      with the weights of each place
-#   4  bricks, plans and rounds have a checksum, measurements the number of their rounds; claims
-#      have the end of their lease, and the start of their owner, by a clock that nobody sets;
-#      plans are made anew, with what was assumed
-#   5  systems have the name that somebody gave them, and their price
-#   6  networks, which targets of collectives name in their runtime
-#   7  rounds have the state of the device that ran kernels: device_state
-SCHEMA_VERSION = 7
-
-# States of a measurement: OPEN rows are claimed, or wait for a process to continue them.
-OPEN, DONE, FAILED = "open", "done", "failed"
-
-# The owner of a row without a claim.
-NOBODY = ""
+from bricks.store.layout import INFO_TABLE
 
 metadata = MetaData()
 
@@ -50,10 +33,8 @@ def _name(length: int) -> TypeEngine[str]:
     return String(length).with_variant(String(length, collation="C"), "postgresql")
 
 
-# Facts about the cache itself; "schema_version" is one of them. The table's name is what tells a
-# cache from any other database, in all versions: never rename it.
 cache_info = Table(
-    "bricks_cache_info",
+    INFO_TABLE,
     metadata,
     Column("name", _name(64), primary_key=True),
     Column("value", Text, nullable=False),

@@ -12,19 +12,8 @@ from sqlalchemy import Connection, func, select
 
 from bricks.errors import CacheDamaged
 from bricks.store.engine import row_count, size_bytes
-from bricks.store.schema import (
-    DONE,
-    FAILED,
-    OPEN,
-    SCHEMA_VERSION,
-    bricks,
-    measurements,
-    networks,
-    plans,
-    rounds,
-    systems,
-    targets,
-)
+from bricks.store.layout import DONE, FAILED, OPEN, SCHEMA_VERSION
+from bricks.store.schema import bricks, measurements, networks, plans, rounds, systems, targets
 
 _COUNTED = (systems, networks, targets, plans, bricks)
 

@@ -7,17 +7,23 @@ measured or recomposed.
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks.closing import Closing
-from bricks.store import engine
-from bricks.store.claims import Claims
-from bricks.store.contents import CacheContents
 from bricks.store.database import Database
+from bricks.store.layout import LEASE_S
+from bricks.store.location import exists
 from bricks.store.measurements import Measurements
-from bricks.store.owners import LEASE_S, Watch
 from bricks.store.plans import CachedPlans
+from bricks.store.queries import BUSY_TIMEOUT_S
 from bricks.store.systems import Systems
+
+if TYPE_CHECKING:
+    from bricks.store.claims import Claims
+    from bricks.store.contents import CacheContents
+    from bricks.store.owners import Watch
 
 
 class Store(Closing):
@@ -29,14 +35,32 @@ class Store(Closing):
 
     def __init__(self, database: Database, lease_s: float) -> None:
         """Wrap an open database; callers want :meth:`open`."""
-        watch = Watch(lease_s)
         self._database = database
         self.path = database.label
         self.systems = Systems(database)
         self.plans = CachedPlans(database)
         self.measurements = Measurements(database)
-        self.claims = Claims(database, watch)
-        self.contents = CacheContents(database, watch)
+        self._lease_s = lease_s
+
+    @cached_property
+    def claims(self) -> Claims:
+        """What processes hold of it, and change of these."""
+        from bricks.store.claims import Claims
+
+        return Claims(self._database, self._watch)
+
+    @cached_property
+    def contents(self) -> CacheContents:
+        """The whole content."""
+        from bricks.store.contents import CacheContents
+
+        return CacheContents(self._database, self._watch)
+
+    @cached_property
+    def _watch(self) -> Watch:
+        from bricks.store.owners import Watch
+
+        return Watch(self._lease_s)
 
     @classmethod
     def open(
@@ -44,7 +68,7 @@ class Store(Closing):
         location: str | Path,
         *,
         lease_s: float = LEASE_S,
-        busy_timeout_s: float = engine.BUSY_TIMEOUT_S,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
         make: bool = True,
     ) -> Store:
         """Open the cache in a folder (made if absent), or at a database URL; migrate if needed.
@@ -62,7 +86,7 @@ class Store(Closing):
 
         True for every database URL: only connecting would show it.
         """
-        return engine.exists(location)
+        return exists(location)
 
     def refuse_damage(self) -> None:
         """Raise CacheDamaged if the database file is damaged.

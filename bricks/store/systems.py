@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
-
-from sqlalchemy import Row, Select, select, update
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bricks.errors import CacheDamaged, StoreError
-from bricks.store.database import Database
-from bricks.store.engine import insert_or_ignore, insert_or_replace
 from bricks.store.rows import (
-    SYSTEM_COLUMNS,
+    TARGETS,
     decoding,
     fingerprint_row,
     network_of,
@@ -23,9 +19,12 @@ from bricks.store.rows import (
     target_of,
     target_row,
 )
-from bricks.store.schema import networks, systems, targets
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import System, Target, checked_price
+
+if TYPE_CHECKING:
+    from bricks.store.database import Database
+    from bricks.store.queries import Row
 
 Decoded = TypeVar("Decoded", System, Target, NetworkFingerprint)
 
@@ -38,10 +37,13 @@ class Systems:
 
     def save_target(self, target: Target) -> None:
         """Store a target and its system; name and recorded facts of a known system are updated."""
-        rows = (systems, fingerprint_row(target.system)), (targets, target_row(target))
-        with self._database.reading() as connection:
+        rows = ("systems", fingerprint_row(target.system)), ("targets", target_row(target))
+        with self._database.querying() as queries:
             known = [
-                connection.execute(select(table).where(table.c.key == row["key"])).one_or_none()
+                next(
+                    queries.rows(f"SELECT * FROM {table} WHERE key = :key", {"key": row["key"]}),
+                    None,
+                )
                 for table, row in rows
             ]
         if all(
@@ -49,14 +51,17 @@ class Systems:
             for stored, (_, row) in zip(known, rows, strict=True)
         ):
             return  # so a read-only cache can still be used
+        from bricks.store.engine import insert_or_replace
+        from bricks.store.schema import metadata
+
         with self._database.writing() as connection:
             for table, row in rows:
-                insert_or_replace(connection, table, row, ["key"])
+                insert_or_replace(connection, metadata.tables[table], row, ["key"])
 
     def all(self) -> list[System]:
         """All systems, by name."""
-        query = select(systems).order_by(systems.c.key)
-        return sorted(self._decoded(query, "system", system_of), key=lambda system: system.name)
+        statement = "SELECT * FROM systems ORDER BY key"
+        return sorted(self._decoded(statement, "system", system_of), key=lambda system: system.name)
 
     def named(self, system: System) -> System:
         """``system`` with its name and price in the cache, if the cache has it."""
@@ -81,6 +86,10 @@ class Systems:
         if price_per_hour is not None:
             values["price_per_hour"] = checked_price(price_per_hour)
         if values:
+            from sqlalchemy import update
+
+            from bricks.store.schema import systems
+
             with self._database.writing() as connection:
                 change = update(systems).where(systems.c.key == key).values(values)
                 if connection.execute(change).rowcount != 1:
@@ -106,25 +115,26 @@ class Systems:
 
     def save_network(self, network: NetworkFingerprint) -> None:
         """Store a network; a known network keeps its name."""
+        from bricks.store.engine import insert_or_ignore
+        from bricks.store.schema import networks
+
         with self._database.writing() as connection:
             insert_or_ignore(connection, networks, [fingerprint_row(network)])
 
     def _targets(self) -> list[Target]:
-        query = select(targets, *SYSTEM_COLUMNS)
-        query = query.join(systems).order_by(targets.c.key)
-        decoded = self._decoded(query, "target", target_of)
+        decoded = self._decoded(f"{TARGETS} ORDER BY targets.key", "target", target_of)
         return sorted(decoded, key=lambda target: target.system.name)
 
     def _networks(self) -> dict[str | None, NetworkFingerprint]:
-        decoded = self._decoded(select(networks), "network", network_of)
+        decoded = self._decoded("SELECT * FROM networks", "network", network_of)
         return {network.key: network for network in decoded}
 
     def _decoded(
-        self, query: Select[Any], kind: str, decode: Callable[[Row[Any]], Decoded]
+        self, statement: str, kind: str, decode: Callable[[Row], Decoded]
     ) -> list[Decoded]:
-        """The rows of ``query`` as data; CacheDamaged names a row that does not decode."""
-        with self._database.reading() as connection:
-            rows = connection.execute(query).all()
+        """The rows of ``statement`` as data; CacheDamaged names a row that does not decode."""
+        with self._database.querying() as queries:
+            rows = list(queries.rows(statement))
         decoded: list[Decoded] = []
         for row in rows:
             with decoding(f"{kind} {row.key}"):

@@ -6,9 +6,8 @@ The cache's own plans and results win; nothing is ever copied. Must not know whe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick
-from bricks.samples.measurement import Failure, Measurement
 from bricks.store.reading import (
     MeasurementsReading,
     ModelUsage,
@@ -20,6 +19,10 @@ from bricks.store.reading import (
     in_order,
 )
 from bricks.system.target import System, Target
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.samples.measurement import Failure, Measurement
 
 # What is learned from a source hardly changes with so many times fewer measurements of another.
 _MANY_TIMES = 100

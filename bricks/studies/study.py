@@ -12,14 +12,13 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
-from bricks.units.interval import Interval
-
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
     from bricks.measure.rounds import StopRule
     from bricks.session.workspace import Workspace
     from bricks.system import Target
+    from bricks.units.interval import Interval
 
 Options = TypeVar("Options")
 Prediction = TypeVar("Prediction")
@@ -170,8 +169,8 @@ def _predicted(
 
 
 def _measure(needs: Needs, workspace: Workspace) -> None:
-    from bricks.session import measuring
-
+    if needs.models or needs.bricks:
+        from bricks.session import measuring
     if needs.models:
         measuring.measure(workspace, needs.models, rule=needs.model_rule)
     if needs.bricks:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
 import onnx
 from onnx import defs
 
-from bricks.decompose.plan import Brick
 from bricks.errors import SuiteError
 from bricks.graph.topology import all_nodes, default_domain
 from bricks.graph.view import parse_model
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
 
 # The operators of these domains are public.
 _PUBLIC = frozenset(("", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))

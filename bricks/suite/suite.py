@@ -13,14 +13,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnx.helper import find_min_ir_version_for
 
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import ModelError, SuiteError, first_line, later_format
-from bricks.graph.model import Model
 from bricks.graph.model_metadata import specified_values
 from bricks.graph.payload import all_tensors, is_referenced
 from bricks.graph.program import strip_code_location
@@ -28,7 +27,10 @@ from bricks.graph.view import graph_of, parse_model
 from bricks.reading.read import read_model
 from bricks.suite.archive import Archive, write
 from bricks.suite.private import refuse_identifying_text
-from bricks.system import Runtime
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.system import Runtime
 
 FORMAT, VERSION = "bricks-suite", 1
 

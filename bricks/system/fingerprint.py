@@ -52,10 +52,19 @@ def physical_cores() -> int:
 
 def available_memory_bytes() -> int:
     """Bytes that can be allocated now without swapping and within the limits of a container."""
-    import psutil
-
     free = [limit.limit_bytes - limit.used_bytes for limit in memory_limits(ROOT)]
-    return max(0, min([int(psutil.virtual_memory().available), *free]))
+    return max(0, min([_available_bytes(ROOT), *free]))
+
+
+def _available_bytes(root: Path) -> int:
+    """Bytes of the host's memory that can be allocated now without swapping."""
+    text = read_text(root / "proc/meminfo") or ""
+    available = re.search(r"^MemAvailable: *([0-9]+) kB", text, re.M)
+    if available is not None:
+        return int(available[1]) << 10
+    import psutil  # other platforms
+
+    return int(psutil.virtual_memory().available)
 
 
 def _counted_cores() -> int | None:

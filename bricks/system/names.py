@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bricks.errors import UsageError
-from bricks.system.target import Target
+
+if TYPE_CHECKING:
+    from bricks.system.target import Target
 
 SEPARATOR = "/"
 

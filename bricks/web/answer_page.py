@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.errors import printable
 from bricks.report.answers.prediction import prediction_answer
@@ -17,11 +17,13 @@ from bricks.report.answers.words import source_text, uncertainty_text
 from bricks.report.tables import peak_size
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 from bricks.studies.inference.settings import Setting, varying
-from bricks.system import Target
 from bricks.units.facts import facts
-from bricks.units.interval import Interval
-from bricks.web.answer_question import AnswerQuestion
 from bricks.web.answer_rows import AnswerRow, LackingRow, meets
+
+if TYPE_CHECKING:
+    from bricks.system import Target
+    from bricks.units.interval import Interval
+    from bricks.web.answer_question import AnswerQuestion
 
 # Bars longer than this multiple of the shortest are cut off: the others would be too short to see.
 _MOST_TIMES = 20.0

@@ -6,15 +6,17 @@ Must not know how it is shown.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.analysis.answers import ESTIMATE, Answer, NoAnswer
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.errors import BricksError
 from bricks.session import peak_memory
-from bricks.session.workspace import Workspace
-from bricks.system import Target
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 # Whether a latency meets a bound: it does not if even the lower end of its interval is longer.
 YES, NO, UNCERTAIN = "yes", "no", "uncertain"

@@ -16,23 +16,25 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bricks.analysis.answers import Answer, NoAnswer, answer, answers
 from bricks.analysis.model_picture import ModelPicture, model_picture
-from bricks.decompose.plan import Decomposition, Plan
-from bricks.graph.model import Model
 from bricks.measure.conditions import Conditions
-from bricks.measure.graphs import Decomposer
 from bricks.session import measuring
-from bricks.session.options import Options
 from bricks.session.targets import runtime_facts
 from bricks.session.workspace import Workspace
-from bricks.system import Target
 from bricks.system.names import names_of
 from bricks.units.facts import facts
 from bricks.web.answer_rows import AnswerRow, LackingRow, fastest_first, row_of
 from bricks.web.server_limits import Keep, ServerLimits
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Decomposition, Plan
+    from bricks.graph.model import Model
+    from bricks.measure.graphs import Decomposer
+    from bricks.session.options import Options
+    from bricks.system import Target
 
 T = TypeVar("T")
 

@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from bricks.errors import BricksError, ModelError, UsageError
-from bricks.session.options import Options
 from bricks.store.published_index import folder as published_folder
 from bricks.web import openapi, pages
 from bricks.web.answer_service import AnswerService
@@ -32,6 +29,12 @@ from bricks.web.study_routes import StudyRoutes
 from bricks.web.study_service import StudyService
 from bricks.zoo import entries
 from bricks.zoo.catalogue import zoo_folder
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from bricks.session.options import Options
 
 _MAX_NAME = 200
 _MAX_WORDS = 200

@@ -15,13 +15,15 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from bricks.errors import BricksError, OpenDimensions
-from bricks.measure.graphs import Decomposer
-from bricks.web.answer_service import AnswerService
 from bricks.web.questioned_models import OpenAxis, OpenShapes, open_axes
-from bricks.web.server_limits import ServerLimits
+
+if TYPE_CHECKING:
+    from bricks.measure.graphs import Decomposer
+    from bricks.web.answer_service import AnswerService
+    from bricks.web.server_limits import ServerLimits
 
 T = TypeVar("T")
 

@@ -6,10 +6,9 @@ Must not know how answers are computed.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -32,8 +31,12 @@ from bricks.web.requests import (
     refuse_other_sites,
     when_done,
 )
-from bricks.web.server_limits import ServerLimits
 from bricks.zoo import entry
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from bricks.web.server_limits import ServerLimits
 
 _MAX_NAME = 200
 

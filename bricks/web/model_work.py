@@ -7,13 +7,16 @@ HTTP.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.errors import BricksError, OpenDimensions
-from bricks.graph.model import Model
-from bricks.web.answer_service import AnswerService
 from bricks.web.jobs import DECOMPOSING, PREDICTING, READING, Job, JobWorker
 from bricks.web.questioned_models import QuestionedModel, QuestionedModels
 from bricks.web.server_limits import Keep
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.web.answer_service import AnswerService
 
 
 @dataclass(slots=True)

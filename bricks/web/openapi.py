@@ -5,13 +5,15 @@ A test compares it with the routes. Must not know how answers are computed.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks._version import __version__
-from bricks.studies.offer import StudyOffer, StudyPage
-from bricks.web.server_limits import ServerLimits
 from bricks.web.study_form import FLAG, NUMBER, StudyForm
 from bricks.web.study_pages import study_pages
+
+if TYPE_CHECKING:
+    from bricks.studies.offer import StudyOffer, StudyPage
+    from bricks.web.server_limits import ServerLimits
 
 Schema = dict[str, Any]
 

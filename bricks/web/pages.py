@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import jinja2
+from typing import TYPE_CHECKING, Any
 
 from bricks._version import __version__
 from bricks.analysis.answers import Answer, NoAnswer
@@ -21,7 +19,11 @@ from bricks.report import charts
 from bricks.report.page import environment, in_script, library, target_label
 from bricks.report.picture_data import picture_data
 from bricks.report.tables import measured_text, peak_parts, peak_size
-from bricks.web.answer_service import ModelPictures
+
+if TYPE_CHECKING:
+    import jinja2
+
+    from bricks.web.answer_service import ModelPictures
 
 _HERE = Path(__file__).parent
 _REPORT = _HERE.parent / "report" / "templates"

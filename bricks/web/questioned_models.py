@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from bricks import sources
-from bricks.errors import OpenDimensions
-from bricks.graph.model import Model
 from bricks.reading.read import read_bytes
 from bricks.zoo import entry
+
+if TYPE_CHECKING:
+    from bricks.errors import OpenDimensions
+    from bricks.graph.model import Model
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Must not know routes.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from starlette.exceptions import HTTPException
@@ -15,7 +15,9 @@ from starlette.responses import RedirectResponse, Response
 
 from bricks.web import pages
 from bricks.web.jobs import DONE, Job
-from bricks.web.server_limits import ServerLimits
+
+if TYPE_CHECKING:
+    from bricks.web.server_limits import ServerLimits
 
 HTML = "text/html; charset=utf-8"
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import uvicorn
-from starlette.applications import Starlette
 
 from bricks.errors import BricksError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 # Requests that run on when the server is told to stop get so many seconds.
 _PATIENCE_S = 5

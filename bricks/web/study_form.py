@@ -9,11 +9,13 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from bricks.errors import UsageError, suggestion
-from bricks.studies.offer import StudyOffer, StudyPage
 from bricks.studies.option_fields import OptionField, flag_of, made, option_fields
+
+if TYPE_CHECKING:
+    from bricks.studies.offer import StudyOffer, StudyPage
 
 # Longer values are no typed ones.
 _MOST_TEXT = 64

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from bricks.studies import generation, offer, scaling
-from bricks.studies.offer import StudyOffer, StudyPage
+
+if TYPE_CHECKING:
+    from bricks.studies.offer import StudyOffer, StudyPage
 
 
 def study_pages() -> Iterator[tuple[StudyOffer, StudyPage]]:

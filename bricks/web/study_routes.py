@@ -8,20 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bricks.errors import BricksError
-from bricks.studies.offer import StudyOffer, StudyPage
-from bricks.web.answer_service import AnswerService
-from bricks.web.jobs import Job, Jobs
 from bricks.web.requests import Pages, client_of, refuse_other_sites, when_done
-from bricks.web.server_limits import ServerLimits
 from bricks.web.study_form import StudyForm
 from bricks.web.study_pages import study_pages
 from bricks.web.study_service import StudyService, StudyWork, address_of, failed
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from bricks.studies.offer import StudyOffer, StudyPage
+    from bricks.web.answer_service import AnswerService
+    from bricks.web.jobs import Job, Jobs
+    from bricks.web.server_limits import ServerLimits
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,20 +13,22 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from bricks.errors import BricksError
 from bricks.report.study_views import view_of_study
-from bricks.session.options import Options
 from bricks.session.workspace import Workspace
-from bricks.studies.offer import StudyOffer
 from bricks.studies.study import ask
 from bricks.units.facts import json_of
 from bricks.web.jobs import PREDICTING, Job, JobWorker
-from bricks.web.server_limits import ServerLimits
-from bricks.web.study_form import StudyForm
 from bricks.web.study_view import PageTable, blocks_of
+
+if TYPE_CHECKING:
+    from bricks.session.options import Options
+    from bricks.studies.offer import StudyOffer
+    from bricks.web.server_limits import ServerLimits
+    from bricks.web.study_form import StudyForm
 
 # What a command recommends; a page shows the command instead.
 _REMEDY = ": leave out --no-measure"

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bricks.report.study_views import StudyView
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from bricks.report.study_views import StudyView
 
 
 @dataclass(frozen=True, slots=True)

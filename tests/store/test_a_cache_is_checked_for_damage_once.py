@@ -10,13 +10,12 @@ import pytest
 from commands import chain
 from factories import save
 from refusals import refused
-from sqlalchemy import Engine, event
 from store_examples import make_decomposition, make_target, open_with_target
 
 import bricks
 from bricks.errors import CacheDamaged
 from bricks.session import adaptive
-from bricks.store import Store
+from bricks.store import Store, integrity
 
 OPERATORS = (
     "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
@@ -25,17 +24,17 @@ OPERATORS = (
 
 
 @pytest.fixture
-def checks() -> Iterator[list[str]]:
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The checks of a whole file that SQLite is asked for."""
     asked: list[str] = []
+    lines = integrity._lines
 
-    def listen(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if statement == "PRAGMA integrity_check":
-            asked.append(statement)
+    def noted(queries: Any, check: str) -> Iterator[str]:
+        asked.append(check)
+        return lines(queries, check)
 
-    event.listen(Engine, "before_cursor_execute", listen)
-    yield asked
-    event.remove(Engine, "before_cursor_execute", listen)
+    monkeypatch.setattr(integrity, "_lines", noted)
+    return asked
 
 
 @pytest.mark.slow

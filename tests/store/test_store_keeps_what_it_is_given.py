@@ -25,6 +25,7 @@ from bricks.errors import StoreError
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store import SCHEMA_VERSION, CacheStats, Owner, Store, Union
 from bricks.store import measurement_rows as ledger
+from bricks.store import measurements as readings
 from bricks.store.engine import locate
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, Target
@@ -201,7 +202,8 @@ def test_results_of_another_protocol_are_not_used(
 ) -> None:
     with open_with_target(cache) as store:
         measure(store, TARGET, ["b1-0001"])
-        monkeypatch.setattr(ledger, "PROTOCOL", PROTOCOL + 1)
+        for module in (ledger, readings):
+            monkeypatch.setattr(module, "PROTOCOL", PROTOCOL + 1)
         assert store.measurements.results(TARGET.key, ["b1-0001"]) == {}
         assert [c.rounds for c in store.claims.claim(TARGET.key, ["b1-0001"], Owner.current())] == [
             ()

@@ -9,10 +9,10 @@ from store_examples import make_decomposition, make_target, measure, open_with_t
 
 from bricks.errors import CacheDamaged, CacheLocked, DiskFull, StoreError
 from bricks.samples.measurement import Measurement, Round
-from bricks.store import SCHEMA_VERSION, Owner, Store, migrations
+from bricks.store import SCHEMA_VERSION, Owner, Store, layout, migrations
 from bricks.store.database import Database
-from bricks.store.engine import BUSY_TIMEOUT_S
-from bricks.store.owners import LEASE_S
+from bricks.store.layout import LEASE_S
+from bricks.store.queries import BUSY_TIMEOUT_S
 
 TARGET, OTHER = make_target(), make_target("other")
 
@@ -58,7 +58,7 @@ def test_an_older_schema_is_migrated_step_by_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old_cache(tmp_path)
-    monkeypatch.setattr(migrations, "SCHEMA_VERSION", NEXT + 1)
+    monkeypatch.setattr(layout, "SCHEMA_VERSION", NEXT + 1)
     monkeypatch.setattr(migrations, "MIGRATIONS", {NEXT + 1: copy_note, NEXT: add_note})
     for _ in range(2):  # the second time there is nothing left to do
         with Store.open(tmp_path) as store:
@@ -72,7 +72,7 @@ def test_a_migration_that_fails_leaves_the_old_cache(
 ) -> None:
     old_cache(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "SCHEMA_VERSION", NEXT + 1)
+        patch.setattr(layout, "SCHEMA_VERSION", NEXT + 1)
         patch.setattr(migrations, "MIGRATIONS", {NEXT: add_note, NEXT + 1: add_note})
         with refused(StoreError, tmp_path / "bricks.sqlite", "note"):
             Store.open(tmp_path)
@@ -86,7 +86,7 @@ def test_an_older_schema_without_a_way_up_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old_cache(tmp_path)
-    monkeypatch.setattr(migrations, "SCHEMA_VERSION", NEXT)
+    monkeypatch.setattr(layout, "SCHEMA_VERSION", NEXT)
     with refused(StoreError, tmp_path / "bricks.sqlite", SCHEMA_VERSION, NEXT, "--cache"):
         Store.open(tmp_path)
 

@@ -26,6 +26,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import numpy as np
@@ -45,12 +46,14 @@ from bricks.backends.instruments import Instrumented
 from bricks.backends.ranks import Communicator
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
-from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.topology import used_values
 from bricks.graph.view import graph_of
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
 
 CALL_OVERHEAD_S = 2e-6
 PROFILING_S = 2e-7

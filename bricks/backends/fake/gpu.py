@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-import onnx
-
-from bricks.backends.base import Binding
 from bricks.backends.fake.backend import (
     CALL_OVERHEAD_S,
     FakeBackend,
@@ -27,6 +24,12 @@ from bricks.backends.kernel_timing import KernelTimer, launch_cost
 from bricks.system.accelerator import Accelerator
 from bricks.system.accelerator_state import AcceleratorState
 from bricks.units.sample import Kernel, Sample
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+    from bricks.backends.base import Binding
 
 ACCELERATOR = Accelerator(
     "Fake GPU", memory_bytes=16 << 30, l2_bytes=32 << 20, multiprocessors=64, capability="0.0",

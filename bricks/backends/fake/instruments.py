@@ -6,11 +6,14 @@ Must not know what is measured.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from bricks.backends.base import BoundModel
 from bricks.backends.instruments import Instruments
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bricks.backends.base import BoundModel
 
 # Latencies that ONNX models of the reference workload, the chain and a read would have in this
 # runtime; caches hold those of the first one.

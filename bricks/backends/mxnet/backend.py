@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
 import numpy as np
@@ -26,12 +26,14 @@ from bricks.backends.mxnet.loaded import ArrayRegion, LoadedGraph
 from bricks.backends.mxnet.translate import groups, translate
 from bricks.backends.tensor_runtime import TensorInputs, TensorRuntime, results_of
 from bricks.errors import BackendError
-from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 from bricks.graph.sketch import SIGNS, SIZE
 from bricks.graph.source import OpenShapes, typed_graph
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.view import without_values
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
 
 # Functions of the C library, which branch on signs and sizes: on numbers around 1, the error
 # function takes several times as long as on numbers around 0.1.

@@ -11,18 +11,20 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, NDArrayHandle, check_call
 
-from bricks.backends.base import Binding
 from bricks.backends.mxnet.translate import Translation, translated
-from bricks.backends.tensor_runtime import TensorInputs
 from bricks.graph.synthesis import numpy_dtype
-from bricks.graph.tensor import TensorType
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.backends.base import Binding
+    from bricks.backends.tensor_runtime import TensorInputs
+    from bricks.graph.tensor import TensorType
 
 # The flags of Gluon's hybridize(static_alloc=True, static_shape=True).
 _STATIC = [("static_alloc", "True"), ("static_shape", "True")]

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
 import numpy as np
 import onnx
 
 from bricks.errors import BackendError
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import label
+
+if TYPE_CHECKING:
+    from bricks.graph.tensor import TensorType
 
 Symbol = Any  # an mx.sym.Symbol: the package publishes no types
 

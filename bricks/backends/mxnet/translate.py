@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
-import numpy as np
 import onnx
 from onnx import numpy_helper
 
@@ -22,10 +21,14 @@ from bricks.backends.mxnet.node import SourceNode, Symbol
 from bricks.backends.mxnet.operators import OPERATORS
 from bricks.backends.node_groups import Group, connected, convex
 from bricks.errors import BackendError, BricksError, first_line
-from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain, label, used_values
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bricks.graph.graph import Graph
 
 # The name under which MXNet keeps its fusions for processors (operators of oneDNN).
 _FUSIONS = "MKLDNN"

@@ -7,13 +7,14 @@ values. Must not know why inputs are overwritten.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Protocol
-
-import onnx
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from bricks.backends.onnx_instruments.models import float32_model
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
+
+if TYPE_CHECKING:
+    import onnx
 
 
 class InputOverwrite(Protocol):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import onnx
@@ -21,7 +21,9 @@ from bricks.backends.branch_prediction import sets_in_turn
 from bricks.backends.onnx_instruments.input_overwrites import float32_inputs, overwriting_model
 from bricks.graph.distributions import sign_pattern
 from bricks.graph.model_metadata import noted_sketches
-from bricks.graph.sketch import Sketch
+
+if TYPE_CHECKING:
+    from bricks.graph.sketch import Sketch
 
 
 @dataclass(frozen=True, slots=True)

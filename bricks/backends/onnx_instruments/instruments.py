@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 
 from bricks.backends.base import Backend, BindableModel, Binding, BoundModel
 from bricks.backends.instruments import Instrumented, Instruments, Preparation
 from bricks.backends.onnx_instruments import models
 from bricks.backends.onnx_instruments.input_clamp import clamps
-from bricks.backends.onnx_instruments.input_overwrites import InputOverwrite
 from bricks.backends.onnx_instruments.input_signs import signs
-from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.backends.onnx_instruments.input_overwrites import InputOverwrite
+    from bricks.units.sample import Sample
 
 
 def instruments_of(backend: Backend) -> Instruments:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import onnx
 import onnxruntime as ort
 
 from bricks.backends.base import Profiler, StandaloneLoader, TextGenerator
@@ -26,10 +26,14 @@ from bricks.backends.onnxruntime.profile import ProfiledSession, profiling
 from bricks.backends.onnxruntime.sessions import ALL, create_session
 from bricks.backends.onnxruntime.standalone import StandaloneSession, write_standalone
 from bricks.errors import BackendError
-from bricks.graph.decoder import Decoder
 from bricks.graph.model_metadata import known_values, noted_sketches
 from bricks.graph.view import graph_of, without_shapes
 from bricks.operators.dependence import values_decide
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.decoder import Decoder
 
 # The first version in which Python can set the size of the global thread pool.
 _OLDEST = "1.23"

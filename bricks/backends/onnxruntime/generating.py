@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnxruntime as ort
 
 from bricks.backends.onnxruntime.sessions import at
 from bricks.backends.onnxruntime.values import DTYPES, to_value, translated
 from bricks.errors import BackendError
-from bricks.graph.containers import ValueType
 from bricks.graph.decoder import IDS, MASK, POSITIONS, Decoder
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.tensor import TensorType
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+    from bricks.graph.containers import ValueType
 
 
 class GeneratingSession:

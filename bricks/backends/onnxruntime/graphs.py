@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import numpy_helper
 
 from bricks.backends.base import Evaluator, ExecutedGraph, ValueObserver, WeightObserver
@@ -27,12 +25,17 @@ from bricks.backends.onnxruntime.sessions import NONE, create_session, session_o
 from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
 from bricks.backends.onnxruntime.synthetic_data import SyntheticData
 from bricks.backends.onnxruntime.values import run, translated, type_of_value
-from bricks.graph.containers import ValueType
 from bricks.graph.payload import is_referenced
 from bricks.graph.sketch import SIGNS
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, upstream, without_values
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnxruntime as ort
+
+    from bricks.graph.containers import ValueType
 
 # On values of random signs, PRelu takes five times as long as on positive values.
 _BRANCHING = frozenset(("PRelu", "Shrink"))

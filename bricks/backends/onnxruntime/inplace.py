@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import onnx
-
-from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, default_domain
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
 
 # Operators, with their domain, whose first output is a view of the first input.
 VIEWS = frozenset(("", op) for op in ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"))

@@ -8,19 +8,22 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime as ort
 
 from bricks.backends.base import Binding, RedrawableInputs
 from bricks.backends.branch_prediction import sets_in_turn
 from bricks.backends.onnxruntime.sessions import at, static_type
-from bricks.backends.onnxruntime.synthetic_data import Inputs
 from bricks.backends.onnxruntime.values import to_value, translated
-from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+    from bricks.backends.onnxruntime.synthetic_data import Inputs
+    from bricks.graph.sketch import Sketch
 
 # The runtime's message about an output that is bound to memory of another shape.
 _MISINFERRED = "but the computed output shape"

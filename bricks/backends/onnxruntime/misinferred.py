@@ -8,18 +8,20 @@ are for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import known_values
 from bricks.graph.payload import is_referenced
 from bricks.graph.tensor import TensorType
 from bricks.operators.integer_ranges import integer_ranges
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
 
 # Inputs and outputs of the runtime's GroupQueryAttention.
 _OPERATOR, _PAST, _TOTAL, _PRESENT = "GroupQueryAttention", 3, 6, (1, 2)

@@ -14,13 +14,16 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx
 import onnxruntime as ort
 
 from bricks.backends.onnxruntime.sessions import create_session
 from bricks.errors import BackendError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _PARTITION = "session.node_partition_config_file"
 

@@ -11,15 +11,18 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime as ort
 
 from bricks.backends.base import Binding, NodeEvent
-from bricks.backends.onnxruntime.loaded import LoadedSession
 from bricks.backends.onnxruntime.values import translated
 from bricks.errors import BackendError
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+    from bricks.backends.onnxruntime.loaded import LoadedSession
 
 _NODE, _RUN, _SUFFIX = "Node", "model_run", "_kernel_time"
 

@@ -8,11 +8,14 @@ graph, which this module must not know.
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
-import onnx
-
-from bricks.graph.graph import Graph
 from bricks.graph.topology import default_domain, used_values
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.graph import Graph
 
 
 def rewritten_bytes(graph: Graph) -> int:

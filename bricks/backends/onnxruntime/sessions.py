@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx
 import onnxruntime as ort
 
@@ -17,6 +17,9 @@ from bricks.errors import BackendError
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import without_values
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ALL, NONE = "all", "none"
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 
 from bricks.backends.onnxruntime.sessions import default_options
-from bricks.backends.onnxruntime.synthetic_data import Inputs
 from bricks.backends.onnxruntime.values import PROVIDERS, to_value, translated
 from bricks.graph.payload import WeightReference, is_referenced, set_reference, store_inline
+
+if TYPE_CHECKING:
+    from bricks.backends.onnxruntime.synthetic_data import Inputs
 
 _MODEL, _WEIGHTS = "model.onnx", "model.onnx.data"
 

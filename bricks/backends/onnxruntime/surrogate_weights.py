@@ -15,15 +15,18 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
 
 from bricks.backends.filling import filled
 from bricks.graph.payload import WeightReference, is_referenced, set_reference
-from bricks.graph.synthesis import Pool, Range
-from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, without_values
 from bricks.operators.integer_ranges import integer_ranges
+
+if TYPE_CHECKING:
+    from bricks.graph.synthesis import Pool, Range
+    from bricks.graph.tensor import TensorType
 
 WEIGHTS, INTEGERS = "weights", "integers"
 

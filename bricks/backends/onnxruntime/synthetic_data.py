@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
-import onnx
 
 from bricks.backends.onnxruntime.sessions import at
 from bricks.backends.synthetic_data import synthetic_data
 from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import noted_weights
-from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.graph import Graph
+    from bricks.graph.synthesis import Pool
 
 # The fan-in that the shared block is scaled for. Weights of a smaller fan-in have memory of their
 # own, scaled for them.

@@ -13,12 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-
-import numpy as np
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.backends.base import BoundModel, ExecutedGraph, FusedRunner
-from bricks.backends.kernel_counters import CallOverhead
 from bricks.backends.openvino.call_overhead import measured
 from bricks.backends.openvino.executed import executed_graph, operators
 from bricks.backends.openvino.fused_run import BoundBrick, LoadedBrick, OpenvinoFusedRun
@@ -28,6 +25,12 @@ from bricks.decompose.identity import is_brick
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import noted_other_kernels
 from bricks.graph.view import graph_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+    from bricks.backends.kernel_counters import CallOverhead
 
 
 class OpenvinoBackend(OpenvinoModels, FusedRunner):

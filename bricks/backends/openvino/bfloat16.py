@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import onnx
 from onnx import helper
 
-from bricks.backends.openvino.execution import CompiledKernel
-from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, producers, renamed
+
+if TYPE_CHECKING:
+    from bricks.backends.openvino.execution import CompiledKernel
+    from bricks.graph.graph import Graph
 
 # OpenVINO's name of the precision.
 BFLOAT16 = "bf16"

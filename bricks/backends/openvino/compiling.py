@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx
 import openvino as ov
 
 from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.payload import WeightReference, is_referenced, set_reference
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # The location of external data in memory; their offset is an address.
 _IN_MEMORY = "*/_ORT_MEM_ADDR_/*"

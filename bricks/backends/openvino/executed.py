@@ -7,13 +7,11 @@ groups are merged until each runs the same kernels in isolation. Must not know h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
-import openvino as ov
 
 from bricks.backends.base import ExecutedGraph
-from bricks.backends.node_groups import Group
 from bricks.backends.openvino import grouping
 from bricks.backends.openvino.batch import kernels_of_each
 from bricks.backends.openvino.bfloat16 import BFLOAT16, with_bfloat16_casts
@@ -27,7 +25,6 @@ from bricks.backends.openvino.folding import (
 )
 from bricks.backends.openvino.grouping import Execution
 from bricks.backends.openvino.merging import GroupedModel, Merging
-from bricks.backends.openvino.models import OpenvinoModels
 from bricks.backends.openvino.precision import as_float32, in_float32
 from bricks.backends.openvino.quantisation import (
     dequantised_by_readers,
@@ -36,10 +33,17 @@ from bricks.backends.openvino.quantisation import (
 )
 from bricks.decompose.identity import Cutter
 from bricks.decompose.lowering import Contents, Lowering
-from bricks.graph.graph import Graph
 from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.operators.integer_ranges import steering_values
+
+if TYPE_CHECKING:
+    import onnx
+    import openvino as ov
+
+    from bricks.backends.node_groups import Group
+    from bricks.backends.openvino.models import OpenvinoModels
+    from bricks.graph.graph import Graph
 
 # Bricks are compiled together until their weights take so many bytes.
 _COMPILED_AT_ONCE_BYTES = 1 << 28

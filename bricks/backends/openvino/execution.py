@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
-import openvino as ov
 
 from bricks.backends.openvino.boundary import ADAPTER
 from bricks.backends.openvino.compiling import translated
 from bricks.graph.topology import captured, renamed
+
+if TYPE_CHECKING:
+    import openvino as ov
 
 _POSITION = re.compile(r"n(\d+)(?:\D.*)?")
 

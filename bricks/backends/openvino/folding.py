@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -20,12 +20,14 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from bricks.errors import BackendError
-from bricks.graph.graph import Graph
 from bricks.graph.onnx_types import type_proto
 from bricks.graph.payload import is_referenced
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, default_domain, subgraphs, used_values
 from bricks.operators.steering import SMALL, steered_values, steering_inputs, value_counts
+
+if TYPE_CHECKING:
+    from bricks.graph.graph import Graph
 
 # Arrays by the names of their values.
 Arrays = Mapping[str, np.ndarray]

@@ -13,11 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import numpy as np
-import openvino as ov
-
-from bricks.backends.base import Binding
 from bricks.backends.kernel_counters import CallOverhead, KernelCounters
 from bricks.backends.openvino.batch import kernels_of_parts, side_by_side
 from bricks.backends.openvino.compiling import Compiler, translated
@@ -25,6 +22,12 @@ from bricks.backends.openvino.execution import kernels
 from bricks.backends.openvino.loaded import BoundRequest, Ports
 from bricks.errors import BackendError
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    import numpy as np
+    import openvino as ov
+
+    from bricks.backends.base import Binding
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.backends.node_groups import Group, connected, convex
 from bricks.backends.openvino.bfloat16 import is_storing_cast
 from bricks.backends.openvino.boundary import is_channels_last
 from bricks.backends.openvino.execution import CONSTANT_NODES, PORTS, VIEW, CompiledKernel
-from bricks.graph.graph import Graph
 from bricks.graph.topology import producers, used_values
+
+if TYPE_CHECKING:
+    from bricks.graph.graph import Graph
 
 # Kinds of kernels that are views where OpenVINO names no implementation, since none is needed.
 _CONCATENATION = "Concatenation"

@@ -8,17 +8,19 @@ know how a model was made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import openvino as ov
 
-from bricks.backends.base import Binding
 from bricks.backends.openvino.compiling import translated
-from bricks.backends.tensor_runtime import TensorInputs
 from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.backends.base import Binding
+    from bricks.backends.tensor_runtime import TensorInputs
 
 # Element types that numpy lacks.
 _FOREIGN = {"BFLOAT16": ov.Type.bf16, "FLOAT8E4M3FN": ov.Type.f8e4m3, "FLOAT8E5M2": ov.Type.f8e5m2}

@@ -17,13 +17,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.backends.node_groups import Group
 from bricks.backends.openvino.execution import CompiledKernel
 from bricks.backends.openvino.grouping import Execution, groups_of, linked
 from bricks.graph.topology import producers, used_values
+
+if TYPE_CHECKING:
+    import onnx
 
 # The kernels of groups, each compiled in isolation.
 Compile = Callable[[Sequence[Group]], Sequence[Sequence[CompiledKernel]]]

@@ -6,11 +6,10 @@ Must not know which nodes become a brick.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-import openvino as ov
 
 from bricks.backends.openvino.boundary import (
     from_channels_last,
@@ -23,12 +22,16 @@ from bricks.backends.openvino.quantisation import with_fake_quantised_inputs
 from bricks.backends.tensor_runtime import TensorInputs, TensorRuntime, results_of
 from bricks.decompose.identity import is_brick
 from bricks.errors import BackendError
-from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 from bricks.graph.model_metadata import noted_layouts, runtime_value, steering_values_of
 from bricks.graph.source import OpenShapes, typed_graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
+
+if TYPE_CHECKING:
+    import openvino as ov
+
+    from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
 
 
 class OpenvinoModels(TensorRuntime):

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from bricks.graph.containers import ValueType
-from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced, value_dtype
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import renamed
+
+if TYPE_CHECKING:
+    from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
 
 _CONVERTED = frozenset(("FLOAT16", "BFLOAT16", "DOUBLE"))
 _NUMBERS = {getattr(onnx.TensorProto, name) for name in _CONVERTED}

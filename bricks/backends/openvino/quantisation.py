@@ -12,15 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import onnx
 from onnx import helper
 
-from bricks.backends.openvino.execution import CompiledKernel
-from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, producers, renamed
 from bricks.graph.view import graph_of
+
+if TYPE_CHECKING:
+    from bricks.backends.openvino.execution import CompiledKernel
+    from bricks.graph.graph import Graph
 
 _DEQUANTIZING, _ZERO_POINT = "DequantizeLinear", 2
 _FLOAT = onnx.TensorProto.FLOAT

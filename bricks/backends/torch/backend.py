@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import torch
 
 from bricks.backends.base import BindableModel, Evaluator, ExecutedGraph, Profiler, StandaloneLoader
@@ -33,7 +32,6 @@ from bricks.backends.torch.gradients import gradients
 from bricks.backends.torch.input_recipes import deciding_values, recipes_of
 from bricks.backends.torch.instruments import ProbeModel, TorchInstruments, is_probe_model
 from bricks.backends.torch.item_orders import item_orders
-from bricks.backends.torch.phase_probes import PhaseProbes
 from bricks.backends.torch.probe import PhaseProbe, phase_probes, probed
 from bricks.backends.torch.profile import ProfiledSteps
 from bricks.backends.torch.real_step import RealStep
@@ -44,17 +42,24 @@ from bricks.backends.torch.training import ProgramTraining
 from bricks.backends.torch.trajectories import trajectories
 from bricks.backends.torch.user_programs import UserPrograms
 from bricks.backends.torch.whole_programs import LoadedProgram, StandaloneProgram
-from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 from bricks.errors import BackendError
-from bricks.graph.containers import ValueType
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.program import origin_of
 from bricks.graph.program_phases import INFERENCE
 from bricks.graph.view import graph_of
 
 if TYPE_CHECKING:
+    import onnx
+
     from bricks.backends.torch.collectives import TorchCollectives
     from bricks.backends.torch.distributed_step import TorchDistributedStep
+    from bricks.backends.torch.phase_probes import PhaseProbes
+    from bricks.backends.training_checks import (
+        GradientDeviations,
+        ItemOrders,
+        OptimizerTrajectories,
+    )
+    from bricks.graph.containers import ValueType
 
 
 class TorchBackend(

@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import torch
@@ -19,7 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bricks.backends.torch.call_arguments import ArgumentWriter, indifferent, storage_key
 from bricks.backends.torch.calling import refuse_foreign, tensors_in
-from bricks.backends.torch.entry import Program
 from bricks.backends.torch.generator_states import (
     GeneratorState,
     GeneratorStates,
@@ -29,12 +28,15 @@ from bricks.backends.torch.program_tensors import module_tensors, program_tensor
 from bricks.backends.torch.recomputation import RECOMPUTATION, recomputation_watched
 from bricks.backends.torch.recorded_values import RecordedValues
 from bricks.backends.torch.replayed_call import KERNEL
-from bricks.backends.torch.sketching import SketchedValues
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import note_sketches
 from bricks.graph.program import FREED, PHASE, Call, ModuleTensors, Origin, State
 from bricks.graph.program_phases import FORWARD, INPUTS
 from bricks.system.accelerator import CPU, CUDA, DEVICES
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.entry import Program
+    from bricks.backends.torch.sketching import SketchedValues
 
 # Calls of these namespaces compute nothing.
 _IDLE = frozenset({"profiler"})

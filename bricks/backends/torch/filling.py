@@ -7,10 +7,13 @@ filled.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 
-from bricks.graph.sketch import Sketch
+if TYPE_CHECKING:
+    from bricks.graph.sketch import Sketch
 
 
 def fill_rising(tensor: torch.Tensor, bound: int) -> None:

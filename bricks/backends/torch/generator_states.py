@@ -11,12 +11,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import onnx
 import torch
 
 from bricks.backends.torch.namespaces import GENERATOR, GET_STATE
 from bricks.graph.program import PHASE, Call
+
+if TYPE_CHECKING:
+    import onnx
 
 
 @dataclass(slots=True)

@@ -6,18 +6,21 @@ Must not know plans or the store.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-import onnx
-
-from bricks.backends.base import BindableModel, ExecutedGraph
 from bricks.backends.kernel_timing import KernelTimer, launch_cost
 from bricks.backends.torch.backend import TorchBackend
-from bricks.backends.torch.devices.cuda import CudaDevice
 from bricks.backends.torch.devices.launch_probes import LaunchProbes
 from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
-from bricks.system.accelerator_state import AcceleratorState
-from bricks.units.sample import Kernel, Sample
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.backends.base import BindableModel, ExecutedGraph
+    from bricks.backends.torch.devices.cuda import CudaDevice
+    from bricks.system.accelerator_state import AcceleratorState
+    from bricks.units.sample import Kernel, Sample
 
 # The domain of calls of a library for processors.
 _OF_PROCESSORS = DOMAIN + "mkldnn"

@@ -7,13 +7,15 @@ not import PyTorch. Must not know which values are written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import onnx
-
-from bricks.graph.containers import ValueType
 from bricks.graph.program import call_of, is_call
 from bricks.graph.tensor import TensorType
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.containers import ValueType
 
 Shapes = Sequence[tuple[int, ...]]
 # From positional arguments (tensors as their shapes) to the bound of each integer tensor among

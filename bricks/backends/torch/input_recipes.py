@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.backends.torch.index_bounds import bounds_of, rising_bounds_of, tensor_types
 from bricks.backends.torch.namespaces import GENERATOR
 from bricks.backends.torch.tensor_recipe import TensorRecipe, TensorRecipes
 from bricks.errors import BackendError
-from bricks.graph.containers import ValueType
 from bricks.graph.form import DOMAIN
 from bricks.graph.model_metadata import sketches_of
 from bricks.graph.program import TORCH_DTYPES, Port, call_of, contiguous
-from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import graph_of, without_values
 from bricks.operators.dependence import decisive_values
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.containers import ValueType
+    from bricks.graph.sketch import Sketch
 
 
 def recipes_of(proto: onnx.ModelProto) -> TensorRecipes:

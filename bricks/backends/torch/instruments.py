@@ -9,13 +9,13 @@ not know what is measured.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import torch
 from onnx import helper
 
-from bricks.backends.base import Binding, BoundModel
 from bricks.backends.instruments import ROW_BYTES, Instruments
 from bricks.backends.torch.call_sequences import (
     CHAIN,
@@ -29,6 +29,9 @@ from bricks.backends.torch.call_sequences import (
 )
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
+
+if TYPE_CHECKING:
+    from bricks.backends.base import Binding, BoundModel
 
 
 class TorchInstruments(Instruments):

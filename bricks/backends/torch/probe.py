@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import onnx
 import torch
 
 from bricks.backends.base import OwnMemory
@@ -23,6 +23,9 @@ from bricks.graph.program import FREED, PHASE
 from bricks.graph.program_traffic import evicted_share, touched_bytes
 from bricks.graph.view import graph_of
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    import onnx
 
 # The domain of the models that represent phases of these programs: see ``measure/overhead_walk``.
 DOMAIN = "org.pytorch.probe"

@@ -8,15 +8,17 @@ others are dropped. Must not know how a profile is shown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import onnx
 from torch.profiler import ProfilerActivity, profile
 
 from bricks.backends.base import NodeEvent
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.recording import WARM_UP
 from bricks.graph.program import call_of
+
+if TYPE_CHECKING:
+    import onnx
 
 
 class ProfiledSteps:

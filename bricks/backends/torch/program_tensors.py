@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 
 from bricks.backends.torch.call_arguments import storage_key
-from bricks.backends.torch.entry import Program
 from bricks.backends.torch.values import ONNX_DTYPES
 from bricks.graph.program import TORCH_DTYPES, ModuleTensors
 from bricks.graph.program_phases import BUFFERS, INPUTS, OPTIMIZER, PARAMETERS
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.entry import Program
 
 
 def program_tensors(program: Program) -> dict[str, dict[str, torch.Tensor]]:

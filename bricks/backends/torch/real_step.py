@@ -7,23 +7,26 @@ bricks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import onnx
 import torch
 from torch.utils._pytree import tree_leaves
 
 from bricks.backends.torch.call_arguments import storage_key
 from bricks.backends.torch.call_recorder import CallRecorder
 from bricks.backends.torch.devices.device import PROCESSOR, Device
-from bricks.backends.torch.entry import Program
 from bricks.backends.torch.filling import numbers_of
 from bricks.backends.torch.program_tensors import program_tensors
 from bricks.backends.torch.replay import replayed
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import without_sketches
 from bricks.reading.digest import digest
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+    from bricks.backends.torch.entry import Program
 
 
 class RealStep:

@@ -5,15 +5,17 @@ Must not know how calls are seen, nor how they are timed.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import onnx
 import torch
 
 from bricks.backends.torch.call_recorder import CallRecorder
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.sketching import SketchedValues
 from bricks.errors import BackendError
+
+if TYPE_CHECKING:
+    import onnx
 
 # Steps before the recorded one: the first makes the optimiser's state.
 WARM_UP = 2

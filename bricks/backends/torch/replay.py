@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import onnx
 import torch
 
 from bricks.backends.base import Binding, RedrawableInputs
@@ -22,11 +21,15 @@ from bricks.backends.torch.filling import drawn, elements_of
 from bricks.backends.torch.recomputation import Recomputation
 from bricks.backends.torch.replayed_call import ReplayedCall
 from bricks.backends.torch.synthetic_tensors import own_tensors
-from bricks.backends.torch.tensor_recipe import TensorRecipes
 from bricks.graph.program import call_of
-from bricks.graph.sketch import Sketch
 from bricks.operators.waiting import returns_to_host
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.backends.torch.tensor_recipe import TensorRecipes
+    from bricks.graph.sketch import Sketch
 
 # The tensors that calls pass to each other, by handle.
 TensorHandles = dict[int, torch.Tensor]

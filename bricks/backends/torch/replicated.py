@@ -11,9 +11,8 @@ from __future__ import annotations
 import copy
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import onnx
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -24,6 +23,9 @@ from bricks.graph.form import DOMAIN
 from bricks.graph.program import REPLICATED, call_of
 from bricks.graph.program_traffic import ALL_BYTES
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    import onnx
 
 # The elements written after each gradient: more than the caches of a core.
 _EVICTING = 4 * ALL_BYTES // 4

@@ -6,9 +6,7 @@ See ``operators.dependence`` and ``graph.sketch``. Must not know how calls are r
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-import onnx
-import torch
+from typing import TYPE_CHECKING
 
 from bricks.backends.torch.filling import numbers_of
 from bricks.backends.torch.index_bounds import bounds_of, tensor_types
@@ -18,6 +16,10 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 from bricks.operators.dependence import dependent_arguments
 from bricks.operators.registry import operator_of
+
+if TYPE_CHECKING:
+    import onnx
+    import torch
 
 
 class SketchedValues:

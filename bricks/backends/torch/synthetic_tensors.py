@@ -5,10 +5,14 @@ Must not know how calls run.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from bricks.backends.torch.filling import fill, fill_rising
-from bricks.backends.torch.tensor_recipe import TensorRecipe, TensorRecipes
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.tensor_recipe import TensorRecipe, TensorRecipes
 
 
 def own_tensors(recipes: TensorRecipes, generator: torch.Generator) -> dict[str, torch.Tensor]:

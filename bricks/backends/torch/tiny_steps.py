@@ -8,12 +8,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bricks.backends.torch.devices.device import PROCESSOR, Device
-from bricks.backends.torch.entry import Program
+
+if TYPE_CHECKING:
+    import torch
+
+    from bricks.backends.torch.entry import Program
 
 # Steps before the timed one, which so begins with its own code in the caches.
 _SETTLE = 1

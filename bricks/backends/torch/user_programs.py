@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import onnx
 import torch
 
 from bricks.backends.programs import ProgramSource, SeededProgram
@@ -18,6 +18,9 @@ from bricks.backends.torch.training import made_with, refuse_untrainable
 from bricks.errors import BackendError
 from bricks.graph.program import Origin, origin_of
 from bricks.zoo import zoo_folder
+
+if TYPE_CHECKING:
+    import onnx
 
 # The runtime of recordings that name none.
 _UNNAMED = "torch"

@@ -5,12 +5,17 @@ Must not know how calls are replayed.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import TYPE_CHECKING
+
 import torch
 
 from bricks.backends.torch.filling import fill, numbers_of
 from bricks.graph.program import TORCH_DTYPES
-from bricks.graph.tensor import TensorType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bricks.graph.tensor import TensorType
 
 # The names of element types in ONNX.
 ONNX_DTYPES = {getattr(torch, name): dtype for dtype, name in TORCH_DTYPES.items()}

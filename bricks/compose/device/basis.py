@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from bricks.compose.device.launching import LaunchCosts
-from bricks.decompose.plan import Brick
-from bricks.samples.measurement import Measurement
-from bricks.system.accelerator import Accelerator
-from bricks.units.interval import Interval
+if TYPE_CHECKING:
+    from bricks.compose.device.launching import LaunchCosts
+    from bricks.decompose.plan import Brick
+    from bricks.samples.measurement import Measurement
+    from bricks.system.accelerator import Accelerator
+    from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from bricks.compose.device.operands import facts_of
 from bricks.compose.device.reuse import Reuse, reuses
 from bricks.compose.device.step_memory import step_operands
 from bricks.compose.device.walk_memory import walk_calls
-from bricks.decompose.plan import Brick, Plan
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick, Plan
 
 _MIB = 1 << 20
 

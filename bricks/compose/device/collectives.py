@@ -8,18 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import TYPE_CHECKING
 
-from bricks.compose.basis import Basis
 from bricks.compose.device.basis import PredictedKernels
-from bricks.decompose.plan import Brick, Plan
 from bricks.graph.program import COLLECTIVES
 from bricks.network.collective import ALL_GATHER, ALL_REDUCE, Collective
 from bricks.network.formulas import bytes_sent
-from bricks.network.times import Network
 from bricks.predict.kernels.call_tensors import tensor_call
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.interval import Interval, common_sum
 from bricks.units.sample import Kernel, Sample
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.decompose.plan import Brick, Plan
+    from bricks.network.times import Network
 
 # Issuing a collective takes the host as long as so many other calls. Assumed: none was timed.
 HOST_CALLS = 3

@@ -5,11 +5,15 @@ Must not know how they are measured.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bricks.compose.device.launching import LaunchCosts
-from bricks.compose.parts import Results
 from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.parts import Results
 
 # Where a system's probes were not measured: the middle and the ends of five processes on two cards.
 _ASSUMED = {

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.compose.call_overhead import phase_overheads
 from bricks.compose.device.host_cost import PUBLISHED_HOSTS
-from bricks.compose.parts import Results
-from bricks.decompose.plan import Plan
 from bricks.samples.call_overhead import probes_of
 from bricks.samples.measurement import Measurement
+
+if TYPE_CHECKING:
+    from bricks.compose.parts import Results
+    from bricks.decompose.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bricks.compose.device.cache_state import CacheModel, CallTimes, StepReuses
 from bricks.compose.device.power import HalfWork, PowerModel, half_flops
-from bricks.decompose.plan import Brick, Plan
-from bricks.samples.measurement import Measurement
-from bricks.system.accelerator import Accelerator
 from bricks.units.sample import Kernel
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick, Plan
+    from bricks.samples.measurement import Measurement
+    from bricks.system.accelerator import Accelerator
 
 # The relative error of a sum of walks, whose worst is that of models that stay in the L2.
 _WALK_ERROR = 0.22

@@ -12,14 +12,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from bricks.compose.composer import compose
 from bricks.compose.lanes import LaneSpan, Task, Timeline
 from bricks.compose.occurrences import DEVICE, HOST
-from bricks.decompose.plan import Plan
 from bricks.units.interval import Interval
-from bricks.units.sample import Kernel
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
+    from bricks.units.sample import Kernel
 
 SYNCHRONIZE = "synchronize"
 

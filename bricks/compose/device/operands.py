@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick, Plan
-from bricks.graph.containers import ValueType
 from bricks.graph.tensor import TensorType
 from bricks.operators.registry import operator_called
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick, Plan
+    from bricks.graph.containers import ValueType
 
 # Names of ATen's operators that pass over lists of tensors, one tensor after the other.
 _OVER_LISTS = ("_foreach", "_fused")

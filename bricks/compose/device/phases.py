@@ -6,11 +6,14 @@ Must not know how a step is composed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import PhaseShare
-from bricks.compose.lanes import Timeline
-from bricks.decompose.plan import Plan
-from bricks.units.sample import Kernel
+
+if TYPE_CHECKING:
+    from bricks.compose.lanes import Timeline
+    from bricks.decompose.plan import Plan
+    from bricks.units.sample import Kernel
 
 
 def phases_of(

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick
 from bricks.graph.tensor import TensorType
-from bricks.system.accelerator import Accelerator
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.system.accelerator import Accelerator
 
 _HALF = frozenset({"BFLOAT16", "FLOAT16"})
 # The compute capability of the cards on which the power model was measured.

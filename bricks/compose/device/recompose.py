@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from bricks.compose.basis import Basis
-from bricks.compose.device.basis import DeviceBasis, PredictedKernels
 from bricks.compose.device.host_lane import HostLane, host_lane
 from bricks.compose.device.kernels import StepKernels, step_kernels
 from bricks.compose.device.launching import (
@@ -34,6 +33,10 @@ from bricks.samples.measurement import Measurement
 from bricks.system.accelerator_state import AcceleratorState, joined
 from bricks.units.interval import Interval
 from bricks.units.sample import Kernel
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.compose.device.basis import DeviceBasis, PredictedKernels
 
 # Half the widths, relative to their sums, of errors that intervals include beside that of the state
 # of caches and clocks. Of kernels that another card of the same kind ran, and of calls that another

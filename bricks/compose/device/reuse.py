@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.compose.device.operands import RegionUse
+if TYPE_CHECKING:
+    from bricks.compose.device.operands import RegionUse
 
 
 @dataclass(frozen=True, slots=True)

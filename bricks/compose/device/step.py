@@ -6,11 +6,14 @@ Must not know how measurements came about.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.compose.basis import Basis
 from bricks.compose.device.launching import DeviceRun, device_run
-from bricks.compose.latencies import BrickLatencies
 from bricks.compose.occurrences import HOST, occurrence_tasks
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.compose.latencies import BrickLatencies
 
 
 @dataclass(frozen=True, slots=True)

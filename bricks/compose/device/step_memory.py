@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bricks.compose.device.operands import (
     CallFacts,
@@ -18,7 +19,9 @@ from bricks.compose.device.operands import (
     used,
 )
 from bricks.decompose.allocated import Allocated
-from bricks.decompose.plan import Plan
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
 
 # The allocator rounds sizes up to this.
 _BLOCK_BYTES = 512

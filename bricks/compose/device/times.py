@@ -6,10 +6,11 @@ Must not know how it is composed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from bricks.system.accelerator_state import AcceleratorState
-from bricks.units.interval import Interval
+if TYPE_CHECKING:
+    from bricks.system.accelerator_state import AcceleratorState
+    from bricks.units.interval import Interval
 
 # Origins of the costs of launching.
 MEASURED, ASSUMED = "measured", "assumed"

@@ -7,13 +7,16 @@ Calls on the host wait for nothing. Must not know how kernels were measured.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bricks.compose.device.launching import copies_to_host
-from bricks.decompose.plan import Brick, Plan
 from bricks.graph.form import operator_title
 from bricks.operators.waiting import returns_to_host, selects_by_masks
 from bricks.predict.kernels.call_tensors import tensor_call
 from bricks.units.sample import COPY_TO_HOST, Kernel
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick, Plan
 
 # A copy of a scalar took 1.5 to 2 µs on an H200.
 _COPY = Kernel(COPY_TO_HOST, 2e-6)

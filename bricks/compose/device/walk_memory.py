@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.compose.device.operands import (
     CallFacts,
@@ -18,7 +19,9 @@ from bricks.compose.device.operands import (
     storages_of,
     used,
 )
-from bricks.decompose.plan import Plan
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
 
 # Calls that run before the one that is timed, and the most places at which each brick is timed
 # twice: at its first occurrence, and in the middle of all.

@@ -8,12 +8,15 @@ more memory than the first. Must not know weights.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bricks.compose.memory.arena import Arena, Chunk
 from bricks.compose.memory.pattern import Pattern
 from bricks.decompose.buffers import Buffer, buffers
-from bricks.decompose.plan import Plan
-from bricks.graph.containers import ValueType
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Plan
+    from bricks.graph.containers import ValueType
 
 # Memory does not grow after the third run.
 RUNS = 3

@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.backends import MemoryUse, offers
-from bricks.compose.memory.activations import Activations, input_bytes, sizeless
-from bricks.compose.memory.weights import WeightMemory, weight_memory
-from bricks.compose.memory.workspace import workspace
 from bricks.decompose.granularity import EXECUTED
-from bricks.decompose.memory import LiveMemory
-from bricks.decompose.plan import Brick, Plan
 from bricks.graph.form import operator_title
-from bricks.system import Runtime
+
+if TYPE_CHECKING:
+    from bricks.compose.memory.weights import WeightMemory
+    from bricks.decompose.memory import LiveMemory
+    from bricks.decompose.plan import Brick, Plan
+    from bricks.system import Runtime
 
 # The runtime's own data in a session: code and tables, which the first session loads, and the
 # graph, by node and by weight. Fitted to every second family of the zoo (benchmarks/memory.py).
@@ -84,6 +85,10 @@ def peak_memory(
 
 def _planned(plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime) -> PeakMemory:
     """The peak of a session, whose runtime plans offsets and keeps weights in its own form."""
+    from bricks.compose.memory.activations import Activations, input_bytes
+    from bricks.compose.memory.weights import weight_memory
+    from bricks.compose.memory.workspace import workspace
+
     weights = weight_memory(plan, bricks)
     unknown = _unknown_sizes(plan, weights)
     workspaces: dict[str, tuple[int, ...]] = {}
@@ -152,6 +157,8 @@ def _memory_use(runtime: str) -> MemoryUse:
 
 
 def _unknown_sizes(plan: Plan, weights: WeightMemory) -> tuple[str, ...]:
+    from bricks.compose.memory.activations import sizeless
+
     reasons = []
     if not weights.rewriting_known:
         reasons.append("what loading needs: an earlier version decomposed the model")

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.compose.memory.workspace import node_of
-from bricks.decompose.plan import Brick, Plan
 from bricks.graph.tensor import TensorType
 from bricks.operators.operator import WeightForm
 from bricks.operators.registry import operator_called
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick, Plan
 
 # Columns of a packed matrix are rounded up to this number.
 _PACKED_COLUMNS = 16

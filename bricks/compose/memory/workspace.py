@@ -7,14 +7,18 @@ the comparison. An operator without a rule has an unknown workspace. Must not kn
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import onnx
 
-from bricks.decompose.plan import Brick
-from bricks.graph.containers import ValueType
 from bricks.graph.payload import type_of
 from bricks.operators.node import Node
 from bricks.operators.operator import no_workspace
 from bricks.operators.registry import operator_called
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.graph.containers import ValueType
 
 
 def workspace(brick: Brick, threads: int) -> tuple[int, ...] | None:

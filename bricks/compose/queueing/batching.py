@@ -6,9 +6,11 @@ Must not know what a batch is of.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from bricks.compose.queueing.arrivals import Queue
-from bricks.compose.queueing.simulation import Log
+if TYPE_CHECKING:
+    from bricks.compose.queueing.arrivals import Queue
+    from bricks.compose.queueing.simulation import Log
 
 # Seconds of a batch, by its size, its number in the run of the server, and the idle depth of the
 # processor (see ``IdleModel``).

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.compose.queueing.arrivals import Queue
-from bricks.compose.queueing.simulation import Log
+if TYPE_CHECKING:
+    from bricks.compose.queueing.arrivals import Queue
+    from bricks.compose.queueing.simulation import Log
 
 # Seconds of a prompt's step, by its number from 1 on; and of a step that makes tokens, by batch
 # size, cache length and number.

@@ -10,12 +10,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from bricks.units.cases import Cases, interval_of
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.units.interval import Interval
 
 # The share of requests that warm up the simulation: the server begins without a queue.
 WARM_UP = 0.05

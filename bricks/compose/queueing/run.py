@@ -9,16 +9,19 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.compose.basis import Basis
-from bricks.compose.device.times import DeviceTimes
 from bricks.compose.estimate import MEASURED, Estimate, IncompleteEstimate, Provenance
 from bricks.compose.queueing.spread import run_factors
 from bricks.compose.recompose import recompose
 from bricks.errors import ModelError
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.compose.device.times import DeviceTimes
+    from bricks.units.interval import Interval
 
 # Random indices that are drawn once and reused cyclically.
 _INDICES = 1 << 16

@@ -6,13 +6,16 @@ A percentile under load depends on the whole distribution, outliers included. Mu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.compose.basis import Basis
-from bricks.compose.estimate import Estimate
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Measurement, Round
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.compose.estimate import Estimate
 
 # Runs that are drawn: enough for a few of the slowest thousandth.
 DRAWS = 4096

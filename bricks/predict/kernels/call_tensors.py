@@ -10,16 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from bricks.decompose.plan import Brick
-from bricks.graph.containers import ValueType
 from bricks.graph.program import Call, call_of, contiguous, is_call
 from bricks.graph.program_traffic import touched_bytes
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.predict.brick_node import node_types
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.graph.containers import ValueType
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick
 from bricks.predict.kernels.features import kernel_features
 from bricks.predict.kernels.kernel_prediction import STATES, WIDTH, KernelPrediction
-from bricks.predict.kernels.work import KernelFeatures
-from bricks.samples.measurement import Measurement
-from bricks.system.cards import Card
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.predict.kernels.work import KernelFeatures
+    from bricks.samples.measurement import Measurement
+    from bricks.system.cards import Card
 
 # Shares of the peaks that long kernels reach, and what the shortest one takes.
 _REACHED_FLOPS, _REACHED_BANDWIDTH = 0.7, 0.85

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from bricks.graph.tensor import ELEMENT_BITS
-from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
 from bricks.predict.kernels.products import product_work
 from bricks.predict.kernels.work import PRECISION, CallWork, KernelFeatures, MatrixProduct, logs
+
+if TYPE_CHECKING:
+    from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
 
 
 def _layer(call: TensorCall) -> Iterator[KernelFeatures]:

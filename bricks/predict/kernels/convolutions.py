@@ -14,9 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
 from bricks.predict.kernels.work import PRECISION, CallWork, MatrixProduct, logs
+
+if TYPE_CHECKING:
+    from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
 
 # Bytes of the channels of a pixel are a multiple of this for kernels on tensor cores.
 _ALIGNED = 16

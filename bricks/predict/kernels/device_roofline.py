@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bricks.predict.factors import fitted_factors, summed_s
 from bricks.predict.kernels.tiles import products_s
-from bricks.predict.kernels.work import KernelFeatures
-from bricks.system.cards import Card
+
+if TYPE_CHECKING:
+    from bricks.predict.kernels.work import KernelFeatures
+    from bricks.system.cards import Card
 
 Array = np.ndarray
 

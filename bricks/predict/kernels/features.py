@@ -7,8 +7,8 @@ a call that was never measured is compared with those that were. Must not know d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick
 from bricks.operators.registry import is_known
 from bricks.predict.kernels.call_tensors import TensorCall, tensor_call
 from bricks.predict.kernels.composites import PARTS
@@ -24,6 +24,9 @@ from bricks.predict.kernels.streams import (
     scatter,
 )
 from bricks.predict.kernels.work import CallWork, KernelFeatures
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
 
 Extract = Callable[[TensorCall], CallWork]
 

@@ -10,14 +10,16 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bricks.decompose.plan import Brick
 from bricks.predict.kernels.call_tensors import TensorCall, tensor_call
-from bricks.samples.measurement import Measurement
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.samples.measurement import Measurement
 
 # Each tensor adds this share of a call without any: optimisers' lists of 3 to 500 tensors on two
 # hosts took 15 µs, and 0.4 to 1 µs a tensor.

@@ -11,21 +11,24 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.decompose.plan import Brick
 from bricks.predict.kernels.card_transfer import carried_s
 from bricks.predict.kernels.device_roofline import DeviceRoofline, StatedCall
 from bricks.predict.kernels.features import kernel_features
 from bricks.predict.kernels.kernel_prediction import STATES, WIDTH, KernelPrediction
 from bricks.predict.kernels.kernel_process import KernelProcess
 from bricks.predict.kernels.parameters import PARAMS
-from bricks.predict.kernels.work import KernelFeatures
-from bricks.samples.measurement import Measurement
-from bricks.system.accelerator import Accelerator
 from bricks.system.cards import Card, card_with_peaks
 from bricks.units.interval import Interval, independent_sum
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.predict.kernels.work import KernelFeatures
+    from bricks.samples.measurement import Measurement
+    from bricks.system.accelerator import Accelerator
 
 Array = np.ndarray
 

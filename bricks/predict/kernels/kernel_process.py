@@ -9,13 +9,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
 
 from bricks.predict.covariance import CovarianceParams, noise_of
 from bricks.predict.interpolation import Interpolation
-from bricks.predict.kernels.device_roofline import StatedCall
+
+if TYPE_CHECKING:
+    from bricks.predict.kernels.device_roofline import StatedCall
 
 Array = np.ndarray
 

@@ -12,7 +12,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from bricks.predict.kernels.host_times import HostTimes
 from bricks.predict.kernels.kernel_predictor import KernelPredictor
 from bricks.predict.kernels.kernel_process import KernelProcess
 from bricks.predict.kernels.parameters import PARAMS
-from bricks.system.accelerator import Accelerator
 from bricks.system.cards import card_with_peaks
+
+if TYPE_CHECKING:
+    from bricks.system.accelerator import Accelerator
 
 # The version of the format and of learning: features, covariances, rooflines and peaks. A change
 # of any of them needs a new version: stored files are ignored until they are learned again.

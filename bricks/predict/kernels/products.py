@@ -6,9 +6,12 @@ Must not know durations.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
 from bricks.predict.kernels.work import PRECISION, CallWork, MatrixProduct, logs
+
+if TYPE_CHECKING:
+    from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
 
 _ALIGNED = 16  # bytes that a thread loads at once
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
 from bricks.predict.kernels.work import CallWork, logs
+
+if TYPE_CHECKING:
+    from bricks.predict.kernels.call_tensors import CallTensor, TensorCall
 
 # Overloads that tell how many operands a pointwise operator reads are in the bytes.
 _FEWEST_STRIDED = 2

@@ -13,11 +13,13 @@ operators, nor what was measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.predict.kernels.work import CallWork
-from bricks.system.cards import Card
+if TYPE_CHECKING:
+    from bricks.predict.kernels.work import CallWork
+    from bricks.system.cards import Card
 
 Array = np.ndarray
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from bricks.analysis.advice import Candidate, Deciding, SloAdvice
 from bricks.compose.slo import MeetsSlo
 from bricks.errors import printable
 from bricks.report.answers.words import listed, slo_text, uncertainty_text, verb
 from bricks.report.tables import seconds
+
+if TYPE_CHECKING:
+    from bricks.analysis.advice import Candidate, Deciding, SloAdvice
 
 # So many candidates are named; of more, they are counted.
 NAMED = 5

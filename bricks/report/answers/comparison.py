@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bricks.report.answers.words import value_text, verb
 from bricks.report.figures import count_text
 from bricks.report.tables import percent, seconds
 from bricks.samples.statistics import median
-from bricks.studies.inference.result import Comparison, ModelComparison
+
+if TYPE_CHECKING:
+    from bricks.studies.inference.result import Comparison, ModelComparison
 
 
 def comparison_answer(of: Comparison) -> str:

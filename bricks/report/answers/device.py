@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.compose.device.times import DeviceTimes
 from bricks.compose.estimate import Estimate
 from bricks.report.answers.words import value_text
 from bricks.report.tables import seconds
-from bricks.studies.inference.prediction import PredictedModel
+
+if TYPE_CHECKING:
+    from bricks.compose.device.times import DeviceTimes
+    from bricks.studies.inference.prediction import PredictedModel
 
 
 def device_of(of: PredictedModel) -> DeviceTimes | None:

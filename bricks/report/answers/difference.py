@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.analysis.difference import ComparedTarget, Difference, ModelDifference
-from bricks.analysis.target_diff import TargetDiff
 from bricks.errors import printable
 from bricks.graph.form import operator_title
 from bricks.report.answers.words import listed, uncertainty_text
 from bricks.report.figures import count_text
 from bricks.report.tables import NOTABLE_SHARE, percent, seconds
+
+if TYPE_CHECKING:
+    from bricks.analysis.difference import ComparedTarget, Difference, ModelDifference
+    from bricks.analysis.target_diff import TargetDiff
 
 # So many models are named; the table has all.
 _NAMED = 3

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.analysis.explained import ExplainedModel
 from bricks.analysis.gains import OWN, Gain, Replacement, largest
 from bricks.analysis.operator_times import OperatorTime, operator_times
 from bricks.compose.estimate import Estimate, IncompleteEstimate
@@ -12,7 +12,10 @@ from bricks.errors import printable
 from bricks.report.answers.device import limits_text
 from bricks.report.answers.words import uncertainty_text, value_text
 from bricks.report.tables import percent, seconds
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.analysis.explained import ExplainedModel
+    from bricks.system import Target
 
 # A share of the roofline beyond this is noise.
 _WHOLE = 1.0

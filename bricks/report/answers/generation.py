@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bricks.architectures.naming import asked_as_size
 from bricks.compose.occurrences import DEVICE
 from bricks.errors import printable
@@ -15,7 +17,9 @@ from bricks.report.answers.words import (
 )
 from bricks.report.figures import count_text
 from bricks.report.tables import seconds, size
-from bricks.studies.generation.result import GenerationResult, LlmResult
+
+if TYPE_CHECKING:
+    from bricks.studies.generation.result import GenerationResult, LlmResult
 
 # Other rows that the answer names one by one.
 _FEW = 3

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bricks.analysis.latency_survey import LatencySurvey, SurveyedModel, SurveyedTarget
+from typing import TYPE_CHECKING
+
 from bricks.errors import printable
 from bricks.report.answers.prediction import prediction_answer
 from bricks.report.answers.words import place_text, verb
@@ -10,6 +11,9 @@ from bricks.report.figures import count_text
 from bricks.report.tables import percent, seconds
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 from bricks.studies.inference.settings import Setting
+
+if TYPE_CHECKING:
+    from bricks.analysis.latency_survey import LatencySurvey, SurveyedModel, SurveyedTarget
 
 # A model whose interval is wider, to either side of its latency, counts as uncertain.
 UNCERTAIN = 0.10

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bricks.report.answers.words import listed
 from bricks.report.figures import count_text
 from bricks.report.tables import share_text
 from bricks.samples.statistics import NORMAL_95
-from bricks.session.summaries import Measured, Probed
+
+if TYPE_CHECKING:
+    from bricks.session.summaries import Measured, Probed
 
 
 def measuring_answer(of: Measured, *, unfinished: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bricks.analysis.ranking import Ranking, ranked
 from bricks.compose.estimate import Estimate
@@ -20,7 +21,9 @@ from bricks.report.answers.words import (
 )
 from bricks.report.figures import count_text
 from bricks.report.tables import seconds, share_text
-from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
+
+if TYPE_CHECKING:
+    from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 
 
 def prediction_answer(of: ModelPredictions) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Estimate
 from bricks.report.answers.settings import place_of
 from bricks.report.answers.words import source_text, value_text
 from bricks.report.tables import number
-from bricks.studies.inference.prediction import PredictedModel
+
+if TYPE_CHECKING:
+    from bricks.studies.inference.prediction import PredictedModel
 
 # More models are compared in a table alone.
 _MOST = 3

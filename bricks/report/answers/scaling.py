@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from bricks.errors import printable
 from bricks.report.answers.words import links_text, value_text
@@ -16,7 +17,9 @@ from bricks.studies.scaling.result import (
     ScalePoint,
     ScalingResult,
 )
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.units.interval import Interval
 
 
 def scaling_answer(result: ScalingResult) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from bricks.compose.slo import MeetsSlo
 from bricks.errors import printable
 from bricks.report.answers.words import slo_text, value_text
 from bricks.report.figures import count_text
 from bricks.report.tables import seconds
-from bricks.studies.serving.result import ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind
+
+if TYPE_CHECKING:
+    from bricks.studies.serving.result import ScenarioResult
 
 
 def rate_text(qps: float) -> str:

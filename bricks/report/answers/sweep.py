@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from bricks.analysis.ranking import Ranking, ranked
 from bricks.report.answers.settings import place_of, setting_text, usual_dimensions
 from bricks.report.answers.words import listed, sure_text, value_text, verb
 from bricks.report.tables import number, seconds
-from bricks.studies.inference.prediction import PredictedModel
+
+if TYPE_CHECKING:
+    from bricks.studies.inference.prediction import PredictedModel
 
 _UNDECIDED = "undecided"
 

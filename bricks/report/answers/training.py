@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bricks.errors import printable
 from bricks.report.answers.words import value_text, verb
 from bricks.report.figures import count_text
 from bricks.report.tables import duration
-from bricks.studies.training.result import TrainingResult
+
+if TYPE_CHECKING:
+    from bricks.studies.training.result import TrainingResult
 
 
 def training_answer(result: TrainingResult) -> str:

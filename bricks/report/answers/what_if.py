@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.analysis.what_if import Removed
 from bricks.errors import printable
 from bricks.report.answers.words import listed, place_text, uncertainty_text, value_text
 from bricks.report.tables import seconds
-from bricks.system import Target
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.analysis.what_if import Removed
+    from bricks.system import Target
 
 # Operators that are named with their numbers.
 _MOST = 3

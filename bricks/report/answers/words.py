@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from bricks.compose.estimate import Provenance
 from bricks.report.figures import count_text
 from bricks.report.tables import seconds, share_text
-from bricks.system import Target
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.estimate import Provenance
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 # Sides of an interval that differ by no more than this share of the value are given as one.
 _SAME_SHARE = 0.02

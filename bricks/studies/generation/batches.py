@@ -9,13 +9,16 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from bricks.errors import BricksError
-from bricks.session.workspace import Workspace
 from bricks.studies.generation.options import GenerationOptions, LlmOptions
 from bricks.studies.generation.result import GenerationFailure, GenerationResult, LlmResult
 from bricks.studies.generation.study import GenerationStudy
 from bricks.studies.study import Needs, Study, ask, observation_of
+
+if TYPE_CHECKING:
+    from bricks.session.workspace import Workspace
 
 # In place of the names of systems.
 ALL = "all"

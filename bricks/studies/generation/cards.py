@@ -6,15 +6,18 @@ Must not know what is predicted of steps.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from bricks.architectures.architecture import Architecture
 from bricks.architectures.tensor_parallel import divides
 from bricks.errors import UsageError
 from bricks.network.card_links import LinkedCards, linked_cards
 from bricks.network.times import PUBLISHED, STATED, Network, StatedNetwork
-from bricks.studies.generation.options import CardOptions
 from bricks.studies.generation.result import DividedOver
-from bricks.system import System
+
+if TYPE_CHECKING:
+    from bricks.architectures.architecture import Architecture
+    from bricks.studies.generation.options import CardOptions
+    from bricks.system import System
 
 
 def network_between(system: System, options: CardOptions) -> Network | None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bricks import backends
-from bricks.architectures.architecture import Architecture
 from bricks.architectures.decoder import decoder_model
 from bricks.architectures.naming import architecture, nearest_name
 from bricks.architectures.published import PUBLISHED
@@ -25,10 +24,13 @@ from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 from bricks.reading.digest import digest
-from bricks.session.workspace import Workspace
 from bricks.sources import Function, exactly_one, find_files, is_program
-from bricks.system import Target
 from bricks.zoo import is_entry
+
+if TYPE_CHECKING:
+    from bricks.architectures.architecture import Architecture
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 # Bytes of a weight on a GPU, and of an element of the cache.
 _HALF_BYTES = 2

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from bricks.compose.queueing.arrivals import poisson_s
 from bricks.compose.queueing.continuous import ContinuousPolicy, TextLengths
@@ -16,10 +15,14 @@ from bricks.compose.queueing.metrics import metric, percentiles, rate, without_w
 from bricks.compose.queueing.run import RunSampler
 from bricks.compose.queueing.simulation import ServerRun, simulate
 from bricks.studies.generation.result import PERCENTILES, GenerationLoad
-from bricks.studies.generation.steps import StepTimes
-from bricks.studies.generation.texts import Generation
 from bricks.units.cases import ENDS, Cases, End, interval_of
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bricks.studies.generation.steps import StepTimes
+    from bricks.studies.generation.texts import Generation
+    from bricks.units.interval import Interval
 
 # Simulated requests at a rate, and requests per sequence of a batch in a saturated server.
 _REQUESTS, _SATURATED = 4000, 40

@@ -6,13 +6,16 @@ Must not know how steps are estimated.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bricks.compose.queueing.metrics import rate
 from bricks.studies.generation.result import GenerationMemory, GenerationResult
-from bricks.studies.generation.steps import StepTimes
-from bricks.studies.generation.texts import Generation
-from bricks.system import Target
 from bricks.units.interval import common_sum
+
+if TYPE_CHECKING:
+    from bricks.studies.generation.steps import StepTimes
+    from bricks.studies.generation.texts import Generation
+    from bricks.system import Target
 
 
 def generated(

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.compose.device.collectives import collective_facts
 from bricks.compose.queueing.metrics import rate
-from bricks.studies.generation.steps import DecoderStep, StepTimes
-from bricks.studies.generation.texts import Generation
-from bricks.system import Target
 from bricks.units.facts import facts, with_ends
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.studies.generation.steps import DecoderStep, StepTimes
+    from bricks.studies.generation.texts import Generation
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 _GIB = 1 << 30
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from bricks.compose.device.collectives import StepCollectives, collective_facts
 from bricks.compose.device.times import device_facts
 from bricks.compose.estimate import provenance_facts
-from bricks.compose.queueing.run import RunLatency
-from bricks.studies.generation.texts import Generation
 from bricks.units.curve import Curve
 from bricks.units.facts import with_ends
 from bricks.units.interval import Interval, common_sum
+
+if TYPE_CHECKING:
+    from bricks.compose.queueing.run import RunLatency
+    from bricks.studies.generation.texts import Generation
 
 # Cache lengths at which steps are estimated.
 _LENGTHS = 4

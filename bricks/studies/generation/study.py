@@ -9,21 +9,18 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from bricks.compose.basis import Basis
 from bricks.compose.device.collectives import step_collectives, with_collectives
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.run import run_latency
 from bricks.errors import UsageError
-from bricks.graph.model import Model
 from bricks.measure.defaults import PRECISION
 from bricks.measure.rounds import StopRule
-from bricks.network.times import Network
 from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import basis
 from bricks.session.targets import card_called
-from bricks.session.workspace import Workspace
 from bricks.studies.generation.cards import divided_over, fitting_cards, network_between
 from bricks.studies.generation.check import GeneratedText
 from bricks.studies.generation.decoders import (
@@ -43,9 +40,15 @@ from bricks.studies.generation.steps import (
     StepTimes,
     lengths_between,
 )
-from bricks.studies.generation.texts import Generation
 from bricks.studies.study import Needs, Study, ask, target_asked
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.graph.model import Model
+    from bricks.network.times import Network
+    from bricks.session.workspace import Workspace
+    from bricks.studies.generation.texts import Generation
+    from bricks.system import Target
 
 # A step takes so long that few samples of its bricks are enough.
 _RULE = StopRule(precision=0.05, min_rounds=4, max_rounds=12, passes=1)

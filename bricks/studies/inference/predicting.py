@@ -8,30 +8,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
-from bricks.graph.model import Model
-from bricks.measure.failure_explanation import explain_failure
-from bricks.session import measuring, peak_memory, predicting
-from bricks.session.workspace import Workspace
+from bricks.session import predicting
 from bricks.sources import Unread
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel, without
 from bricks.studies.inference.settings import Setting
 from bricks.studies.study import Needs, Study
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionOptions:
     """``models``, in order, on a ``target`` of the cache; None: that of the workspace.
 
-    ``settings`` are those of the models, one for each; without them, those of the target.
+    ``settings`` are those of the models, one for each; without them, those of the target. Peak
+    memory takes longer than a latency from the cache, and is left out unless ``memory``.
     """
 
     models: Sequence[Model | Unread]
     target: Target | None = None
     settings: Sequence[Setting] = ()
+    memory: bool = True
 
 
 class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None, ModelPredictions]):
@@ -49,7 +53,14 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         return Needs(others=[self._measure])
 
     def _measure(self) -> None:
-        done = measuring.measure(self.workspace, decomposable(self.workspace, self.options.models))
+        models = predicting.lacking(
+            self.workspace, decomposable(self.workspace, self.options.models)
+        )
+        if not models:
+            return
+        from bricks.session import measuring  # an answer from the cache needs none of it
+
+        done = measuring.measure(self.workspace, models)
         budget_s = self.workspace.options.conditions.budget_s
         if budget_s is not None and done.unfinished and not done.new_bricks:
             self.notice(
@@ -71,13 +82,19 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
 
     def _predicted(self, model: Model) -> PredictedModel:
         workspace, target = self.workspace, self.target
+        memory = None
         try:
             estimate = predicting.predict(workspace, model, measure=False, target=target)
-            memory = peak_memory.predict_memory(workspace, model, target=target)
+            if self.options.memory:
+                from bricks.session import peak_memory
+
+                memory = peak_memory.predict_memory(workspace, model, target=target)
         except BricksError as error:
             return PredictedModel(model=model.name, failure=str(error))
         predicted = PredictedModel(model=model.name, estimate=estimate, memory=memory)
         if isinstance(estimate, IncompleteEstimate):
+            from bricks.measure.failure_explanation import explain_failure
+
             return replace(predicted, hint=explain_failure(model, without(estimate)))
         return predicted
 
@@ -93,6 +110,6 @@ def decomposable(workspace: Workspace, models: Sequence[Model | Unread]) -> list
     for model in models:
         if not isinstance(model, Unread):
             with suppress(BackendError, ModelError, WorkerError):
-                workspace.plans.decompose(model)
+                workspace.plans.plan(model)
                 decomposed.append(model)
     return decomposed

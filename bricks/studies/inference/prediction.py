@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.compose.device.times import device_facts
 from bricks.compose.estimate import (
@@ -15,11 +15,13 @@ from bricks.compose.estimate import (
     Share,
     provenance_facts,
 )
-from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.session.defaults import RUNTIME
 from bricks.studies.inference.settings import Setting
-from bricks.system import Target
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.memory.peak import PeakMemory, UnknownMemory
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 _MEMORY_PARTS = (
     "weight_bytes", "activation_bytes", "workspace_bytes", "runtime_bytes", "loading_bytes",
@@ -111,8 +113,7 @@ class PredictedModel:
         """Bytes by part; ``unknown`` names parts left out, ``reason`` says why there are none."""
         of = self.memory
         parts = {name: getattr(of, name, None) for name in _MEMORY_PARTS}
-        unknown = of.unknown if isinstance(of, PeakMemory) else ()
-        reason = of.reason if isinstance(of, UnknownMemory) else None
+        unknown, reason = getattr(of, "unknown", ()), getattr(of, "reason", None)
         return {**parts, "unknown": unknown, "reason": reason}
 
     @property

@@ -6,17 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate, provenance_facts
-from bricks.compose.parts import Results
-from bricks.decompose.plan import Plan
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.samples.sampling import Sampling
 from bricks.samples.statistics import median
 from bricks.studies.study import Checked
-from bricks.system import Target
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.parts import Results
+    from bricks.decompose.plan import Plan
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)

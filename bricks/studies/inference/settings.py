@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import TYPE_CHECKING
 
-from bricks.graph.model import Model
 from bricks.graph.tensor import TensorType
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
@@ -17,12 +17,9 @@ from bricks.errors import BackendError, ModelError, WorkerError
 from bricks.graph.model import Model
 from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.failure_explanation import explain_failure
-from bricks.measure.jobs import ModelJob
-from bricks.predict.prediction import BrickPredictions
 from bricks.samples.call_overhead import probes_of
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.session.jobs import whole_job
-from bricks.session.workspace import Workspace
 from bricks.sources import Unread
 from bricks.studies.inference.result import (
     Comparison,
@@ -34,6 +31,11 @@ from bricks.studies.inference.result import (
 from bricks.studies.study import Needs, Study, ask
 from bricks.units.facts import Missing
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.measure.jobs import ModelJob
+    from bricks.predict.prediction import BrickPredictions
+    from bricks.session.workspace import Workspace
 
 _NO_TIME = "not measured within the budget"
 

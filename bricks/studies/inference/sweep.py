@@ -10,21 +10,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
+from typing import TYPE_CHECKING
 
 from bricks.errors import BackendError, UsageError
 from bricks.graph.model import Model
-from bricks.measure.conditions import Conditions
-from bricks.measure.progress import Progress
 from bricks.session import batch
 from bricks.session.crowding import refuse_crowding
 from bricks.session.targets import target_called
-from bricks.session.workspace import Workspace
 from bricks.sources import Unread
 from bricks.studies.inference.predicting import PredictionOptions, PredictionStudy
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 from bricks.studies.inference.settings import DIMENSIONS, Axes, Setting, varying
 from bricks.studies.study import ask
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.measure.conditions import Conditions
+    from bricks.measure.progress import Progress
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 Models = Sequence[Model | Unread]
 Cells = dict[Setting, Sequence[PredictedModel]]
@@ -36,13 +39,14 @@ class Sweep:
 
     ``read`` reads the models for a setting: always as many, in the same order. With ``measure``,
     missing bricks are measured in settings on this host. ``notice`` is called with lines for the
-    user.
+    user. Peak memory is left out unless ``memory``.
     """
 
     axes: Axes
     read: Callable[[Setting], Models]
     measure: bool = True
     notice: Callable[[str], None] = lambda line: None
+    memory: bool = True
 
     def predicted(self, workspace: Workspace) -> ModelPredictions:
         """The predictions with the cache and the other options of ``workspace``."""
@@ -103,6 +107,7 @@ class Sweep:
             models=[model for _, model in pairs],
             settings=[setting for setting, _ in pairs],
             target=target,
+            memory=self.memory,
         )
         study = PredictionStudy(options, workspace, self.notice)
         predicted = iter(ask(study, measure=measure).models)

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.graph.model import Model
 from bricks.session import predicting
 from bricks.session.machine_peaks import Peaks, measured_peaks
-from bricks.session.workspace import Workspace
 from bricks.studies.numerics.forms import accepted_form, name_of, outputs_of
 from bricks.studies.numerics.operator import UNKNOWN, OperatorCase, work_of
 from bricks.studies.numerics.operator_forms import OperatorForms
-from bricks.studies.numerics.references import ReferenceFile
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,
@@ -31,6 +30,10 @@ from bricks.studies.numerics.results import (
 )
 from bricks.studies.numerics.runtimes import FAILURES, Runtimes, reason_of
 from bricks.units.facts import Missing
+
+if TYPE_CHECKING:
+    from bricks.session.workspace import Workspace
+    from bricks.studies.numerics.references import ReferenceFile
 
 
 def compare_operators(

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
 
 from bricks import backends
 from bricks.closing import Closing
 from bricks.errors import WorkerError
-from bricks.graph.form import ModelForm
-from bricks.graph.model import Model
 from bricks.graph.view import parse_model
 from bricks.measure.protocol.graphs import RecordProgram
 from bricks.reading.read import read_model
-from bricks.session.workspace import Workspace
 from bricks.sources import Function
 from bricks.sources.recorder import ProgramRecorder
-from bricks.studies.numerics.operator import OperatorCase
-from bricks.studies.numerics.temporary_files import TemporaryFiles
+
+if TYPE_CHECKING:
+    from bricks.graph.form import ModelForm
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.studies.numerics.operator import OperatorCase
+    from bricks.studies.numerics.temporary_files import TemporaryFiles
 
 
 def name_of(workspace: Workspace) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.decompose.plan import Brick
 from bricks.decompose.titles import shapes
 from bricks.errors import ModelError, UsageError, suggestion
 from bricks.graph.form import operator_title
@@ -20,12 +20,15 @@ from bricks.graph.tensor import TensorType
 from bricks.graph.view import parse_model
 from bricks.samples.measurement import Measurement
 from bricks.sources import Function, find_files
-from bricks.store import Reading
 from bricks.studies.numerics.deepbench import KERNELS, deepbench, operator_of
 from bricks.studies.numerics.operator import OperatorCase, bytes_of
 from bricks.studies.numerics.results import Work
-from bricks.system import Target
 from bricks.zoo import entries, is_entry
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
+    from bricks.store import Reading
+    from bricks.system import Target
 
 DEEPBENCH, ZOO = "deepbench", "zoo"
 LISTS = (DEEPBENCH, ZOO)

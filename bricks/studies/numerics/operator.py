@@ -8,20 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import onnx
+from typing import TYPE_CHECKING, Any
 
 from bricks.errors import ModelError
-from bricks.graph.containers import ValueType
 from bricks.graph.form import ModelForm
-from bricks.graph.graph import Graph
-from bricks.graph.model import Model
 from bricks.graph.source import source_graph
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.operators.work import flops
-from bricks.sources import Function
 from bricks.studies.numerics.results import Work
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
+    from bricks.graph.model import Model
+    from bricks.sources import Function
 
 UNKNOWN = Work(None, None)
 

@@ -6,13 +6,12 @@ Must not know what is measured.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from bricks.errors import BackendError, ModelError
 from bricks.graph.form import ModelForm
 from bricks.graph.model import Model
 from bricks.graph.view import parse_model
-from bricks.session.workspace import Workspace
-from bricks.studies.numerics.blocked_layout import BlockedLayout
 from bricks.studies.numerics.forms import accepted_form, name_of
 from bricks.studies.numerics.operator import UNKNOWN, OperatorCase, work_of
 from bricks.studies.numerics.references import ReferenceFile
@@ -20,6 +19,10 @@ from bricks.studies.numerics.results import Form
 from bricks.studies.numerics.runtimes import FAILURES, Runtimes, reason_of
 from bricks.studies.numerics.standard_form import standard_form
 from bricks.units.facts import Missing
+
+if TYPE_CHECKING:
+    from bricks.session.workspace import Workspace
+    from bricks.studies.numerics.blocked_layout import BlockedLayout
 
 
 class OperatorForms:

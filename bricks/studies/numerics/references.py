@@ -9,25 +9,28 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from bricks import backends
 from bricks.closing import Closing
-from bricks.graph.model import Model
 from bricks.graph.reference_values import ReferenceValues
-from bricks.measure.allowance import MAX_S
+from bricks.measure.defaults import GRAPH_TIMEOUT_S
 from bricks.measure.graphs import Graphs
 from bricks.measure.protocol.evaluation import WriteReference
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.measure.worker.repeated_runs import outputs_in
 from bricks.session import whole_models
-from bricks.session.workspace import Workspace
 from bricks.studies.numerics.blocked_layout import BlockedLayout, block_of, blocked, layout_probe
 from bricks.studies.numerics.forms import Forms, name_of
-from bricks.studies.numerics.temporary_files import TemporaryFiles
 from bricks.system import available_memory_bytes
 from bricks.units.facts import Missing
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.studies.numerics.temporary_files import TemporaryFiles
 
 ONNX_REFERENCE = "onnx's reference evaluator in double precision"
 
@@ -56,7 +59,7 @@ class References(Closing):
         # Only the worker is needed, and no runtime in it.
         memory_bytes = int(available_memory_bytes() * 0.9)
         settings = WorkerSettings(backends.unneeded(), 1, seed, memory_bytes, timing=False)
-        self._graphs = Graphs(self._opened.enter_context(Supervisor(settings)), MAX_S)
+        self._graphs = Graphs(self._opened.enter_context(Supervisor(settings)), GRAPH_TIMEOUT_S)
         self._blocks: dict[str, int] = {}
 
     def close(self) -> None:

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.samples.error_norms import GRADIENT_TOLERANCE
-from bricks.samples.evaluation import (
-    ComparedOutput,
-    DirectionalDerivative,
-    Divergence,
-    Evaluation,
-)
-from bricks.session.machine_peaks import Peaks
-from bricks.system import Runtime, System, Target
 from bricks.units.facts import Missing, facts
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.samples.evaluation import (
+        ComparedOutput,
+        DirectionalDerivative,
+        Divergence,
+        Evaluation,
+    )
+    from bricks.session.machine_peaks import Peaks
+    from bricks.system import Runtime, System, Target
+    from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)

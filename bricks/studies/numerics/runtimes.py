@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.closing import Closing
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.graph.form import form_of
-from bricks.graph.model import Model
 from bricks.graph.view import parse_model
-from bricks.samples.evaluation import Evaluation
 from bricks.session import whole_models
-from bricks.session.workspace import Workspace
 from bricks.studies.numerics.forms import Forms, name_of
 from bricks.studies.numerics.references import ReferenceFile, References
 from bricks.studies.numerics.results import Accuracy, Gradients
 from bricks.studies.numerics.temporary_files import TemporaryFiles
 from bricks.units.facts import Missing
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.samples.evaluation import Evaluation
+    from bricks.session.workspace import Workspace
 
 PROGRAM_REFERENCE = "the same program in double precision"
 

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
 from bricks.errors import ModelError
-from bricks.graph.graph import Graph
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain, label
 from bricks.graph.view import graph_of
 from bricks.studies.numerics.blocked_layout import DOMAIN as BLOCKED
 from bricks.studies.numerics.blocked_layout import BlockedLayout
+
+if TYPE_CHECKING:
+    from bricks.graph.graph import Graph
 
 _FUSED = "com.microsoft"
 # The version of the operators that are written here; earlier ones have other attributes.

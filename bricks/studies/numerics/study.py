@@ -10,16 +10,14 @@ from abc import abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from bricks.errors import BackendError, BricksError, UsageError
 from bricks.session.targets import target_called
-from bricks.session.workspace import Workspace
 from bricks.sources import Unread
 from bricks.studies.numerics.comparison import compare_operators
 from bricks.studies.numerics.named import ZOO, ZooSource, operators_named
 from bricks.studies.numerics.networks import compare_networks
-from bricks.studies.numerics.operator import OperatorCase
 from bricks.studies.numerics.options import NetworkComparisonOptions, OperatorComparisonOptions
 from bricks.studies.numerics.results import (
     MissingRuntime,
@@ -27,6 +25,10 @@ from bricks.studies.numerics.results import (
     OperatorComparison,
 )
 from bricks.studies.study import Needs, Study
+
+if TYPE_CHECKING:
+    from bricks.session.workspace import Workspace
+    from bricks.studies.numerics.operator import OperatorCase
 
 Options = TypeVar("Options", OperatorComparisonOptions, NetworkComparisonOptions)
 Compared = TypeVar("Compared", OperatorComparison, NetworkComparison)

@@ -5,14 +5,18 @@ Must not know how steps are predicted.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bricks.measure.distributed_steps import measure_steps
-from bricks.measure.rounds import StopRule
-from bricks.network.times import MeasuredNetwork
 from bricks.session.local_networks import rank_locations_of
-from bricks.session.workspace import Workspace
 from bricks.sources import function_of
-from bricks.studies.scaling.options import ScalingOptions
 from bricks.studies.scaling.result import CheckedStep
+
+if TYPE_CHECKING:
+    from bricks.measure.rounds import StopRule
+    from bricks.network.times import MeasuredNetwork
+    from bricks.session.workspace import Workspace
+    from bricks.studies.scaling.options import ScalingOptions
 
 
 def real_step(

@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import onnx
 from onnx import TensorProto, helper
 
 from bricks.decompose.identity import Cutter
-from bricks.decompose.plan import Brick
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import REPLICATED, Call
 from bricks.graph.view import graph_of
 from bricks.units.curve import Curve, Extrapolation
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
 
 # Bytes that are copied: from the smallest gradients to more than most caches hold.
 SIZES = tuple(1 << power for power in (12, 16, 20, 23, 25))

@@ -6,14 +6,16 @@ Must not know how it is computed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from bricks.compose.lanes import LaneSpan, Timeline
-from bricks.studies.scaling.options import StepOptions
 from bricks.studies.scaling.simulation import NETWORK, rank_lane
 from bricks.studies.study import Checked
-from bricks.system import Target
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.lanes import LaneSpan, Timeline
+    from bricks.studies.scaling.options import StepOptions
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from bricks.compose.lanes import Timeline
 from bricks.network.times import EXTRAPOLATED, FITTED, MEASURED, PUBLISHED, STATED, Network
-from bricks.studies.scaling.copies import CopyTimes
 from bricks.studies.scaling.options import StepOptions
 from bricks.studies.scaling.result import Origins, ScalePoint
 from bricks.studies.scaling.simulation import NETWORK, Action, Compute, simulate
@@ -28,10 +27,14 @@ from bricks.studies.scaling.strategies import (
     slowed,
     solo,
 )
-from bricks.studies.scaling.training_step import TrainingStep
 from bricks.studies.scaling.unevenness import slowest
 from bricks.units.cases import End, high_of, low_of, value_of
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.lanes import Timeline
+    from bricks.studies.scaling.copies import CopyTimes
+    from bricks.studies.scaling.training_step import TrainingStep
 
 # A further rank pays if it adds at least this share of the samples/s of a rank by itself.
 MIN_GAIN = 0.5

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Brick, isolated_decomposition
 from bricks.errors import BricksError, ModelError
-from bricks.graph.model import Model
 from bricks.measure.rounds import StopRule
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.session.predicting import basis, predict_plan
-from bricks.session.workspace import Workspace
 from bricks.sources import read
 from bricks.studies.scaling.copies import (
     SIZES,
@@ -30,8 +29,12 @@ from bricks.studies.scaling.training_step import (
     TrainingStep,
     training_step,
 )
-from bricks.system import Target
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
 
 # Copies are a small part of a step, but take a second: a few rounds suffice, however noisy.
 _COPY_RULE = StopRule(precision=0.05, min_rounds=6, max_rounds=6, passes=1, retries=0)

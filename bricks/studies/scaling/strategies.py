@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
 from bricks.network.times import ALL_GATHER, ALL_REDUCE, BROADCAST, EXTRAPOLATED, Network
 from bricks.studies.scaling.buckets import MIB, Bucket, assign, bucket_limits
-from bricks.studies.scaling.copies import CopyTimes
 from bricks.studies.scaling.simulation import (
     Action,
     Await,
@@ -25,8 +24,11 @@ from bricks.studies.scaling.simulation import (
     NetworkTransfer,
     Transfers,
 )
-from bricks.studies.scaling.training_step import TrainingStep
 from bricks.units.cases import End, value_of
+
+if TYPE_CHECKING:
+    from bricks.studies.scaling.copies import CopyTimes
+    from bricks.studies.scaling.training_step import TrainingStep
 
 COPYING, ACCUMULATING, DDP_CODE = "copying gradients", "accumulating gradients", "DDP itself"
 SLOWEST = "waiting for the slowest rank"

@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from bricks.errors import BricksError, UsageError
 from bricks.measure.distributed_steps import RULE
-from bricks.measure.rounds import StopRule
 from bricks.network.card_links import CardsThenHosts, linked_cards
 from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
 from bricks.session import local_networks
 from bricks.session.defaults import PROGRAMS_RUNTIME
 from bricks.session.known_networks import network_called
 from bricks.session.networks import CHECKED_SIZES, NetworkRequest
-from bricks.session.workspace import Workspace
 from bricks.studies.scaling.check import real_step
 from bricks.studies.scaling.copies import copy_bricks, ddp_bricks
 from bricks.studies.scaling.options import (
@@ -49,9 +47,13 @@ from bricks.studies.scaling.steps import (
     rank_models,
     rank_steps,
 )
-from bricks.studies.scaling.strategies import Strategy
 from bricks.studies.study import Needs, Study, ask, target_asked
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.measure.rounds import StopRule
+    from bricks.session.workspace import Workspace
+    from bricks.studies.scaling.strategies import Strategy
+    from bricks.system import Target
 
 # Beyond this, only the requested numbers of ranks are compared.
 _MAX_COMPARED = 128

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from bricks.compose.basis import Basis
 from bricks.compose.call_overhead import phase_ends_s
 from bricks.compose.estimate import MEASURED, Estimate, Provenance
 from bricks.compose.timeline import OccurrenceRun, timeline
-from bricks.decompose.plan import Plan
 from bricks.errors import UsageError
-from bricks.graph.model import Model
 from bricks.graph.program import TORCH_DTYPES, ModuleTensors, module_of
 from bricks.graph.program_phases import BACKWARD, OPTIMIZER, TRAINING
 from bricks.graph.tensor import TensorType
@@ -23,6 +21,11 @@ from bricks.graph.view import parse_model
 from bricks.studies.scaling.buckets import Gradient
 from bricks.studies.scaling.unevenness import EVEN, Unevenness, unevenness
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
+    from bricks.decompose.plan import Plan
+    from bricks.graph.model import Model
 
 _EXACT = Interval.exact(1.0)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.compose.queueing.run import run_latency
 from bricks.errors import UsageError
-from bricks.graph.model import Model
 from bricks.session.predicting import basis
-from bricks.session.workspace import Workspace
-from bricks.studies.serving.scenario import Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.studies.serving.scenario import Serving
+    from bricks.system import Target
 
 
 def read_sizes(

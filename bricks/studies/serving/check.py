@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from bricks.measure.served import (
     ServedModel,
     ServedQueries,
 )
-from bricks.session.workspace import Workspace
 from bricks.studies.serving.batches import read_sizes
 from bricks.studies.serving.figures import Figures, expected_figures, means, real_figures
 from bricks.studies.serving.options import ScenarioOptions, queries_for
@@ -27,7 +27,10 @@ from bricks.studies.serving.outcome import expected, keeps_bound, scenario_of
 from bricks.studies.serving.result import CheckedScenario, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind
 from bricks.studies.serving.server_costs import with_costs
-from bricks.studies.serving.service import ServiceTimes
+
+if TYPE_CHECKING:
+    from bricks.session.workspace import Workspace
+    from bricks.studies.serving.service import ServiceTimes
 
 # LoadGen's names of the scenarios.
 _NAMES = {

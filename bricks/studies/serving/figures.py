@@ -6,15 +6,18 @@ Must not know how queries are served.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import trim_mean
 
-from bricks.measure.served import ServedQueries
 from bricks.studies.serving.outcome import expected
 from bricks.studies.serving.result import PERCENTILES
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
-from bricks.studies.serving.service import ServiceTimes
+
+if TYPE_CHECKING:
+    from bricks.measure.served import ServedQueries
+    from bricks.studies.serving.service import ServiceTimes
 
 Figures = dict[str, float]
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +17,12 @@ from bricks.compose.queueing.arrivals import poisson_s
 from bricks.compose.queueing.fifo import latencies_s
 from bricks.compose.queueing.metrics import without_warm_up
 from bricks.compose.slo import MeetsSlo
-from bricks.studies.serving.scenario import ScenarioLoad, Serving
-from bricks.studies.serving.service import ServiceTimes
 from bricks.units.cases import ENDS, Cases, End, interval_of
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.studies.serving.scenario import ScenarioLoad, Serving
+    from bricks.studies.serving.service import ServiceTimes
+    from bricks.units.interval import Interval
 
 # Simulated requests at each rate of a search.
 QUERIES = 20_000

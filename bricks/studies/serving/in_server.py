@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from bricks import backends
 from bricks.compose.queueing.idle import NO_IDLE_PENALTY, ServerRuns, fit_server_state
 from bricks.compose.queueing.spread import single_runs_s
 from bricks.errors import WorkerError
-from bricks.graph.model import Model
-from bricks.measure.served import Samples
 from bricks.session.whole_models import served_walk
-from bricks.session.workspace import Workspace
 from bricks.studies.serving.service import ServiceTimes
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.measure.served import Samples
+    from bricks.session.workspace import Workspace
 
 # Bricks are served in place of the model for these seconds, within these numbers of passes. At half
 # of the server's capacity, pauses between runs have all relevant lengths.

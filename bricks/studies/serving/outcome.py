@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import numpy as np
 from scipy.stats import trim_mean
 
 from bricks.compose.queueing.arrivals import poisson_s
 from bricks.compose.queueing.metrics import metric, percentiles, without_warm_up
-from bricks.compose.queueing.simulation import ServerRun
 from bricks.studies.serving.queueing import serve, serve_in_turn
 from bricks.studies.serving.result import PERCENTILES, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
-from bricks.studies.serving.service import BatchLatency, ServiceTimes
 from bricks.studies.serving.warnings import warnings_of
-from bricks.system import Target
 from bricks.units.cases import ENDS, Cases, End, interval_of, value_of
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bricks.compose.queueing.simulation import ServerRun
+    from bricks.studies.serving.service import BatchLatency, ServiceTimes
+    from bricks.system import Target
 
 # Simulated queries: the slowest thousandth are a hundred.
 QUERIES = 100_000

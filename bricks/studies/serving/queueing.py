@@ -6,11 +6,14 @@ Must not know models or results.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bricks.compose.queueing.batching import BatchPolicy, BatchSeconds
 from bricks.compose.queueing.idle import NO_IDLE_PENALTY, IdleModel
 from bricks.compose.queueing.simulation import ServerRun, simulate, simulate_in_turn
-from bricks.studies.serving.scenario import Serving
+
+if TYPE_CHECKING:
+    from bricks.studies.serving.scenario import Serving
 
 
 def serve(

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.compose.slo import MeetsSlo, meets_slo
-from bricks.studies.serving.scenario import ScenarioLoad, Serving
-from bricks.studies.serving.service import ServiceTimes
-from bricks.system import Target
 from bricks.units.facts import with_ends
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.studies.serving.scenario import ScenarioLoad, Serving
+    from bricks.studies.serving.service import ServiceTimes
+    from bricks.system import Target
+    from bricks.units.interval import Interval
 
 # The names of percentiles in results, with the share of the queries that are faster.
 PERCENTILES: Mapping[str, float] = {"p50_s": 50.0, "p90_s": 90.0, "p99_s": 99.0, "p999_s": 99.9}

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import trim_mean
 
 from bricks.measure.load_generator import Queries
-from bricks.measure.served import ServedModel, ServedQueries
-from bricks.studies.serving.scenario import Serving
-from bricks.studies.serving.service import ServiceTimes
+
+if TYPE_CHECKING:
+    from bricks.measure.served import ServedModel, ServedQueries
+    from bricks.studies.serving.scenario import Serving
+    from bricks.studies.serving.service import ServiceTimes
 
 # Queries to a server that runs no model: in a stream, and at the rate that is checked.
 _EMPTY_QUERIES, _RATED_QUERIES = 150, 300

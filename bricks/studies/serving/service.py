@@ -9,20 +9,22 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from bricks.compose.estimate import provenance_facts
-from bricks.compose.queueing.batching import BatchSeconds
 from bricks.compose.queueing.idle import NO_IDLE_PENALTY, IdleModel, ServerState
 from bricks.compose.queueing.metrics import rate
 from bricks.compose.queueing.run import RunLatency, RunSampler
-from bricks.studies.serving.scenario import Serving
 from bricks.units.cases import End, value_of
 from bricks.units.curve import Curve
 from bricks.units.facts import with_ends
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.compose.queueing.batching import BatchSeconds
+    from bricks.studies.serving.scenario import Serving
+    from bricks.units.interval import Interval
 
 # Costs of batches that are drawn once and reused cyclically.
 _DRAWS = 1 << 16

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from bricks.compose.queueing.batching import batch_sizes
-from bricks.graph.model import Model
-from bricks.session.workspace import Workspace
 from bricks.studies.serving.batches import read_sizes, refuse_crowding, service_times
 from bricks.studies.serving.check import ServedScenario
 from bricks.studies.serving.in_server import in_server
@@ -19,9 +18,13 @@ from bricks.studies.serving.options import ScenarioOptions
 from bricks.studies.serving.outcome import scenario_of
 from bricks.studies.serving.result import ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind
-from bricks.studies.serving.service import ServiceTimes
 from bricks.studies.study import Needs, Study, ask, target_asked
-from bricks.system import Target
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.studies.serving.service import ServiceTimes
+    from bricks.system import Target
 
 
 def predict_scenario(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
-from bricks.studies.serving.service import ServiceTimes
-from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.studies.serving.service import ServiceTimes
+    from bricks.units.interval import Interval
 
 # Above this share of the capacity, 1 % of the rate changes percentiles by tens of per cent.
 NEAR_SATURATION = 0.9

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from bricks.backends.programs import TrainedEpoch
 from bricks.samples.statistics import median
 from bricks.studies.study import Checked
-from bricks.studies.training.validation import TrainingValidation
-from bricks.system import Target
 from bricks.units.interval import Interval, independent_sum
+
+if TYPE_CHECKING:
+    from bricks.backends.programs import TrainedEpoch
+    from bricks.studies.training.validation import TrainingValidation
+    from bricks.system import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,15 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks.backends.programs import LoadingTimes, SeededProgram
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import UsageError, WorkerError
-from bricks.graph.model import Model
 from bricks.measure.supervisor import WorkerDied
 from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import predict
-from bricks.session.workspace import Workspace
 from bricks.sources import (
     RecordedProgram,
     find_training_step,
@@ -47,6 +46,10 @@ from bricks.studies.training.train import (
 )
 from bricks.studies.training.validation import TrainingValidation, validate_training
 from bricks.units.interval import Interval
+
+if TYPE_CHECKING:
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
 
 # Memory is read between batches that are timed, as much as a step holds, but no more than this: it
 # takes time.

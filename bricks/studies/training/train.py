@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks.backends.programs import LoadingTimes, SeededProgram, TrainedEpoch
 from bricks.errors import WorkerError
-from bricks.measure.progress import Progress
-from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.protocol.training import (
     BeginTraining,
     LoadTraining,
@@ -22,6 +21,10 @@ from bricks.measure.protocol.training import (
 )
 from bricks.measure.supervisor import Supervisor, WorkerDied
 from bricks.studies.training.kept_runs import KeptRun, read_facts, write_facts
+
+if TYPE_CHECKING:
+    from bricks.measure.progress import Progress
+    from bricks.measure.protocol.request import Answer, Request
 
 # Batches and evaluations that are timed without training.
 LOADED_BATCHES, EVALUATIONS = 100, 5

@@ -10,30 +10,32 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from bricks.backends.programs import SeededProgram
-from bricks.backends.training_checks import (
-    GradientDeviation,
-    GradientDeviations,
-    ItemOrders,
-    OptimizerTrajectories,
-    Trajectory,
-)
 from bricks.errors import WorkerError
-from bricks.measure.protocol.request import Answer, Request
 from bricks.measure.protocol.training import (
     CheckGradients,
     CheckItemOrders,
     CheckTrajectories,
 )
-from bricks.measure.supervisor import Supervisor
 from bricks.samples.error_norms import GRADIENT_TOLERANCE
-from bricks.session.workspace import Workspace
 from bricks.sources import find_workload
 from bricks.studies.training.optimizers import reference, trajectory, unknown_option
+
+if TYPE_CHECKING:
+    from bricks.backends.training_checks import (
+        GradientDeviation,
+        GradientDeviations,
+        ItemOrders,
+        OptimizerTrajectories,
+        Trajectory,
+    )
+    from bricks.measure.protocol.request import Answer, Request
+    from bricks.measure.supervisor import Supervisor
+    from bricks.session.workspace import Workspace
 
 # Steps of an optimiser, and how far it may be from its definition, relative to the norm of the
 # point. Twenty steps of some twenty roundings (1e-16) may add up to 1e-13, and dividing by roots of

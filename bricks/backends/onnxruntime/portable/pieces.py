@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 
 from bricks.errors import BackendError
-from bricks.graph.containers import ValueType
 from bricks.graph.model_metadata import known_values, noted_sketches, noted_weights
 from bricks.graph.synthesis import (
     Range,
@@ -26,6 +24,11 @@ from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import graph_of, without_shapes, without_values
 from bricks.operators.dependence import decisive_values
 from bricks.operators.integer_ranges import integer_ranges
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bricks.graph.containers import ValueType
 
 
 def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:

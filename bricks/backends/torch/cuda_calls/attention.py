@@ -6,13 +6,16 @@ Which kernel CUDA takes follows from type, mask and size of heads, as in PyTorch
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from bricks.backends.torch.cuda_calls.attention_kernels import Attention, FusedAttention, kernel_for
 from bricks.backends.torch.cuda_calls.attention_math import Composed, composed
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
 from bricks.backends.torch.cuda_calls.layouts import relayout
 from bricks.backends.torch.cuda_calls.listing import CallListing, carried
-from bricks.backends.torch.cuda_calls.strides import Strides
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.strides import Strides
 
 _FUSED = "_scaled_dot_product_flash_attention_for_cpu"
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
-from bricks.backends.torch.cuda_calls.listing import CallListing
 from bricks.backends.torch.cuda_calls.strides import Strides, dense_like, expanded
 from bricks.graph.program import UNDEFINED, contiguous
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 _HALF = ("FLOAT16", "BFLOAT16")
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bricks.backends.torch.cuda_calls.attention_kernels import Attention
 from bricks.backends.torch.cuda_calls.dropout import dropped_share
-from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
-from bricks.backends.torch.cuda_calls.listing import CallListing
 from bricks.backends.torch.cuda_calls.patterns import stretches
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
+    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 _FLAT = r"(?:clone _unsafe_view |view )"
 _PRODUCT = rf"expand {_FLAT}expand {_FLAT}bmm _unsafe_view "

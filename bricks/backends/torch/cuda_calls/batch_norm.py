@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
-from bricks.backends.torch.cuda_calls.listing import CallListing
 from bricks.graph.tensor import TensorType
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 # Samples up to which cuDNN is used, in training and in inference.
 _SAMPLES = {True: 880_801, False: 65_535}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
-from bricks.backends.torch.cuda_calls.listing import CallListing
 from bricks.graph.program import contiguous
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 
 def ask_libraries(listing: CallListing) -> int:

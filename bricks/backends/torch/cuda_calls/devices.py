@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bricks.backends.torch.cuda_calls.issued import IssuedCall
-from bricks.backends.torch.cuda_calls.listing import CallListing
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.issued import IssuedCall
+    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 _CPU, _GPU = {"device": "cpu"}, {"device": "cuda"}
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
-from bricks.backends.torch.cuda_calls.listing import CallListing
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 # The processor fills an empty tensor with zeros and ones, divides it by the share of ones, and
 # multiplies it with the input.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from bricks.backends.torch.cuda_calls.issued import IssuedCall
-from bricks.backends.torch.cuda_calls.listing import CallListing
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.issued import IssuedCall
+    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 _MAX = 2
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from bricks.backends.torch.cuda_calls.listing import CallListing
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 
 def settle(listing: CallListing) -> None:

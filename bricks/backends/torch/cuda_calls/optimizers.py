@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
-from bricks.backends.torch.cuda_calls.listing import CallListing
 from bricks.graph.program_phases import OPTIMIZER
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 Turn = tuple[IssuedCall, ...]
 

@@ -6,8 +6,10 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from bricks.backends.torch.cuda_calls.issued import IssuedCall
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.issued import IssuedCall
 
 
 def stretches(pattern: str, calls: Sequence[IssuedCall]) -> Iterator[range]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
-from bricks.backends.torch.cuda_calls.listing import CallListing
 from bricks.backends.torch.cuda_calls.patterns import stretches
 from bricks.graph.program import contiguous
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 _ROOT = r"pow\.Tensor_Scalar mean\.dim add_\.Scalar rsqrt (?:detach )?mul\.Tensor mul\.Tensor "
 # Half precision is computed in float32.

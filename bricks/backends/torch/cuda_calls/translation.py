@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-
-import onnx
+from typing import TYPE_CHECKING
 
 from bricks.backends.torch.cuda_calls.attention import fuse_attention
 from bricks.backends.torch.cuda_calls.batch_norm import use_cudnn
@@ -23,6 +22,9 @@ from bricks.backends.translating import TranslatedProgram
 from bricks.graph.host_calls import note_host_calls
 from bricks.graph.program import origin_of
 from bricks.graph.program_phases import INFERENCE
+
+if TYPE_CHECKING:
+    import onnx
 
 
 @dataclass(frozen=True, slots=True)

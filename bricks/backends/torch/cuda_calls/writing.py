@@ -6,17 +6,19 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from onnx import TensorProto, helper
 
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand, changed
-from bricks.backends.torch.cuda_calls.listing import CallListing
 from bricks.backends.torch.scalars import is_indifferent, is_special
 from bricks.graph.program import FREED, PHASE, Call, Port, contiguous
 from bricks.graph.program_phases import FORWARD
-from bricks.graph.tensor import TensorType
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.listing import CallListing
+    from bricks.graph.tensor import TensorType
 
 # Results smaller than this stay in the caches of a core; the recorder marks calls with others.
 _LARGE_BYTES = 1 << 16

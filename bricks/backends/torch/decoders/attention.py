@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bricks.backends.torch.cuda_calls.attention_kernels import (
     Attention,
@@ -12,8 +13,10 @@ from bricks.backends.torch.cuda_calls.attention_kernels import (
 )
 from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
 from bricks.backends.torch.cuda_calls.strides import dense_like
-from bricks.backends.torch.decoders.tape import Tape
 from bricks.graph.program_phases import FORWARD
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.decoders.tape import Tape
 
 
 def attended(tape: Tape, query: Operand, key: Operand, value: Operand, *, causal: bool) -> Operand:

@@ -7,10 +7,13 @@ card looks up the tokens of its own part of the vocabulary. Must not know how lo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.backends.torch.cuda_calls.issued import Operand
-from bricks.backends.torch.decoders.tape import Tape
 from bricks.graph.program import COLLECTIVES
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.issued import Operand
+    from bricks.backends.torch.decoders.tape import Tape
 
 
 @dataclass(frozen=True, slots=True)

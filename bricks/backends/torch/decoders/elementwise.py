@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
-from bricks.backends.torch.cuda_calls.strides import Strides
 from bricks.graph.program import contiguous
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.cuda_calls.strides import Strides
 
 # The shape of a tensor, and its strides in elements.
 Layout = tuple[Sequence[int], Sequence[int]]

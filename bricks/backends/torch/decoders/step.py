@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx
 from onnx import TensorProto, helper
 
-from bricks.architectures.architecture import Architecture
 from bricks.architectures.tensor_parallel import part_of
-from bricks.backends.torch.cuda_calls.issued import Operand
 from bricks.backends.torch.cuda_calls.lifetimes import settle
 from bricks.backends.torch.cuda_calls.writing import write
 from bricks.backends.torch.decoders.attention import attended
@@ -25,6 +24,10 @@ from bricks.errors import ModelError
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import Origin, State
 from bricks.graph.program_phases import BUFFERS, INFERENCE, INPUTS, PARAMETERS
+
+if TYPE_CHECKING:
+    from bricks.architectures.architecture import Architecture
+    from bricks.backends.torch.cuda_calls.issued import Operand
 
 _IDS, _PLACES, _IR_VERSION = "input_ids", "positions", 10
 _EPSILON = 1e-5

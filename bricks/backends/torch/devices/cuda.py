@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -23,9 +23,11 @@ from bricks.backends.torch.devices.device import Device, StepRun, copied
 from bricks.backends.torch.devices.kernel_trace import kernels_by_annotation
 from bricks.errors import first_line
 from bricks.system.accelerator import CUDA
-from bricks.system.accelerator_state import AcceleratorState
 from bricks.system.nvidia import nvidia_state
-from bricks.units.sample import Kernel
+
+if TYPE_CHECKING:
+    from bricks.system.accelerator_state import AcceleratorState
+    from bricks.units.sample import Kernel
 
 # Cycles of a kernel that does nothing.
 _BUSY_CYCLES = 4_000_000

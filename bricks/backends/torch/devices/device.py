@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 import torch
 
 from bricks.backends.torch.call_arguments import storage_key
 from bricks.system.accelerator import CPU
-from bricks.system.accelerator_state import AcceleratorState
-from bricks.units.sample import Kernel
+
+if TYPE_CHECKING:
+    from bricks.system.accelerator_state import AcceleratorState
+    from bricks.units.sample import Kernel
 
 _PAGE_BYTES = 4096
 

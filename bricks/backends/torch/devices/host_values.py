@@ -6,9 +6,11 @@ Must not know how calls are made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bricks.backends.torch.replayed_call import ReplayedCall
-from bricks.backends.torch.tensor_recipe import TensorRecipes
+if TYPE_CHECKING:
+    from bricks.backends.torch.replayed_call import ReplayedCall
+    from bricks.backends.torch.tensor_recipe import TensorRecipes
 
 
 def host_values(calls: Sequence[ReplayedCall], recipes: TensorRecipes) -> frozenset[str]:

@@ -6,12 +6,15 @@ Must not know how the costs are used.
 from __future__ import annotations
 
 from statistics import median
+from typing import TYPE_CHECKING
 
 from bricks.backends.base import OwnMemory
-from bricks.backends.torch.devices.cuda import CudaDevice
 from bricks.backends.torch.devices.launches import launch_seconds
 from bricks.errors import BackendError
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.devices.cuda import CudaDevice
 
 # Kernels of one trace; fewer tell nothing of the gap between them.
 _ENOUGH = 20

@@ -10,11 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import torch
 
-from bricks.backends.torch.devices.cuda import CudaDevice
 from bricks.backends.torch.devices.kernel_trace import launched_kernels
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.devices.cuda import CudaDevice
 
 _WARM_UP, _QUEUED, _IDLE, _TIMED = 10, 200, 50, 50
 

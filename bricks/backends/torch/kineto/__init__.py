@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bricks.backends.profiler_trace import CallMatcher, ProfilerTrace, TraceFormat
 from bricks.backends.torch.kineto.matching import BrickMatcher
 from bricks.backends.torch.kineto.trace_file import begins_like_a_trace, read, refused
 from bricks.backends.torch.kineto.traced_calls import profiler_trace
-from bricks.decompose.plan import Brick
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
 
 
 class Kineto(TraceFormat):

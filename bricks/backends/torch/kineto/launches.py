@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.backends.profiler_trace import TracedDevice
 from bricks.backends.torch.kineto.trace_file import (
     KERNELS,
     LAUNCHES,
@@ -22,6 +22,9 @@ from bricks.backends.torch.kineto.trace_file import (
 )
 from bricks.errors import printable
 from bricks.units.sample import Kernel
+
+if TYPE_CHECKING:
+    from bricks.backends.profiler_trace import TracedDevice
 
 _LAUNCH, _NUMBER = "Launch", "correlation"
 

@@ -14,15 +14,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.backends.profiler_trace import CallMatch, CallMatcher, TracedArgument, TracedCall
 from bricks.backends.torch.kineto.signatures import Parameter, Signature, signatures
-from bricks.decompose.plan import Brick
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import TORCH_DTYPES, Call, call_of, contiguous, is_call
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model
+
+if TYPE_CHECKING:
+    from bricks.decompose.plan import Brick
 
 # Names of the types of elements, as C++ compilers write them, by PyTorch's.
 _CPP_TYPES: Mapping[str, tuple[str, ...]] = {

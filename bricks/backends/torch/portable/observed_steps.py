@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bricks.backends.torch.calling import tensors_in
-from bricks.backends.torch.devices.device import Device
 from bricks.backends.torch.phase_probes import PhaseProbes
 from bricks.backends.torch.tiny_programs import MODULES, tiny_program
 from bricks.backends.torch.tiny_steps import PhasedCall, TinySteps
 from bricks.graph.evictions import evicted_share, writes
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.devices.device import Device
 
 _WARM_UPS = 2
 # Calls of these namespaces compute nothing.

@@ -5,13 +5,14 @@ Must not import PyTorch.
 
 from __future__ import annotations
 
-from typing import Any
-
-import onnx
+from typing import TYPE_CHECKING, Any
 
 from bricks.backends.torch.input_recipes import deciding_values, recipes_of
 from bricks.errors import BackendError
 from bricks.graph.program import call_of
+
+if TYPE_CHECKING:
+    import onnx
 
 # Kernels that PyTorch's compiler made for one host.
 _KERNEL = "kernel"

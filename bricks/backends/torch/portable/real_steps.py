@@ -8,17 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from bricks.backends.heating import Heating
 from bricks.backends.portable import OutOfMemory, SampledRound
-from bricks.backends.portable_walk import RoundConditions
 from bricks.backends.torch.devices.cuda import CudaDevice
-from bricks.backends.torch.devices.device import Device
 from bricks.backends.torch.entry import program
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.backends.portable_walk import RoundConditions
+    from bricks.backends.torch.devices.device import Device
 
 _WARM_UPS, _SAMPLES = 2, 5
 

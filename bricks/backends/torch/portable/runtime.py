@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,7 +17,6 @@ from bricks.backends.torch.call_sequences import REFERENCE, chain_of, reference_
 from bricks.backends.torch.devices.cuda import CudaDevice
 from bricks.backends.torch.devices.device import PROCESSOR, Device
 from bricks.backends.torch.devices.launches import launch_seconds
-from bricks.backends.torch.phase_probes import PhaseProbes
 from bricks.backends.torch.portable.observed_steps import observed_probes
 from bricks.backends.torch.portable.real_steps import RealSteps
 from bricks.backends.torch.portable.walked import loaded_group
@@ -26,6 +25,9 @@ from bricks.graph.program_phases import INFERENCE
 from bricks.system.accelerator import CPU, CUDA, Accelerator
 from bricks.system.fingerprint import physical_cores
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.phase_probes import PhaseProbes
 
 # Runs of a chain of trivial calls, and samples of each probe.
 _CHAINS, _SAMPLES = 5, 2

@@ -8,13 +8,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from bricks.backends.branch_prediction import sets_in_turn
 from bricks.backends.portable_walk import PortableStep
-from bricks.backends.torch.devices.device import Device
 from bricks.backends.torch.devices.host_values import host_values
 from bricks.backends.torch.filling import drawn, elements_of
 from bricks.backends.torch.recomputation import Recomputation
@@ -24,6 +23,9 @@ from bricks.backends.torch.tensor_recipe import TensorRecipes
 from bricks.graph.call import Call
 from bricks.graph.sketch import Sketch
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.devices.device import Device
 
 Tensors = dict[int, torch.Tensor]  # that calls pass to each other, by handle
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,9 +17,11 @@ from bricks.backends.portable import OutOfMemory, SampledRound
 from bricks.backends.portable_walk import PortableWalk, RoundConditions, most_evicted_bytes
 from bricks.backends.torch.call_sequences import row_maxima
 from bricks.backends.torch.devices.cuda import CudaDevice
-from bricks.backends.torch.devices.device import Device
 from bricks.backends.torch.portable.steps import CallPiece, Handles, PieceStep
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.backends.torch.devices.device import Device
 
 # Runs in each further state.
 _RUNS = 2

@@ -12,18 +12,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bricks.backends.portable import GroupWalk, OutOfMemory, PortableRuntime, SampledRound
 from bricks.errors import BricksError, SuiteError, first_line
 from bricks.suite.portable.runner import run_log
-from bricks.suite.portable.runner.options import RunOptions
 from bricks.suite.portable.runner.run_log import RunLog
-from bricks.suite.portable.runner.suite_data import SuiteData
 from bricks.suite.portable.runner.summary import RunSummary
 from bricks.system.accelerator_state import AcceleratorState
 from bricks.system.fingerprint import fingerprint
 from bricks.system.target import Runtime, Target
+
+if TYPE_CHECKING:
+    from bricks.suite.portable.runner.options import RunOptions
+    from bricks.suite.portable.runner.suite_data import SuiteData
 
 # Groups of no more bytes stay loaded from turn to turn.
 _KEPT_BYTES = 1 << 30
