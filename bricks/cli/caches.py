@@ -27,7 +27,7 @@ def known_measurements(cache: str) -> Iterator[Reading]:
     with ExitStack() as opened:
         own = [opened.enter_context(Store.open(cache, make=False))] if Store.exists(cache) else []
         yield Union(*own, published)
-    note_problems(published)
+    note_published(published)
 
 
 def existing_store(cache: str) -> Store:
@@ -54,7 +54,10 @@ def refuse_missing_cache(cache: str) -> None:
         raise StoreError(f"there is no cache in {cache}: give another --cache")
 
 
-def note_problems(published: Published) -> None:
-    """Print a note for each published file that was left out."""
+def note_published(published: Published) -> None:
+    """Print a note for each published file that was left out, and if any was indexed."""
     for problem in published.problems:
         note(f"warning: {problem}")
+    if published.indexed_s:
+        names, took_s = ", ".join(published.indexed_s), sum(published.indexed_s.values())
+        note(f"indexed {names} in {took_s:.1f} s, which is done once")

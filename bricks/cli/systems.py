@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bricks.cli.caches import existing_store, known_measurements, note_problems
+from bricks.cli.caches import existing_store, known_measurements, note_published
 from bricks.cli.command import command
 from bricks.cli.options import CacheOptions, DetailOptions
 from bricks.cli.output import print_json, show, show_answer
@@ -82,7 +82,7 @@ def systems(context: typer.Context, output: CacheOptions, detail: DetailOptions)
             here = own[0].systems.named(here)
         known = Union(*own, published).systems
         rows = _rows(known.all(), known.targets(), here, published)
-    note_problems(published)
+    note_published(published)
     answer = systems_text(here.name, rows)
     if output.json:
         print_json({"answer": answer, "this_host": here.to_json(), "systems": rows})

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli import clock
-from bricks.cli.caches import note_problems
+from bricks.cli.caches import note_published
 from bricks.cli.options import CommonOptions
 from bricks.cli.progress import terminal_progress
 from bricks.cli.rules import load_rule
@@ -41,7 +41,7 @@ def opened_workspace(cache: str, options: Options) -> Iterator[Workspace]:
         Workspace.open(cache, options, progress=progress) as workspace,
     ):
         yield workspace
-        note_problems(workspace.published)
+        note_published(workspace.published)
 
 
 def workspace_options(options: CommonOptions) -> Options:

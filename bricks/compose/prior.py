@@ -23,15 +23,26 @@ if TYPE_CHECKING:
 # How much hosts of one kind differ, as a standard deviation of the logarithm of latencies.
 OTHER_HOST_SD = OTHER_HOST_SHARE / NORMAL_95
 
+# Bricks whose standard deviations add up to no more than this share of an estimate need no priors:
+# a prior that agrees with the measurement moves a brick by less than its standard deviation.
+_NEGLIGIBLE_SHARE = 0.001
+
 
 def imprecise_bricks(plan: Plan, results: Results, state_s: float | None) -> set[str]:
-    """Keys of bricks measured on this host whose intervals are so wide that priors count."""
+    """Keys of bricks measured on this host whose intervals are so wide that priors count.
+
+    None if all of these together are negligible: priors take longer to find than all the rest.
+    """
     measured = {key: m for key in plan.counts if isinstance(m := results.get(key), Measurement)}
-    return {
+    spreads = {key: round_spread(m, state_s) for key, m in measured.items()}
+    parts_s = {key: abs(plan.counts[key]) * spread.value for key, spread in spreads.items()}
+    unsure = {
         key
-        for key, m in measured.items()
-        if not m.published and round_spread(m, state_s).relative > UNSURE_SHARE
+        for key, spread in spreads.items()
+        if not measured[key].published and spread.relative > UNSURE_SHARE
     }
+    moved_s = sum(parts_s[key] * spreads[key].relative / NORMAL_95 for key in unsure)
+    return unsure if moved_s > _NEGLIGIBLE_SHARE * sum(parts_s.values()) else set()
 
 
 def prior_of_measurement(latency_s: Interval) -> Prediction:

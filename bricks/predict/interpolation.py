@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from bricks.predict.covariance import CovarianceParams, covariance
 
@@ -42,6 +41,8 @@ class Interpolation:
         cls, params: CovarianceParams, at: Array, residuals: Array, noise: Array
     ) -> Interpolation:
         """Fit to ``residuals`` observed at the rows of ``at`` with the variances ``noise``."""
+        from scipy.linalg import cho_solve, cholesky  # evaluating what was learned needs neither
+
         matrix = covariance(at, at, params, lower=True)
         matrix[np.diag_indices_from(matrix)] += noise
         lower = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
@@ -58,6 +59,8 @@ class Interpolation:
 
     def _explained(self, between: Array) -> Array:
         """The variances that the observations explain; ``between`` has a row for each brick."""
+        from scipy.linalg import solve_triangular
+
         white = solve_triangular(self.lower, between.T, lower=True, check_finite=False)
         variances: Array = np.einsum("ij,ij->j", white, white)
         return variances

@@ -18,7 +18,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from bricks.predict.cost import typical_cost_s
 from bricks.predict.covariance import (
@@ -242,6 +241,8 @@ class _KindPosterior:
         observed = self._prior[np.ix_(known, known)].astype(float)
         observed[np.diag_indices(len(known))] += self._noise[known]
         cross = self._prior[known].astype(float)
+        from scipy.linalg import solve_triangular
+
         explained: Array = solve_triangular(np.linalg.cholesky(observed), cross, lower=True)
         return explained
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from bricks.predict.covariance import (
     COVARIANCE_PARAMS,
@@ -105,6 +104,8 @@ class Field:
         inverse covariance gives
         the rest (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, section 5.4.2).
         """
+        from scipy.linalg import solve_triangular
+
         latency_s = self.roofline.latency_s
         lower = self.process.lower
         assert lower is not None, "errors are computed before the factor is dropped"

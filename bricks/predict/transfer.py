@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
-from sklearn.linear_model import Ridge
 
 from bricks.predict.covariance import COVARIANCE_PARAMS, feature_matrix, noise_of
 from bricks.predict.interpolation import Interpolation
@@ -171,15 +170,18 @@ class _SourceLatencies:
 class _Fit:
     """The correction for this target: a ridge regression, and Gaussian processes of its residuals.
 
-    ``processes`` are by kind of brick.
+    ``slopes`` and ``intercept`` are those of the regression; ``processes`` are by kind of brick.
     """
 
-    ridge: Ridge
+    slopes: Array
+    intercept: float
     processes: Mapping[str, Interpolation]
 
     @classmethod
     def of(cls, sources: _SourceLatencies, logs: Array) -> _Fit:
         """Fitted to bricks whose log-latencies are known here."""
+        from sklearn.linear_model import Ridge  # evaluating what was learned needs none of it
+
         noise = _noise(sources, logs)
         residuals = logs - sources.weighted_mean
         certainty = 1.0 / noise
@@ -200,12 +202,12 @@ class _Fit:
             processes[kind] = Interpolation.fit(
                 params, at, residuals[members], noise[members] / _RESIDUAL_VARIANCE_RATIO
             )
-        return cls(ridge, processes)
+        return cls(ridge.coef_, float(ridge.intercept_), processes)
 
     def predict(self, sources: _SourceLatencies) -> tuple[Array, Array]:
         """Logarithms of latencies and their standard deviations."""
         weighted_mean = sources.weighted_mean
-        logs = weighted_mean + self.ridge.predict(sources.design)
+        logs = weighted_mean + (sources.design @ self.slopes + self.intercept)
         variances = np.zeros(len(logs))
         for kind in _KINDS:
             members = sources.of_kind(kind)

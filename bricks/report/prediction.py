@@ -11,7 +11,7 @@ from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.report.answers.device import device_of
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import Column, table_of
-from bricks.report.tables import peak_size, seconds, share_text
+from bricks.report.tables import notable, peak_size, seconds, share_text
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def _source_column(name: str) -> Cell:
     def cell(of: PredictedModel) -> str | None:
         if not isinstance(of.estimate, Estimate):
             return None
-        share: float = round(getattr(of.estimate.provenance, f"{name}_share"), 6)
-        return share_text(share) if share else None
+        shares = notable({name: getattr(of.estimate.provenance, f"{name}_share")})
+        return share_text(shares[name]) if shares else None
 
     return Column(name, cell)
 

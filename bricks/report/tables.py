@@ -20,6 +20,9 @@ Row = Mapping[str, Any]
 # Smaller parts of an estimate than this are not mentioned.
 NOTABLE_SHARE = 0.05
 
+# Where a smaller share of an estimate comes from is not told.
+SOURCE_SHARE = 0.02
+
 # Load of other processes below this is normal for an operating system.
 NOTABLE_CORES = 0.1
 
@@ -125,7 +128,7 @@ def throttled(model: str, of: DeviceTimes | None) -> list[str]:
 
 def predicted(model: str, share: float | None) -> list[str]:
     """A line if a part of an estimate is predicted."""
-    if not share:
+    if share is None or share < SOURCE_SHARE:
         return []
     return [
         f"{model}: {percent(share)} of the estimate is predicted from bricks of other models: the"
@@ -147,9 +150,14 @@ def measured_text(own: float | None, others: float | None) -> str:
     """
     if own is None:
         return "–"
-    shares = {"own": round(own, 6), "others": round(others or 0.0, 6)}
-    texts = [f"{share_text(share)} {whose}" for whose, share in shares.items() if share]
+    shares = notable({"own": own, "others": others or 0.0})
+    texts = [f"{share_text(share)} {whose}" for whose, share in shares.items()]
     return ", ".join(texts) or "0 %"
+
+
+def notable(shares: Mapping[str, float]) -> dict[str, float]:
+    """The shares of an estimate that are at least :data:`SOURCE_SHARE` of it, rounded."""
+    return {name: round(share, 6) for name, share in shares.items() if share >= SOURCE_SHARE}
 
 
 def share_text(share: float) -> str:

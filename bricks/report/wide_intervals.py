@@ -16,6 +16,7 @@ from bricks.compose.wide_interval import Remedy, WideInterval, wide_interval
 from bricks.errors import printable
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.tables import (
+    SOURCE_SHARE,
     assumed_launching,
     other_state,
     percent,
@@ -101,9 +102,9 @@ def estimate_lines(shown: Sequence[ShownEstimate], *, sources: bool = True) -> l
 
 
 def _published(shown: ShownEstimate) -> list[str]:
-    """A line if a part of an estimate for this host is from published measurements."""
+    """A line if a notable part of an estimate for this host is from published measurements."""
     share = shown.estimate.published_share
-    if not share or shown.system_name is not None:
+    if share < SOURCE_SHARE or shown.system_name is not None:
         return []
     words = [] if shown.word is None else [shown.word]
     lacking = any(brick_share.published for brick_share in shown.estimate.shares)

@@ -64,7 +64,9 @@ class Resources(Closing):
     @cached_property
     def supervisor(self) -> Supervisor:
         """The owner of the worker."""
-        supervisor = self.worker()
+        from bricks.measure.supervisor import Supervisor  # an answer from the cache needs none
+
+        supervisor = Supervisor(self.setup.worker_settings)
         self._opened.callback(supervisor.close)
         return supervisor
 
@@ -102,7 +104,7 @@ class Resources(Closing):
 
     def worker(self) -> Supervisor:
         """A further worker of the runtime, for work other than bricks and models."""
-        from bricks.measure.supervisor import Supervisor  # an answer from the cache needs none
+        from bricks.measure.supervisor import Supervisor
 
         return Supervisor(self.setup.worker_settings)
 

@@ -29,7 +29,7 @@ from bricks.store.rows import (
 )
 
 if TYPE_CHECKING:
-    from bricks.store.queries import Queries, Row
+    from bricks.store.views import CacheView, Row
     from bricks.system.network import NetworkFingerprint
     from bricks.system.target import System, Target
 
@@ -41,50 +41,50 @@ BRICK_PREFIX = "b1-"
 CHANGED = "it is not as it was written"
 
 
-def problems(queries: Queries, rekey: Rekey | None) -> Iterator[str]:
+def problems(view: CacheView, rekey: Rekey | None) -> Iterator[str]:
     """All problems, one line each; an unreadable row does not hide problems of other rows."""
-    yield from integrity_problems(queries)
-    known = _known_bricks(queries)
+    yield from integrity_problems(view)
+    known = _known_bricks(view)
     for table, lines in (
-        ("systems", _of_systems(queries)),
-        ("networks", _of_networks(queries)),
-        ("bricks", _of_bricks(queries, rekey)),
-        ("plans", _of_plans(queries, known)),
-        ("measurements", _of_measurements(queries, known)),
-        ("rounds", _of_rounds(queries)),
+        ("systems", _of_systems(view)),
+        ("networks", _of_networks(view)),
+        ("bricks", _of_bricks(view, rekey)),
+        ("plans", _of_plans(view, known)),
+        ("measurements", _of_measurements(view, known)),
+        ("rounds", _of_rounds(view)),
     ):
         yield from as_far_as_readable(table, lines)
 
 
-def _known_bricks(queries: Queries) -> set[str] | None:
+def _known_bricks(view: CacheView) -> set[str] | None:
     """Keys of all bricks; None if unreadable."""
     try:
-        return {row.key for row in queries.rows("SELECT key FROM bricks")}
+        return {row.key for row in view.rows("SELECT key FROM bricks")}
     except UNREADABLE:
         return None
 
 
-def _counts(queries: Queries) -> dict[int, int] | None:
+def _counts(view: CacheView) -> dict[int, int] | None:
     """The number of rounds of each measurement, by row number; None if unreadable."""
     statement = "SELECT measurement_id, count(*) AS count FROM rounds GROUP BY measurement_id"
     try:
-        return {number: count for number, count in queries.rows(statement)}
+        return {number: count for number, count in view.rows(statement)}
     except UNREADABLE:
         return None
 
 
-def _of_systems(queries: Queries) -> Iterator[str]:
-    of_systems = queries.rows("SELECT * FROM systems ORDER BY key")
+def _of_systems(view: CacheView) -> Iterator[str]:
+    of_systems = view.rows("SELECT * FROM systems ORDER BY key")
     yield from _of_keys(of_systems, "system", system_of, "its identity does")
     facts = "its system and runtime do"
-    yield from _of_keys(queries.rows(f"{TARGETS} ORDER BY targets.key"), "target", target_of, facts)
+    yield from _of_keys(view.rows(f"{TARGETS} ORDER BY targets.key"), "target", target_of, facts)
 
 
-def _of_networks(queries: Queries) -> Iterator[str]:
-    rows = list(queries.rows("SELECT * FROM networks ORDER BY key"))
+def _of_networks(view: CacheView) -> Iterator[str]:
+    rows = list(view.rows("SELECT * FROM networks ORDER BY key"))
     yield from _of_keys(rows, "network", network_of, "its identity does")
     known = {row.key for row in rows}
-    for row in queries.rows("SELECT * FROM targets ORDER BY key"):
+    for row in view.rows("SELECT * FROM targets ORDER BY key"):
         network = None
         with suppress(ValueError, AttributeError):  # a damaged runtime is reported with its target
             network = json.loads(row.runtime).get("network")
@@ -108,9 +108,9 @@ def _of_keys(
             yield str(exc)
 
 
-def _of_bricks(queries: Queries, rekey: Rekey | None) -> Iterator[str]:
+def _of_bricks(view: CacheView, rekey: Rekey | None) -> Iterator[str]:
     # Models may be large: they are read one by one, not all at once.
-    for row in queries.rows("SELECT * FROM bricks ORDER BY key"):
+    for row in view.rows("SELECT * FROM bricks ORDER BY key"):
         if not row.key.startswith(BRICK_PREFIX):
             yield f"brick {row.key}: its key does not start with {BRICK_PREFIX}"
         try:
@@ -142,8 +142,8 @@ def _of_identity(brick: Brick, rekey: Rekey) -> Iterator[str]:
         yield f"brick {brick.key}: its model gives the key {key}"
 
 
-def _of_plans(queries: Queries, known: set[str] | None) -> Iterator[str]:
-    for row in queries.rows("SELECT * FROM plans ORDER BY id"):
+def _of_plans(view: CacheView, known: set[str] | None) -> Iterator[str]:
+    for row in view.rows("SELECT * FROM plans ORDER BY id"):
         name = f"plan {row.digest[:16]} ({row.granularity}, {row.target_key})"
         try:
             with decoding(name):
@@ -161,9 +161,9 @@ def _of_plans(queries: Queries, known: set[str] | None) -> Iterator[str]:
             yield f"{name}: {len(missing)} of its bricks are unknown, {missing[0]} first"
 
 
-def _of_measurements(queries: Queries, known: set[str] | None) -> Iterator[str]:
-    counts = _counts(queries)
-    for row in queries.rows("SELECT * FROM measurements ORDER BY id"):
+def _of_measurements(view: CacheView, known: set[str] | None) -> Iterator[str]:
+    counts = _counts(view)
+    for row in view.rows("SELECT * FROM measurements ORDER BY id"):
         name = f"measurement of {row.brick_key} on {row.target_key}"
         has_row = row.brick_key.startswith(BRICK_PREFIX)
         if known is not None and has_row and row.brick_key not in known:
@@ -179,13 +179,13 @@ def _of_measurements(queries: Queries, known: set[str] | None) -> Iterator[str]:
             yield f"{name}: it failed without a reason"
 
 
-def _of_rounds(queries: Queries) -> Iterator[str]:
+def _of_rounds(view: CacheView) -> Iterator[str]:
     statement = """
         SELECT rounds.*, measurements.brick_key, measurements.target_key
         FROM rounds JOIN measurements ON measurements.id = rounds.measurement_id
         ORDER BY rounds.measurement_id, rounds.number
     """
-    for row in queries.rows(statement):
+    for row in view.rows(statement):
         name = f"measurement of {row.brick_key} on {row.target_key}, round {row.number}"
         try:
             with decoding(name):

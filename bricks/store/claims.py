@@ -24,9 +24,9 @@ from bricks.store.measurement_rows import (
     round_counts,
 )
 from bricks.store.owners import Claim, Owner, Watch, lease_columns
-from bricks.store.queries import ConnectionQueries, chunks
 from bricks.store.rounds import rounds_of
 from bricks.store.schema import measurements
+from bricks.store.views import ConnectionView, chunks
 
 if TYPE_CHECKING:
     from bricks.store.database import Database
@@ -51,7 +51,7 @@ class Claims:
         """
         with self._database.writing() as connection:
             claimed = self._claimed(connection, target_key, keys, owner)
-            sampled = rounds_of(ConnectionQueries(connection), list(claimed.values()))
+            sampled = rounds_of(ConnectionView(connection), list(claimed.values()))
         return [
             Claim(key, sampled.get(claimed[key].id, ()), claimed[key].wall_s)
             for key in dict.fromkeys(keys)

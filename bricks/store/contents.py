@@ -44,8 +44,8 @@ class CacheContents:
 
         problems_found: list[str] = []
         try:
-            with self._database.querying() as queries:
-                problems_found.extend(" ".join(line.split()) for line in problems(queries, rekey))
+            with self._database.viewing() as view:
+                problems_found.extend(" ".join(line.split()) for line in problems(view, rekey))
         except StoreError as exc:
             if not problems_found:  # else it is what was found already that ends the transaction
                 problems_found.append(str(exc))

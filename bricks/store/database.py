@@ -1,7 +1,7 @@
 """One database that holds a cache: transactions, write permission, and integrity.
 
 A transaction does its whole work or, after an error, nothing. Every error of the database becomes a
-StoreError of one line. A cache in a file is read by SQLite's driver (:mod:`bricks.store.queries`);
+StoreError of one line. A cache in a file is read by SQLite's driver (:mod:`bricks.store.views`);
 SQLAlchemy is imported when something is written, or for a server. Must not know the tables.
 """
 
@@ -16,8 +16,8 @@ from bricks.errors import CacheDamaged, StoreError
 from bricks.store import layout
 from bricks.store.integrity import integrity_problems, refuse_truncated
 from bricks.store.location import file_of, is_url
-from bricks.store.queries import ConnectionQueries, SqliteFile
 from bricks.store.refusals import driver_errors, refusal
+from bricks.store.views import ConnectionView, SqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL
 
-    from bricks.store.queries import Queries
+    from bricks.store.views import CacheView
 
 
 class Database:
@@ -90,14 +90,14 @@ class Database:
                 self._opened.dispose()
 
     @contextmanager
-    def querying(self) -> Iterator[Queries]:
+    def viewing(self) -> Iterator[CacheView]:
         """A transaction that only reads, by statements of text: one consistent view."""
         if self._file is not None:
-            with driver_errors(self.label), self._file.reading() as queries:
-                yield queries
+            with driver_errors(self.label), self._file.reading() as view:
+                yield view
         else:
             with self.reading() as connection:
-                yield ConnectionQueries(connection)
+                yield ConnectionView(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -126,8 +126,8 @@ class Database:
         """
         if self._sound:
             return
-        with self.querying() as queries:
-            for problem in integrity_problems(queries):
+        with self.viewing() as view:
+            for problem in integrity_problems(view):
                 raise CacheDamaged(
                     f"the cache {self.label} is damaged ({problem}): run 'bricks cache verify'"
                 )
@@ -144,9 +144,8 @@ def _is_current(path: Path, busy_timeout_s: float) -> bool:
     try:
         if not path.is_file():
             return False
-        refuse_truncated(path)
-        with file.reading() as queries:
-            return [row.value for row in queries.rows(statement)] == [str(layout.SCHEMA_VERSION)]
+        with file.reading() as view:
+            return [row.value for row in view.rows(statement)] == [str(layout.SCHEMA_VERSION)]
     except (OSError, StoreError, sqlite3.Error, UnicodeDecodeError):
         return False
     finally:
@@ -157,13 +156,13 @@ def _prepared(url: URL, label: str, busy_timeout_s: float, make: bool) -> Engine
     from bricks.store import engine as transactions
     from bricks.store.migrations import prepare
 
-    if (path := transactions.file_at(url)) is not None:
-        refuse_truncated(path)
     engine = transactions.connect(url, busy_timeout_s)
     try:
         with transactions.translated(label):
             prepare(engine, label, busy_timeout_s, make)
-    except BaseException:
+    except BaseException as error:
         engine.dispose()
+        if isinstance(error, StoreError) and (path := transactions.file_at(url)) is not None:
+            refuse_truncated(path)
         raise
     return engine

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Select, select
 
 from bricks.store.layout import FAILED, OPEN
-from bricks.store.queries import CHUNK, ConnectionQueries, chunks
 from bricks.store.round_records import round_record
 from bricks.store.rounds import rounds_by_id, rounds_lost
 from bricks.store.rows import (
@@ -26,6 +25,7 @@ from bricks.store.rows import (
     target_of,
 )
 from bricks.store.schema import bricks, measurements, networks, plans, systems, targets
+from bricks.store.views import CHUNK, ConnectionView, chunks
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
@@ -123,7 +123,7 @@ def _measurements(
         rows = [row for row in rows if row.brick_key in chosen_keys]
     for begin in range(0, len(rows), CHUNK):
         chunk = rows[begin : begin + CHUNK]
-        rounds_taken = rounds_by_id(ConnectionQueries(connection), [row.id for row in chunk])
+        rounds_taken = rounds_by_id(ConnectionView(connection), [row.id for row in chunk])
         for row in chunk:
             record = {
                 "target": row.target_key,

@@ -16,7 +16,7 @@ from bricks.errors import CacheDamaged, first_line
 from bricks.store.refusals import DAMAGED
 
 if TYPE_CHECKING:
-    from bricks.store.queries import Queries
+    from bricks.store.views import CacheView
 
 # No more lines of each table than this: one damaged page causes dozens.
 _MAX_LINES = 5
@@ -30,7 +30,11 @@ UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 
 def refuse_truncated(path: Path) -> None:
-    """Raise CacheDamaged if the database file is shorter than its own header says."""
+    """Raise CacheDamaged if the database file is shorter than its own header says.
+
+    For a file that SQLite has refused. It must not be read while this process has it open in SQLite:
+    closing it would drop the locks that keep other processes from removing its log.
+    """
     log = Path(f"{path}-wal")
     try:
         # While there is a log, it may hold pages that are still missing in the file.
@@ -66,51 +70,51 @@ def _expected_bytes(header: bytes) -> int:
     return count * (65536 if page_bytes == 1 else page_bytes)
 
 
-def integrity_problems(queries: Queries) -> Iterator[str]:
+def integrity_problems(view: CacheView) -> Iterator[str]:
     """The problems that the database itself finds in its file; one line each."""
-    if not queries.in_file:
+    if not view.in_file:
         return
-    if whole := list(_lines(queries, "PRAGMA integrity_check")):
-        yield from _of_tables(queries) or (f"database: {line}" for line in whole[:_MAX_LINES])
+    if whole := list(_lines(view, "PRAGMA integrity_check")):
+        yield from _of_tables(view) or (f"database: {line}" for line in whole[:_MAX_LINES])
     try:
-        for row in queries.rows("PRAGMA foreign_key_check"):
+        for row in view.rows("PRAGMA foreign_key_check"):
             yield f"database: row {row[1]} of {row[0]} refers to a missing row of {row[2]}"
     except UNREADABLE:
         return  # the table that cannot be read was named above
 
 
-def _of_tables(queries: Queries) -> list[str]:
+def _of_tables(view: CacheView) -> list[str]:
     """The problems of each table; none where the damage is outside the tables."""
     problems: list[str] = []
     try:
-        names = [row.name for row in queries.rows(_TABLES)]
+        names = [row.name for row in view.rows(_TABLES)]
     except UNREADABLE:
         return problems
     for name in names:
-        lines = list(_lines(queries, f'PRAGMA integrity_check("{name}")'))
+        lines = list(_lines(view, f'PRAGMA integrity_check("{name}")'))
         if len(lines) > _MAX_LINES:
             lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more"]
         if lines:
-            lines.append(_readable(queries, name))
+            lines.append(_readable(view, name))
         problems += [f"database: table {name}: {line}" for line in lines]
     return problems
 
 
-def _lines(queries: Queries, check: str) -> Iterator[str]:
+def _lines(view: CacheView, check: str) -> Iterator[str]:
     """The problems that a check reports, and the error that ends it, if one does."""
     try:
-        for row in queries.rows(check):
+        for row in view.rows(check):
             lines = [line for line in str(row[0]).splitlines() if line not in ("ok", _HEADING)]
             yield from lines
     except UNREADABLE as exc:
         yield first_line(exc)
 
 
-def _readable(queries: Queries, table: str) -> str:
+def _readable(view: CacheView, table: str) -> str:
     """The number of readable rows of a damaged table, in words."""
     count = 0
     try:
-        for _ in queries.rows(f'SELECT * FROM "{table}" NOT INDEXED'):
+        for _ in view.rows(f'SELECT * FROM "{table}" NOT INDEXED'):
             count += 1
     except UNREADABLE:
         return f"only its first {count} rows can be read"

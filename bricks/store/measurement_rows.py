@@ -15,9 +15,9 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func,
 from bricks.errors import StoreError
 from bricks.samples.measurement import PROTOCOL, Round
 from bricks.store.layout import OPEN
-from bricks.store.queries import chunks
 from bricks.store.rows import round_row
 from bricks.store.schema import measurements, rounds
+from bricks.store.views import chunks
 
 # A round, and the wall time in seconds that it took in all.
 TimedRound = tuple[Round, float]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from bricks.samples.machine_state import SAME_STATE_FACTOR
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store.layout import DONE, FAILED, OPEN
-from bricks.store.queries import chunks, listed
 from bricks.store.rounds import rounds_of
 from bricks.store.rows import decoding
+from bricks.store.views import chunks, listed
 
 if TYPE_CHECKING:
     from bricks.store.database import Database
     from bricks.store.measurement_rows import TimedRound
-    from bricks.store.queries import Queries, Row
+    from bricks.store.views import CacheView, Row
 
 
 class Measurements:
@@ -32,10 +32,10 @@ class Measurements:
 
         By the current protocol.
         """
-        with self._database.querying() as queries:
-            settled = {row.brick_key: row for row in _settled(queries, "*", target_key, keys)}
+        with self._database.viewing() as view:
+            settled = {row.brick_key: row for row in _settled(view, "*", target_key, keys)}
             done = [row for row in settled.values() if row.state == DONE]
-            sampled = rounds_of(queries, done)
+            sampled = rounds_of(view, done)
         return {
             key: _result(settled[key], sampled.get(settled[key].id, ()))
             for key in dict.fromkeys(keys)
@@ -44,16 +44,16 @@ class Measurements:
 
     def settled(self, target_key: str, keys: Sequence[str]) -> set[str]:
         """The settled subset of ``keys``, in a fraction of the time of :meth:`results`."""
-        with self._database.querying() as queries:
-            return {row.brick_key for row in _settled(queries, "brick_key", target_key, keys)}
+        with self._database.viewing() as view:
+            return {row.brick_key for row in _settled(view, "brick_key", target_key, keys)}
 
     def failures(self, target_key: str, keys: Sequence[str]) -> list[Failure]:
         """The failures among the results of ``keys``, in the order of ``keys``."""
         columns = "brick_key, state, reason"
-        with self._database.querying() as queries:
+        with self._database.viewing() as view:
             by_key = {
                 row.brick_key: Failure(row.brick_key, row.reason or "")
-                for row in _settled(queries, columns, target_key, keys)
+                for row in _settled(view, columns, target_key, keys)
                 if row.state == FAILED
             }
         return [by_key[key] for key in dict.fromkeys(keys) if key in by_key]
@@ -92,8 +92,8 @@ class Measurements:
             ORDER BY measurements.brick_key
         """
         values = {**_done(target_key), "same": SAME_STATE_FACTOR, "factor": factor}
-        with self._database.querying() as queries:
-            return [row.brick_key for row in queries.rows(statement, values)]
+        with self._database.viewing() as view:
+            return [row.brick_key for row in view.rows(statement, values)]
 
     def reference_counts(self, target_key: str) -> dict[float, int]:
         """The number of rounds by latency of the reference workload, in seconds, rounded to 100 ns.
@@ -107,16 +107,14 @@ class Measurements:
             GROUP BY step
         """
         values = {"target": target_key, "protocol": PROTOCOL, "same": SAME_STATE_FACTOR}
-        with self._database.querying() as queries:
-            return {max(1, step) / 1e7: count for step, count in queries.rows(statement, values)}
+        with self._database.viewing() as view:
+            return {max(1, step) / 1e7: count for step, count in view.rows(statement, values)}
 
     def costs(self, target_key: str) -> dict[str, float]:
         """The wall time in seconds of each measured key on this target, in order of beginning."""
         statement = f"SELECT brick_key, wall_s FROM measurements WHERE {_DONE} ORDER BY id"
-        with self._database.querying() as queries:
-            return {
-                key: float(wall_s) for key, wall_s in queries.rows(statement, _done(target_key))
-            }
+        with self._database.viewing() as view:
+            return {key: float(wall_s) for key, wall_s in view.rows(statement, _done(target_key))}
 
     def forget_failures(self, target_key: str, keys: Sequence[str]) -> int:
         """Delete failures, so that they are tried again; returns their number."""
@@ -146,11 +144,11 @@ def _result(row: Row, rounds_taken: tuple[Round, ...]) -> Measurement | Failure:
         return Measurement(row.brick_key, rounds_taken, float(row.wall_s))
 
 
-def _settled(queries: Queries, columns: str, target_key: str, keys: Sequence[str]) -> Iterator[Row]:
+def _settled(view: CacheView, columns: str, target_key: str, keys: Sequence[str]) -> Iterator[Row]:
     """The ``columns`` of settled measurements of ``keys`` on a target, by the current protocol."""
     for chunk in chunks(keys):
         these, values = listed(chunk)
-        yield from queries.rows(
+        yield from view.rows(
             f"SELECT {columns} FROM measurements WHERE target_key = :target"
             f" AND protocol = :protocol AND state != :open AND brick_key IN {these}",
             {"target": target_key, "protocol": PROTOCOL, "open": OPEN, **values},

@@ -24,7 +24,6 @@ from bricks.store.engine import insert_or_ignore, row_count
 from bricks.store.layout import DONE, FAILED, NOBODY, OPEN
 from bricks.store.owners import Owner, Watch, lease_columns
 from bricks.store.plans import bricks_in
-from bricks.store.queries import CHUNK, ConnectionQueries, chunks
 from bricks.store.records import SettledMeasurement
 from bricks.store.records import brick_of as brick_record
 from bricks.store.records import network_of as network_record
@@ -41,6 +40,7 @@ from bricks.store.rows import (
     target_row,
 )
 from bricks.store.schema import bricks, measurements, networks, plans, rounds, systems, targets
+from bricks.store.views import CHUNK, ConnectionView, chunks
 
 if TYPE_CHECKING:
     from bricks.samples.measurement import Round
@@ -161,7 +161,7 @@ def _check(connection: Connection, plan: Plan) -> None:
     missing = set(plan.keys) - _known_bricks(connection, plan.keys)
     if missing:
         raise ValueError(f"the plan of {plan.model} names {min(missing)}, which is nowhere")
-    problem = plan.problem(bricks_in(ConnectionQueries(connection), plan.keys))
+    problem = plan.problem(bricks_in(ConnectionView(connection), plan.keys))
     if problem is not None:
         raise ValueError(f"the plan of {plan.model} cannot be true: {problem}")
 
@@ -218,7 +218,7 @@ class _MeasurementMerge:
             fresh = self._rows(target_key, protocol, [row["brick_key"] for row in new])
             self._add({row.id: (settled[key].rounds, 0) for key, row in fresh.items()})
         known_rounds = rounds_by_id(
-            ConnectionQueries(self._connection), [row.id for row in rows.values()]
+            ConnectionView(self._connection), [row.id for row in rows.values()]
         )
         for key, row in rows.items():
             self._join(row, settled[key], known_rounds.get(row.id, []))

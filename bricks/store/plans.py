@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bricks.store.queries import chunks, listed
 from bricks.store.reading import ModelUsage, TimedPlan, by_name, in_order
 from bricks.store.rows import brick_of, brick_row, decoding, plan_of, plan_row, usage_in
+from bricks.store.views import chunks, listed
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.store.database import Database
-    from bricks.store.queries import Queries
+    from bricks.store.views import CacheView
 
 
 _PLANS = "SELECT * FROM plans WHERE granularity = :granularity AND target_key = :target"
@@ -60,8 +60,8 @@ class CachedPlans:
         name that it was decomposed under.
         """
         values = {"granularity": granularity, "target": target_key, "digest": digest}
-        with self._database.querying() as queries:
-            row = next(queries.rows(f"{_PLANS} AND digest = :digest", values), None)
+        with self._database.viewing() as view:
+            row = next(view.rows(f"{_PLANS} AND digest = :digest", values), None)
         if row is None:
             return None
         with decoding(f"the plan of {name or digest}"):
@@ -72,8 +72,8 @@ class CachedPlans:
         """All plans of a target, with the wall time in seconds of decomposing, by name."""
         plans_by_name: list[TimedPlan] = []
         values = {"granularity": granularity, "target": target_key}
-        with self._database.querying() as queries:
-            for row in queries.rows(_PLANS, values):
+        with self._database.viewing() as view:
+            for row in view.rows(_PLANS, values):
                 with decoding(f"the plan of {row.digest}"):
                     plans_by_name.append((plan_of(row), row.wall_s))
         return by_name(plans_by_name)
@@ -87,25 +87,25 @@ class CachedPlans:
         """
         values = {"granularity": granularity, "target": target_key}
         by_model = []
-        with self._database.querying() as queries:
-            for row in queries.rows(f"{_PLANS} ORDER BY id", values):
+        with self._database.viewing() as view:
+            for row in view.rows(f"{_PLANS} ORDER BY id", values):
                 with decoding(f"the plan of {row.digest}"):
                     by_model.append(usage_in(row))
         return by_model
 
     def load_bricks(self, keys: Sequence[str]) -> dict[str, Brick]:
         """The known bricks of ``keys``, in their order."""
-        with self._database.querying() as queries:
-            known = bricks_in(queries, keys)
+        with self._database.viewing() as view:
+            known = bricks_in(view, keys)
         return in_order(keys, known)
 
 
-def bricks_in(queries: Queries, keys: Collection[str]) -> dict[str, Brick]:
+def bricks_in(view: CacheView, keys: Collection[str]) -> dict[str, Brick]:
     """The known bricks of ``keys``, in a transaction that the caller opened."""
     known: dict[str, Brick] = {}
     for chunk in chunks(keys):
         these, values = listed(chunk)
-        for row in queries.rows(f"SELECT * FROM bricks WHERE key IN {these}", values):
+        for row in view.rows(f"SELECT * FROM bricks WHERE key IN {these}", values):
             with decoding(f"brick {row.key}"):
                 known[row.key] = brick_of(row)
     return known

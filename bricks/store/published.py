@@ -29,7 +29,9 @@ _logger = logging.getLogger(__name__)
 class Published:
     """The published measurements in a folder, by default the folder that ships with the package.
 
-    ``problems`` are lines about unusable files so far. See :class:`bricks.store.reading.Reading`.
+    ``problems`` are lines about unusable files so far, ``indexed_s`` the seconds that indexing took
+    by file: once, as long as the user's cache folder keeps indexes. See
+    :class:`bricks.store.reading.Reading`.
     """
 
     def __init__(self, place: Path | None = None) -> None:
@@ -38,6 +40,7 @@ class Published:
         self._files: dict[str, PublishedFile | None] = {}
         self._learned: dict[str, bytes | None] = {}  # by file
         self.problems: list[str] = []
+        self.indexed_s: dict[str, float] = {}
         self.systems = _PublishedSystems(self)
         self.plans = _PublishedPlans(self)
         self.measurements = _PublishedMeasurements(self)
@@ -90,7 +93,11 @@ class Published:
             self._files[entry.file] = None  # left out, unless it can be read
             try:
                 path = self._place / entry.file
-                self._files[entry.file] = PublishedFile.read(path, entry.sha256)
+                file = PublishedFile.read(path, entry.sha256)
+                self._files[entry.file] = file
+                if file.indexed_s is not None:
+                    _logger.info("%s was indexed, once, in %.1f s", path, file.indexed_s)
+                    self.indexed_s[entry.file] = file.indexed_s
             except StoreError as error:
                 self._leave_out(error)
         return self._files[entry.file]
@@ -163,14 +170,8 @@ class _PublishedMeasurements:
         return in_order(keys, results)
 
     def keys_in_states(self, target_key: str, factor: float) -> list[str]:
-        return sorted(
-            {
-                key
-                for file in self._published.files_of(target_key)
-                for key, references_s in file.references_s(target_key)
-                if len(references_s) > 1 and max(references_s) > factor * min(references_s)
-            }
-        )
+        files = self._published.files_of(target_key)
+        return sorted(set().union(*(file.keys_in_states(target_key, factor) for file in files)))
 
     def costs(self, target_key: str) -> dict[str, float]:
         files = self._published.files_of(target_key)

@@ -1,4 +1,4 @@
-"""One file of published measurements: its lines, indexed, and decoded on demand.
+"""One file of published measurements: its lines, found by an index, and decoded on demand.
 
 An estimate needs one plan and a few hundred measurements of a file of thousands. Must not
 know which files there are, nor how a damaged one is handled.
@@ -10,22 +10,25 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement
-from bricks.store import records, results_file
+from bricks.store import line_index, records, results_file
+from bricks.store.line_index import IndexDamaged, IndexWriter, LineIndex
 from bricks.store.published_index import DAMAGE
 from bricks.store.round_records import round_of_record
 
 if TYPE_CHECKING:
     from bricks.store.reading import ModelUsage, TimedPlan
+
+Answer = TypeVar("Answer")
 
 # How the lines of records begin, as ``results_file.write`` writes those of ``export.records``.
 _KIND = re.compile(rb'\{"([a-z]+)":\{')
@@ -54,98 +57,156 @@ def content_of(path: Path, sha256: str) -> bytes:
     return content
 
 
-@dataclass(slots=True)
 class PublishedFile:
-    """The lines of one file, indexed by target, model or key, and decoded on demand."""
+    """One file, whose lines are found by target, model or key, and decoded on demand.
 
-    path: Path
-    of_plans: dict[tuple[str, str], dict[str, tuple[bytes, float]]] = field(default_factory=dict)
-    of_bricks: dict[str, bytes] = field(default_factory=dict)
-    of_results: dict[str, dict[str, tuple[bytes, float, bool]]] = field(default_factory=dict)
+    ``indexed_s`` are the seconds that indexing it took; None where an index was there.
+    """
+
+    def __init__(self, path: Path, content: bytes, kept: Path) -> None:
+        """Wrap the ``content`` of a file; its index is ``kept`` in another file."""
+        self.path = path
+        self.indexed_s: float | None = None
+        self._content = content
+        self._kept = kept
+        self._index = self._opened()
 
     @classmethod
     def read(cls, path: Path, sha256: str) -> PublishedFile:
         """Read a file; StoreError unless it has the digest ``sha256``, of its index entry."""
-        content, published = content_of(path, sha256), cls(path)
-        with _decoding(path), results_file.uncompressed(io.BytesIO(content)) as file:
-            every = results_file.lines(path, file)
-            results_file.check_format(path, next(every, b""))
-            for line in every:
-                published._add(line)
-        return published
+        return cls(path, content_of(path, sha256), line_index.folder() / f"{sha256}.lines")
 
-    def _add(self, line: bytes) -> None:
-        if (match := _MEASUREMENT.match(line)) is not None:
-            target, key, protocol, wall_s, kind = match.groups()
-            if int(protocol) == PROTOCOL:
-                mine = self.of_results.setdefault(target.decode(), {})
-                mine[key.decode()] = line, float(wall_s), kind == b"rounds"
-        elif (match := _BRICK.match(line)) is not None:
-            self.of_bricks[match[1].decode()] = line
-        elif (match := _PLAN.match(line)) is not None:
-            target, wall_s, digest, cut = match.groups()
-            of = self.of_plans.setdefault((target.decode(), cut.decode()), {})
-            of[digest.decode()] = line, float(wall_s)
-        elif (match := _KIND.match(line)) is None or match[1] not in _OTHERS:
-            raise ValueError(f"it holds a line that is no record: {line[:40]!r}")
+    def _opened(self) -> LineIndex:
+        try:
+            return LineIndex.open(self._kept)
+        except IndexDamaged:
+            return self._made()
+
+    def _made(self) -> LineIndex:
+        """The index of the file, made anew and kept."""
+        started, made = time.perf_counter(), io.BytesIO()
+        writer = IndexWriter(made)
+        with _decoding(self.path), results_file.uncompressed(io.BytesIO(self._content)) as file:
+            every = results_file.lines(self.path, file)
+            results_file.check_format(self.path, next(every, b""))
+            for line in every:
+                _add(writer, line)
+        writer.finish()
+        index = made.getvalue()
+        line_index.keep(index, self._kept)
+        self.indexed_s = time.perf_counter() - started
+        return LineIndex(index)
+
+    def _asked(self, question: Callable[[LineIndex], Answer]) -> Answer:
+        """The answer of the index; of a new one if this one is damaged."""
+        with _decoding(self.path):
+            try:
+                return question(self._index)
+            except IndexDamaged:
+                self._index = self._made()
+                return question(self._index)
 
     def plan(
         self, digest: str, granularity: str, target_key: str, name: str | None
     ) -> TimedPlan | None:
         """The plan of a model, called ``name``, and the seconds of decomposing; or None."""
-        stored = self.of_plans.get((target_key, granularity), {}).get(digest)
-        if stored is None:
-            return None
-        with _decoding(self.path):
-            data = json.loads(stored[0])["plan"]["plan"]
+
+        def question(index: LineIndex) -> TimedPlan | None:
+            entry = index.section(_plans(target_key, granularity)).get(digest)
+            if entry is None:
+                return None
+            data = json.loads(index.line(entry))["plan"]["plan"]
             renamed = data if name is None else data | {"model": name}
-            return Plan.from_json(renamed), stored[1]
+            return Plan.from_json(renamed), entry[2]
+
+        return self._asked(question)
 
     def plans(self, target_key: str, granularity: str) -> list[TimedPlan]:
         """All plans of a target, with the wall time in seconds of decomposing."""
-        with _decoding(self.path):
-            return [
-                (Plan.from_json(json.loads(line)["plan"]["plan"]), wall_s)
-                for line, wall_s in self.of_plans.get((target_key, granularity), {}).values()
+        return self._asked(
+            lambda index: [
+                (Plan.from_json(json.loads(index.line(entry))["plan"]["plan"]), entry[2])
+                for entry in index.section(_plans(target_key, granularity)).values()
             ]
+        )
 
     def usage(self, target_key: str, granularity: str) -> list[ModelUsage]:
         """The name of each model of a target, and its bricks as ``Plan.usage``."""
-        with _decoding(self.path):
-            return [
-                records.usage_of_plan(json.loads(line)["plan"]["plan"])
-                for line, _ in self.of_plans.get((target_key, granularity), {}).values()
+        return self._asked(
+            lambda index: [
+                records.usage_of_plan(json.loads(index.line(entry))["plan"]["plan"])
+                for entry in index.section(_plans(target_key, granularity)).values()
             ]
+        )
 
     def bricks(self, keys: Collection[str]) -> dict[str, Brick]:
         """The bricks of ``keys`` in the file."""
-        with _decoding(self.path):
+
+        def question(index: LineIndex) -> dict[str, Brick]:
+            known = index.section(_BRICKS)
             return {
-                key: records.brick_of(json.loads(self.of_bricks[key])["brick"])
+                key: records.brick_of(json.loads(index.line(known[key]))["brick"])
                 for key in keys
-                if key in self.of_bricks
+                if key in known
             }
+
+        return self._asked(question)
 
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
         """The results of ``keys`` on this target in the file."""
-        lines = self.of_results.get(target_key, {})
-        with _decoding(self.path):
-            return {key: _result(lines[key][0]) for key in keys if key in lines}
+
+        def question(index: LineIndex) -> dict[str, Measurement | Failure]:
+            known = index.section(_results(target_key))
+            return {key: _result(index.line(known[key])) for key in keys if key in known}
+
+        return self._asked(question)
 
     def costs(self, target_key: str) -> dict[str, float]:
         """Wall seconds, by key, of all that is measured on this target."""
-        lines = self.of_results.get(target_key, {})
-        return {key: wall_s for key, (_, wall_s, measured) in lines.items() if measured}
+        return {key: wall_s for key, (wall_s, measured, *_) in self._facts(target_key) if measured}
 
-    def references_s(self, target_key: str) -> Iterator[tuple[str, list[float]]]:
-        """Each key that is measured on this target, with the references of its steady rounds.
+    def keys_in_states(self, target_key: str, factor: float) -> set[str]:
+        """Keys measured on this target at references that differ by more than ``factor``."""
+        return {
+            key
+            for key, (_, _, low_s, high_s) in self._facts(target_key)
+            if low_s is not None and high_s > factor * low_s
+        }
 
-        Samples are not decoded, which would take several times as long.
-        """
-        with _decoding(self.path):
-            for key, (line, _, measured) in self.of_results.get(target_key, {}).items():
-                if measured:
-                    yield key, _steady_references_s(line)
+    def _facts(self, target_key: str) -> Iterator[tuple[str, list[Any]]]:
+        """The facts of each result that the index has without its line."""
+        section = self._asked(lambda index: index.section(_results(target_key)))
+        return ((key, entry[2:]) for key, entry in section.items())
+
+
+# Names of sections of the index.
+_BRICKS = "bricks"
+
+
+def _plans(target_key: str, granularity: str) -> str:
+    return f"plans {target_key} {granularity}"
+
+
+def _results(target_key: str) -> str:
+    return f"results {target_key}"
+
+
+def _add(writer: IndexWriter, line: bytes) -> None:
+    if (match := _MEASUREMENT.match(line)) is not None:
+        target, key, protocol, wall_s, kind = match.groups()
+        if int(protocol) == PROTOCOL:
+            measured = kind == b"rounds"
+            steady_s = _steady_references_s(line) if measured else []
+            states = min(steady_s, default=None), max(steady_s, default=None)
+            facts = float(wall_s), measured, *states
+            writer.add(_results(target.decode()), key.decode(), line, *facts)
+    elif (match := _BRICK.match(line)) is not None:
+        writer.add(_BRICKS, match[1].decode(), line)
+    elif (match := _PLAN.match(line)) is not None:
+        target, wall_s, digest, cut = match.groups()
+        writer.add(_plans(target.decode(), cut.decode()), digest.decode(), line, float(wall_s))
+    elif (match := _KIND.match(line)) is None or match[1] not in _OTHERS:
+        raise ValueError(f"it holds a line that is no record: {line[:40]!r}")
 
 
 # Other lines: the index has the facts of the first two.

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 
 from bricks.errors import CacheDamaged
 from bricks.store.layout import DONE
-from bricks.store.queries import chunks, listed
 from bricks.store.rows import decoding, round_of
+from bricks.store.views import chunks, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from bricks.samples.measurement import Round
-    from bricks.store.queries import Queries, Row
+    from bricks.store.views import CacheView, Row
 
 
-def rounds_of(queries: Queries, rows: Sequence[Row]) -> dict[int, tuple[Round, ...]]:
+def rounds_of(view: CacheView, rows: Sequence[Row]) -> dict[int, tuple[Round, ...]]:
     """The rounds of each measurement by its row number, in the order in which they were taken.
 
     Raises CacheDamaged for a round that is damaged, or lost.
     """
     by_id = {row.id: row for row in rows}
     by_measurement = rounds_by_id(
-        queries, by_id, lambda row: f"the measurement of {by_id[row.measurement_id].brick_key}"
+        view, by_id, lambda row: f"the measurement of {by_id[row.measurement_id].brick_key}"
     )
     for number, row in by_id.items():
         count = len(by_measurement.get(number, ()))
@@ -49,7 +49,7 @@ def _by_number(row: Row) -> str:
 
 
 def rounds_by_id(
-    queries: Queries, ids: Collection[int], name: Callable[[Row], str] = _by_number
+    view: CacheView, ids: Collection[int], name: Callable[[Row], str] = _by_number
 ) -> dict[int, list[Round]]:
     """The rounds of each measurement by its row number, in the order in which they were taken.
 
@@ -59,7 +59,7 @@ def rounds_by_id(
     for chunk in chunks(ids):
         these, values = listed(chunk)
         statement = f"SELECT * FROM rounds WHERE measurement_id IN {these}"
-        for row in queries.rows(f"{statement} ORDER BY measurement_id, number", values):
+        for row in view.rows(f"{statement} ORDER BY measurement_id, number", values):
             with decoding(name(row)):
                 by_measurement.setdefault(row.measurement_id, []).append(round_of(row))
     return by_measurement

@@ -24,8 +24,8 @@ from bricks.system.target import Runtime, System, Target
 
 if TYPE_CHECKING:
     from bricks.samples.measurement import Round
-    from bricks.store.queries import Row
     from bricks.store.reading import ModelUsage
+    from bricks.store.views import Row
 
 # The errors of decoding a text that is not as it was written.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)

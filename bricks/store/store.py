@@ -17,8 +17,8 @@ from bricks.store.layout import LEASE_S
 from bricks.store.location import exists
 from bricks.store.measurements import Measurements
 from bricks.store.plans import CachedPlans
-from bricks.store.queries import BUSY_TIMEOUT_S
 from bricks.store.systems import Systems
+from bricks.store.views import BUSY_TIMEOUT_S
 
 if TYPE_CHECKING:
     from bricks.store.claims import Claims

@@ -24,7 +24,7 @@ from bricks.system.target import System, Target, checked_price
 
 if TYPE_CHECKING:
     from bricks.store.database import Database
-    from bricks.store.queries import Row
+    from bricks.store.views import Row
 
 Decoded = TypeVar("Decoded", System, Target, NetworkFingerprint)
 
@@ -38,10 +38,10 @@ class Systems:
     def save_target(self, target: Target) -> None:
         """Store a target and its system; name and recorded facts of a known system are updated."""
         rows = ("systems", fingerprint_row(target.system)), ("targets", target_row(target))
-        with self._database.querying() as queries:
+        with self._database.viewing() as view:
             known = [
                 next(
-                    queries.rows(f"SELECT * FROM {table} WHERE key = :key", {"key": row["key"]}),
+                    view.rows(f"SELECT * FROM {table} WHERE key = :key", {"key": row["key"]}),
                     None,
                 )
                 for table, row in rows
@@ -133,8 +133,8 @@ class Systems:
         self, statement: str, kind: str, decode: Callable[[Row], Decoded]
     ) -> list[Decoded]:
         """The rows of ``statement`` as data; CacheDamaged names a row that does not decode."""
-        with self._database.querying() as queries:
-            rows = list(queries.rows(statement))
+        with self._database.viewing() as view:
+            rows = list(view.rows(statement))
         decoded: list[Decoded] = []
         for row in rows:
             with decoding(f"{kind} {row.key}"):

@@ -131,6 +131,8 @@ class _Site:
     # Pages
 
     async def _home(self, request: Request) -> Response:
+        if (answered := await self._models.linked(request)) is not None:
+            return answered
         systems = await self._service.systems()
         threads = sorted({r["threads"] for system in systems for r in system["runtimes"]})
         return self._pages.page(

@@ -27,6 +27,7 @@ from bricks.web.requests import (
     Pages,
     client_of,
     form_of,
+    of_this_site,
     received,
     refuse_other_sites,
     when_done,
@@ -77,6 +78,18 @@ class ModelRoutes:
         question = AnswerQuestion.of(form)
         job = self._submit_zoo(request, form.get("model", ""), question.batch)
         return RedirectResponse(f"/jobs/{job.id}{question.without_batch.query}", 303)
+
+    async def linked(self, request: Request) -> Response | None:
+        """Redirect to the answer about the zoo model that a link names; None without one.
+
+        A link on a page of another site must not cause work: there a person asks once more.
+        """
+        name = request.query_params.get("model", "")
+        if not name or not of_this_site(request):
+            return None
+        question = AnswerQuestion.of(request.query_params)
+        job = self._submit_zoo(request, name, question.batch)
+        return await when_done(job, question.without_batch.query, self._limits.wait_s)
 
     async def _job_page(self, request: Request) -> Response:
         job, query = self._job_of(request), _query(request)

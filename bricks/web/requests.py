@@ -27,9 +27,14 @@ def client_of(request: Request) -> str:
     return request.client.host if request.client is not None else "unknown"
 
 
+def of_this_site(request: Request) -> bool:
+    """Whether a person or a page of this server asks, and no page of another site."""
+    return request.headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+
+
 def refuse_other_sites(request: Request) -> None:
     """Refuse a question that needs work if a page of another site asks it."""
-    if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+    if not of_this_site(request):
         raise HTTPException(403, "a page of another site asks this: follow the link once more here")
 
 

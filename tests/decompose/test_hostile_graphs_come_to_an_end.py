@@ -24,6 +24,7 @@ from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
 from bricks.measure import allowance
+from bricks.measure.defaults import GRAPH_TIMEOUT_S
 from bricks.measure.protocol.loading import UnloadAll
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
 from bricks.operators import integer_ranges as following
@@ -265,7 +266,7 @@ def test_what_work_on_a_graph_may_take_grows_with_the_model() -> None:
     assert tiny[1] < 1.1 * 2**30
     assert tiny[0] < deep[0]
     assert tiny < wide < batched
-    assert allowed(1 << 10, 1 << 14, batch=1 << 30)[0] == allowance.MAX_S
+    assert allowed(1 << 10, 1 << 14, batch=1 << 30)[0] == GRAPH_TIMEOUT_S
 
 
 INFLATING = {

@@ -15,7 +15,7 @@ from store_examples import make_decomposition, make_target, open_with_target
 import bricks
 from bricks.errors import CacheDamaged
 from bricks.session import adaptive
-from bricks.store import Store, integrity
+from bricks.store import Store, audit, database, integrity
 
 OPERATORS = (
     "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
@@ -27,13 +27,14 @@ OPERATORS = (
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The checks of a whole file that SQLite is asked for."""
     asked: list[str] = []
-    lines = integrity._lines
+    problems = integrity.integrity_problems
 
-    def noted(queries: Any, check: str) -> Iterator[str]:
-        asked.append(check)
-        return lines(queries, check)
+    def noted(view: Any) -> Iterator[str]:
+        asked.append("integrity_check")
+        return problems(view)
 
-    monkeypatch.setattr(integrity, "_lines", noted)
+    for module in (database, audit):
+        monkeypatch.setattr(module, "integrity_problems", noted)
     return asked
 
 

@@ -28,7 +28,7 @@ from bricks.errors import StoreError
 from bricks.samples.measurement import Round
 from bricks.store import Owner, Store
 from bricks.store.database import Database
-from bricks.store.queries import BUSY_TIMEOUT_S
+from bricks.store.views import BUSY_TIMEOUT_S
 
 PASSWORD = "hunter2-never-shown"
 

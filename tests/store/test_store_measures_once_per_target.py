@@ -1,4 +1,5 @@
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -161,3 +162,20 @@ def test_a_process_lives_only_under_its_own_start_time() -> None:
     assert not alive(replace(me, pid=2**22 + 1))
     assert alive(replace(me, host="elsewhere", pid=2**22 + 1))
     assert Owner.current().host == me.host
+
+
+def test_what_one_of_two_stores_writes_is_there_for_other_processes(tmp_path: Path) -> None:
+    count = "SELECT count(*) FROM measurements"
+    program = (
+        f"import sqlite3; print(*sqlite3.connect('bricks.sqlite').execute('{count}').fetchone())"
+    )
+
+    def counted() -> str:
+        return subprocess.check_output([sys.executable, "-c", program], cwd=tmp_path, text=True)
+
+    with open_with_target(tmp_path) as first, Store.open(tmp_path) as second:
+        second.systems.all()
+        # The last that closes a file removes its log, unless it sees locks of others.
+        assert counted() == "0\n"
+        measure(first, TARGET, ["b1-0001"])
+        assert counted() == "1\n"

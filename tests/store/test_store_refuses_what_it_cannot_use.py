@@ -12,7 +12,7 @@ from bricks.samples.measurement import Measurement, Round
 from bricks.store import SCHEMA_VERSION, Owner, Store, layout, migrations
 from bricks.store.database import Database
 from bricks.store.layout import LEASE_S
-from bricks.store.queries import BUSY_TIMEOUT_S
+from bricks.store.views import BUSY_TIMEOUT_S
 
 TARGET, OTHER = make_target(), make_target("other")
 

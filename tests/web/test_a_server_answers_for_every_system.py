@@ -151,6 +151,15 @@ def test_where_the_time_goes_is_shown_for_each_target(served: Served, conv: dict
     assert 'data-chart="breakdown"' in page.text
 
 
+def test_a_link_that_names_a_model_leads_to_its_answer(served: Served) -> None:
+    leads = served.get("/?model=squeezenet&threads=1")
+    assert leads.status == 303
+    assert re.fullmatch(r"/(models/m1|jobs/)[\w-]+\?threads=1", leads.headers["location"])
+    form = served.get("/?model=squeezenet", sec_fetch_site="cross-site")
+    assert 'value="squeezenet"' in form.text, "a page of another site causes no work"
+    assert served.get("/?model=squezenet").status == 400
+
+
 def test_systems_and_the_zoo_can_be_searched(served: Served, conv: dict) -> None:
     every = served.get("/api/systems").json["systems"]
     assert {system["name"] for system in every} >= {"big", "arm"}

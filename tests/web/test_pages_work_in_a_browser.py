@@ -292,7 +292,8 @@ def test_a_phone_shows_the_latency_first_and_every_field(
 
 def test_without_scripts_the_zoo_still_answers(browser: Any, served: Served) -> None:
     with Visit(browser, served, java_script_enabled=False) as visit:
-        visit.page.goto("/?model=squeezenet")
+        visit.page.goto("/")
+        visit.page.fill("#model", "squeezenet")
         visit.page.get_by_role("button", name="Tell me").click()
         visit.page.wait_for_url(re.compile("/models/m1-"))
         assert "squeezenet" in visit.page.text_content("h1")

@@ -7,7 +7,7 @@ same arrivals and the same noise. Must not know what is served.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -53,3 +53,12 @@ def _percentile(values: np.ndarray, percent: float) -> float:
 def rate(count: float, seconds: float) -> float:
     """``count`` in ``seconds``, per second; infinite where an interval's low end is no time."""
     return count / seconds if seconds > 0 else math.inf
+
+
+def trimmed_mean(values: np.ndarray | Sequence[float], share: float = 0.1) -> float:
+    """The mean without a ``share`` of the values at each end; NaN without values."""
+    if not len(values):
+        return math.nan
+    cut = int(share * len(values))
+    kept = np.partition(values, (cut, len(values) - cut - 1))[cut : len(values) - cut]
+    return float(kept.mean())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bricks.report.figures import count_text
-from bricks.report.tables import seconds, share_text
+from bricks.report.tables import notable, seconds, share_text
 
 if TYPE_CHECKING:
     from bricks.compose.estimate import Provenance
@@ -67,8 +67,7 @@ def source_text(of: Provenance) -> str:
         "published": of.published_share,
         "predicted": of.predicted_share,
     }
-    rounded = {how: round(share, 6) for how, share in shares.items()}
-    texts = [f"{share_text(share)} {how}" for how, share in rounded.items() if share > 0]
+    texts = [f"{share_text(share)} {how}" for how, share in notable(shares).items()]
     return ", ".join(texts) or "nothing measured"
 
 

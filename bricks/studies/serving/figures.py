@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import trim_mean
 
+from bricks.compose.queueing.metrics import trimmed_mean
 from bricks.studies.serving.outcome import expected
 from bricks.studies.serving.result import PERCENTILES
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
@@ -42,7 +42,7 @@ def real_figures(series: ServedQueries, load: ScenarioLoad) -> Figures:
             for name, percent in PERCENTILES.items()
         },
         "counted_s": float(np.percentile(series.latencies_s, load.counted_percentile)),
-        "trimmed_mean_s": float(trim_mean(series.latencies_s, 0.1)),
+        "trimmed_mean_s": trimmed_mean(series.latencies_s),
         **worker,
     }
 
@@ -65,7 +65,7 @@ def expected_figures(
         **_in_worker(run.occupied_s, load),
         **{name: float(np.percentile(latencies_s, p)) for name, p in PERCENTILES.items()},
         "counted_s": float(np.percentile(latencies_s, load.counted_percentile)),
-        "trimmed_mean_s": float(trim_mean(latencies_s, 0.1)),
+        "trimmed_mean_s": trimmed_mean(latencies_s),
     }
 
 

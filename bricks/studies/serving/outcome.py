@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scipy.stats import trim_mean
-
 from bricks.compose.queueing.arrivals import poisson_s
-from bricks.compose.queueing.metrics import metric, percentiles, without_warm_up
+from bricks.compose.queueing.metrics import metric, percentiles, trimmed_mean, without_warm_up
 from bricks.studies.serving.queueing import serve, serve_in_turn
 from bricks.studies.serving.result import PERCENTILES, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
@@ -180,9 +178,7 @@ def _latencies(
     percents = {**PERCENTILES, "counted_s": load.counted_percentile}
     return {
         **percentiles(steady_s, percents, unbounded=unbounded),
-        "trimmed_mean_s": metric(
-            steady_s, lambda found_s: float(trim_mean(found_s, 0.1)), unbounded=unbounded
-        ),
+        "trimmed_mean_s": metric(steady_s, trimmed_mean, unbounded=unbounded),
     }
 
 

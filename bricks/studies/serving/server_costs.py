@@ -11,8 +11,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import trim_mean
 
+from bricks.compose.queueing.metrics import trimmed_mean
 from bricks.measure.load_generator import Queries
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _request_s(served: ServedModel, largest: int, isolated: ServedQueries) -> fl
 
 def _batch_cost_s(series: ServedQueries, request_s: float) -> float:
     """Seconds that a batch occupies an instance beyond its run and ``request_s`` a sample."""
-    return float(trim_mean(_batch_costs_s(series, request_s), 0.1))
+    return trimmed_mean(_batch_costs_s(series, request_s))
 
 
 def _batch_costs_s(series: ServedQueries, request_s: float) -> Sequence[float]:

@@ -31,7 +31,7 @@ BUSY_TIMEOUT_S = 30.0
 Row = Any
 
 
-class Queries(Protocol):
+class CacheView(Protocol):
     """One consistent view of a cache; see :func:`listed` for statements about many keys."""
 
     @property
@@ -61,7 +61,7 @@ def listed(keys: Sequence[Key]) -> tuple[str, dict[str, Key]]:
     return f"({', '.join(map(':{}'.format, values))})", values
 
 
-class ConnectionQueries:
+class ConnectionView:
     """Statements within a transaction of SQLAlchemy."""
 
     def __init__(self, connection: Connection) -> None:
@@ -73,7 +73,7 @@ class ConnectionQueries:
         return self._connection.dialect.name == "sqlite"
 
     def rows(self, statement: str, values: Mapping[str, Any] | None = None) -> Iterator[Row]:
-        """See :class:`Queries`."""
+        """See :class:`CacheView`."""
         from sqlalchemy import text
         from sqlalchemy.exc import DBAPIError
 
@@ -86,7 +86,7 @@ class ConnectionQueries:
             raise exc.orig or exc from exc
 
 
-class _DriverQueries:
+class _DriverView:
     """Statements within a transaction of SQLite's driver."""
 
     in_file = True
@@ -95,7 +95,7 @@ class _DriverQueries:
         self._connection = connection
 
     def rows(self, statement: str, values: Mapping[str, Any] | None = None) -> Iterator[Row]:
-        """See :class:`Queries`."""
+        """See :class:`CacheView`."""
         return self._connection.execute(statement, values or {})
 
 
@@ -108,7 +108,7 @@ class SqliteFile:
         self._idle = SimpleQueue[sqlite3.Connection]()
 
     @contextmanager
-    def reading(self) -> Iterator[Queries]:
+    def reading(self) -> Iterator[CacheView]:
         """One consistent view."""
         try:
             connection = self._idle.get_nowait()
@@ -116,7 +116,7 @@ class SqliteFile:
             connection = self._connect()
         try:
             connection.execute("BEGIN")
-            yield _DriverQueries(connection)
+            yield _DriverView(connection)
             connection.execute("ROLLBACK")  # nothing was written
         except BaseException:
             connection.close()
