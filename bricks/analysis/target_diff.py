@@ -210,7 +210,7 @@ def target_data(
     if missing or (meant and changed):  # learning takes a while
         latencies = Latencies(store, target.key, meant[0].granularity)
         for plan in meant:
-            latencies.add_plan(plan)
+            latencies.add_plans([plan])
         predictions = latencies.predictions(missing)
         states = latencies.target.states(keys) if changed else None
     return TargetData(name, target, plans, results, predictions, states)

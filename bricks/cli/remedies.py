@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from bricks.cli.command import parameters_of, typed_options
@@ -112,10 +113,14 @@ def zoo_name(plan: Plan) -> str | None:
 
 def _typed(options: CommonOptions, command: str) -> Iterable[str]:
     """The options of ``command`` that differ from their defaults, as they are typed."""
-    known = {
-        parameter.name.replace("_", "-")
-        for parameter in parameters_of(MeasureOptions if command == "measure" else EstimateOptions)
-    }
+    known = _names_of(MeasureOptions if command == "measure" else EstimateOptions)
     for option in typed_options(options):
-        if option.name in known - {"json", "quiet", "verbose"}:
+        if option.name in known:
             yield from option.words
+
+
+@cache
+def _names_of(options: type) -> frozenset[str]:
+    """The names of options that a command takes, without those of how it prints."""
+    names = {parameter.name.replace("_", "-") for parameter in parameters_of(options)}
+    return frozenset(names - {"json", "quiet", "verbose"})

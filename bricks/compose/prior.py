@@ -33,9 +33,10 @@ def imprecise_bricks(plan: Plan, results: Results, state_s: float | None) -> set
 
     None if all of these together are negligible: priors take longer to find than all the rest.
     """
-    measured = {key: m for key in plan.counts if isinstance(m := results.get(key), Measurement)}
+    counts = plan.counts
+    measured = {key: m for key in counts if isinstance(m := results.get(key), Measurement)}
     spreads = {key: round_spread(m, state_s) for key, m in measured.items()}
-    parts_s = {key: abs(plan.counts[key]) * spread.value for key, spread in spreads.items()}
+    parts_s = {key: abs(counts[key]) * spread.value for key, spread in spreads.items()}
     unsure = {
         key
         for key, spread in spreads.items()

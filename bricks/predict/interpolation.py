@@ -20,6 +20,9 @@ Array = np.ndarray
 # deviation by 2 % in the median of a thousand random architectures, by 6 % in the 95th percentile.
 NEAR = 128
 
+# Bricks whose matrices of so many numbers each are in memory together.
+_AT_ONCE = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
@@ -68,10 +71,15 @@ class Interpolation:
     def _near(self, between: Array) -> Array:
         """A lower bound of the explained variances: by the :data:`NEAR` closest observations."""
         variances = np.empty(len(between))
-        for i, row in enumerate(between):
-            near = np.argsort(-row, kind="stable")[:NEAR]
-            rows = self.at[near]
-            matrix = covariance(rows, rows, self.params)
-            matrix[np.diag_indices_from(matrix)] += self.noise[near]
-            variances[i] = row[near] @ np.linalg.solve(matrix, row[near])
+        for begin in range(0, len(between), _AT_ONCE):
+            rows = between[begin : begin + _AT_ONCE]
+            near = np.argsort(-rows, axis=1, kind="stable")[:, :NEAR]
+            matrices = np.stack([covariance(self.at[n], self.at[n], self.params) for n in near])
+            diagonal = np.arange(near.shape[1])
+            matrices[:, diagonal, diagonal] += self.noise[near]
+            right = np.take_along_axis(rows, near, axis=1)
+            solved = np.linalg.solve(matrices, right[:, :, None])[:, :, 0]
+            variances[begin : begin + _AT_ONCE] = [
+                a @ b for a, b in zip(right, solved, strict=True)
+            ]
         return variances

@@ -93,7 +93,7 @@ class Estimator:
             return BrickPredictions()  # return early: searching the whole cache takes a while
         latencies = self._informed(target)
         if plan is not None:
-            latencies.add_plan(plan)
+            latencies.add_plans([plan])
         return latencies.predictions(keys)
 
     def states(
@@ -115,6 +115,7 @@ class Estimator:
         for digest, decomposition in self._plans.decompositions.items():
             if digest not in latencies.added:
                 latencies.add_model(decomposition)
+        latencies.add_plans(self._plans.known)
         return latencies
 
     def basis(self, plan: Plan, results: Results, target: Target) -> Basis:

@@ -7,7 +7,7 @@ other targets inform it. Must not know how bricks are measured.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -64,11 +64,13 @@ class Latencies:
             self._unpredicted.update(decomposition.bricks)
             self.target.add_model(decomposition)
 
-    def add_plan(self, plan: Plan) -> None:
-        """Add a model that was decomposed earlier, perhaps for another target."""
-        if plan.digest not in self.added | self._planned:
-            self._planned.add(plan.digest)
-            self.target.add_plan(plan)
+    def add_plans(self, plans: Iterable[Plan]) -> None:
+        """Add models that were decomposed earlier, perhaps for another target."""
+        new = [p for p in plans if p.digest not in self.added and p.digest not in self._planned]
+        if new:
+            self._planned.update(plan.digest for plan in new)
+            self._unpredicted.update(*(plan.keys for plan in new))
+            self.target.add_plans(new)
 
     def model(self) -> LatencyModel:
         """The model learned from all current measurements."""

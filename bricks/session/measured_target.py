@@ -119,9 +119,9 @@ class MeasuredTarget:
         self.loaded.bricks.update(decomposition.bricks)
         self.note_contexts([decomposition.plan.usage], decomposition.unseen_weight_bytes)
 
-    def add_plan(self, plan: Plan) -> None:
-        """Add a model that was decomposed earlier, perhaps for another target."""
-        self.note_contexts([plan.usage])
+    def add_plans(self, plans: Iterable[Plan]) -> None:
+        """Add models that were decomposed earlier, perhaps for another target."""
+        self.note_contexts([plan.usage for plan in plans])
 
     def note_contexts(self, models: Sequence[Mapping[str, Usage]], unseen_bytes: int = 0) -> None:
         """Record the contexts of the bricks of ``models``; see :func:`contexts`."""

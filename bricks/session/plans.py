@@ -7,7 +7,7 @@ not know how bricks are measured.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -46,6 +46,11 @@ class Plans:
         self._decompositions: dict[str, Decomposition] = {}  # by digest
         self._translations: dict[str, Decomposition] = {}  # by digest and target
         self._bricks: dict[str, Brick] = {}  # loaded so far: many models share bricks
+
+    @property
+    def known(self) -> Iterable[Plan]:
+        """The plans of all models that were asked for so far and needed no decomposing."""
+        return [plan for plan, _ in self._own.values()]
 
     @property
     def decompositions(self) -> Mapping[str, Decomposition]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any, get_type_hints
 
 from bricks.studies.options import Option, option_of
@@ -72,6 +73,7 @@ def group_of(options: Any, field: Field[Any]) -> Any:
     return kind if is_dataclass(kind) else None
 
 
+@cache
 def kind_of(options: Any, field: Field[Any]) -> Any:
     """The type of one field; other fields may have types that only type checkers import."""
     owner = next(of for of in options.__mro__ if field.name in vars(of).get("__annotations__", ()))

@@ -164,18 +164,19 @@ def test_a_process_lives_only_under_its_own_start_time() -> None:
     assert Owner.current().host == me.host
 
 
-def test_what_one_of_two_stores_writes_is_there_for_other_processes(tmp_path: Path) -> None:
+def test_what_is_written_later_is_there_for_processes_that_looked_before(tmp_path: Path) -> None:
     count = "SELECT count(*) FROM measurements"
-    program = (
-        f"import sqlite3; print(*sqlite3.connect('bricks.sqlite').execute('{count}').fetchone())"
-    )
+    program = f"import sqlite3; print(*sqlite3.connect('bricks.sqlite').execute('{count}').fetchone())"
 
-    def counted() -> str:
-        return subprocess.check_output([sys.executable, "-c", program], cwd=tmp_path, text=True)
+    def counted() -> int:
+        output = subprocess.check_output([sys.executable, "-c", program], cwd=tmp_path, text=True)
+        return int(output)
 
-    with open_with_target(tmp_path) as first, Store.open(tmp_path) as second:
-        second.systems.all()
-        # The last that closes a file removes its log, unless it sees locks of others.
-        assert counted() == "0\n"
-        measure(first, TARGET, ["b1-0001"])
-        assert counted() == "1\n"
+    open_with_target(tmp_path).close()
+    with Store.open(tmp_path) as store:
+        for number, key in enumerate(KEYS[:2]):
+            assert len(store.systems.all()) == 1
+            # The last that closes a file removes its log, unless it sees the locks of others.
+            assert counted() == number
+            measure(store, TARGET, [key])
+        assert counted() == 2
