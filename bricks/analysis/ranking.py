@@ -6,9 +6,9 @@ Must not know what the quantities are of.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,8 @@ DECIDED = 0.95
 
 _NORMAL = NormalDist()
 
-# Intervals so wide on a logarithmic scale decide nothing.
-_FAR = 100.0
+# Standard deviations between two quantities whose order is decided.
+_DECIDED_DEVIATIONS = _NORMAL.inv_cdf(DECIDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +81,22 @@ def longer(one: Interval, other: Interval) -> float:
 
 
 def _decided_share(ascending: Sequence[Interval]) -> float:
-    """The share of pairs of quantities, the least first, whose order is decided."""
-    values = [quantity.value for quantity in ascending]
-    pairs, factor = math.comb(len(values), 2), _certain_factor(ascending)
+    """The share of pairs of quantities, the least first, whose order is decided: see `longer`."""
+    pairs = math.comb(len(ascending), 2)
+    if not pairs:
+        return 1.0
+    import numpy as np  # a few quantities, as most questions have, need none
+
+    logs = np.array([_log_ratio(quantity.value, ascending[0].value) for quantity in ascending])
+    below = np.array([_log_ratio(quantity.value, quantity.low) for quantity in ascending])
+    above = np.array([_log_ratio(quantity.high, quantity.value) for quantity in ascending])
+    if not np.isfinite(logs).all():  # a quantity of zero
+        return sum(longer(b, a) >= DECIDED for a, b in combinations(ascending, 2)) / pairs
     decided = 0
-    for n, less in enumerate(ascending, 1):
-        near = bisect_right(values, less.value * factor, lo=n)  # beyond, all are greater
-        decided += len(values) - near
-        decided += sum(longer(greater, less) >= DECIDED for greater in ascending[n:near])
-    return decided / pairs if pairs else 1.0
-
-
-def _certain_factor(quantities: Sequence[Interval]) -> float:
-    """A ratio of values beyond which the order is decided, even of the widest intervals."""
-    above = max(_log_ratio(quantity.high, quantity.value) for quantity in quantities)
-    below = max(_log_ratio(quantity.value, quantity.low) for quantity in quantities)
-    widest = 2 * math.hypot(above, below)
-    return math.exp(widest) if widest < _FAR else math.inf
+    for n in range(len(ascending) - 1):
+        gaps, deviations = logs[n + 1 :] - logs[n], np.hypot(below[n + 1 :], above[n]) / NORMAL_95
+        decided += int(((gaps >= _DECIDED_DEVIATIONS * deviations) & (gaps > 0)).sum())
+    return decided / pairs
 
 
 def _log_ratio(greater: float, less: float) -> float:

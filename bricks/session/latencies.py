@@ -139,7 +139,11 @@ class Latencies:
             others = model.in_state(self.target.features(sorted(ahead)), state_s)
             every = {**features, **others}
             new = {key: t for key, t in every.items() if (key, t) not in self._predicted}
-            for key, prediction in model.predictor.predict(new).items():
+            from bricks.predict.one_thread import one_thread
+
+            with one_thread():
+                predicted = model.predictor.predict(new)
+            for key, prediction in predicted.items():
                 self._predicted[key, every[key]] = prediction
         return {key: self._predicted[key, t] for key, t in features.items()}
 

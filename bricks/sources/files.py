@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bricks.errors import ModelError, nearest
+from bricks.reading.kept_models import read_once
 from bricks.sources.source import ReadOptions, ReadResult, attempted
 
 
@@ -24,12 +25,10 @@ class OnnxFile:
 
     def open(self, options: ReadOptions) -> Iterator[ReadResult]:
         """The model, its open dimensions fixed as ``options`` say."""
-        from bricks.reading.read import read_model  # here: importing onnx takes a moment
-
         yield attempted(
             self.word,
             self.title,
-            lambda: read_model(
+            lambda: read_once(
                 self.path, batch=options.batch, shapes=options.shapes, values=options.values,
                 name=self.title if options.name is None else options.name,
             ),

@@ -32,8 +32,8 @@ UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 def refuse_truncated(path: Path) -> None:
     """Raise CacheDamaged if the database file is shorter than its own header says.
 
-    For a file that SQLite has refused. It must not be read while this process has it open in SQLite:
-    closing it would drop the locks that keep other processes from removing its log.
+    For a file that SQLite has refused. It must not be read while this process has it open in
+    SQLite: closing it would drop the locks that keep other processes from removing its log.
     """
     log = Path(f"{path}-wal")
     try:
