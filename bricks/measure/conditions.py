@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 from bricks.measure.defaults import MAX_BRICKS, MAX_WEIGHT_BYTES, TIMEOUT_S
 from bricks.measure.rounds import StopRule
 
-# Seconds by which a budget that was spent before measuring began is exceeded, for a round.
-LEAST_S = 1.0
-
 
 @dataclass(frozen=True, slots=True)
 class Conditions:

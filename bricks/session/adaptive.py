@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bricks.measure.campaign_result import CampaignResult
-from bricks.measure.conditions import LEAST_S
 from bricks.measure.importance import Importance
 from bricks.measure.jobs import ModelJob, needs_of
 from bricks.measure.progress import Progress
@@ -124,16 +123,14 @@ class AdaptiveMeasurement:
         )
         cost_s = _usual_s(self._jobs, self._latencies, waiting)
         done: list[CampaignResult] = []
-        while waiting and (not done or (self._left_s() or 0.0) > _ANSWER_S):
-            least_s = 0.0 if done else min(LEAST_S, self._budget_s or 0.0)
-            left_s = max(self._left_s() or 0.0, least_s)
-            costs = np.cumsum([cost_s[key] for key in waiting])
-            many = max(1, int(np.searchsorted(costs, STAGE * left_s)))
-            chosen, waiting = frozenset(waiting[:many]), waiting[many:]
+        while (left_s := self._left_s() or 0.0) > _ANSWER_S:
+            chosen = _affordable(waiting, cost_s, STAGE * left_s)
+            if not chosen:
+                break
+            waiting = [key for key in waiting if key not in chosen]
             jobs = [replace(job, whole=False, chosen=chosen) for job in self._jobs]
             self._span = self._span[1], 1.0
-            most_s = left_s if not done else left_s - _ANSWER_S
-            done.append(run(jobs, most_s, self._shown("")))
+            done.append(run(jobs, left_s - _ANSWER_S, self._shown("")))
             self._latencies.invalidate(done[-1].remeasured)
         return _combined(done, self._unfinished(done))
 
@@ -211,6 +208,19 @@ def deviation(jobs: Sequence[ModelJob], latencies: Latencies) -> float | None:
         return None
     planner = _planner(jobs, latencies, latencies.posteriors(_keys(jobs)))
     return median([float(d) for d in planner.deviations()])
+
+
+def _affordable(keys: Sequence[str], cost_s: Mapping[str, float], left_s: float) -> frozenset[str]:
+    """The first of ``keys`` whose costs add up to no more than ``left_s``; dearer ones are skipped.
+
+    A brick with hundreds of megabytes of weights takes longer to load than a short budget lasts.
+    """
+    chosen = set()
+    for key in keys:
+        if cost_s[key] <= left_s:
+            chosen.add(key)
+            left_s -= cost_s[key]
+    return frozenset(chosen)
 
 
 def _usual_s(

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from bricks.measure.campaign import Campaign
-from bricks.measure.conditions import LEAST_S, Conditions
+from bricks.measure.conditions import Conditions
 from bricks.samples.call_overhead import ALL_PROBES
 
 if TYPE_CHECKING:
@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 # Number of bricks measured in interleaved rounds under a time budget: the budget may be spent
 # before many are loaded.
 _FEW_BRICKS = 100
+
+
+# Within a shorter budget, too little is measured to learn from.
+_IMPORTED_S = 5.0
+
+
+def _import_learning() -> None:
+    import scipy.linalg  # noqa: F401
+    import sklearn.linear_model  # noqa: F401
 
 
 class Campaigns:
@@ -51,12 +60,27 @@ class Campaigns:
         # Here: measuring everything needs no planning, and should not import it.
         from bricks.session.adaptive import AdaptiveMeasurement
 
+        # What an answer learns with takes a second to import: within the budget, not after it.
+        importing = Thread(target=_import_learning, daemon=True)
+        if budget_s is not None and budget_s > _IMPORTED_S:
+            importing.start()
         latencies = self._estimators.measured.latencies(self._resources.target)
         progress = self._resources.progress
         adaptive = AdaptiveMeasurement(jobs, latencies, effort, budget_s, progress)
-        if adaptive.untried:
+        if adaptive.untried or budget_s is not None:
             self._resources.supervisor.start()  # while the first stage is planned
-        return adaptive.run(partial(self.measure_all, rule=rule))
+
+        def run(
+            jobs: Sequence[ModelJob], budget_s: float | None, progress: Progress
+        ) -> CampaignResult:
+            if importing.is_alive():
+                began = time.monotonic()
+                importing.join()  # nothing else may run while bricks are timed
+                if budget_s is not None:
+                    budget_s = max(0.0, budget_s - (time.monotonic() - began))
+            return self.measure_all(jobs, budget_s, progress, rule=rule)
+
+        return adaptive.run(run)
 
     def _missing(self, jobs: Sequence[ModelJob]) -> set[str]:
         """The bricks of ``jobs`` among which an effort or a budget has to choose."""
@@ -65,12 +89,12 @@ class Campaigns:
         return bricks - store.measurements.settled(target.key, sorted(bricks))
 
     def budget_s(self) -> float | None:
-        """The rest of the budget in seconds, always enough for a round; None for no limit."""
+        """The rest of the budget in seconds; None for no limit."""
         conditions = self._resources.conditions
         budget_s, began_s = conditions.budget_s, conditions.budget_began_s
         if budget_s is None or began_s is None:
             return budget_s
-        return max(min(budget_s, LEAST_S), budget_s - (time.monotonic() - began_s))
+        return max(0.0, budget_s - (time.monotonic() - began_s))
 
     def measure_all(
         self,
@@ -84,11 +108,14 @@ class Campaigns:
 
         Each is sampled until ``rule`` is met, by default the rule of the conditions.
         """
+        started = time.monotonic()
         self._plans.save_target()
         if self._resources.options.retry:
             self._forget_failures(jobs)
-        conditions = self._conditions(budget_s, rule)
-        with self._resources.memory_for(jobs):
+        with self._resources.memory_for(jobs):  # which may start the worker
+            if budget_s is not None:
+                budget_s = max(0.0, budget_s - (time.monotonic() - started))
+            conditions = self._conditions(budget_s, rule)
             result = self._campaign(conditions, progress).run(jobs)
         self._estimators.note_measured(result.remeasured)
         return result
