@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
@@ -52,7 +53,13 @@ def network(number: int) -> onnx.ModelProto:
     """The network of a number, always the same."""
     chance = random.Random(number)
     stages = [
-        _Stage(*map(chance.choice, (_WIDTHS, _DEPTHS, _KERNELS, (False, True)))) for _ in range(4)
+        _Stage(
+            chance.choice(_WIDTHS),
+            chance.choice(_DEPTHS),
+            chance.choice(_KERNELS),
+            chance.choice((False, True)),
+        )
+        for _ in range(4)
     ]
     nodes, weights, last = [], [], "image"
     for at, layer in enumerate(_convolutions(stages)):
@@ -63,7 +70,7 @@ def network(number: int) -> onnx.ModelProto:
         weight.data_location = TensorProto.EXTERNAL
         weight.external_data.add(key="location", value="none")
         weights.append(weight)
-        shape = {
+        shape: dict[str, Any] = {
             "kernel_shape": [layer.kernel] * 2,
             "pads": [layer.kernel // 2] * 4,
             "strides": [layer.stride] * 2,

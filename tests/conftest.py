@@ -1,6 +1,7 @@
 import contextlib
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,12 @@ for name in ("COLUMNS", "LINES"):
 # so. (NOWHERE is no folder.)
 NOWHERE = os.environ["BRICKS_PUBLISHED"] = os.devnull
 
+# Processes of all tests share what they derive from files, which is nobody else's.
+if "BRICKS_DERIVED" not in os.environ:
+    _derived = tempfile.TemporaryDirectory(prefix="bricks-derived-", ignore_cleanup_errors=True)
+    os.environ["BRICKS_DERIVED"] = _derived.name
+DERIVED = os.environ["BRICKS_DERIVED"]
+
 
 def pytest_configure(config: pytest.Config) -> None:
     tiers.quick = config.option.markexpr == "not slow"
@@ -36,6 +43,7 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("BRICKS_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("BRICKS_PUBLISHED", NOWHERE)
+    monkeypatch.setenv("BRICKS_DERIVED", DERIVED)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from bricks.store import Published, Reading, Store
 
 
+# Seconds from which on it is told that indexing took them.
+_TOLD_S = 0.5
+
+
 @contextmanager
 def known_measurements(cache: str) -> Iterator[Reading]:
     """Open the measurements of ``cache``, if it exists, and the published ones.
@@ -58,6 +62,7 @@ def note_published(published: Published) -> None:
     """Print a note for each published file that was left out, and if any was indexed."""
     for problem in published.problems:
         note(f"warning: {problem}")
-    if published.indexed_s:
-        names, took_s = ", ".join(published.indexed_s), sum(published.indexed_s.values())
+    took_s = sum(published.indexed_s.values())
+    if took_s > _TOLD_S:
+        names = ", ".join(published.indexed_s)
         note(f"indexed {names} in {took_s:.1f} s, which is done once")

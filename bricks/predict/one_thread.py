@@ -15,11 +15,12 @@ from threadpoolctl import ThreadpoolController
 
 def one_thread() -> AbstractContextManager[Any]:
     """A context in which the library of linear algebra under NumPy uses one thread."""
-    return _controller().limit(limits=1, user_api="blas")
+    limits: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return limits
 
 
 @cache
-def _controller() -> ThreadpoolController:
+def _controller() -> Any:
     import numpy  # noqa: F401  # the controller finds what is loaded
 
     return ThreadpoolController()

@@ -16,7 +16,7 @@ from bricks.errors import ModelError
 from bricks.graph.wire import LENGTH_DELIMITED, MAX_DEPTH, WIRE_ERRORS, fields
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor
+    from google.protobuf.descriptor import Descriptor  # type: ignore[import-untyped]  # has no types
 
 # Large real models have some ten thousand nodes, with a few attributes each, over which many passes
 # iterate. Other messages (types, dimensions, metadata) are more frequent, and cost less.

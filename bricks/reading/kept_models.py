@@ -1,4 +1,4 @@
-"""Models that were read before, kept in the user's cache folder: the same file is read once.
+"""Models that were read before, kept as derived files: the same file is read once.
 
 Reading a model, which needs the library of ONNX, takes several times as long as an answer about it
 from the cache. What is kept is the model without its weights, under a digest of the file, of the
@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import time
 import zlib
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -23,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.graph.containers import type_from_json
 from bricks.graph.model import Model
+from bricks.system import derived_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,9 +30,6 @@ _VERSION, _MOST_BYTES = 1, 4 << 20
 
 # Packages whose code decides what a model is read as.
 _CODE = ("reading", "graph", "operators")
-
-# As in :mod:`bricks.store.line_index`: what nobody has asked for in so long goes.
-_KEPT_S, _NOTED_S = 60 * 24 * 3600.0, 24 * 3600.0
 
 
 def read_once(
@@ -69,8 +64,7 @@ def _kept_file(
     except (OSError, TypeError, ValueError):  # whatever is wrong with it, reading it says so
         return None
     digest = hashlib.sha256(named.encode(errors="surrogatepass") + b"\0" + content).hexdigest()
-    chosen = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.path.expanduser(chosen)) / "bricks" / "models" / digest[:2] / digest
+    return derived_files.folder("models") / digest[:2] / digest
 
 
 @cache
@@ -107,16 +101,14 @@ def _loaded(kept: Path, path: Path, name: str) -> Model | None:
         if any(_state(folder / outside) != state for outside, state in facts["outside"]):
             return None
         inputs = tuple((input_, type_from_json(kind)) for input_, kind in facts["inputs"])
-        if time.time() - kept.stat().st_mtime > _NOTED_S:
-            os.utime(kept)  # it is in use
     except OSError:
         return None
+    derived_files.note_use(kept)
     model = Model(name, folder, skeleton, inputs, facts["digest"], rebatched=facts["rebatched"])
     return replace(model, read_s=time.perf_counter() - started)
 
 
 def _keep(kept: Path, file: Path, model: Model) -> None:
-    """Keep a model at once or not at all; where nothing can be written, it is read again."""
     files = sorted({*_outside(model)} - {file.name})
     facts = {
         "outside": [[outside, _state(model.folder / outside)] for outside in files],
@@ -125,14 +117,7 @@ def _keep(kept: Path, file: Path, model: Model) -> None:
         "rebatched": model.rebatched,
     }
     packed = zlib.compress(json.dumps(facts).encode() + b"\n" + model.skeleton, 1)
-    with suppress(OSError):
-        if not kept.parent.is_dir():
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            _remove_old(kept.parent.parent)
-        handle, part = tempfile.mkstemp(dir=kept.parent, prefix=".part-")
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(hashlib.sha256(packed).hexdigest().encode() + b"\n" + packed)
-        os.replace(part, kept)
+    derived_files.keep(hashlib.sha256(packed).hexdigest().encode() + b"\n" + packed, kept)
 
 
 def _outside(model: Model) -> Iterator[str]:
@@ -143,9 +128,3 @@ def _outside(model: Model) -> Iterator[str]:
     for tensor in all_tensors(parse_model(model.skeleton).graph):
         if is_referenced(tensor):
             yield reference(tensor).location
-
-
-def _remove_old(folder: Path) -> None:
-    for kept in folder.glob("*/*"):
-        if time.time() - kept.stat().st_mtime > _KEPT_S:
-            kept.unlink()

@@ -152,8 +152,8 @@ class Plans:
         executed graph depends on that target.
         """
         if target is None or target.key == self._target.key:
-            own = self._stored(model)
-            return self.decompose(model).plan if own is None else own[0]
+            stored = self._stored(model)
+            return self.decompose(model).plan if stored is None else stored[0]
         known = self._known.find(model.digest, target, model.name)
         if known is not None:
             return known[0]

@@ -1,9 +1,9 @@
 """An index of a published file: its lines, each compressed by itself and found by key.
 
-A published file is one compressed stream, so that reading a line of it unpacks all before it. The
-index is made when a file is first read, and kept in the user's cache folder under the digest of the
-file. It is never believed: each part has a checksum, and whoever meets :class:`IndexDamaged` makes
-it again. Must not know what lines mean.
+A published file is one compressed stream, so that reading a line of it unpacks all before it. Its
+index is made when the file is first read, and kept as a derived file under the file's digest. It is
+never believed: each part has a checksum, and whoever meets :class:`IndexDamaged` makes it again.
+Must not know what lines mean.
 
     magic · lines · sections · header · size and SHA-256 of the header
 
@@ -16,14 +16,14 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-import os
-import tempfile
-import time
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from bricks.system import derived_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _MAGIC = b"bricks-lines 1\n"
 _SIZE_BYTES, _DIGEST_BYTES = 8, 32
@@ -32,22 +32,12 @@ _FOOTER_BYTES = _SIZE_BYTES + _DIGEST_BYTES
 # Lines are unpacked far more often than packed: the level that is fastest.
 _LEVEL = 1
 
-# Indexes that nobody has read for so long belong to files of former versions.
-_KEPT_S = 60 * 24 * 3600.0
-_NOTED_S = 24 * 3600.0
-
 # Of each key: the place and size of its line, and facts that are known without unpacking it.
 Section = dict[str, list[Any]]
 
 
 class IndexDamaged(Exception):
     """Raised for an index that is cut off, altered, or of another version."""
-
-
-def folder() -> Path:
-    """The folder of indexes, in the user's folder for what can be made again."""
-    chosen = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.path.expanduser(chosen)) / "bricks" / "published"
 
 
 class IndexWriter:
@@ -96,11 +86,9 @@ class LineIndex:
         try:
             with path.open("rb") as file:
                 content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                if time.time() - os.fstat(file.fileno()).st_mtime > _NOTED_S:
-                    with suppress(OSError):
-                        os.utime(path)  # it is in use
         except (OSError, ValueError) as exc:  # no file, or an empty one
             raise IndexDamaged(str(exc)) from exc
+        derived_files.note_use(path)
         return cls(content)
 
     def _read_header(self) -> Mapping[str, tuple[int, int, str]]:
@@ -138,23 +126,3 @@ class LineIndex:
             return zlib.decompress(self._content[place : place + size])  # has a checksum itself
         except zlib.error as exc:
             raise IndexDamaged(f"a line was altered: {exc}") from exc
-
-
-def keep(content: bytes, path: Path) -> None:
-    """Write an index at once or not at all, and remove those that nobody reads any more.
-
-    Where nothing can be written, the index serves this process only.
-    """
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.replace(part, path)
-        except OSError:
-            os.unlink(part)
-            raise
-        for other in path.parent.iterdir():
-            if time.time() - other.stat().st_mtime > _KEPT_S:
-                other.unlink()

@@ -20,10 +20,11 @@ from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
 from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement
-from bricks.store import line_index, records, results_file
+from bricks.store import records, results_file
 from bricks.store.line_index import IndexDamaged, IndexWriter, LineIndex
 from bricks.store.published_index import DAMAGE
 from bricks.store.round_records import round_of_record
+from bricks.system import derived_files
 
 if TYPE_CHECKING:
     from bricks.store.reading import ModelUsage, TimedPlan
@@ -74,7 +75,9 @@ class PublishedFile:
     @classmethod
     def read(cls, path: Path, sha256: str) -> PublishedFile:
         """Read a file; StoreError unless it has the digest ``sha256``, of its index entry."""
-        return cls(path, content_of(path, sha256), line_index.folder() / f"{sha256}.lines")
+        return cls(
+            path, content_of(path, sha256), derived_files.folder("published") / f"{sha256}.lines"
+        )
 
     def _opened(self) -> LineIndex:
         try:
@@ -93,7 +96,7 @@ class PublishedFile:
                 _add(writer, line)
         writer.finish()
         index = made.getvalue()
-        line_index.keep(index, self._kept)
+        derived_files.keep(index, self._kept)
         self.indexed_s = time.perf_counter() - started
         return LineIndex(index)
 

@@ -166,7 +166,9 @@ def test_a_process_lives_only_under_its_own_start_time() -> None:
 
 def test_what_is_written_later_is_there_for_processes_that_looked_before(tmp_path: Path) -> None:
     count = "SELECT count(*) FROM measurements"
-    program = f"import sqlite3; print(*sqlite3.connect('bricks.sqlite').execute('{count}').fetchone())"
+    program = (
+        f"import sqlite3; print(*sqlite3.connect('bricks.sqlite').execute('{count}').fetchone())"
+    )
 
     def counted() -> int:
         output = subprocess.check_output([sys.executable, "-c", program], cwd=tmp_path, text=True)

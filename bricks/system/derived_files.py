@@ -1,0 +1,56 @@
+"""Derived files: what was computed from other files, and can be computed again at any time.
+
+They lie in the user's cache folder, or in ``BRICKS_DERIVED``, and may be deleted. Whoever reads one
+must not believe it unless it has a checksum. Must not know what files contain.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+# Files that nobody has asked for in so many seconds are removed, when others are written; use is
+# noted once a day.
+_KEPT_S, _NOTED_S = 60 * 24 * 3600.0, 24 * 3600.0
+
+
+def folder(kind: str) -> Path:
+    """The folder of derived files of one kind."""
+    chosen = os.environ.get("BRICKS_DERIVED")
+    if chosen:
+        return Path(chosen).expanduser() / kind
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.path.expanduser(home)) / "bricks" / kind
+
+
+def keep(content: bytes, path: Path) -> None:
+    """Write a derived file at once or not at all; where nothing can be written, there is none."""
+    with suppress(OSError):
+        new = not path.parent.is_dir()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.replace(part, path)
+        except OSError:
+            os.unlink(part)
+            raise
+        if new:
+            _remove_unused(path.parent.parent)
+
+
+def note_use(path: Path) -> None:
+    """Note that a derived file is in use."""
+    with suppress(OSError):
+        if time.time() - path.stat().st_mtime > _NOTED_S:
+            os.utime(path)
+
+
+def _remove_unused(place: Path) -> None:
+    for path in place.glob("*/*"):
+        if path.is_file() and time.time() - path.stat().st_mtime > _KEPT_S:
+            path.unlink()
