@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 # would take as long, mostly to import the libraries for predictions.
 SOON_S = 4.0
 
+# The same where a session has learned to predict already: one model more is planned at once.
+REPLANNED_S = 0.1
+
 # Planning what to measure takes seconds. Within so short a budget, what takes longest is measured.
 PLANNED_S = 10.0
 # Of the time that is left, for one stage of that; and so much time is left for the answer.
@@ -143,7 +146,8 @@ class AdaptiveMeasurement:
         if self._budget_s is not None or any(job.whole for job in self._jobs):
             return False
         unknown = self._keys - self._latencies.target.resolved(self._keys)
-        return sum(_usual_s(self._jobs, self._latencies, unknown).values()) <= SOON_S
+        planning_s = REPLANNED_S if self._latencies.learned else SOON_S
+        return sum(_usual_s(self._jobs, self._latencies, unknown).values()) <= planning_s
 
     def _unfinished(self, done: Sequence[CampaignResult]) -> frozenset[str]:
         """The bricks for which there was no time: among all bricks, or among the chosen ones."""

@@ -81,6 +81,11 @@ class Latencies:
             self._outdated = False
         return self._model
 
+    @property
+    def learned(self) -> bool:
+        """Whether there is a predictor, perhaps from before the last measurements."""
+        return self._model is not None and self._model.predictor is not None
+
     def _learned(self) -> LatencyModel:
         self._model = None  # if it was read before, it says no longer that others are not needed
         known = self.target.latencies()
