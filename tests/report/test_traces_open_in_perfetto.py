@@ -141,6 +141,7 @@ def test_both_timelines_of_a_model_are_there_and_joined(name: str, tmp_path: Pat
     assert "writing a profile takes time itself" in facts["remark_1"]
 
 
+@pytest.mark.slow
 def test_the_runtimes_own_overhead_stays_visible(tmp_path: Path) -> None:
     of = traced(mlp(), tmp_path, runtime="onnxruntime")
     trace = Opened(of, tmp_path)
@@ -172,6 +173,7 @@ def test_an_occurrence_tells_the_same_in_both_timelines(dense: Traced, tmp_path:
         }
 
 
+@pytest.mark.slow
 def test_bodies_of_loops_are_inside_of_their_loops(tmp_path: Path) -> None:
     of = traced(nested_control_flow(), tmp_path, runtime="onnxruntime")
     trace = Opened(of, tmp_path)
