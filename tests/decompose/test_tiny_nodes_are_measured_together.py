@@ -45,10 +45,20 @@ def lengths(proto: onnx.ModelProto, folder: Path) -> list[int]:
     return [len(part) for part in split(graph, Granularity(None))]
 
 
+@pytest.fixture
+def longest(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The most nodes of a brick: fewer than otherwise, so that chains of several bricks are short."""
+    monkeypatch.setattr("bricks.decompose.stretches._LONGEST", 128)
+    return 128
+
+
 def test_a_long_stretch_is_one_brick_and_a_short_one_is_not(tmp_path: Path) -> None:
     assert lengths(chain(8), tmp_path) == [1] * 8
     assert lengths(chain(100), tmp_path) == [100]
-    assert lengths(chain(5000), tmp_path) == [2048, 2048, 904]
+
+
+def test_a_very_long_stretch_is_several_bricks(longest: int, tmp_path: Path) -> None:
+    assert lengths(chain(2 * longest + 40), tmp_path) == [longest, longest, 40]
 
 
 def test_calls_of_a_recorded_program_stay_apart() -> None:
@@ -88,22 +98,31 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield made
 
 
-def test_equal_stretches_are_one_brick_that_computes_what_the_model_does(
-    bench: Bench, tmp_path: Path
-) -> None:
-    read = bench.read(save(chain(4096), tmp_path))
-    decomposition = bench.decompose(read)
-    assert [occurrence.nodes for occurrence in decomposition.plan.occurrences] == [2048, 2048]
+def test_equal_stretches_are_one_brick(bench: Bench, longest: int, tmp_path: Path) -> None:
+    decomposition = bench.decompose(bench.read(save(chain(2 * longest), tmp_path)))
+    assert [o.nodes for o in decomposition.plan.occurrences] == [longest, longest]
     assert len(decomposition.bricks) == 1
-    assert decomposition.plan.nodes == 4096
+    assert decomposition.plan.nodes == 2 * longest
+
+
+@pytest.mark.parametrize(
+    ("nodes", "stretches"), [(100, [100]), pytest.param(4096, [2048, 2048], marks=pytest.mark.slow)]
+)
+def test_stretches_compute_what_the_model_does(
+    bench: Bench, tmp_path: Path, nodes: int, stretches: list[int]
+) -> None:
+    read = bench.read(save(chain(nodes), tmp_path))
+    decomposition = bench.decompose(read)
+    assert [o.nodes for o in decomposition.plan.occurrences] == stretches
+    assert len(decomposition.bricks) == 1
     assert bench.verify(read).exact
     assert bench.measure([read]).failures == ()
 
 
 def test_places_of_a_stretch_have_sessions_of_their_own_and_are_run_once(
-    bench: Bench, tmp_path: Path
+    bench: Bench, longest: int, tmp_path: Path
 ) -> None:
-    decomposition = bench.decompose(bench.read(save(chain(4096), tmp_path)))
+    decomposition = bench.decompose(bench.read(save(chain(2 * longest), tmp_path)))
     walk = walk_of(decomposition, decomposition.bricks.keys())
     assert len({step.load for step in walk.steps if step.timed}) == 2
     assert not any(step.repeated for step in walk.steps)
@@ -111,7 +130,7 @@ def test_places_of_a_stretch_have_sessions_of_their_own_and_are_run_once(
 
 def test_what_is_predicted_grows_with_the_nodes(bench: Bench, tmp_path: Path) -> None:
     few, many = (
-        bench.decompose(bench.read(save(chain(n), tmp_path, f"{n}.onnx"))) for n in (50, 2000)
+        bench.decompose(bench.read(save(chain(n), tmp_path, f"{n}.onnx"))) for n in (50, 1200)
     )
     calls = [
         extract_features(*decomposition.bricks.values()).calls for decomposition in (few, many)

@@ -30,7 +30,7 @@ def features(brick: Brick, working_set_bytes: float = math.inf) -> BrickFeatures
 
 def machine() -> dict[str, BrickFeatures]:
     """A few hundred bricks, products of large weights among them."""
-    large = [dense(1, t, c) for t in range(512, 4096, 256) for c in (1024, 4096)]
+    large = [dense(1, t, c) for t in range(512, 4096, 64) for c in (128, 256, 512)]
     return {**mixture(), **traits_of(large)}
 
 
