@@ -9,7 +9,7 @@ import onnx
 import pytest
 from factories import constant, model, node, save, value
 
-from bricks import Bench
+from bricks import Bench, Decomposition
 from bricks.compose.recomposition_error import cache_state_s
 from bricks.decompose.granularity import Granularity, split
 from bricks.graph.graph import Graph
@@ -45,20 +45,13 @@ def lengths(proto: onnx.ModelProto, folder: Path) -> list[int]:
     return [len(part) for part in split(graph, Granularity(None))]
 
 
-@pytest.fixture
-def longest(monkeypatch: pytest.MonkeyPatch) -> int:
-    """The most nodes of a brick: fewer than otherwise, so that chains of several bricks are short."""
-    monkeypatch.setattr("bricks.decompose.stretches._LONGEST", 128)
-    return 128
-
-
 def test_a_long_stretch_is_one_brick_and_a_short_one_is_not(tmp_path: Path) -> None:
     assert lengths(chain(8), tmp_path) == [1] * 8
     assert lengths(chain(100), tmp_path) == [100]
 
 
-def test_a_very_long_stretch_is_several_bricks(longest: int, tmp_path: Path) -> None:
-    assert lengths(chain(2 * longest + 40), tmp_path) == [longest, longest, 40]
+def test_a_very_long_stretch_is_several_bricks(tmp_path: Path) -> None:
+    assert lengths(chain(2048 + 40), tmp_path) == [2048, 40]
 
 
 def test_calls_of_a_recorded_program_stay_apart() -> None:
@@ -98,11 +91,16 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield made
 
 
-def test_equal_stretches_are_one_brick(bench: Bench, longest: int, tmp_path: Path) -> None:
-    decomposition = bench.decompose(bench.read(save(chain(2 * longest), tmp_path)))
-    assert [o.nodes for o in decomposition.plan.occurrences] == [longest, longest]
-    assert len(decomposition.bricks) == 1
-    assert decomposition.plan.nodes == 2 * longest
+@pytest.fixture(scope="module")
+def twice(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Decomposition:
+    """Two equal stretches, each as long as one may be."""
+    return bench.decompose(bench.read(save(chain(4096), tmp_path_factory.mktemp("twice"))))
+
+
+def test_equal_stretches_are_one_brick(twice: Decomposition) -> None:
+    assert [occurrence.nodes for occurrence in twice.plan.occurrences] == [2048, 2048]
+    assert len(twice.bricks) == 1
+    assert twice.plan.nodes == 4096
 
 
 @pytest.mark.parametrize(
@@ -120,10 +118,9 @@ def test_stretches_compute_what_the_model_does(
 
 
 def test_places_of_a_stretch_have_sessions_of_their_own_and_are_run_once(
-    bench: Bench, longest: int, tmp_path: Path
+    twice: Decomposition,
 ) -> None:
-    decomposition = bench.decompose(bench.read(save(chain(2 * longest), tmp_path)))
-    walk = walk_of(decomposition, decomposition.bricks.keys())
+    walk = walk_of(twice, twice.bricks.keys())
     assert len({step.load for step in walk.steps if step.timed}) == 2
     assert not any(step.repeated for step in walk.steps)
 
