@@ -238,6 +238,8 @@ def _become(message: bytes, fds: Sequence[int]) -> None:
         os.environ.clear()
         os.environ.update(env)
         sys.argv[:] = arguments
+        paths = env.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[1:1] = [path for path in paths if path and path not in sys.path]
         module, _, function = entry.partition(":")
         code = getattr(import_module(module), function)()
     except SystemExit as exc:
