@@ -12,6 +12,7 @@ from commands import Here, bricks
 from database_server import NoServer, Server, running
 from fork_server import ForkServer
 from hypothesis import settings
+from rough import measuring_calls_roughly
 from store_examples import Cache
 
 from bricks.measure import timing_lock, worker_process
@@ -78,6 +79,13 @@ def _workers_are_forks(fork_server: ForkServer) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker_process, "launch", launch)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _calls_are_measured_roughly() -> Iterator[None]:
+    """In `make test`, of which none looks at how well it knows them."""
+    with measuring_calls_roughly() if tiers.quick else contextlib.nullcontext():
         yield
 
 
