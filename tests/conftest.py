@@ -12,9 +12,12 @@ from caches import FILE, MODEL
 from commands import Here, bricks
 from database_server import NoServer, Server, running
 from fork_server import ForkServer
+from hypothesis import settings
+from rough import measuring_calls_roughly
 from store_examples import Cache
 
 from bricks.measure import timing_lock, worker_process
+from bricks.system.allocator import TUNABLES
 
 # A library for lines that are typed tells how wide it takes the terminal to be, and processes that
 # run tests side by side inherit that; commands would take it for what somebody asks for.
@@ -34,6 +37,10 @@ DERIVED = os.environ["BRICKS_DERIVED"]
 
 def pytest_configure(config: pytest.Config) -> None:
     tiers.quick = config.option.markexpr == "not slow"
+    # No example is too late on a busy host, and `make test` draws fewer of them.
+    examples = tiers.QUICK_EXAMPLES if tiers.quick else settings.default.max_examples
+    settings.register_profile("tests", settings.default, deadline=None, max_examples=examples)
+    settings.load_profile("tests")
 
 
 @pytest.fixture(autouse=True)
@@ -65,16 +72,28 @@ def fork_server() -> Iterator[ForkServer]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _workers_of_the_fake_runtime_are_forks(fork_server: ForkServer) -> Iterator[None]:
-    """Those that this process starts: most tests need one, and importing is most of its time."""
-    command = list(worker_process.worker_command(sys.executable, "fake"))
+def _workers_are_forks(fork_server: ForkServer) -> Iterator[None]:
+    """Of runtimes in this Python: importing is most of the time of such a worker.
+
+    What is told to return memory to the system, or to keep it, is told so as it starts.
+    """
+    *command, _ = worker_process.worker_command(sys.executable, "any")
     original = worker_process.launch
 
     def launch(words: list[str], **options: Any) -> Any:
-        return original(words, **options) if words != command else fork_server.worker(**options)
+        if words[:-1] == command and options["env"].get(TUNABLES) == os.environ.get(TUNABLES):
+            return fork_server.worker(**options)
+        return original(words, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker_process, "launch", launch)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _calls_are_measured_roughly() -> Iterator[None]:
+    """In `make test`, of which none looks at how well it knows them."""
+    with measuring_calls_roughly() if tiers.quick else contextlib.nullcontext():
         yield
 
 

@@ -95,7 +95,7 @@ def steady(latency_s: float, *states_s: float | None, key: str = "b000") -> Meas
 
 def test_one_brick_of_two_hundred_that_is_a_fifth_slower_is_found() -> None:
     found, others = 0, 0
-    for seed in range(10):
+    for seed in range(5):
         noise, slow = Noise(seed), KEYS[seed * 14]
         old = noise.session(latencies())
         new = noise.session({**latencies(), slow: 1.2 * latencies()[slow]})
@@ -109,8 +109,8 @@ def test_one_brick_of_two_hundred_that_is_a_fifth_slower_is_found() -> None:
                 == (brick.ratio.interval.low > 1)
             )
             assert brick.ratio.faster == (brick.ratio.interval.high < 1)
-    assert found >= 6  # a fifth is some five deviations of what two sessions differ by
-    assert others <= 2
+    assert found >= 3  # a fifth is some five deviations of what two sessions differ by
+    assert others <= 1
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_a_single_round_proves_nothing_but_a_large_change() -> None:
 def test_outliers_of_single_rounds_are_no_findings() -> None:
     """One in a hundred takes half as long again, as it does where a machine is shared."""
     wrong = 0
-    for seed in range(12):
+    for seed in range(6):
         noise, lot = Noise(seed), random.Random(seed)
         sessions = [
             {

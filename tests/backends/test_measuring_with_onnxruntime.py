@@ -6,6 +6,7 @@ import psutil
 import pytest
 from commands import Here, chain
 from factories import constant, mlp, model, node, save, value
+from fork_server import children
 from refusals import refused
 
 from bricks import BackendError, Bench, Conditions, IncompleteEstimate, StopRule
@@ -72,10 +73,10 @@ def test_bricks_too_big_for_memory_are_failures_and_the_rest_is_measured(tmp_pat
 
 def test_a_worker_that_is_killed_from_outside_is_replaced(tmp_path: Path) -> None:
     killed = []
-    others = set(psutil.Process().children())  # what earlier tests have left running
+    others = set(children())  # what earlier tests have left running
 
     def worker() -> psutil.Process:
-        (found,) = set(psutil.Process().children()) - others
+        (found,) = set(children()) - others
         return found
 
     def kill_once(what: str, share: float) -> None:

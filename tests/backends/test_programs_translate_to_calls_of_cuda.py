@@ -7,6 +7,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from tiers import slow_but
 
 from benchmarks.gpu.raw import protos
 from benchmarks.gpu.translation import agreement
@@ -29,7 +30,17 @@ def of_the_zoo(name: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize(
     "name",
-    ["resnet44_training", "bert", "gpt2_training", "conformer_training", "gcn_training", "dlrm"],
+    slow_but(
+        {"resnet44_training", "bert"}.__contains__,
+        [
+            "resnet44_training",
+            "bert",
+            "gpt2_training",
+            "conformer_training",
+            "gcn_training",
+            "dlrm",
+        ],
+    ),
 )
 def test_a_translated_program_has_the_bricks_that_cuda_has_in_order(name: str) -> None:
     found = agreement(translated(of_the_zoo(name)).proto, recorded_on_cuda()[f"zoo_{name}"])

@@ -382,5 +382,5 @@ def test_more_threads_than_processors_are_refused_where_they_would_be_measured(
     path = save(conv_net(), tmp_path, "net.onnx")
     done = here(command, path, "--threads", 1000, runtime="onnxruntime")
     assert done.status == 2 and "--threads 1000" in done.complaint
-    untimed = here("predict", path, "--threads", 1000, runtime="fake")
-    assert untimed.status == 0
+    if command == "predict":
+        assert here("predict", path, "--threads", 1000, runtime="fake").status == 0

@@ -10,7 +10,7 @@ from commands import Here
 
 from bricks.zoo import zoo_folder
 
-ASKED = ("--prompt", 8, "--new", 6, "--threads", 1)
+ASKED = ("--prompt", 8, "--new", 3, "--threads", 1)
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def test_batches_are_rows_and_the_first_line_answers(here: Here, decoder: Path) 
     for figure in ("ttft_s", "tpot_s", "total_s", "tokens_per_s", "decode_tokens_per_s"):
         assert facts[f"{figure}_low"] <= facts[figure]
         assert facts["rows"][0][figure] == facts[figure]
-    assert facts["cache_bytes"] == 2 * 13 * 16 * 4
+    assert facts["cache_bytes"] == 2 * 10 * 16 * 4
     assert facts["rows"][1]["cache_bytes"] == 2 * facts["cache_bytes"]
     assert facts["weight_bytes"] > 0 and facts["answer"].startswith("small makes ")
     shown = here(*words, runtime=None).out
     assert shown.startswith(facts["answer"])
     assert "weights" in shown and "in the cache" not in shown
     assert "in the cache" in here(*words, "--all", runtime=None).out
-    former = ("llm", decoder, "--prompt-tokens", 8, "--new-tokens", 6, "--threads", 1)
+    former = ("llm", decoder, "--prompt-tokens", 8, "--new-tokens", 3, "--threads", 1)
     assert here(*former, "--json", runtime=None).json["rows"] == facts["rows"][:1]
 
 

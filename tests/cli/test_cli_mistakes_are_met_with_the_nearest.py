@@ -1,9 +1,12 @@
+import shutil
 from pathlib import Path
 
 import pytest
 from commands import Here
 from factories import mlp, save
+from rough import ROUGH
 
+from bricks import Bench
 from bricks.cli.commands import FORMER
 from bricks.cli.main import root_command
 from bricks.errors import nearest, suggestion
@@ -12,6 +15,15 @@ from bricks.errors import nearest, suggestion
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
     return save(mlp(), tmp_path, "good.onnx")
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache in which that model is measured."""
+    folder = tmp_path_factory.mktemp("known")
+    with Bench(folder / "cache", runtime="fake", conditions=ROUGH) as bench:
+        bench.measure([bench.read(save(mlp(), folder, "good.onnx"))])
+    return folder / "cache"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +93,7 @@ def _host(here: Here) -> str:
     ],
 )
 def test_a_mistyped_model_is_met_with_the_nearest(
-    here: Here, good: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str
+    here: Here, known: Path, good: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str
 ) -> None:
     """One model of several that fails: the others are measured, and the status says so."""
     folder = good.parent
@@ -89,6 +101,7 @@ def test_a_mistyped_model_is_met_with_the_nearest(
     (folder / "sub" / "good.onnx").write_bytes(good.read_bytes())
     (folder / "good.txt").write_text("no model")
     monkeypatch.chdir(folder)
+    shutil.copytree(known, here.cache)
     done = here("measure", name, "good.onnx")
     assert done.status == 1
     assert done.complaint.endswith(meant)

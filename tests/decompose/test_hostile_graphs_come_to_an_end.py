@@ -15,6 +15,7 @@ from graphs import Maker
 from hostile import peak_bytes, refusal
 from onnx import helper
 from refusals import refused
+from tiers import slow_but
 
 from bricks import Bench
 from bricks.decompose import canonical
@@ -239,7 +240,7 @@ def endless(turns: int) -> onnx.ModelProto:
     return model([loop], inputs, outputs, [constant("turns", turns)])
 
 
-@pytest.mark.parametrize("granularity", ["executed", "1"])
+@pytest.mark.parametrize("granularity", slow_but("executed".__eq__, ["executed", "1"]))
 def test_a_loop_without_end_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, granularity: str
 ) -> None:

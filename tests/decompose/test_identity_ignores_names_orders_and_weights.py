@@ -24,7 +24,7 @@ def key(graph: Graph, nodes: Sequence[int] | None = None) -> str:
     return cut(graph, range(len(graph.nodes)) if nodes is None else nodes).brick.key
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(SEEDS, SEEDS)
 def test_a_disguised_graph_is_the_same_brick_to_the_byte(seed: int, other: int) -> None:
     graph = random_graph(seed)
@@ -48,7 +48,7 @@ def test_the_single_nodes_of_a_disguised_graph_are_the_same_bricks(seed: int, ot
     assert keys(graph) == keys(disguised(graph, other))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(PAIRS, PAIRS, st.booleans())
 @example(
     [(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)], [(i, (i + 1) % 6) for i in range(6)], True
@@ -64,14 +64,14 @@ def test_keys_are_equal_just_when_networkx_finds_an_isomorphism(
     assert (key(a) == key(b)) == isomorphic(a, b)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 400), st.integers(0, 400), st.integers(1, 3))
 def test_small_random_graphs_agree_with_networkx(first: int, second: int, size: int) -> None:
     a, b = random_graph(first, size), random_graph(second, size)
     assert (key(a) == key(b)) == isomorphic(a, b)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(
     st.sampled_from(["cycle", "complete", "cube", "two cycles", "torus"]),
     SEEDS,

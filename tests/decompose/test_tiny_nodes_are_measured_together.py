@@ -9,7 +9,7 @@ import onnx
 import pytest
 from factories import constant, model, node, save, value
 
-from bricks import Bench
+from bricks import Bench, Decomposition
 from bricks.compose.recomposition_error import cache_state_s
 from bricks.decompose.granularity import Granularity, split
 from bricks.graph.graph import Graph
@@ -48,7 +48,10 @@ def lengths(proto: onnx.ModelProto, folder: Path) -> list[int]:
 def test_a_long_stretch_is_one_brick_and_a_short_one_is_not(tmp_path: Path) -> None:
     assert lengths(chain(8), tmp_path) == [1] * 8
     assert lengths(chain(100), tmp_path) == [100]
-    assert lengths(chain(5000), tmp_path) == [2048, 2048, 904]
+
+
+def test_a_very_long_stretch_is_several_bricks(tmp_path: Path) -> None:
+    assert lengths(chain(2048 + 40), tmp_path) == [2048, 40]
 
 
 def test_calls_of_a_recorded_program_stay_apart() -> None:
@@ -88,30 +91,43 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield made
 
 
-def test_equal_stretches_are_one_brick_that_computes_what_the_model_does(
-    bench: Bench, tmp_path: Path
+@pytest.fixture(scope="module")
+def twice(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Decomposition:
+    """Two equal stretches, each as long as one may be."""
+    return bench.decompose(bench.read(save(chain(4096), tmp_path_factory.mktemp("twice"))))
+
+
+def test_equal_stretches_are_one_brick(twice: Decomposition) -> None:
+    assert [occurrence.nodes for occurrence in twice.plan.occurrences] == [2048, 2048]
+    assert len(twice.bricks) == 1
+    assert twice.plan.nodes == 4096
+
+
+@pytest.mark.parametrize(
+    ("nodes", "stretches"), [(100, [100]), pytest.param(4096, [2048, 2048], marks=pytest.mark.slow)]
+)
+def test_stretches_compute_what_the_model_does(
+    bench: Bench, tmp_path: Path, nodes: int, stretches: list[int]
 ) -> None:
-    read = bench.read(save(chain(4096), tmp_path))
+    read = bench.read(save(chain(nodes), tmp_path))
     decomposition = bench.decompose(read)
-    assert [occurrence.nodes for occurrence in decomposition.plan.occurrences] == [2048, 2048]
+    assert [o.nodes for o in decomposition.plan.occurrences] == stretches
     assert len(decomposition.bricks) == 1
-    assert decomposition.plan.nodes == 4096
     assert bench.verify(read).exact
     assert bench.measure([read]).failures == ()
 
 
 def test_places_of_a_stretch_have_sessions_of_their_own_and_are_run_once(
-    bench: Bench, tmp_path: Path
+    twice: Decomposition,
 ) -> None:
-    decomposition = bench.decompose(bench.read(save(chain(4096), tmp_path)))
-    walk = walk_of(decomposition, decomposition.bricks.keys())
+    walk = walk_of(twice, twice.bricks.keys())
     assert len({step.load for step in walk.steps if step.timed}) == 2
     assert not any(step.repeated for step in walk.steps)
 
 
 def test_what_is_predicted_grows_with_the_nodes(bench: Bench, tmp_path: Path) -> None:
     few, many = (
-        bench.decompose(bench.read(save(chain(n), tmp_path, f"{n}.onnx"))) for n in (50, 2000)
+        bench.decompose(bench.read(save(chain(n), tmp_path, f"{n}.onnx"))) for n in (50, 1200)
     )
     calls = [
         extract_features(*decomposition.bricks.values()).calls for decomposition in (few, many)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from factories import conv_net, mlp, save
 from refusals import refused
 
 from bricks.errors import BackendError, FleetError, ModelError
+from bricks.fleet import coordinator
 from bricks.fleet import host as on_host
 from bricks.fleet.coordinator import Coordinator
 from bricks.fleet.host import BatchResult
@@ -122,6 +124,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Model]:
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store.open(tmp_path / "cache") as store:
         yield store
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts here have answered before they are looked at again."""
+    sleep = time.sleep
+    monkeypatch.setattr(coordinator.time, "sleep", lambda seconds: sleep(min(seconds, 0.002)))
 
 
 @pytest.fixture(autouse=True)

@@ -223,6 +223,7 @@ class TestWithOneHost:
             assert call.result() == {"package": __version__}
             host.resume()
 
+    @pytest.mark.slow
     def test_a_budget_is_for_it_to_spend(
         self, scheduler: str, host: psutil.Process, here: Here, models: list[Path]
     ) -> None:

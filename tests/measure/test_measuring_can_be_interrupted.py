@@ -10,7 +10,7 @@ from factories import save
 
 from bricks.measure.rounds import StopRule
 
-OPERATORS = ("Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf")
+OPERATORS = ("Relu", "Sigmoid", "Tanh", "Exp")
 PACE = {"BRICKS_FAKE_PACE": "0.05"}
 FULL = 2  # rounds that a finished measurement of a part of a model has at least
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.gpu import compiled, device_time
 from benchmarks.gpu.folds import FOLDS, family_of, folds_of
 from benchmarks.ratios import Ratios
@@ -37,6 +39,7 @@ def test_calls_add_up_to_the_device_time_of_steps() -> None:
     assert sum(row.holds for row in results.rows) >= 0.9 * len(results.rows)
 
 
+@pytest.mark.slow
 def test_two_lanes_explain_compiled_steps() -> None:
     (benchmark,) = compiled.BENCHMARKS
     (results,) = benchmark.kept(Options().results)

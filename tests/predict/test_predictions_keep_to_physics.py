@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,12 +30,14 @@ def features(brick: Brick, working_set_bytes: float = math.inf) -> BrickFeatures
 
 def machine() -> dict[str, BrickFeatures]:
     """A few hundred bricks, products of large weights among them."""
-    large = [dense(1, t, c) for t in range(512, 4096, 64) for c in (1024, 2048, 4096)]
+    large = [dense(1, t, c) for t in range(512, 4096, 64) for c in (128, 256, 512)]
     return {**mixture(), **traits_of(large)}
 
 
+@cache
 def predictor() -> Predictor:
-    return learned(machine(), latencies(machine()))
+    known = machine()
+    return learned(known, latencies(known))
 
 
 def sizes(of: BrickFeatures) -> dict[str, float]:

@@ -146,7 +146,7 @@ def test_options_choose_models_and_targets(
     ("words", "says"),
     [
         (("--threads", 7), "fake with 1 or 2 threads"),
-        (("--runtime", "openvino"), "fake with 1 or 2 threads"),
+        (("--runtime", "onnxruntime"), "fake with 1 or 2 threads"),
         (("--batch", 77), "batch 1"),
         (("--granularity", 2), "granularity executed"),
         (("--shape", "x=1x2"), "name one"),

@@ -13,7 +13,6 @@ import pytest
 from commands import Here, chain
 from factories import branches, conv_net, mlp, save
 from perfetto_engine import opened
-from tiers import slow_but
 from unusual import nested_control_flow
 
 import bricks
@@ -141,6 +140,7 @@ def test_both_timelines_of_a_model_are_there_and_joined(name: str, tmp_path: Pat
     assert "writing a profile takes time itself" in facts["remark_1"]
 
 
+@pytest.mark.slow
 def test_the_runtimes_own_overhead_stays_visible(tmp_path: Path) -> None:
     of = traced(mlp(), tmp_path, runtime="onnxruntime")
     trace = Opened(of, tmp_path)
@@ -151,6 +151,7 @@ def test_the_runtimes_own_overhead_stays_visible(tmp_path: Path) -> None:
     assert trace.args(whole)["nodes_us"] == pytest.approx(sum(s.dur for s in ran) / 1000)
 
 
+@pytest.mark.slow
 def test_an_occurrence_tells_the_same_in_both_timelines(dense: Traced, tmp_path: Path) -> None:
     of = dense
     trace = Opened(of, tmp_path)
@@ -172,6 +173,7 @@ def test_an_occurrence_tells_the_same_in_both_timelines(dense: Traced, tmp_path:
         }
 
 
+@pytest.mark.slow
 def test_bodies_of_loops_are_inside_of_their_loops(tmp_path: Path) -> None:
     of = traced(nested_control_flow(), tmp_path, runtime="onnxruntime")
     trace = Opened(of, tmp_path)
@@ -184,7 +186,8 @@ def test_bodies_of_loops_are_inside_of_their_loops(tmp_path: Path) -> None:
     assert trace.args(inner)["inside_of_another"]
 
 
-@pytest.mark.parametrize("runtime", slow_but("fake".__eq__, ["fake", "onnxruntime"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["fake", "onnxruntime"])
 def test_workers_have_a_thread_each(runtime: str, tmp_path: Path) -> None:
     of = traced(branches(2 if runtime == "onnxruntime" else 64), tmp_path, runtime=runtime,
                 workers=2)  # fmt: skip
@@ -199,6 +202,7 @@ def test_workers_have_a_thread_each(runtime: str, tmp_path: Path) -> None:
     assert {s.depth for s in trace.slices} == {0}
 
 
+@pytest.mark.slow
 def test_what_has_no_measurement_is_named_and_takes_no_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +228,7 @@ def test_what_has_no_measurement_is_named_and_takes_no_time(
     assert notes[1].startswith("no profile beside it: net: ")
 
 
+@pytest.mark.slow
 def test_what_takes_nothing_is_not_drawn_inside_of_its_neighbour(
     dense: Traced, tmp_path: Path
 ) -> None:
@@ -240,6 +245,7 @@ def test_what_takes_nothing_is_not_drawn_inside_of_its_neighbour(
     assert [trace.args(s)["occurrence"] for s in laid] == list(range(len(laid)))
 
 
+@pytest.mark.slow
 def test_layers_that_overlap_are_taken_away_by_name(tmp_path: Path) -> None:
     of = traced(conv_net(), tmp_path, granularity="2+1")
     trace = Opened(of, tmp_path)
@@ -265,17 +271,32 @@ def shown(name: str) -> str:
     return printable(name).replace("\\", BACKSLASH)
 
 
-def test_names_from_models_arrive_as_they_are_and_printable(tmp_path: Path) -> None:
-    of = traced(chain(*["Tanh"] * len(HOSTILE)), tmp_path)
+def with_hostile_names(folder: Path) -> Traced:
+    of = traced(chain(*["Tanh"] * len(HOSTILE)), folder)
     assert isinstance(of.profile, Profile)
     nodes = tuple(
         replace(run, name=name) for run, name in zip(of.profile.nodes, HOSTILE, strict=True)
     )
-    of = replace(
+    return replace(
         of,
         plan=replace(of.plan, model='</name> "\\ \u202e\n\\'),
         profile=replace(of.profile, nodes=nodes),
     )
+
+
+def test_names_are_printable_and_hold_no_backslash(tmp_path: Path) -> None:
+    of = with_hostile_names(tmp_path)
+    events = json.loads(trace_text(of))["traceEvents"]
+    nodes = [event["args"]["node"] for event in events if "node" in event.get("args", {})]
+    assert len(nodes) >= len(HOSTILE)
+    for name in (*nodes, *(event["name"] for event in events)):
+        assert name.isprintable() and "\\" not in name
+    assert shown(of.plan.model) in {event["name"] for event in events}
+
+
+@pytest.mark.slow
+def test_names_from_models_arrive_as_they_are_and_printable(tmp_path: Path) -> None:
+    of = with_hostile_names(tmp_path)
     trace = Opened(of, tmp_path)
     arrived = [trace.args(s)["node"] for s in trace.of(MEASURED, NODES)]
     assert arrived.pop() == "no name"
@@ -296,6 +317,7 @@ def test_a_node_takes_less_than_a_kilobyte(tmp_path: Path) -> None:
     assert len(text.encode()) < 200e3
 
 
+@pytest.mark.slow
 def test_where_there_is_no_profile_the_recomposed_timeline_says_so(
     dense: Traced, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_prediction_is_close_to_a_process_that_runs_the_model(name: str, tmp_p
     assert memory.peak_bytes == pytest.approx(peaks.peak_bytes, rel=0.1)
 
 
+@pytest.mark.slow
 def test_weights_in_the_models_own_file_take_more_while_they_are_loaded(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", threads=1) as bench:
         model = bench.read(heavy(tmp_path))

@@ -128,7 +128,7 @@ def kills(
 
 
 # A share is every so many fault points of a run, from another one on.
-SHARES = 8
+SHARES = 16
 
 
 @pytest.mark.parametrize("share", slow_but(lambda share: share == 0, range(SHARES)))

@@ -513,6 +513,7 @@ def published_card(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_shipped_files_of_cards_hold_what_learning_gives(published_card: Path) -> None:
     """Where this fails, the predictor was changed: a new version of the format, `make learned`."""
     (entry,) = read_index(published_card)
@@ -558,7 +559,7 @@ class Unlearned(Published):
 def test_the_bricks_that_a_system_met_in_several_states_are_named() -> None:
     published = Published(CHECKOUT)
     targets = [t for t in published.systems.targets() if t.runtime.backend == "openvino"]
-    for target in targets:
+    for target in targets[:1]:
         results = published.measurements.results(
             target.key, [*published.measurements.costs(target.key)]
         )

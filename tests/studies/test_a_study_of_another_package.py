@@ -7,29 +7,25 @@ would make.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from commands import CommandResult, bricks
+from commands import CommandResult, Here, bricks
 from factories import mlp, save
-from study_packages import installed
+from study_packages import installed, installed_here
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    return installed(tmp_path / "packages", energy="energy_study:OFFER")
+def energy(here: Here, tmp_path: Path) -> Iterator[Callable[..., CommandResult]]:
+    """The command, on a small model."""
+    words = ("energy", save(mlp(), tmp_path, "mlp.onnx"), "--threads", 1)
+    with installed_here(tmp_path / "packages", energy="energy_study:OFFER"):
+        yield lambda *more: here(*words, *more)
 
 
-def energy(tmp_path: Path, environment: dict[str, str], *more: object) -> CommandResult:
-    model = save(mlp(), tmp_path, "mlp.onnx")
-    words = ("energy", model, "--runtime", "fake", "--threads", 1, "--cache", tmp_path / "cache")
-    return bricks(*words, *more, **environment)
-
-
-def test_it_measures_predicts_and_checks_itself(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    done = energy(tmp_path, environment, "--watts", "100W", "--runs", 36, "--check", "--json")
+def test_it_measures_predicts_and_checks_itself(energy: Callable[..., CommandResult]) -> None:
+    done = energy("--watts", "100W", "--runs", 36, "--check", "--json")
     assert (done.status, done.err) == (0, "")
     facts = done.json
     assert list(facts) == ["watts", "runs", "models"]
@@ -44,9 +40,9 @@ def test_it_measures_predicts_and_checks_itself(
 
 
 def test_its_answer_is_a_table_without_a_line_of_its_own(
-    tmp_path: Path, environment: dict[str, str]
+    energy: Callable[..., CommandResult],
 ) -> None:
-    done = energy(tmp_path, environment)
+    done = energy()
     assert (done.status, done.err) == (0, "")
     assert "watts  65" in done.out
     head, row = done.out.strip().splitlines()[-2:]
@@ -55,30 +51,36 @@ def test_its_answer_is_a_table_without_a_line_of_its_own(
 
 
 def test_its_options_are_those_of_its_dataclass(
-    tmp_path: Path, environment: dict[str, str]
+    here: Here, energy: Callable[..., CommandResult]
 ) -> None:
-    done = bricks("energy", "--help", **environment)
-    assert "--watts 65W" in done.out and "[default: 65W]" in done.out
-    assert "--runs N" in done.out and "--check" in done.out and "--precision" in done.out
-    done = energy(tmp_path, environment, "--watts", "much")
+    shown = here.plain("energy", "--help").out
+    assert "--watts 65W" in shown and "[default: 65W]" in shown
+    assert "--runs N" in shown and "--check" in shown and "--precision" in shown
+    done = energy("--watts", "much")
     assert (done.status, "--watts 'much' is no power" in done.complaint) == (2, True)
-    assert bricks("energy", "nothing.onnx", "--runs", 0, **environment).status == 2
+    assert energy("--runs", 0).status == 2
 
 
 def test_what_cannot_be_predicted_is_a_row_and_an_error(
-    tmp_path: Path, environment: dict[str, str]
+    energy: Callable[..., CommandResult],
 ) -> None:
-    done = energy(tmp_path, environment, "--no-measure", "--json")
+    done = energy("--no-measure", "--json")
     assert done.status == 1
     (row,) = json.loads(done.out)["models"]
     assert row["error"] == done.complaint
     assert {value for key, value in row.items() if key not in ("model", "error")} == {None}
 
 
-def test_one_that_cannot_be_loaded_stands_in_nobodys_way(tmp_path: Path) -> None:
-    broken = installed(tmp_path / "packages", energy="energy_study:NOTHING", predict="os:path")
-    done = bricks("energy", **broken)
-    assert (done.status, "'energy'" in done.complaint) == (1, True)
-    listed = bricks("backends", "list", **broken)
-    assert (listed.status, listed.err) == (0, "")
-    assert "MODEL…" in bricks("predict", "--help", **broken).out  # not replaced
+def test_one_that_cannot_be_loaded_stands_in_nobodys_way(here: Here, tmp_path: Path) -> None:
+    offers = {"energy": "energy_study:NOTHING", "predict": "os:path"}
+    with installed_here(tmp_path / "packages", **offers):
+        done = here.plain("energy")
+        assert (done.status, "'energy'" in done.complaint) == (1, True)
+        listed = here.plain("backends", "list")
+        assert (listed.status, listed.err) == (0, "")
+        assert "MODEL…" in here.plain("predict", "--help").out  # not replaced
+
+
+def test_a_process_finds_what_is_installed(tmp_path: Path) -> None:
+    environment = installed(tmp_path / "packages", energy="energy_study:OFFER")
+    assert bricks("energy", "--runs", 0, **environment).status == 2

@@ -1,6 +1,6 @@
 """Processes that begin as forks of one that has imported everything, in place of starting anew.
 
-Importing takes most of the time of a short command or of a worker of the fake runtime. A server is
+Importing takes most of the time of a short command or of a worker. A server is
 one process without threads of its own; it forks for each request, and the fork becomes what a new
 process would have been: with the arguments, the environment, the folder and the open files of the
 request. What depends on how a process starts, such as hashes of texts or settings of the
@@ -35,6 +35,7 @@ ROOT = SUPPORT.parents[1]
 # What a fork may need is imported before: commands, the worker, and the runtime of most tests.
 IMPORTED = (
     "bricks.backends.fake.backend",
+    "bricks.backends.onnxruntime.backend",
     "bricks.cli.cache",
     "bricks.cli.compare",
     "bricks.cli.main",
@@ -181,6 +182,8 @@ def _runs(process: psutil.Process) -> bool:
 def _serve(connection: socket.socket) -> None:
     for module in IMPORTED:
         import_module(module)
+    # The device of the fake runtime is hot at once.
+    import_module("bricks.backends.heating").HEATED_S = 0.0
     gc.collect()
     gc.freeze()  # what collecting garbage would touch is not copied into each fork
     while True:
@@ -235,6 +238,8 @@ def _become(message: bytes, fds: Sequence[int]) -> None:
         os.environ.clear()
         os.environ.update(env)
         sys.argv[:] = arguments
+        paths = env.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[1:1] = [path for path in paths if path and path not in sys.path]
         module, _, function = entry.partition(":")
         code = getattr(import_module(module), function)()
     except SystemExit as exc:

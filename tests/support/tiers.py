@@ -14,6 +14,9 @@ import pytest
 # Whether this run is `make test`: set when it begins.
 quick = False
 
+# How many examples Hypothesis draws for a law in `make test`; `make test-all` draws 100.
+QUICK_EXAMPLES = 30
+
 
 def slow_but(fast: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
     """Parameters of which only those that are ``fast`` run each time."""

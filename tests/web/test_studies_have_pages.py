@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 import pytest
 from commands import until
 from rough import ROUGH
-from study_packages import installed
-from web_server import Reply, Served, serving
+from study_packages import installed_here
+from web_server import Reply, Served, serving_here
 
 from bricks import Bench
 from bricks.session.options import Options
@@ -30,8 +30,10 @@ def test_a_study_of_another_package_has_a_page(tmp_path: Path) -> None:
     options = Options(runtime="fake", threads=1, conditions=ROUGH)
     with Bench(tmp_path / "cache", options, published=False) as bench:
         bench.measure([bench.read("squeezenet")])
-    packages = installed(tmp_path / "packages", energy="energy_study:OFFER")
-    with serving("--threads", 1, "--cache", tmp_path / "cache", **packages) as served:
+    with (
+        installed_here(tmp_path / "packages", energy="energy_study:OFFER"),
+        serving_here(tmp_path / "cache") as served,
+    ):
         form = served.get("/energy").text
         assert "How much energy does a model take?" in form
         assert 'name="watts"' in form and 'name="check"' not in form

@@ -4,6 +4,8 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from syntax_trees import parsed
+
 PACKAGE = Path(__file__).parents[2] / "bricks"
 
 # From below: what is in one layer imports from layers before it, and from itself alone. "" is
@@ -47,10 +49,6 @@ def package_of(module: str) -> str:
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def imported(path: Path) -> set[str]:
     """Modules of the package that a file imports, wherever in the file, without "bricks."."""
     found = set()

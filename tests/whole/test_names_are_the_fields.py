@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from syntax_trees import parsed
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bricks"
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+TREES = {path: parsed(path) for path in PACKAGE.rglob("*.py")}
 
 # Words that say nothing to a reader from the field, by those that do.
 BETTER = {

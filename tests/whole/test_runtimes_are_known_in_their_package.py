@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from syntax_trees import parsed
+
 from bricks.backends import built_in
 
 PACKAGE = Path(__file__).parents[2] / "bricks"
@@ -28,7 +30,7 @@ def modules() -> dict[str, ast.Module]:
     """All modules but those in the packages of runtimes, by their paths."""
     backends = PACKAGE / "backends"
     return {
-        str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8"))
+        str(path.relative_to(PACKAGE)): parsed(path)
         for path in sorted(PACKAGE.rglob("*.py"))
         if backends not in path.parents[1:]
     }

@@ -54,7 +54,7 @@ COPIES = CopyTimes(linear(0.1), Interval(0.0, 0.0, 1e-3), linear(0.2))
 BATCH = 8
 
 # A point is simulated for both ends of each source of error.
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=10, deadline=None)
 
 sizes = st.integers(4, 1 << 22)
 gradients = st.lists(

@@ -26,7 +26,7 @@ from bricks.studies.serving.service import BatchLatency, ServiceTimes
 from bricks.system import Runtime, System, Target
 from bricks.units.interval import Interval
 
-some = settings(max_examples=60, deadline=None)
+some = settings(max_examples=30, deadline=None)
 
 
 class SimPyServer:
@@ -112,10 +112,10 @@ def test_a_lone_server_waits_as_pollaczek_and_khinchine_say() -> None:
     rng = np.random.default_rng(3)
     seconds = rng.lognormal(-5, 0.6, 4096).tolist()
     mean, square = np.mean(seconds), np.mean(np.square(seconds))
-    luck = rng.integers(0, len(seconds), 200_000).tolist()
+    luck = rng.integers(0, len(seconds), 60_000).tolist()
     for load in (0.3, 0.7):
         qps = load / mean
-        found = serve(poisson_s(qps, 200_000, 5), Serving(), lambda _, n, _idle: seconds[luck[n]])
+        found = serve(poisson_s(qps, 60_000, 5), Serving(), lambda _, n, _idle: seconds[luck[n]])
         wait = qps * square / (2 * (1 - load))
         assert found.latencies_s.mean() - mean == pytest.approx(wait, rel=0.06)
         assert found.busy_s / found.span_s == pytest.approx(load, rel=0.02)
@@ -171,9 +171,9 @@ MANY = times((1, 0.010), (2, 0.012), (4, 0.016))
 
 @pytest.fixture(autouse=True)
 def _few_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fifth of what is simulated otherwise: enough for these bounds."""
-    monkeypatch.setattr("bricks.studies.serving.outcome.QUERIES", 20_000)
-    monkeypatch.setattr("bricks.studies.serving.outcome.SEARCH_QUERIES", 4_000)
+    """A tenth of what is simulated otherwise: enough for these bounds."""
+    monkeypatch.setattr("bricks.studies.serving.outcome.QUERIES", 10_000)
+    monkeypatch.setattr("bricks.studies.serving.outcome.SEARCH_QUERIES", 2_000)
 
 
 def outcome(of: ServiceTimes, load: ScenarioLoad, serving: Serving | None = None) -> ScenarioResult:
