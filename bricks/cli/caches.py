@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 # Seconds from which on it is told that indexing took them.
-_TOLD_S = 0.5
+_LONG_S = 0.5
 
 
 @contextmanager
@@ -63,6 +63,6 @@ def note_published(published: Published) -> None:
     for problem in published.problems:
         note(f"warning: {problem}")
     took_s = sum(published.indexed_s.values())
-    if took_s > _TOLD_S:
+    if took_s > _LONG_S:
         names = ", ".join(published.indexed_s)
         note(f"indexed {names} in {took_s:.1f} s, which is done once")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 import zlib
 from dataclasses import replace
@@ -24,6 +25,8 @@ from bricks.system import derived_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+_logger = logging.getLogger(__name__)
 
 # The version of what is kept. Larger files are read each time: digesting weights takes longer.
 _VERSION, _MOST_BYTES = 1, 4 << 20
@@ -43,6 +46,7 @@ def read_once(
     """The model in an ONNX file, as :func:`bricks.reading.read.read_model` gives it."""
     kept = None if values else _kept_file(path, batch, shapes)
     if kept is not None and (model := _loaded(kept, path, name)) is not None:
+        _logger.info("%s: reading %s", name, path.resolve())
         return model
     from bricks.reading.read import read_model  # here: importing onnx takes a moment
 

@@ -205,7 +205,7 @@ def test_a_short_budget_measures_first_what_takes_longest(
             [job], bench.workspace.estimators.latencies(), EFFORTS["full"], 1e9, lambda *_: None
         )
         monkeypatch.setattr(adaptive, "PLANNED_S", math.inf)
-        monkeypatch.setattr(adaptive, "STAGE", 0.0)  # one at a time
+        monkeypatch.setattr(adaptive, "_affordable", lambda keys, *_: frozenset(keys[:1]))
 
         def run(jobs: Sequence[ModelJob], *_: object) -> CampaignResult:
             order.append(jobs[0].chosen or frozenset())
@@ -226,4 +226,4 @@ def test_a_budget_counts_from_when_the_command_began(tmp_path: Path) -> None:
     now_s = time.monotonic()
     assert left_s(None) == 100.0
     assert 0 < (left_s(now_s - 60) or 0) <= 40
-    assert 0 < (left_s(now_s - 1000) or 0) < 10  # enough for a round in any case
+    assert left_s(now_s - 1000) == 0
