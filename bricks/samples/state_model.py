@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bricks.samples.one_thread import one_thread
 from bricks.samples.statistics import median
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ class StateModel:
             weights = np.array([observation.log_ratio**2 for observation in self._observations])
             middles = np.array([observation.middle for observation in self._observations])
             self._reference = float(np.average(middles, weights=weights))
-            self._fit()
+            with one_thread():
+                self._fit()
 
     def with_facts(self, facts: Mapping[str, SizeFacts]) -> StateModel:
         """This model with further ``facts`` of bricks by key."""

@@ -144,7 +144,7 @@ class Latencies:
             others = model.in_state(self.target.features(sorted(ahead)), state_s)
             every = {**features, **others}
             new = {key: t for key, t in every.items() if (key, t) not in self._predicted}
-            from bricks.predict.one_thread import one_thread
+            from bricks.samples.one_thread import one_thread
 
             with one_thread():
                 predicted = model.predictor.predict(new)
