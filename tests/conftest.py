@@ -37,9 +37,9 @@ DERIVED = os.environ["BRICKS_DERIVED"]
 
 def pytest_configure(config: pytest.Config) -> None:
     tiers.quick = config.option.markexpr == "not slow"
-    # No example is too late on a busy host, and `make test` draws fewer of them.
-    examples = tiers.QUICK_EXAMPLES if tiers.quick else settings.default.max_examples
-    settings.register_profile("tests", settings.default, deadline=None, max_examples=examples)
+    # No example is too late on a busy host; `make test` draws fewer of them, always the same.
+    drawn = {"max_examples": tiers.QUICK_EXAMPLES, "derandomize": True} if tiers.quick else {}
+    settings.register_profile("tests", settings.default, deadline=None, **drawn)
     settings.load_profile("tests")
 
 
