@@ -127,7 +127,7 @@ class AdaptiveMeasurement:
         cost_s = _usual_s(self._jobs, self._latencies, waiting)
         done: list[CampaignResult] = []
         while (left_s := self._left_s() or 0.0) > _ANSWER_S:
-            chosen = _affordable(waiting, cost_s, STAGE * left_s)
+            chosen = affordable(waiting, cost_s, STAGE * left_s)
             if not chosen:
                 break
             waiting = [key for key in waiting if key not in chosen]
@@ -214,7 +214,7 @@ def deviation(jobs: Sequence[ModelJob], latencies: Latencies) -> float | None:
     return median([float(d) for d in planner.deviations()])
 
 
-def _affordable(keys: Sequence[str], cost_s: Mapping[str, float], left_s: float) -> frozenset[str]:
+def affordable(keys: Sequence[str], cost_s: Mapping[str, float], left_s: float) -> frozenset[str]:
     """The first of ``keys`` whose costs add up to no more than ``left_s``; dearer ones are skipped.
 
     A brick with hundreds of megabytes of weights takes longer to load than a short budget lasts.

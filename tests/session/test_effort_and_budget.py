@@ -205,7 +205,7 @@ def test_a_short_budget_measures_first_what_takes_longest(
             [job], bench.workspace.estimators.latencies(), EFFORTS["full"], 1e9, lambda *_: None
         )
         monkeypatch.setattr(adaptive, "PLANNED_S", math.inf)
-        monkeypatch.setattr(adaptive, "_affordable", lambda keys, *_: frozenset(keys[:1]))
+        monkeypatch.setattr(adaptive, "affordable", lambda keys, *_: frozenset(keys[:1]))
 
         def run(jobs: Sequence[ModelJob], *_: object) -> CampaignResult:
             order.append(jobs[0].chosen or frozenset())
