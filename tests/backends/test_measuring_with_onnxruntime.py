@@ -71,6 +71,7 @@ def test_bricks_too_big_for_memory_are_failures_and_the_rest_is_measured(tmp_pat
         assert bench.measure(models).new_bricks == 0
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_from_outside_is_replaced(tmp_path: Path) -> None:
     killed = []
     others = set(children())  # what earlier tests have left running

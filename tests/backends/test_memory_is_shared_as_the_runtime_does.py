@@ -106,7 +106,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peaks are read 
 SHARING = sorted({op for domain, op in {*VIEWS, *OVERWRITES} if not domain} - {"Flatten"})
 
 
-@pytest.mark.parametrize("operator", one_in(16, SHARING))
+@pytest.mark.parametrize("operator", one_in(99, SHARING))
 def test_operators_in_place_need_one_buffer(operator: str) -> None:
     assert buffers(operator) == 1
 
@@ -115,7 +115,7 @@ def test_a_fused_sum_is_added_in_place() -> None:
     assert sums() == 1
 
 
-@pytest.mark.parametrize("operator", one_in(14, ARITHMETIC))
+@pytest.mark.parametrize("operator", one_in(99, ARITHMETIC))
 def test_other_operators_need_two_buffers(operator: str) -> None:
     assert ("", operator) not in {*VIEWS, *OVERWRITES}
     assert buffers(operator) == 2

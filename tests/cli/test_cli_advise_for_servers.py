@@ -30,7 +30,9 @@ def advise(here: Here, folder: Path, *more: object) -> CommandResult:
     return here.plain(*words, "--cache", folder / "cache", *more)
 
 
-def test_hosts_instances_batch_and_cost_are_told(here: Here, folder: Path) -> None:
+def test_hosts_instances_batch_and_cost_are_told(
+    here: Here, folder: Path, few_queries: None
+) -> None:
     few = advise(here, folder, *SERVER, "--qps", 10, "--json").json
     (candidate,) = few["candidates"]
     best = candidate["best"]

@@ -242,13 +242,9 @@ def test_gpus_without_a_network_have_the_nvlink_of_their_data_sheet(here: Here) 
 
 
 def test_ranks_are_said_to_be_on_one_host_or_on_hosts_of_their_own(here: Here) -> None:
-    words = ("scale", "torch_two_tower_training", "--ranks")
-    for card, ranks, *facts in (
-        ("h100", "8,9", "Up to 8 ranks are GPUs joined by NVLink", "hosts of their own"),
-        ("l40s", "1,2", "Each rank is a GPU on a host of its own; network assumed: 10 Gbit/s"),
-    ):
-        shown = " ".join(here(*words, ranks, "--on", card, runtime=None).out.split())
-        assert all(fact in shown for fact in facts), shown
+    words = ("scale", "torch_two_tower_training", "--ranks", "8,9", "--on", "h100")
+    shown = " ".join(here(*words, runtime=None).out.split())
+    assert "Up to 8 ranks are GPUs joined by NVLink" in shown and "hosts of their own" in shown
 
 
 def test_a_program_with_calls_that_no_rule_translates_has_no_estimate(here: Here) -> None:
@@ -321,9 +317,6 @@ def test_a_published_architecture_generates_text_on_gpus(here: Here, tiny: Archi
     assert two["steps"][0]["device_s"] > two["collectives_s"]
     # Collectives cost the host more than it saves by smaller matrices.
     assert two["steps"][0]["host_s"] > one["steps"][0]["host_s"]
-    stated = ("--tensor-parallel", 2, "--bandwidth", "400Gbit", "--latency", "5us")
-    slower = here(*words, "--json", *stated, runtime=None).json
-    assert slower["network_origin"] == "stated" and slower["collectives_s"] > two["collectives_s"]
 
 
 def test_a_model_that_no_card_holds_is_told_how_many_do(

@@ -120,6 +120,7 @@ def test_a_mistyped_word_is_met_with_the_nearest(here: Here) -> None:
         assert all(fact in done.complaint for fact in facts), done.complaint
 
 
+@pytest.mark.slow
 def test_a_file_that_is_not_there_does_not_stop_the_others(here: Here, tanh: Path) -> None:
     done = here("validate", "operators", tanh.with_name("tanhh.onnx"), tanh)
     assert done.status == 1

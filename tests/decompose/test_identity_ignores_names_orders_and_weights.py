@@ -57,6 +57,11 @@ def test_the_single_nodes_of_a_disguised_graph_are_the_same_bricks(seed: int, ot
     [(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)], [(i, (i + 1) % 6) for i in range(6)], False
 )
 @example([(0, 0), (1, 1)], [(0, 1), (1, 0)], False)
+@example(
+    [(0, 0), (0, 0), (0, 0), (0, 1), (0, 1), (1, 0)],
+    [(0, 0), (0, 0), (0, 1), (0, 0), (0, 1), (1, 0)],
+    False,
+)
 def test_keys_are_equal_just_when_networkx_finds_an_isomorphism(
     first: list[tuple[int, int]], second: list[tuple[int, int]], weights: bool
 ) -> None:

@@ -209,8 +209,8 @@ class TestWithOneHost:
         self, scheduler: str, host: psutil.Process
     ) -> None:
         with dask.config.set({INFO_INTERVAL: "1ms"}), connected(scheduler) as cluster:
-            names = [{seen.name for seen in cluster.hosts().values()} for _ in range(100)]
-        assert names == [{"one"}] * 100
+            names = [{seen.name for seen in cluster.hosts().values()} for _ in range(20)]
+        assert names == [{"one"}] * 20
 
     def test_what_it_returned_before_it_hung_is_had(
         self, scheduler: str, host: psutil.Process
@@ -400,6 +400,7 @@ def test_without_a_scheduler_both_sides_say_so(here: Here, models: list[Path]) -
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_interrupted_leaves_nothing_behind(
     scheduler: str, here: Here, models: list[Path]
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from commands import Here
 from factories import mlp, save
+from tiers import slow_but
 
 from bricks import Bench, Conditions, Measurement, StopRule
 from bricks.backends import heating
@@ -60,7 +61,10 @@ def test_rounds_keep_the_state_and_take_it_along(
 
 @pytest.mark.parametrize(
     ("reason", "then"),
-    [("power", "a long run is as slow"), ("temperature", "let it cool, and add --again")],
+    slow_but(
+        lambda of: of[0] == "temperature",
+        [("power", "a long run is as slow"), ("temperature", "let it cool, and add --again")],
+    ),
 )
 def test_answers_say_it_in_one_remark(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, then: str

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from brick_examples import blockwise, conv, dense, latencies, learned, mixture, traits_of
+from brick_examples import blockwise, conv, dense, latencies, learned, mixture, traits_of, unary
 
 from bricks.decompose.plan import Brick
 from bricks.predict.features import (
@@ -30,8 +30,9 @@ def features(brick: Brick, working_set_bytes: float = math.inf) -> BrickFeatures
 
 def machine() -> dict[str, BrickFeatures]:
     """A few hundred bricks, products of large weights among them."""
-    large = [dense(1, t, c) for t in range(512, 4096, 64) for c in (128, 256, 512)]
-    return {**mixture(), **traits_of(large)}
+    large = [dense(1, t, c) for t in range(512, 4096, 512) for c in (256, 512)]
+    small = [unary(op, n) for op in ("Tanh", "Neg", "Abs") for n in range(1000, 60_000, 1500)]
+    return {**mixture(), **traits_of([*large, *small])}
 
 
 @cache

@@ -15,7 +15,7 @@ import pytest
 quick = False
 
 # How many examples Hypothesis draws for a law in `make test`; `make test-all` draws 100.
-QUICK_EXAMPLES = 30
+QUICK_EXAMPLES = 20
 
 
 def slow_but(fast: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
