@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 
 from bricks.errors import CacheDamaged, StoreError
 from bricks.store import layout
-from bricks.store.integrity import integrity_problems, refuse_truncated
+from bricks.store.integrity import (
+    ends_in_header,
+    integrity_problems,
+    is_cut_off,
+    refuse_truncated,
+)
 from bricks.store.location import file_of, is_url
 from bricks.store.refusals import driver_errors, refusal
 from bricks.store.views import ConnectionView, SqliteFile
@@ -145,6 +150,8 @@ def _is_current(path: Path, busy_timeout_s: float) -> bool:
         if not path.is_file():
             return False
         with file.reading() as view:
+            if is_cut_off(view, path):
+                return False
             return [row.value for row in view.rows(statement)] == [str(layout.SCHEMA_VERSION)]
     except (OSError, StoreError, sqlite3.Error, UnicodeDecodeError):
         return False
@@ -156,13 +163,22 @@ def _prepared(url: URL, label: str, busy_timeout_s: float, make: bool) -> Engine
     from bricks.store import engine as transactions
     from bricks.store.migrations import prepare
 
+    path = transactions.file_at(url)
+    if path is not None and ends_in_header(path):  # SQLite takes such a file for an empty one
+        refuse_truncated(path)
     engine = transactions.connect(url, busy_timeout_s)
     try:
         with transactions.translated(label):
             prepare(engine, label, busy_timeout_s, make)
+        if path is not None:
+            with transactions.translated(label), transactions.reading(engine) as connection:
+                cut_off = is_cut_off(ConnectionView(connection), path)
+            if cut_off:
+                engine.dispose()
+                refuse_truncated(path)
     except BaseException as error:
         engine.dispose()
-        if isinstance(error, StoreError) and (path := transactions.file_at(url)) is not None:
+        if isinstance(error, StoreError) and path is not None:
             refuse_truncated(path)
         raise
     return engine

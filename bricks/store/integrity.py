@@ -29,6 +29,23 @@ _HEADING = "*** in database main ***"
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 
+def ends_in_header(path: Path) -> bool:
+    """Whether the database file is not empty, and shorter than its header; does not open it."""
+    try:
+        return 0 < path.stat().st_size < _HEADER_BYTES
+    except OSError:  # opening it reports the error
+        return False
+
+
+def is_cut_off(view: CacheView, path: Path) -> bool:
+    """Whether the database file seems shorter than SQLite says; does not open it."""
+    log = Path(f"{path}-wal")
+    if _size_bytes(log):  # which may hold pages that are still missing in the file
+        return False
+    (count,), (page_bytes,) = (next(view.rows(f"PRAGMA page_{name}")) for name in ("count", "size"))
+    return bool(path.stat().st_size < count * page_bytes and not _size_bytes(log))
+
+
 def refuse_truncated(path: Path) -> None:
     """Raise CacheDamaged if the database file is shorter than its own header says.
 
