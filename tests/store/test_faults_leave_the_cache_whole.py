@@ -128,7 +128,7 @@ def kills(
 
 
 # A share is every so many fault points of a run, from another one on.
-SHARES = 16
+SHARES = 8
 
 
 @pytest.mark.parametrize("share", slow_but(lambda share: share == 0, range(SHARES)))
