@@ -51,7 +51,7 @@ def test_batches_are_rows_and_the_first_line_answers(here: Here, decoder: Path) 
 def test_texts_are_generated_beside_their_prediction(
     here: Here, decoder: Path, few_queries: None
 ) -> None:
-    words = ("llm", decoder, *ASKED)
+    words = ("llm", decoder, "--prompt", 8, "--new", 6, "--threads", 1)
     facts = here(*words, "--check", "--json", runtime=None).json
     assert set(facts["checked"]["steps_s"]) == {"8", "9", "10", "11", "12"}
     assert facts["checked"]["tpot_s"] > 0 and facts["step_cost_s"] > 0
