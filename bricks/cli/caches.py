@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bricks.cli.output import note
 from bricks.errors import StoreError
 from bricks.session.defaults import CACHE
+from bricks.system.derived_files import folder
 
 if TYPE_CHECKING:
     from bricks.store import Published, Reading, Store
@@ -65,4 +66,8 @@ def note_published(published: Published) -> None:
     took_s = sum(published.indexed_s.values())
     if took_s > _LONG_S:
         names = ", ".join(published.indexed_s)
-        note(f"indexed {names} in {took_s:.1f} s, which is done once")
+        again = f"each time, since {folder('published')} cannot be written"
+        note(
+            f"indexed {names} in {took_s:.1f} s, which is done"
+            f" {'once' if published.indexes_kept else again}"
+        )

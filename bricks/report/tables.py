@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 # Smaller parts of an estimate than this are not mentioned.
 NOTABLE_SHARE = 0.05
 
-# Where a smaller share of an estimate comes from is not told.
+# Answers leave out sources of a smaller share of an estimate.
 SOURCE_SHARE = 0.02
 
 # Load of other processes below this is normal for an operating system.

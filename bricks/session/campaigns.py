@@ -35,8 +35,8 @@ _IMPORTED_S = 5.0
 
 
 def _import_learning() -> None:
-    import scipy.linalg  # noqa: F401
-    import sklearn.linear_model  # noqa: F401
+    import scipy.linalg  # noqa: F401  # only to have it imported
+    import sklearn.linear_model  # noqa: F401  # only to have it imported
 
 
 class Campaigns:

@@ -2,7 +2,7 @@
 
 A published file is one compressed stream, so that reading a line of it unpacks all before it. Its
 index is made when the file is first read, and kept as a derived file under the file's digest. It is
-never believed: each part has a checksum, and whoever meets :class:`IndexDamaged` makes it again.
+never believed: each part has a checksum, and callers rebuild it after :class:`IndexDamaged`.
 Must not know what lines mean.
 
     magic · lines · sections · header · size and SHA-256 of the header

@@ -30,7 +30,7 @@ class Published:
     """The published measurements in a folder, by default the folder that ships with the package.
 
     ``problems`` are lines about unusable files so far, ``indexed_s`` the seconds that indexing took
-    by file: once, as long as the user's cache folder keeps indexes. See
+    by file: once, unless ``indexes_kept`` is false. See
     :class:`bricks.store.reading.Reading`.
     """
 
@@ -41,6 +41,7 @@ class Published:
         self._learned: dict[str, bytes | None] = {}  # by file
         self.problems: list[str] = []
         self.indexed_s: dict[str, float] = {}
+        self.indexes_kept = True
         self.systems = _PublishedSystems(self)
         self.plans = _PublishedPlans(self)
         self.measurements = _PublishedMeasurements(self)
@@ -98,6 +99,7 @@ class Published:
                 if file.indexed_s is not None:
                     _logger.info("%s was indexed, once, in %.1f s", path, file.indexed_s)
                     self.indexed_s[entry.file] = file.indexed_s
+                    self.indexes_kept &= file.index_kept
             except StoreError as error:
                 self._leave_out(error)
         return self._files[entry.file]

@@ -62,12 +62,14 @@ class PublishedFile:
     """One file, whose lines are found by target, model or key, and decoded on demand.
 
     ``indexed_s`` are the seconds that indexing it took; None where an index was there.
+    ``index_kept`` says whether the next process finds one.
     """
 
     def __init__(self, path: Path, content: bytes, kept: Path) -> None:
         """Wrap the ``content`` of a file; its index is ``kept`` in another file."""
         self.path = path
         self.indexed_s: float | None = None
+        self.index_kept = True
         self._content = content
         self._kept = kept
         self._index = self._opened()
@@ -96,7 +98,7 @@ class PublishedFile:
                 _add(writer, line)
         writer.finish()
         index = made.getvalue()
-        derived_files.keep(index, self._kept)
+        self.index_kept = derived_files.keep(index, self._kept)
         self.indexed_s = time.perf_counter() - started
         return LineIndex(index)
 

@@ -41,7 +41,7 @@ class CacheView(Protocol):
     def rows(self, statement: str, values: Mapping[str, Any] | None = None) -> Iterator[Row]:
         """The rows of ``statement``, in which ``:name`` stands for a value.
 
-        Errors are those of the database's driver.
+        Errors are those of SQLite's driver for a file, of SQLAlchemy for a server.
         """
 
 
@@ -83,7 +83,9 @@ class ConnectionView:
             with closing(result):
                 yield from result
         except DBAPIError as exc:
-            raise exc.orig or exc from exc
+            if self.in_file and exc.orig is not None:  # as SQLite's driver itself raises it
+                raise exc.orig from exc
+            raise
 
 
 class _DriverView:
@@ -132,7 +134,7 @@ class SqliteFile:
                 return
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self._path, check_same_thread=False)
         configure(connection, self._busy_timeout_s)
         connection.row_factory = _row
         return connection

@@ -12,8 +12,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-# Files that nobody has asked for in so many seconds are removed, when others are written; use is
-# noted once a day.
+# Files that nobody has asked for in so many seconds are removed when another is written next to
+# them; use is noted once a day.
 _KEPT_S, _NOTED_S = 60 * 24 * 3600.0, 24 * 3600.0
 
 
@@ -26,10 +26,12 @@ def folder(kind: str) -> Path:
     return Path(os.path.expanduser(home)) / "bricks" / kind
 
 
-def keep(content: bytes, path: Path) -> None:
-    """Write a derived file at once or not at all; where nothing can be written, there is none."""
-    with suppress(OSError):
-        new = not path.parent.is_dir()
+def keep(content: bytes, path: Path) -> bool:
+    """Write a derived file at once or not at all; whether it was written.
+
+    Unused files next to it are removed.
+    """
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=path.parent, prefix=".part-")
         try:
@@ -39,8 +41,13 @@ def keep(content: bytes, path: Path) -> None:
         except OSError:
             os.unlink(part)
             raise
-        if new:
-            _remove_unused(path.parent.parent)
+    except OSError:
+        return False
+    with suppress(OSError):  # another process may remove them at the same moment
+        for other in path.parent.iterdir():
+            if time.time() - other.stat().st_mtime > _KEPT_S:
+                other.unlink()
+    return True
 
 
 def note_use(path: Path) -> None:
@@ -48,9 +55,3 @@ def note_use(path: Path) -> None:
     with suppress(OSError):
         if time.time() - path.stat().st_mtime > _NOTED_S:
             os.utime(path)
-
-
-def _remove_unused(place: Path) -> None:
-    for path in place.glob("*/*"):
-        if path.is_file() and time.time() - path.stat().st_mtime > _KEPT_S:
-            path.unlink()
