@@ -112,4 +112,6 @@ def test_where_nothing_can_be_written_it_is_read_all_the_same(
     (tmp_path / "file").touch()
     told = contents(opened(results))
     monkeypatch.setenv("BRICKS_DERIVED", str(tmp_path / "file"))
-    assert contents(opened(results)) == told
+    file = opened(results)
+    assert contents(file) == told
+    assert not file.index_kept
