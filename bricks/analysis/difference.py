@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from bricks.analysis.significance import MACHINE_DRIFT, LogRatio, Ratio, judge
-from bricks.analysis.target_data import BrickLatency, TargetData, TargetLatencies, states_of
+from bricks.analysis.target_data import BrickLatency, TargetData, TargetLatencies
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.samples.statistics import NORMAL_95, spread
 
@@ -34,15 +34,13 @@ class BrickDifference:
     """A brick measured on both targets: its latencies in seconds, call overhead included.
 
     ``rounds`` are the numbers of rounds on the old and on the new target. ``models`` have the brick
-    on both. ``other_state`` says that one was measured in another machine state than most
-    of its target: its latency is corrected, and its interval allows for that. ``disturbed`` says
+    on both. ``disturbed`` says
     that on one of the two targets all its rounds were disturbed by other processes: they count as a
     single one. ``operators`` are empty until they are looked up.
     """
 
     FACTS: ClassVar = (
-        "brick", "operators", "old_s", "new_s", *_RATIO, "rounds", "models", "other_state",
-        "disturbed",
+        "brick", "operators", "old_s", "new_s", *_RATIO, "rounds", "models", "disturbed",
     )  # fmt: skip
 
     brick: str
@@ -51,7 +49,6 @@ class BrickDifference:
     ratio: Ratio
     rounds: tuple[int, int]
     models: tuple[str, ...]
-    other_state: bool
     disturbed: bool
     operators: tuple[str, ...] = ()
 
@@ -102,8 +99,8 @@ class ModelDifference:
 
     FACTS: ClassVar = (
         "model", ("old.estimate_s", "old_s"), ("new.estimate_s", "new_s"), *_RATIO,
-        "predicted_share", "disturbed_share", "other_state_share", "call_overhead_difference_s",
-        "gone_s", "come_s", "contributions",
+        "predicted_share", "disturbed_share", "call_overhead_difference_s", "gone_s", "come_s",
+        "contributions",
     )  # fmt: skip
 
     model: str
@@ -117,11 +114,6 @@ class ModelDifference:
     def predicted_share(self) -> float:
         """The unmeasured share, on the target where that is larger."""
         return max(self.old.predicted_share, self.new.predicted_share)
-
-    @property
-    def other_state_share(self) -> float:
-        """The share measured in other machine states, on the target where that is larger."""
-        return max(self.old.other_state_share, self.new.other_state_share)
 
     @property
     def call_overhead_difference_s(self) -> float:
@@ -167,28 +159,19 @@ class CommonChange:
 
 @dataclass(frozen=True, slots=True)
 class ComparedTarget:
-    """One of two targets, and its name in the cache.
-
-    ``state_s`` is the reference latency of the compared machine state, None if not known.
-    """
+    """One of two targets, and its name in the cache."""
 
     FACTS: ClassVar = (
         "name", ("target.key", "key"), ("target.system", "system"), ("target.runtime", "runtime"),
-        ("state_s", "reference_s"),
     )  # fmt: skip
 
     name: str
     target: Target
-    state_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two targets compared; ``models`` and ``incomparable`` together are all requested models.
-
-    ``states_apart`` says that they were measured in two machine states although host and threads
-    are the same: then effects of machine and runtime cannot be distinguished.
-    """
+    """Two targets compared; ``models`` and ``incomparable`` together are all requested models."""
 
     old: ComparedTarget
     new: ComparedTarget
@@ -196,7 +179,6 @@ class Difference:
     bricks: tuple[BrickDifference, ...]
     models: tuple[ModelDifference, ...]
     incomparable: tuple[IncomparableModel, ...]
-    states_apart: bool
 
     @property
     def keys(self) -> list[str]:
@@ -240,10 +222,7 @@ class Difference:
 def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Difference:
     """Compare ``old`` and ``new`` over models; each of ``digests`` is of a model of either."""
     digests = list(digests)
-    states_s, states_apart = states_of(old, new)
-    then, now = (
-        TargetLatencies(data, state_s) for data, state_s in zip((old, new), states_s, strict=True)
-    )
+    then, now = TargetLatencies(old), TargetLatencies(new)
     models: list[tuple[ModelDifference, LogRatio]] = []
     incomparable = []
     for digest in digests:
@@ -255,8 +234,8 @@ def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Diff
     ratios = judge([change for _, change in models])
     bricks = _bricks(then, now, digests)
     return Difference(
-        old=ComparedTarget(old.name, old.target, then.state_s),
-        new=ComparedTarget(new.name, new.target, now.state_s),
+        old=ComparedTarget(old.name, old.target),
+        new=ComparedTarget(new.name, new.target),
         common=_common(bricks),
         bricks=tuple(
             sorted(bricks, key=lambda b: (not b.ratio.beyond_noise, -b.ratio.interval.value))
@@ -265,7 +244,6 @@ def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Diff
             replace(model, ratio=ratio) for (model, _), ratio in zip(models, ratios, strict=True)
         ),
         incomparable=tuple(incomparable),
-        states_apart=states_apart,
     )
 
 
@@ -288,7 +266,6 @@ def _bricks(
             ratio=ratio,
             rounds=(before.rounds, after.rounds),
             models=tuple(models[key]),
-            other_state=before.other_state or after.other_state,
             disturbed=before.disturbed or after.disturbed,
         )
         for key, (before, after), ratio in zip(shared, pairs, ratios, strict=True)
@@ -300,14 +277,13 @@ def _change(before: BrickLatency, after: BrickLatency) -> LogRatio:
     both = (before, after)
     return LogRatio(
         math.log(after.latency_s / before.latency_s),
-        math.hypot(*(sd for t in both for sd in (t.independent_sd, t.shared_sd, MACHINE_DRIFT))),
+        math.hypot(*(sd for t in both for sd in (t.independent_sd, MACHINE_DRIFT))),
         min(t.degrees_of_freedom for t in both),
     )
 
 
 def _common(bricks: Sequence[BrickDifference]) -> CommonChange | None:
-    """The common change of bricks that were measured in the compared machine states."""
-    logs = [math.log(b.ratio.interval.value) for b in bricks if not b.other_state]
+    logs = [math.log(b.ratio.interval.value) for b in bricks]
     if not logs:
         return None
     return CommonChange(spread(logs).map(math.exp), len(logs))

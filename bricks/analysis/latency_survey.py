@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
-from bricks.compose.parts import Results, state_of
+from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.titles import shapes, titles
@@ -314,8 +314,8 @@ def _operator(brick: Brick) -> str:
 
 
 def _measured(plan: Plan, results: Results) -> Interval | None:
-    """The latency of the whole model, in the machine state of its estimate."""
+    """The latency of the whole model."""
     whole = results.get(plan.digest)
     if not isinstance(whole, Measurement):
         return None
-    return round_spread(whole, state_of(plan, results, whole))
+    return round_spread(whole)

@@ -17,8 +17,9 @@ from bricks.decompose.titles import titles
 from bricks.errors import BricksError, StoreError, UsageError
 from bricks.predict.prediction import BrickPredictions
 from bricks.samples.call_overhead import ALL_PROBES
-from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Measurement
+from bricks.samples.usual_conditions import UsualConditions
+from bricks.session.host_history import HostHistory
 from bricks.session.latencies import Latencies
 from bricks.sources import find_files
 from bricks.system.names import names_of, target_named
@@ -38,7 +39,7 @@ class TargetDiff:
     """
 
     FACTS: ClassVar = (
-        *((f"difference.{name}", name) for name in ("old", "new", "states_apart")),
+        *((f"difference.{name}", name) for name in ("old", "new")),
         "granularity",
         *((f"difference.{name}", name) for name in ("common", "models", "incomparable")),
         "only_old", "only_new", ("difference.bricks", "bricks"), "fail_on", "regressions",
@@ -203,17 +204,18 @@ def target_data(
     results = store.measurements.results(target.key, [*keys, *ALL_PROBES])
     meant = [plans[digest] for digest in digests if digest in plans]
     missing = sorted({key for plan in meant for key in plan.keys} - results.keys())
-    known = [result for result in results.values() if isinstance(result, Measurement)]
-    state_s = dominant_state(m.state_s for m in known)
-    changed = not all(m.known_in(state_s) for m in known)
-    predictions, states = BrickPredictions(), None
-    if missing or (meant and changed):  # learning takes a while
+    predictions, conditions = BrickPredictions(), None
+    if missing:  # learning takes a while
         latencies = Latencies(store, target.key, meant[0].granularity)
         for plan in meant:
             latencies.add_plans([plan])
         predictions = latencies.predictions(missing)
-        states = latencies.target.states(keys) if changed else None
-    return TargetData(name, target, plans, results, predictions, states)
+    history = HostHistory(store, target.key, target.runtime.threads)
+    measured = [result for result in results.values() if isinstance(result, Measurement)]
+    if (usual := history.usual(measured)) is not None:
+        conditions = UsualConditions.exactly(usual.mean)
+    sensitivities = history.sensitivities(keys)
+    return TargetData(name, target, plans, results, predictions, conditions, sensitivities)
 
 
 def _meant(

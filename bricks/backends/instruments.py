@@ -1,7 +1,7 @@
 """Instruments: small fixed work that a worker runs on a device next to measured pieces.
 
-The reference workload and the chain observe the device, the eviction read sets the state of its
-caches to that within a model, and preparations write inputs. Must not know what is measured.
+The eviction read sets the state of the device's caches to that within a model, and preparations
+write inputs. Must not know what is measured.
 """
 
 from __future__ import annotations
@@ -42,21 +42,6 @@ class NoPreparation:
 
 class Instruments(ABC):
     """The instruments of a device; each method returns a new one, ready to run."""
-
-    @abstractmethod
-    def reference(self) -> BoundModel:
-        """Return the reference workload, which is the same work in every release.
-
-        Its latency tracks the state of the machine independently of measured pieces: the speed of
-        the cores and, with several threads, the cost of communication between them. (A hypervisor
-        moves virtual processors between cores that share a cache and cores that don't; a whole
-        model may then take twice as long.) So it is a chain of small layers, each of which reads
-        data that all threads have just written.
-        """
-
-    @abstractmethod
-    def chain(self) -> BoundModel:
-        """Return a chain of trivial calls of the runtime, some ten microseconds in all."""
 
     @abstractmethod
     def eviction_read(self, memory: np.ndarray) -> BoundModel:

@@ -166,11 +166,6 @@ def _failures(result: TargetDiff, most: float) -> Iterator[str]:
             f"{difference.new.name} does not know {', '.join(result.only_old)}: measure there"
             " too, or name the models to compare"
         )
-    if difference.states_apart:
-        yield (
-            "the machine was not in one state, as its reference workload shows: latencies of two"
-            " states cannot be compared, measure both targets again"
-        )
     for model in difference.unproven(most):
         yield (
             f"{model.model}: {100 * model.predicted_share:.1f} % of it is predicted, which proves"

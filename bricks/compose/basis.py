@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bricks.compose.parts import Parts, Results, state_of
+from bricks.compose.parts import Parts, Results
 from bricks.predict.prediction import BrickPredictions
 
 if TYPE_CHECKING:
     from bricks.compose.device.basis import DeviceBasis
     from bricks.compose.schedule import Construction
     from bricks.decompose.plan import Plan
-    from bricks.samples.state_model import StateModel
+    from bricks.samples.sensitivity import Sensitivities
+    from bricks.samples.usual_conditions import UsualConditions
 
 # The cost of a call in a walk, relative to the probes, which run repeatedly and so find the
 # runtime's code and data cached. Light bricks do too, since they run once before each sample; heavy
@@ -25,10 +26,9 @@ IN_WALK_CALL_FACTOR = 1.0
 class Basis:
     """The inputs of an estimate of ``plan``; ``results`` hold bricks and probes by key.
 
-    The estimate is for the machine state ``state_s``; if None, for the state in which most of the
-    latency is known. A brick that was measured in another state only counts with this latency,
-    corrected by the model ``states`` (see :mod:`bricks.samples.state_model`); if None, by a model
-    of ``plan``'s own bricks. An unmeasured brick counts with its latency in ``predictions``, a
+    The estimate is for the ``conditions`` of the host, to which latencies are corrected by the
+    ``sensitivities`` of bricks; without either, latencies count as they were measured. An
+    unmeasured brick counts with its latency in ``predictions``, a
     measured one with a prior there with the posterior of both; a brick whose measurement failed is
     a gap, unless it is unmeasurable and predicted. ``construction`` says how occurrences run in
     parallel; if None, they run one after another. ``in_walk_call_factor`` times the call cost of
@@ -38,9 +38,9 @@ class Basis:
 
     plan: Plan
     results: Results
-    state_s: float | None = None
     predictions: BrickPredictions = field(default_factory=BrickPredictions)
-    states: StateModel | None = None
+    conditions: UsualConditions | None = None
+    sensitivities: Sensitivities | None = None
     construction: Construction | None = None
     device: DeviceBasis | None = None
     in_walk_call_factor: float = IN_WALK_CALL_FACTOR
@@ -49,10 +49,3 @@ class Basis:
     def parts(self) -> Parts:
         """The measured and the predicted bricks."""
         return Parts.of(self.plan, self.results, self.predictions)
-
-    @property
-    def state(self) -> float | None:
-        """The machine state of the estimate."""
-        if self.state_s is not None:
-            return self.state_s
-        return state_of(self.plan, self.results, predictions=self.predictions)

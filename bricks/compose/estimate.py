@@ -118,10 +118,9 @@ class Estimate:
 
     ``low_s`` and ``high_s`` are the ends of a 95 % interval, from the spread of samples, the error
     of predictions, and the error of recomposition. ``critical_path_s`` is the longest chain of
-    occurrences that depend on each other. Shares of the latency: ``other_state_share`` of bricks
-    that were measured in another machine state only, ``predicted_share`` of unmeasured bricks,
-    ``published_share`` of bricks that only other hosts measured. ``unmeasurable`` are the keys of
-    predicted bricks that cannot be measured; ``coverage`` is the share of the occurrences whose
+    occurrences that depend on each other. Shares of the latency: ``predicted_share`` of unmeasured
+    bricks, ``published_share`` of bricks that only other hosts measured. ``unmeasurable`` are the
+    keys of predicted bricks that cannot be measured; ``coverage`` is the share of the occurrences whose
     brick is measured. ``uncertainty`` is half the interval's width by source. ``phases`` are the
     phases of a recorded program, empty for other models. With several ``workers`` the interval
     spans from the critical path to the latency without any overlap, and shares are of the total
@@ -136,7 +135,6 @@ class Estimate:
     high_s: float
     critical_path_s: float
     call_overhead_s: float
-    other_state_share: float
     predicted_share: float
     coverage: float
     shares: tuple[Share, ...]

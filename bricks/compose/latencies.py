@@ -1,20 +1,21 @@
-"""The latency of each brick of a plan in one machine state: measured, predicted or transferred.
+"""The latency of each brick of a plan in some conditions: measured, predicted or transferred.
 
-Measurements in other states are corrected, measurements of other hosts weighted by their precision,
-and all latencies shifted so that medians add up. Must not know how latencies are composed.
+Measurements in other conditions are corrected, measurements of other hosts weighted by their
+precision, and all latencies shifted so that medians add up. Must not know how latencies are
+composed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bricks.compose.call_overhead import call_cost
 from bricks.compose.uncertainty import ErrorSource
 from bricks.samples.call_overhead import PROBES
+from bricks.samples.correction import Correction, Factor
 from bricks.samples.measurement import Measurement
-from bricks.samples.state_correction import Factor, StateCorrection
 from bricks.samples.statistics import NORMAL_95, pooled_deviation, pooled_spread, skew_share
 from bricks.units.interval import Interval
 
@@ -26,16 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BrickLatencies:
-    """The latency of each brick of a plan in one machine state, by key, in seconds.
+    """The latency of each brick of a plan in some conditions of the host, by key, in seconds.
 
     Each of ``gross_s`` includes one runtime call of ``call_s``; :meth:`without_call` subtracts
     ``in_walk_call_factor`` times its cost. The intervals in ``gross_s`` hold the independent errors
-    of each brick. ``shared_s`` is half the width of the common error of state corrections, for each
-    corrected brick; ``all_shared_s`` is half the width of this error in the sum of all occurrences.
-    ``predicted`` are the keys of unmeasured bricks, ``other_state`` the keys of bricks measured in
-    another state only. ``published`` is the weight of other hosts in a brick's latency, from 0 to 1
-    (not measured here). ``kernels`` are the device kernels of each brick; a brick without device
-    work is absent.
+    of each brick. ``shared_s`` is half the width of the error, common to all bricks, of the
+    conditions of the host and of corrections to them: for each brick; ``all_shared_s`` is that of
+    the sum of all occurrences. ``predicted`` are the keys of unmeasured bricks. ``published`` is
+    the weight of other hosts in a brick's latency, from 0 to 1 (not measured here). ``kernels`` are
+    the device kernels of each brick; a brick without device work is absent.
     """
 
     gross_s: Mapping[str, Interval]
@@ -43,16 +43,13 @@ class BrickLatencies:
     all_shared_s: float
     call_s: Interval
     predicted: frozenset[str]
-    other_state: frozenset[str]
     published: Mapping[str, float]
     in_walk_call_factor: float
     kernels: Mapping[str, tuple[Kernel, ...]] = field(default_factory=dict)
 
     def source(self, key: str) -> ErrorSource:
         """The source of a brick's own uncertainty."""
-        if key in self.predicted:
-            return ErrorSource.PREDICTED
-        return ErrorSource.OTHER_STATE if key in self.other_state else ErrorSource.SAMPLES
+        return ErrorSource.PREDICTED if key in self.predicted else ErrorSource.SAMPLES
 
     def without_call(self, latency_s: float, call_s: float | None = None) -> float:
         """``latency_s`` minus a call's cost, by default the median cost; at least 0."""
@@ -77,67 +74,53 @@ def latencies(basis: Basis) -> BrickLatencies:
     each brick counts with a value between its median and its mean
     (:func:`bricks.samples.statistics.skew_share`).
     """
-    parts, state_s, counts = basis.parts, basis.state, basis.plan.counts
-    correction = StateCorrection(
-        parts.measured.values(), state_s, basis.states, parts.predicted.values()
-    )
+    parts, counts = basis.parts, basis.plan.counts
+    correction = Correction(basis.sensitivities, basis.conditions)
     factors = {key: correction.factor(m) for key, m in parts.all.items()}
-    own_s, published = _own(basis, parts, correction, factors)
-    gross_s = _added_up(own_s, basis, parts, state_s)
-    shared_s = {
-        key: NORMAL_95 * factor.shared_sd * gross_s[key].value
-        for key, factor in factors.items()
-        if factor.shared_sd > 0
-    }
-    every = parts.all.items()
-    sums = ((m, counts[key] * gross_s[key].value) for key, m in every)
+    own_s, published = _own(basis, parts, factors)
+    gross_s = _added_up(own_s, basis, parts)
+    every = [(m, counts[key] * gross_s[key].value) for key, m in parts.all.items()]
+    shared = NORMAL_95 * correction.shared_sd(every)
     return BrickLatencies(
         gross_s,
-        shared_s,
-        all_shared_s=NORMAL_95 * correction.shared_s(sums),
+        {key: shared * gross_s[key].value for key in gross_s} if shared else {},
+        all_shared_s=shared * abs(sum(part_s for _, part_s in every)),
         call_s=_call_cost(basis),
         predicted=frozenset(parts.predicted),
-        other_state=frozenset(key for key, m in every if not m.known_in(state_s)),
         published=published,
         in_walk_call_factor=basis.in_walk_call_factor,
-        kernels={key: of for key, m in parts.measured.items() if (of := m.kernels(state_s))},
+        kernels={key: of for key, m in parts.measured.items() if (of := m.kernels)},
     )
 
 
 def _own(
-    basis: Basis, parts: Parts, correction: StateCorrection, factors: Mapping[str, Factor]
+    basis: Basis, parts: Parts, factors: Mapping[str, Factor]
 ) -> tuple[dict[str, Interval], dict[str, float]]:
     """Each brick's latency with its independent error, and the weight of other hosts in it."""
-    latencies, predictions = _sampled(parts.measured, correction, factors), basis.predictions
+    latencies, predictions = _sampled(parts.measured, factors), basis.predictions
     published = {key: 1.0 for key, m in parts.measured.items() if m.published}
     for key in parts.measured.keys() & predictions.prior.keys():
         latencies[key], published[key] = predictions.prior[key].combined_with(latencies[key])
     for key in parts.predicted:
-        own = replace(factors[key], shared_sd=0.0)
-        latencies[key] = _translated(predictions.of[key].spread(), own)
+        latencies[key] = _translated(predictions.of[key].spread(), factors[key])
     return latencies, published
 
 
 def _sampled(
-    measured: Mapping[str, Measurement],
-    correction: StateCorrection,
-    factors: Mapping[str, Factor],
+    measured: Mapping[str, Measurement], factors: Mapping[str, Factor]
 ) -> dict[str, Interval]:
     """Median and interval of each measured brick; few rounds take the deviation of all bricks."""
-    rounds_s = {key: correction.rounds_s(m) for key, m in measured.items()}
+    rounds_s = {key: [r.latency_s for r in m.quiet_rounds] for key, m in measured.items()}
     deviation = pooled_deviation(rounds_s.values())
     return {
-        key: _translated(pooled_spread(of, deviation), replace(factors[key].errors, shared_sd=0.0))
-        for key, of in rounds_s.items()
+        key: _translated(pooled_spread(of, deviation), factors[key]) for key, of in rounds_s.items()
     }
 
 
-def _added_up(
-    own_s: Mapping[str, Interval], basis: Basis, parts: Parts, state_s: float | None
-) -> dict[str, Interval]:
+def _added_up(own_s: Mapping[str, Interval], basis: Basis, parts: Parts) -> dict[str, Interval]:
     """``own_s``, shifted so that medians add up to the median of a whole run."""
     counts, predicted = basis.plan.counts, basis.predictions.of
-    runs = {key: m.runs(state_s) for key, m in parts.measured.items()}
+    runs = {key: m.runs for key, m in parts.measured.items()}
     means = {k: runs[k].mean if k in runs else predicted[k].mean for k in own_s}
     share = skew_share(
         runs[key].term(latency.value, counts[key])

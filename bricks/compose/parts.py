@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bricks.compose.estimate import Gap
 from bricks.predict.prediction import BrickPredictions
 from bricks.samples.call_overhead import probes_of
-from bricks.samples.measurement import Failure, Measurement, common_state
+from bricks.samples.measurement import Failure, Measurement
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Plan
@@ -34,36 +34,13 @@ class Parts:
         measured = {k: m for k in plan.counts if isinstance(m := results.get(k), Measurement)}
         tried = results.keys() - predictions.unmeasurable
         predicted = sorted((plan.counts.keys() & predictions.of.keys()) - tried)
-        state_s = predictions.state_s
-        return cls(measured, {k: predictions.of[k].measurement(k, state_s) for k in predicted})
+        host = predictions.host
+        return cls(measured, {k: predictions.of[k].measurement(k, host) for k in predicted})
 
     @property
     def all(self) -> dict[str, Measurement]:
         """Measured and predicted bricks by key."""
         return {**self.measured, **self.predicted}
-
-
-def state_of(
-    plan: Plan,
-    results: Results,
-    whole: Measurement | None = None,
-    predictions: BrickPredictions | None = None,
-) -> float | None:
-    """The machine state in which most of ``plan``'s latency is measured or predicted.
-
-    With ``whole``, the choice is among the states of that measurement.
-    """
-    parts = Parts.of(plan, results, predictions or BrickPredictions()).all
-    anchors = parts.values() if whole is None else [whole]
-    return common_state(anchors, parts, plan.counts)
-
-
-def all_known_in(
-    plan: Plan, results: Results, predictions: BrickPredictions, state_s: float | None
-) -> bool:
-    """Whether all bricks of ``plan`` are known in ``state_s``, without a correction."""
-    parts = Parts.of(plan, results, predictions).all
-    return all(part.known_in(state_s) for part in parts.values())
 
 
 def gaps(plan: Plan, results: Results, predicted: Collection[str]) -> tuple[Gap, ...]:

@@ -28,14 +28,14 @@ OTHER_HOST_SD = OTHER_HOST_SHARE / NORMAL_95
 _NEGLIGIBLE_SHARE = 0.001
 
 
-def imprecise_bricks(plan: Plan, results: Results, state_s: float | None) -> set[str]:
+def imprecise_bricks(plan: Plan, results: Results) -> set[str]:
     """Keys of bricks measured on this host whose intervals are so wide that priors count.
 
     None if all of these together are negligible: priors take longer to find than all the rest.
     """
     counts = plan.counts
     measured = {key: m for key in counts if isinstance(m := results.get(key), Measurement)}
-    spreads = {key: round_spread(m, state_s) for key, m in measured.items()}
+    spreads = {key: round_spread(m) for key, m in measured.items()}
     parts_s = {key: abs(counts[key]) * spread.value for key, spread in spreads.items()}
     unsure = {
         key

@@ -90,13 +90,14 @@ def _common_errors(
 ) -> tuple[Mapping[ErrorSource, float], ...]:
     """The independent errors that are common to all bricks, each in seconds by source.
 
-    Their causes: predictions, state corrections, other hosts, and recomposition with call overhead.
+    Their causes: predictions, conditions of the host, other hosts, and recomposition with call
+    overhead.
     """
     calls = calls_s(_calls(basis), bricks.latencies.call_s.value)
     calls += bricks.calls_uncertain_s() + overheads_uncertain_s(overheads)
     return (
         {ErrorSource.PREDICTED: basis.predictions.common_s(bricks.predicted_s)},
-        {ErrorSource.OTHER_STATE: bricks.latencies.all_shared_s},
+        {ErrorSource.CONDITIONS: bricks.latencies.all_shared_s},
         {ErrorSource.OTHER_HOST: OTHER_HOST_SHARE * bricks.published_s},
         {ErrorSource.RECOMPOSITION: bricks.cache_state_s, ErrorSource.CALLS: calls},
     )
@@ -115,7 +116,6 @@ def _estimate(
     basis: Basis, bricks: Contributions, phases: tuple[PhaseShare, ...], interval: SourcedInterval
 ) -> Estimate:
     plan, call_s, gross_s = basis.plan, bricks.latencies.call_s.value, bricks.gross_s
-    shares, other_state = bricks.shares, bricks.latencies.other_state
     return Estimate(
         model=plan.model,
         granularity=plan.granularity,
@@ -124,11 +124,10 @@ def _estimate(
         high_s=interval.seconds.high,
         critical_path_s=call_s + critical_path(plan, bricks.latencies.net_s),
         call_overhead_s=call_s,
-        other_state_share=sum(abs(s.share) for s in shares if s.brick in other_state),
         predicted_share=bricks.predicted_s / gross_s if gross_s else 0.0,
         published_share=bricks.published_s / gross_s if gross_s else 0.0,
         coverage=bricks.coverage,
-        shares=shares,
+        shares=bricks.shares,
         uncertainty=interval.uncertainty,
         workers=1 if basis.construction is None else basis.construction.workers,
         phases=phases,

@@ -1,7 +1,7 @@
 """An estimate's interval with the sources of its width: errors of each brick, and common errors.
 
 Sampling errors of different bricks are independent, and so is most of the error of their
-corrections between machine states: their squares add up. So do the squares of the common errors,
+samples and predictions: their squares add up. So do the squares of the common errors,
 since their causes are independent. Must not know where latencies come from.
 """
 

@@ -1,7 +1,7 @@
 """The uncertainty of a recomposed latency by source, in seconds.
 
-A brick's latency is as uncertain as its samples, its prediction, or its correction from another
-machine state. Must not know how samples are taken.
+A brick's latency is as uncertain as its samples or its prediction. Must not know how samples are
+taken.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from enum import StrEnum
 class ErrorSource(StrEnum):
     """A source of an estimate's uncertainty.
 
-    ``PREDICTED``: bricks that were not measured. ``OTHER_STATE``: bricks that were measured in
-    another machine state only. ``OTHER_HOST``: bricks that another host of the same kind measured.
-    ``SAMPLES``: the spread of all other measurements. ``CALLS``: the cost of a call, which is
-    subtracted from each brick. ``LAUNCHING``: the cost of launching kernels on a device.
+    ``PREDICTED``: bricks that were not measured. ``CONDITIONS``: how the host's conditions differ
+    at another time, and corrections to them. ``OTHER_HOST``: bricks that another host of the same
+    kind measured. ``SAMPLES``: the spread of all other measurements. ``CALLS``: the cost of a call,
+    which is subtracted from each brick. ``LAUNCHING``: the cost of launching kernels on a device.
     ``RECOMPOSITION``: the state of the caches. ``WORKERS``: interference between bricks that run in
     parallel.
     """
 
     PREDICTED = "predicted"
-    OTHER_STATE = "other_state"
+    CONDITIONS = "conditions"
     OTHER_HOST = "other_host"
     SAMPLES = "samples"
     CALLS = "calls"
@@ -42,7 +42,7 @@ class Uncertainty:
     """
 
     predicted_s: float = 0.0
-    other_state_s: float = 0.0
+    conditions_s: float = 0.0
     other_host_s: float = 0.0
     samples_s: float = 0.0
     calls_s: float = 0.0

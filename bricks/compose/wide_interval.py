@@ -39,7 +39,6 @@ class Remedy(StrEnum):
 _REMEDIES = {
     ErrorSource.PREDICTED: Remedy.MEASURE,
     ErrorSource.OTHER_HOST: Remedy.MEASURE,
-    ErrorSource.OTHER_STATE: Remedy.MEASURE_AGAIN,
     ErrorSource.SAMPLES: Remedy.MEASURE_AGAIN,
 }
 

@@ -25,6 +25,7 @@ from bricks.system.interface import interface_of
 if TYPE_CHECKING:
     from bricks.fleet.hosts import Cluster, RemoteCall
     from bricks.measure.protocol.request import Answer, Request
+    from bricks.samples.host_conditions import HostConditions
 
 _POLL_S = 0.002
 
@@ -130,7 +131,7 @@ class RankHosts(Closing):
             timeout_s=2 * timeout_s,
         )  # fmt: skip
 
-    def reference_s(self, timeout_s: float) -> float | None:
+    def host_conditions(self, timeout_s: float) -> HostConditions | None:
         """None: a call to one host takes longer than the timed collectives."""
         return None
 

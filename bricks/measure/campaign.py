@@ -19,9 +19,7 @@ from bricks.measure.campaign_result import CampaignResult, Tally
 from bricks.measure.deadline import Deadline
 from bricks.measure.jobs import Batch, ModelJob, batches, needs_of, spread_out
 from bricks.measure.loop import Loop
-from bricks.measure.machine_states import MachineStates
 from bricks.measure.overhead_walk import probe_walk
-from bricks.measure.probe_set_campaign import measure_probe_set
 from bricks.measure.sampling_task import OVERHEAD, SamplingTask, probes_for
 from bricks.measure.task_sampler import TaskSampler
 from bricks.measure.timing_lock import timing_lock
@@ -57,9 +55,8 @@ class Campaign:
         self._loop = Loop(store, target_key)
         self._tally = Tally()
         self._tasks = TaskSampler(
-            supervisor, self._loop, self._tally, MachineStates(store, target_key), progress,
-            conditions.timeout_s,
-        )  # fmt: skip
+            supervisor, self._loop, self._tally, progress, conditions.timeout_s
+        )
 
     def run(self, jobs: Sequence[ModelJob]) -> CampaignResult:
         """Measure the keys of ``jobs`` without stored results, many models at once."""
@@ -96,13 +93,13 @@ class Campaign:
         limits = self._conditions.max_bricks, self._conditions.max_weight_bytes
         all_batches = list(batches(jobs, missing, *limits))
         campaigns = [
-            (BatchCampaign(parts, batch, span), span[1])
+            BatchCampaign(parts, batch, span)
             for batch, span in zip(all_batches, _spans(all_batches, missing), strict=True)
         ]
         # At first, keys that other processes are measuring are left out: so all share the work.
-        left = [campaign for campaign in campaigns if _complete(parts, *campaign, patient=False)]
+        left = [campaign for campaign in campaigns if campaign.complete(patient=False)]
         for campaign in left:
-            _complete(parts, *campaign, patient=True)
+            campaign.complete(patient=True)
 
     def _measure_probes(self, keys: Sequence[str], deadline: Deadline) -> None:
         rule, calls = self._conditions.rule, set(PROBES.values())
@@ -117,15 +114,6 @@ class Campaign:
             with self._loop.holding(claims):
                 walks = {OVERHEAD: probe_walk([claim.key for claim in claims])}
                 self._tasks.sample(SamplingTask(OVERHEAD, walks, claims, rule, deadline))
-
-
-def _complete(
-    parts: CampaignParts, campaign: BatchCampaign, share: float, *, patient: bool
-) -> bool:
-    """Measure a batch, then the probe set; whether keys were left to other processes."""
-    left = campaign.complete(patient=patient)
-    measure_probe_set(parts, share)
-    return left
 
 
 def _spans(batches_: Sequence[Batch], missing: Collection[str]) -> list[tuple[float, float]]:

@@ -14,6 +14,7 @@ from bricks.measure.protocol.ranks import TimeCollective
 from bricks.measure.rounds import StopRule
 from bricks.network.collective import BESIDE, BROADCAST, Aspect, Collective
 from bricks.network.times import round_time
+from bricks.samples.host_conditions import mean_conditions
 from bricks.samples.measurement import Round
 from bricks.samples.statistics import median, pooled_deviation
 
@@ -147,7 +148,7 @@ class CollectiveTimer:
         done = sum(not other.active for other in self.every)
         self._progress(sampled.collective.title, done / len(self.every))
         started = time.perf_counter()
-        before_s = self._ranks.reference_s(self._timeout_s)
+        before = self._ranks.host_conditions(self._timeout_s)
         request = TimeCollective(
             sampled.collective.operation,
             sampled.collective.num_bytes,
@@ -155,10 +156,10 @@ class CollectiveTimer:
             sampled.computing,
         )
         answers = self._ranks.ask(request, timeout_s=self._timeout_s)
-        after_s = self._ranks.reference_s(self._timeout_s)
+        host = mean_conditions([before, self._ranks.host_conditions(self._timeout_s)])
         samples = _merged(sampled, answers)
         wall_s = (time.perf_counter() - started) / len(samples)
-        return {a: (Round(s, before_s, None, after_s), wall_s) for a, s in samples.items()}
+        return {a: (Round(s, host), wall_s) for a, s in samples.items()}
 
     def too_long(self, sampled: SampledCollective) -> bool:
         """Whether a smaller size shows that this one would take too long."""

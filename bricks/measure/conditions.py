@@ -29,10 +29,6 @@ class Conditions:
     of weights are measured in turn: the more there are, the longer is the time over which the
     rounds of each are spread. Fewer bytes suit a host with little memory.
 
-    Bricks that were measured in another machine state are measured again where that makes the
-    latency of some model uncertain by more than ``leeway``, relative to it. None: half of the
-    rule's precision, or what an effort sets (``options.conditions_of``).
-
     Kernels on a device are also timed after so many ``displaced_bytes``, as in
     :class:`~bricks.units.sample.Sample`.
     """
@@ -46,7 +42,6 @@ class Conditions:
     max_eviction_bytes: int = 1 << 28
     max_bricks: int = MAX_BRICKS
     max_weight_bytes: int = MAX_WEIGHT_BYTES
-    leeway: float | None = None
     displaced_bytes: Sequence[int] = ()
 
     @property

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bricks.closing import Closing
 from bricks.errors import WorkerError
 from bricks.measure.protocol.ranks import JoinGroup, OpenGroup
-from bricks.measure.protocol.walking import TimeReference
+from bricks.measure.protocol.walking import TimeKernels
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
 from bricks.system import logical_cpus
 
 if TYPE_CHECKING:
     from bricks.measure.protocol.request import Answer, Request
+    from bricks.samples.host_conditions import HostConditions
 
 # The longest time in which ranks find each other.
 JOIN_TIMEOUT_S = 60.0
@@ -54,8 +55,8 @@ class Ranks(Protocol):
     def join(self, timeout_s: float = JOIN_TIMEOUT_S) -> None:
         """Let the ranks form a group, so that they can communicate."""
 
-    def reference_s(self, timeout_s: float) -> float | None:
-        """The latency of the reference workload in seconds now; None if it is not run."""
+    def host_conditions(self, timeout_s: float) -> HostConditions | None:
+        """The conditions of the host now; None if reference kernels are not run."""
 
 
 def cores_of(ranks: int) -> list[tuple[int, ...]]:
@@ -128,9 +129,9 @@ class LocalRanks(Closing):
             timeout_s=2 * timeout_s,
         )
 
-    def reference_s(self, timeout_s: float) -> float | None:
-        """See :class:`Ranks`: the first rank runs it."""
-        return self._ask_first(TimeReference(), timeout_s)
+    def host_conditions(self, timeout_s: float) -> HostConditions | None:
+        """See :class:`Ranks`: the first rank runs the kernels."""
+        return self._ask_first(TimeKernels(), timeout_s)[-1]
 
     def _ask_first(self, request: Request[Answer], timeout_s: float) -> Answer:
         try:

@@ -42,7 +42,7 @@ class StopRule:
     it in s times as many, and up to three if need be. If all bricks are as noisy as the whole, so
     many rounds of each give their sum the precision of the whole.
 
-    Steady rounds in the dominant machine state count. Half as many rounds more than the maximum
+    Steady rounds count. Half as many rounds more than the maximum
     (or four more), steady or noisy, end sampling too. The precision is nominal: an interval that
     ends sampling once it is narrow is narrower than it should be. So it is checked only every few
     rounds. ``passes`` samples are taken in each round, after the worker has

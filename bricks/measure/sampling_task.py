@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bricks.store import Claim
 
 # Names of walks, as progress shows them.
-BRICKS, WHOLE, OVERHEAD, PROBE_SET = "bricks", "whole model", "call overhead", "machine state"
+BRICKS, WHOLE, OVERHEAD = "bricks", "whole model", "call overhead"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bricks.measure.protocol.walking import TimeReference
 from bricks.measure.sampler import Sampler
 from bricks.measure.walk_sampling import WalkSampling
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from bricks.measure.campaign_result import Tally
     from bricks.measure.deadline import Deadline
     from bricks.measure.loop import Loop
-    from bricks.measure.machine_states import MachineStates
     from bricks.measure.progress import Progress
     from bricks.measure.sampling_task import SamplingTask
     from bricks.measure.supervisor import Supervisor
@@ -35,7 +33,7 @@ _LOADING = 0.25
 class TaskSampler:
     """Samples the tasks of one campaign: ``loop`` completes claims, ``tally`` counts results.
 
-    ``states`` records the machine state of each round. A step that takes longer than ``timeout_s``
+    A step that takes longer than ``timeout_s``
     seconds fails.
     """
 
@@ -44,16 +42,11 @@ class TaskSampler:
         supervisor: Supervisor,
         loop: Loop,
         tally: Tally,
-        states: MachineStates,
         progress: Progress,
         timeout_s: float,
     ) -> None:
-        self.loop, self.tally, self.states, self.progress = loop, tally, states, progress
+        self.loop, self.tally, self.progress = loop, tally, progress
         self._supervisor, self._timeout_s = supervisor, timeout_s
-
-    def state_now(self) -> float:
-        """The machine state at this moment."""
-        return self._supervisor.ask_afresh(TimeReference(), timeout_s=self._timeout_s)
 
     def claims(
         self, what: str, keys: Collection[str], deadline: Deadline, share: float, *, patient: bool
@@ -105,7 +98,6 @@ class TaskSampler:
     def _note(self, task: SamplingTask, rounds: Mapping[str, Round]) -> None:
         self.tally.add_round(rounds.values())
         self.tally.remeasured |= (rounds.keys() - task.claimed) & task.bricks
-        self.states.note(list(rounds.values()))
 
     def _note_failed(self, task: SamplingTask, sampler: Sampler) -> None:
         """Record keys that failed, and keys that ran under other conditions than in their model."""

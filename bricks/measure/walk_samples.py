@@ -27,7 +27,7 @@ class WalkSamples:
     def rounds(self) -> dict[str, Round]:
         """The samples as a round of each key."""
         of = self.conditions
-        known = of.reference_s, of.waited_share, of.reference_end_s, of.device_state
+        known = of.host, of.waited_share, of.device_state
         return {key: Round.of(samples, *known) for key, samples in self.samples.items()}
 
 

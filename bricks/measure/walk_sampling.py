@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bricks.measure.rounds import WHOLE_LATENCIES, SamplingGoal, StopRule
-from bricks.samples.machine_state import dominant_state, same_state
 from bricks.samples.statistics import median, pooled_deviation
 
 if TYPE_CHECKING:
@@ -48,10 +47,9 @@ class WalkSampling:
         self._on_round({key: one for key, (one, _) in rounds.items()})
 
     def judge(self, left: Sequence[WalkPieces]) -> None:
-        """Stop sampling keys that are known well enough in the state of most rounds."""
-        state_s = dominant_state(state_s for pieces in left for state_s in pieces.states)
+        """Stop sampling keys that are known well enough."""
         for pieces in left:
-            pieces.update_active(state_s)
+            pieces.update_active()
 
     def show(self, share: float) -> None:
         """Pass on the share that is done."""
@@ -59,7 +57,7 @@ class WalkSampling:
 
 
 class WalkPieces:
-    """The keys that a walk times, with state and latency of their steady rounds.
+    """The keys that a walk times, with the latencies of their steady rounds.
 
     ``active_keys`` are still sampled; None: all keys. ``preparation_s`` has the seconds of loading
     and binding each key, which its first round is charged with.
@@ -82,7 +80,7 @@ class WalkPieces:
         self._goal = goal
         self._rule = rule
         self._taken: Counter[str] = Counter()
-        self._steady: dict[str, list[tuple[float | None, float]]] = {}
+        self._steady: dict[str, list[float]] = {}  # latencies in seconds
         self._before = {key: [r for r in of if not r.disturbed] for key, of in goal.before.items()}
 
     def sample(self) -> dict[str, ChargedRound]:
@@ -122,11 +120,6 @@ class WalkPieces:
             known = 1 - len(self.active_keys) / max(1, len(self._steady))
         return max(known, min(1.0, self.rounds / self._rule.max_rounds))
 
-    @property
-    def states(self) -> list[float | None]:
-        """Machine states of the steady rounds."""
-        return [state_s for of_key in self._steady.values() for state_s, _ in of_key]
-
     def add(self, samples: WalkSamples) -> None:
         """Add a round of each sampled key."""
         self.rounds += 1
@@ -136,17 +129,13 @@ class WalkPieces:
         for key, taken_round in rounds.items():
             if key not in self._steady:
                 before = self._before.get(key, ())
-                self._steady[key] = [(r.state_s, r.latency_s) for r in before]
+                self._steady[key] = [r.latency_s for r in before]
             if not taken_round.disturbed:
-                self._steady[key].append((taken_round.state_s, taken_round.latency_s))
+                self._steady[key].append(taken_round.latency_s)
 
-    def update_active(self, state_s: float | None) -> None:
-        """Stop sampling the keys that are known well enough in this machine state."""
-        medians = {
-            key: [value for round_state_s, value in of_key if same_state(round_state_s, state_s)]
-            for key, of_key in self._steady.items()
-        }
-        known = {key: values for key, values in medians.items() if values}
+    def update_active(self) -> None:
+        """Stop sampling the keys that are known well enough."""
+        known = {key: values for key, values in self._steady.items() if values}
         deviation = pooled_deviation(known.values())
         share_of = self._shares()
         self.active_keys = {
@@ -167,11 +156,7 @@ class WalkPieces:
         """The share of each key in a model's latency; 0 if it has no steady round yet."""
         if self._goal.shares is None:
             return dict.fromkeys(self._steady, 1.0)
-        latencies_s = {
-            key: median([latency_s for _, latency_s in of_key])
-            for key, of_key in self._steady.items()
-            if of_key
-        }
+        latencies_s = {key: median(of_key) for key, of_key in self._steady.items() if of_key}
         shares = self._goal.shares.of(latencies_s)
         return {key: shares.get(key, 1.0 if key in latencies_s else 0.0) for key in self._steady}
 

@@ -43,6 +43,16 @@ def in_context(
     return {key: replace(t, context=by_key.get(key, t.context)) for key, t in features.items()}
 
 
+def slowed(features: Mapping[str, BrickFeatures], slowness: float) -> dict[str, BrickFeatures]:
+    """Return ``features`` with this slowness of the host, which some learned files distinguish."""
+    if not slowness:
+        return dict(features)
+    return {
+        key: replace(t, context=replace(t.context, slowness=slowness))
+        for key, t in features.items()
+    }
+
+
 def _of_model(
     usage: Mapping[str, Usage], features: Mapping[str, BrickFeatures], unseen_bytes: int
 ) -> dict[str, Context]:

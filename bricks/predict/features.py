@@ -29,7 +29,6 @@ from bricks.predict.loops import (
     weight_shape,
 )
 from bricks.predict.streams import node_stream
-from bricks.samples.state_model import SizeFacts
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
@@ -56,12 +55,12 @@ _NODE_CALLS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Facts about a brick's model and the machine's state on which latencies depend.
+    """Facts about a brick's model on which latencies depend.
 
     ``working_set_bytes`` are the weights that the model reads in each run, and its largest values.
     The brick occurs ``repeats`` times in the model, and is this ``share`` of its work. By default
     the model is unknown, and its working set is assumed to exceed every cache. ``slowness`` is the
-    latency of the reference workload relative to the fastest state, in factors of two.
+    host's, in factors of two, which only learned files of earlier versions distinguish.
     """
 
     working_set_bytes: float = math.inf
@@ -129,19 +128,6 @@ class BrickFeatures:
     def work_bytes(self) -> float:
         """A rough amount of work in bytes, as :func:`bricks.decompose.plan.work_of` counts it."""
         return 1.0 + self.flops / 20 + self.moved_bytes
-
-    @property
-    def size_facts(self) -> SizeFacts:
-        """The facts that decide how the brick's latency changes between machine states.
-
-        Kernels that differ only in layout or fused operators count as one.
-        """
-        kernel = {CONVOLUTION: f"{CONVOLUTION} {self.tags[0]}", PRODUCT: PRODUCT}.get(self.kind)
-        return SizeFacts(
-            kernel or self.operator.rpartition(".")[2],
-            self.read_bytes + self.written_bytes,
-            self.weight_bytes,
-        )
 
 
 def extract_features(brick: Brick) -> BrickFeatures:

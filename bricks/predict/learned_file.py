@@ -21,7 +21,6 @@ import numpy as np
 from bricks.predict.covariance import COVARIANCE_PARAMS
 from bricks.predict.interpolation import Interpolation
 from bricks.predict.limits import RooflineLimits
-from bricks.predict.observations import StateCounts
 from bricks.predict.predictor import Field, Predictor
 from bricks.predict.roofline import Roofline
 
@@ -31,20 +30,21 @@ FORMAT, VERSION = "bricks-learned", 4
 
 Array = np.ndarray
 
+# The largest slowness in factors of two: larger ones were outliers.
+_MAX_SLOWNESS = 2.0
+
 _KEY = "b1-"  # before the digest in the key of a brick
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A predictor, the machine states of its training points, and the most frequent state.
+    """A predictor, and the slowness of the host that predictions are for.
 
-    ``latency_s`` are the latencies in the most frequent state, in seconds by brick, for predictions
-    of other targets.
+    ``latency_s`` are the latencies in seconds by brick, for predictions of other targets.
     """
 
     predictor: Predictor
-    state_counts: StateCounts
-    state_s: float | None
+    slowness: float
     latency_s: Mapping[str, float]
 
 
@@ -74,8 +74,7 @@ def written(learned: Mapping[str, Learned], granularity: str) -> bytes:
             "general": _roofline_json(entry.predictor.general),
             "limits": _limits_json(entry.predictor.limits),
             "fields": fields,
-            "seen": [list(pair) for pair in entry.state_counts.counts.items()],
-            "state_s": entry.state_s,
+            "slowness": entry.slowness,
         }
     about = {
         "format": {"name": FORMAT, "version": VERSION},
@@ -108,9 +107,18 @@ def read(content: bytes, target_key: str, granularity: str) -> Learned | None:
     general = _roofline(data["general"])
     limits = RooflineLimits(*(math.inf if rate is None else rate for rate in data["limits"]))
     predictor = Predictor(data["learned_from"], data["bias"], fields, general, limits)
-    state_counts = StateCounts({state_s: count for state_s, count in data["seen"]})
     latency_s = dict(zip(_unpacked(keys), seconds.tolist(), strict=True))
-    return Learned(predictor, state_counts, data["state_s"], latency_s)
+    return Learned(predictor, _slowness(data), latency_s)
+
+
+def _slowness(data: Mapping[str, Any]) -> float:
+    """The slowness that predictions are for: earlier files have the references that they saw."""
+    if "slowness" in data:
+        return float(data["slowness"])
+    seen_s, usual_s = [s for s, _ in data["seen"] if s is not None], data["state_s"]
+    if usual_s is None or not seen_s:
+        return 0.0
+    return min(_MAX_SLOWNESS, max(0.0, math.log2(usual_s / min(seen_s))))
 
 
 def _packed(keys: Sequence[str]) -> Array:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bricks.samples.host_conditions import HostConditions
 from bricks.samples.measurement import Measurement, Round
 from bricks.samples.statistics import NORMAL_95, Term
 from bricks.units.interval import Interval
@@ -62,24 +63,24 @@ class Prediction:
         both = Prediction(math.exp(log), self.log_sd * math.sqrt(weight))
         return both.spread(NORMAL_95), weight
 
-    def measurement(self, key: str, state_s: float | None) -> Measurement:
-        """The prediction as a single measurement in the machine state ``state_s``."""
-        return Measurement(key, (Round((self.latency_s,), state_s),), 0.0)
+    def measurement(self, key: str, host: HostConditions | None) -> Measurement:
+        """The prediction as a single measurement in these conditions of the host."""
+        return Measurement(key, (Round((self.latency_s,), host),), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class BrickPredictions:
     """Predictions by key, and ``bias``: the standard deviation of the error common to one model.
 
-    ``bias`` is relative to the predicted part of the model. Predictions are for the machine state
-    ``state_s``; None if unknown. ``prior`` are predictions of bricks whose own measurements are
+    ``bias`` is relative to the predicted part of the model. Predictions are for the conditions
+    ``host``; None if unknown. ``prior`` are predictions of bricks whose own measurements are
     uncertain: both are combined by their certainty. ``unmeasurable`` are predicted bricks that no
     runtime measures, whose failures are ignored.
     """
 
     of: Mapping[str, Prediction] = field(default_factory=dict)
     bias: float = 0.0
-    state_s: float | None = None
+    host: HostConditions | None = None
     prior: Mapping[str, Prediction] = field(default_factory=dict)
     unmeasurable: frozenset[str] = frozenset()
 

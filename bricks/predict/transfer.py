@@ -17,6 +17,7 @@ from zlib import crc32
 
 import numpy as np
 
+from bricks.predict.context import slowed
 from bricks.predict.covariance import COVARIANCE_PARAMS, feature_matrix, noise_of
 from bricks.predict.interpolation import Interpolation
 from bricks.predict.prediction import Prediction
@@ -31,7 +32,6 @@ from bricks.predict.predictor import (
 
 if TYPE_CHECKING:
     from bricks.predict.features import BrickFeatures
-    from bricks.predict.observations import StateCounts
 
 Array = np.ndarray
 
@@ -57,23 +57,19 @@ _FOLDS = 8
 class SourceTarget:
     """A source target: the latencies measured on it in seconds, and the predictor learned from it.
 
-    ``kernels`` are the kernels with a measured brick. A predictor that distinguishes machine states
-    has ``state_counts`` of its training points and predicts for the state ``state_s``.
+    ``kernels`` are the kernels with a measured brick. Predictions are for ``slowness``.
     """
 
     target_key: str
     latency_s: Mapping[str, float]
     predictor: Predictor
     kernels: frozenset[str] = frozenset()
-    state_counts: StateCounts | None = None
-    state_s: float | None = None
+    slowness: float = 0.0
 
     def logs(self, features: Mapping[str, BrickFeatures]) -> tuple[Array, Array]:
         """Logarithms of the source's latencies, measured or predicted, and standard deviations."""
         missing = {key: t for key, t in features.items() if self.latency_s.get(key, 0.0) <= 0.0}
-        if self.state_counts is not None:
-            missing = self.state_counts.in_state(missing, self.state_s)
-        predicted = self.predictor.predict(missing)
+        predicted = self.predictor.predict(slowed(missing, self.slowness))
         logs_and_sds = [
             (math.log(predicted[key].latency_s), predicted[key].log_sd)
             if key in predicted

@@ -54,9 +54,8 @@ def difference_tables(diff: TargetDiff) -> list[RenderableType]:
 def difference_remarks(diff: TargetDiff) -> list[str]:
     """What casts doubt on the difference, and what the short tables leave out."""
     of = diff.difference
-    doubts = [_state_warning(of)] if of.states_apart else []
-    notes = (_predicted, _while_disturbed, _other_state)
-    doubts += [line for model in of.models for note in notes for line in note(model)]
+    notes = (_predicted, _while_disturbed)
+    doubts = [line for model in of.models for note in notes for line in note(model)]
     return [*doubts, _counts_of_changes(of.bricks)]
 
 
@@ -67,10 +66,8 @@ def _head(diff: TargetDiff) -> Iterator[str]:
     yield _counts_of_changes(of.bricks)
     if of.common is not None:
         yield _common(of.common)
-    for doubt in (_sampled_once, _disturbed, _in_other_states):
+    for doubt in (_sampled_once, _disturbed):
         yield from doubt(of.bricks)
-    if of.states_apart:
-        yield _state_warning(of)
     for side, names in (("old", diff.only_old), ("new", diff.only_new)):
         if names:
             only = names_text(names, _MAX_PARTS)
@@ -114,29 +111,12 @@ def _disturbed(bricks: Sequence[BrickDifference]) -> Iterator[str]:
         )
 
 
-def _in_other_states(bricks: Sequence[BrickDifference]) -> Iterator[str]:
-    if elsewhere := sum(brick.other_state for brick in bricks):
-        yield (
-            f"{elsewhere} of the bricks were measured in another state of the machine than most of"
-            " their target, and are marked with *: their intervals allow for that."
-        )
-
-
-def _state_warning(of: Difference) -> str:
-    return (
-        "The machine was in another state, or calls of the runtime take another time: the"
-        f" reference workload took {seconds(of.old.state_s)}, and now"
-        f" {seconds(of.new.state_s)}. Latencies of two states cannot be compared: measure"
-        " both again to be sure."
-    )
-
-
 def _models(of: Difference) -> Iterator[RenderableType]:
     if of.models:
         yield ""
         yield table_of(of.models, _model_columns(of.common))
     for model in of.models:
-        for note in (_predicted, _while_disturbed, _other_state, _replaced):
+        for note in (_predicted, _while_disturbed, _replaced):
             yield from note(model)
 
 
@@ -239,15 +219,6 @@ def _while_disturbed(model: ModelDifference) -> Iterator[str]:
         )
 
 
-def _other_state(model: ModelDifference) -> Iterator[str]:
-    if model.other_state_share >= NOTABLE_SHARE:
-        yield (
-            f"{model.model}: {percent(model.other_state_share, 0)} of an estimate comes from"
-            " bricks that were measured in another state of the machine only: the interval"
-            " allows for that."
-        )
-
-
 def _replaced(model: ModelDifference) -> Iterator[str]:
     if model.gone_s or model.come_s:
         removed = sum(not part.new_occurrences for part in model.contributions)
@@ -260,7 +231,7 @@ def _replaced(model: ModelDifference) -> Iterator[str]:
 
 
 BRICK_COLUMNS: Sequence[Column[BrickDifference]] = (
-    Column("brick", lambda brick: brick.brick + "*" * brick.other_state, left=True),
+    Column("brick", lambda brick: brick.brick, left=True),
     Column("operators", lambda brick: names_text(brick.operators, _MAX_PARTS), left=True),
     Column("old", lambda brick: seconds(brick.old_s)),
     Column("new", lambda brick: seconds(brick.new_s)),

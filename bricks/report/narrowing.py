@@ -24,7 +24,7 @@ _NAMED = 0.02
 
 _CAUSES = {
     ErrorSource.PREDICTED: "bricks that are not measured",
-    ErrorSource.OTHER_STATE: "bricks measured in another state of the machine",
+    ErrorSource.CONDITIONS: "the speed of the host, which differs at other times",
     ErrorSource.OTHER_HOST: "bricks measured on other hosts of this kind",
     ErrorSource.SAMPLES: "few or noisy samples",
     ErrorSource.CALLS: "the cost of calling the runtime",

@@ -93,22 +93,7 @@ def disturbance(of: Sampling) -> list[str]:
             f"{len(of.separate)} bricks ran in separate calls, because the runtime cannot run them"
             " with their neighbours: small ones may look too slow."
         )
-    if of.remeasured_bricks:
-        lines.append(
-            f"{of.remeasured_bricks} known bricks were measured again, because the state of the"
-            " machine has changed."
-        )
     return lines
-
-
-def other_state(model: str, share: float | None) -> list[str]:
-    """A line if at least :data:`NOTABLE_SHARE` of an estimate is from another machine state."""
-    if share is None or share < NOTABLE_SHARE:
-        return []
-    return [
-        f"{model}: {percent(share, 0)} of the estimate comes from bricks that were measured in"
-        " another state of the machine only: the interval allows for that."
-    ]
 
 
 def throttled(model: str, of: DeviceTimes | None) -> list[str]:

@@ -18,7 +18,6 @@ from bricks.report.answers.words import uncertainty_text
 from bricks.report.tables import (
     SOURCE_SHARE,
     assumed_launching,
-    other_state,
     percent,
     predicted,
     share_text,
@@ -91,8 +90,6 @@ def estimate_lines(shown: Sequence[ShownEstimate], *, sources: bool = True) -> l
         reasons = () if item.interval is None else item.interval.reasons
         explained = {reason.source for reason in reasons}
         lines += throttled(item.title, item.estimate.device)
-        if ErrorSource.OTHER_STATE not in explained:
-            lines += other_state(item.title, item.estimate.other_state_share)
         if sources and ErrorSource.PREDICTED not in explained:
             lines += predicted(item.title, item.estimate.predicted_share)
         lines += _published(item)
@@ -165,12 +162,8 @@ def _cause(source: ErrorSource, estimates: Sequence[Estimate]) -> str:
         case ErrorSource.PREDICTED:
             share = _range([e.predicted_share for e in estimates], digits=1)
             return f"{share} {of_it} is predicted from bricks of other models"
-        case ErrorSource.OTHER_STATE:
-            share = _range([e.other_state_share for e in estimates])
-            return (
-                f"{share} {of_it} comes from bricks that were measured in another state of the"
-                " machine only"
-            )
+        case ErrorSource.CONDITIONS:
+            return "the speed of this host changes from minute to minute"
         case ErrorSource.OTHER_HOST:
             share = _range([e.published_share for e in estimates])
             return f"{share} {of_it} was measured by others, on hosts of this kind"

@@ -5,12 +5,12 @@ Here because the store and all estimates read it. Must not know how samples are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from bricks.samples.machine_state import SAME_STATE_FACTOR, dominant_state, same_state, states
+from bricks.samples.host_conditions import HostConditions, mean_conditions
 from bricks.samples.statistics import Term, median, pooled_variance, spread
 from bricks.system.accelerator_state import AcceleratorState, joined
 from bricks.units.sample import Kernel, Sample, weighted_mean
@@ -31,6 +31,9 @@ UNSURE_SHARE = 0.3
 # Fewer rounds than this are too few to draw conclusions from, if there are others.
 ENOUGH = 2
 
+# Samples of a round that take longer than its fastest by this factor are outliers.
+_OUTLIER = 1.25
+
 # A single run counts as at most this multiple of the latency: longer ones were first runs, or due
 # to other processes. Fewer samples than enough do not show how runs vary.
 _MOST_OF_A_RUN, _ENOUGH_SAMPLES = 1.5, 6
@@ -44,16 +47,14 @@ class Round:
     kernels of each sample; empty without a device. ``displaced_bytes`` is the state of the device's
     cache in all samples, as in :class:`~bricks.units.sample.Sample`.
 
-    ``reference_s`` and ``reference_end_s`` are the latency of the reference workload just before
-    and just after. ``waited_share`` is the share of the round in which the worker's threads waited
-    for a processor, or a hypervisor or the core's other hyperthread took it. ``device_state`` is
-    the state of the device. Each is None if unknown.
+    ``host`` are the conditions of the host around the round. ``waited_share`` is the share of the
+    round in which the worker's threads waited for a processor, or a hypervisor took it.
+    ``device_state`` is the state of the device. Each is None if unknown.
     """
 
     host_s: tuple[float, ...]
-    reference_s: float | None = None
+    host: HostConditions | None = None
     waited_share: float | None = None
-    reference_end_s: float | None = None
     kernels: tuple[tuple[Kernel, ...], ...] = ()
     displaced_bytes: int | None = None
     device_state: AcceleratorState | None = None
@@ -62,20 +63,18 @@ class Round:
     def of(
         cls,
         samples: Sequence[Sample],
-        reference_s: float | None = None,
+        host: HostConditions | None = None,
         waited_share: float | None = None,
-        reference_end_s: float | None = None,
         device_state: AcceleratorState | None = None,
     ) -> Round:
         """A round of these samples; ValueError if they differ in their displaced bytes."""
         kernels = tuple(sample.kernels for sample in samples)
         host_s = tuple(sample.host_s for sample in samples)
-        conditions = reference_s, waited_share, reference_end_s
         displaced = {sample.displaced_bytes for sample in samples} or {None}
         if len(displaced) > 1:
             raise ValueError("the samples of a round displace different numbers of bytes")
         kernels = kernels if any(kernels) else ()
-        return cls(host_s, *conditions, kernels, displaced.pop(), device_state)
+        return cls(host_s, host, waited_share, kernels, displaced.pop(), device_state)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -98,9 +97,8 @@ class Round:
         return replace(
             self,
             host_s=tuple(float(f"{host_s:.{digits}g}") for host_s in self.host_s),
-            reference_s=short(self.reference_s),
+            host=None if self.host is None else self.host.rounded(digits),
             waited_share=short(self.waited_share, 2),
-            reference_end_s=short(self.reference_end_s),
             kernels=tuple(
                 tuple(Kernel(k.name, float(f"{k.device_s:.{digits}g}")) for k in of_sample)
                 for of_sample in self.kernels
@@ -109,14 +107,13 @@ class Round:
 
     @property
     def disturbed(self) -> bool:
-        """Whether other processes delayed the worker, or the machine state changed meanwhile.
+        """Whether other processes delayed the worker.
 
         A device that protects itself from heat counts too; one at its limit of power does not,
         since a long run of the same work is there as well.
         """
         waited = self.waited_share is not None and self.waited_share > DISTURBED_SHARE
-        unsteady = self.device_state is not None and self.device_state.unsteady
-        return waited or unsteady or not same_state(self.reference_s, self.reference_end_s)
+        return waited or (self.device_state is not None and self.device_state.unsteady)
 
     @property
     def throttled(self) -> bool:
@@ -127,18 +124,10 @@ class Round:
     def latency_s(self) -> float:
         """The median of its samples, without outliers caused by outside interference.
 
-        Outliers are further from the fastest sample than latencies vary within one machine state. A
-        round has few samples, so a single outlier would otherwise be half of its median.
+        A round has few samples, so a single outlier would otherwise be half of its median.
         """
-        max_s = SAME_STATE_FACTOR * min(self.host_s)
+        max_s = _OUTLIER * min(self.host_s)
         return median([s for s in self.host_s if s <= max_s])
-
-    @property
-    def state_s(self) -> float | None:
-        """The machine state in this round, from its reference."""
-        if self.reference_s is None or self.reference_end_s is None:
-            return self.reference_s
-        return (self.reference_s + self.reference_end_s) / 2
 
 
 @dataclass(frozen=True)  # without slots, as rounds
@@ -172,36 +161,24 @@ class Measurement:
         return quiet if len(quiet) >= min(ENOUGH, len(self._walked)) else self._walked
 
     @cached_property
-    def state_s(self) -> float | None:
-        """The machine state in which most of the rounds were taken."""
-        return dominant_state(r.state_s for r in self.quiet_rounds)
+    def host(self) -> HostConditions | None:
+        """The mean conditions of the host over the rounds in use; None if unknown."""
+        return mean_conditions(r.host for r in self.quiet_rounds)
 
-    def used_rounds(self, state_s: float | None = None) -> tuple[Round, ...]:
-        """The rounds of the state ``state_s``, if there are enough of them.
-
-        Otherwise, and if None, the rounds of the state in which most of the rounds were taken.
-        """
-        return self._used(state_s).rounds
-
-    def used_state_s(self, state_s: float | None = None) -> float | None:
-        """The state of most of :meth:`used_rounds`: about ``state_s``, if it has enough rounds."""
-        return self._used(state_s).state_s
-
-    def known_in(self, state_s: float | None) -> bool:
-        """Whether there are enough rounds of this state."""
-        return self._enough(self._near(state_s))
-
-    def latency_s(self, state_s: float | None = None) -> float:
+    @property
+    def latency_s(self) -> float:
         """The median over the rounds in use: the samples of one round are not independent."""
-        return self._used(state_s).latency_s
+        return self._used.latency_s
 
-    def device_s(self, state_s: float | None = None) -> float:
+    @property
+    def device_s(self) -> float:
         """Seconds of all kernels of a run: the median over the rounds in use; 0 on a CPU."""
-        return self._used(state_s).device_s
+        return self._used.device_s
 
-    def kernels(self, state_s: float | None = None) -> tuple[Kernel, ...]:
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
         """The kernels of a run, each with its mean over all samples of the rounds in use."""
-        return self._used(state_s).kernels
+        return self._used.kernels
 
     @cached_property
     def kernels_by_displaced(self) -> Mapping[int | None, tuple[Kernel, ...]]:
@@ -218,45 +195,26 @@ class Measurement:
     @cached_property
     def throttled(self) -> AcceleratorState | None:
         """The state of the device over the rounds in use whose clock was lowered; None: none."""
-        return joined(r.device_state for r in self.used_rounds() if r.throttled)
+        return joined(r.device_state for r in self.quiet_rounds if r.throttled)
 
-    def runs(self, state_s: float | None = None) -> RunVariation:
-        """The variation of single runs in the rounds in use, relative to :meth:`latency_s`."""
-        return self._used(state_s).runs
+    @property
+    def runs(self) -> RunVariation:
+        """The variation of single runs in the rounds in use, relative to :attr:`latency_s`."""
+        return self._used.runs
 
-    def mean_s(self, state_s: float | None = None) -> float:
+    @property
+    def mean_s(self) -> float:
         """The mean seconds of a run: its part in a sum of many; see ``RunVariation``."""
-        return self.latency_s(state_s) * self.runs(state_s).mean
+        return self.latency_s * self.runs.mean
 
     @cached_property
-    def _used_by_state(self) -> dict[float | None, _Used]:
-        return {}
-
-    def _used(self, state_s: float | None) -> _Used:
-        if state_s not in self._used_by_state:
-            near = self._near(state_s)
-            used = near if self._enough(near) else self._near(self.state_s)
-            self._used_by_state[state_s] = _Used(used)
-        return self._used_by_state[state_s]
-
-    @cached_property
-    def _by_state(self) -> dict[float | None, tuple[Round, ...]]:
-        return {}
+    def _used(self) -> _Used:
+        return _Used(self.quiet_rounds)
 
     @cached_property
     def _walked(self) -> tuple[Round, ...]:
         """The rounds of walks; all, if there are none."""
         return tuple(r for r in self.rounds if r.displaced_bytes is None) or self.rounds
-
-    def _near(self, state_s: float | None) -> tuple[Round, ...]:
-        target_state_s = self.state_s if state_s is None else state_s
-        if target_state_s not in self._by_state:
-            near = (r for r in self.quiet_rounds if same_state(r.state_s, target_state_s))
-            self._by_state[target_state_s] = tuple(near)
-        return self._by_state[target_state_s]
-
-    def _enough(self, rounds: tuple[Round, ...]) -> bool:
-        return len(rounds) >= min(ENOUGH, len(self.quiet_rounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +238,7 @@ class RunVariation:
 
 @dataclass(frozen=True)  # without slots, as rounds
 class _Used:
-    """The rounds of a measurement that count in some state."""
+    """The rounds of a measurement that count."""
 
     rounds: tuple[Round, ...]
 
@@ -310,31 +268,6 @@ class _Used:
         more_s = share * (sum(counted) / len(counted) - self.latency_s)
         return RunVariation(1.0 + more_s / self.latency_s, own / self.latency_s**2)
 
-    @cached_property
-    def state_s(self) -> float | None:
-        return dominant_state(r.state_s for r in self.rounds)
-
-
-def common_state(
-    anchors: Iterable[Measurement], parts: Mapping[str, Measurement], counts: Mapping[str, int]
-) -> float | None:
-    """The state in which ``anchors`` are known, and most of the latency of ``parts`` is known.
-
-    ``counts`` is how often each part occurs; negative counts are weighed by their magnitude. Among
-    equals, the state with the most rounds wins.
-    """
-    anchors = list(anchors)
-    every = states(r.state_s for anchor in anchors for r in anchor.quiet_rounds)
-    candidates = [s for s in every if any(anchor.known_in(s) for anchor in anchors)] or every
-    if len(candidates) == 1:
-        return candidates[0]
-    weights = {key: abs(counts.get(key, 1)) * part.latency_s() for key, part in parts.items()}
-
-    def known_s(state_s: float | None) -> float:
-        return sum(weights[key] for key, part in parts.items() if part.known_in(state_s))
-
-    return max(candidates, key=known_s)
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -346,9 +279,6 @@ class Failure:
     reason: str
 
 
-def round_spread(measurement: Measurement, state_s: float | None = None) -> Interval:
-    """The median latency over rounds and its interval; samples of a round are not independent.
-
-    Uses the rounds of ``state_s``, if there are enough, else of the most frequent state.
-    """
-    return spread([r.latency_s for r in measurement.used_rounds(state_s)])
+def round_spread(measurement: Measurement) -> Interval:
+    """The median latency over rounds and its interval; samples of a round are not independent."""
+    return spread([r.latency_s for r in measurement.quiet_rounds])

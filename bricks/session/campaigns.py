@@ -130,8 +130,7 @@ class Campaigns:
     def _conditions(self, budget_s: float | None, rule: StopRule | None) -> Conditions:
         conditions = replace(self._resources.conditions, budget_s=budget_s)
         if rule is not None:
-            leeway = max(conditions.leeway or 0.0, rule.precision / 2)
-            conditions = replace(conditions, rule=rule, leeway=leeway)
+            conditions = replace(conditions, rule=rule)
         if budget_s is not None:
             conditions = replace(conditions, max_bricks=min(conditions.max_bricks, _FEW_BRICKS))
         return conditions

@@ -120,7 +120,7 @@ class DeviceLatencies:
         results = self._results([*bricks])
         carried = transferred(bricks, results, here, card) if results else {}
         return {
-            key: _in_form(bricks[key], of, Interval.exact(results[key].latency_s()))
+            key: _in_form(bricks[key], of, Interval.exact(results[key].latency_s))
             for key, of in carried.items()
         }
 

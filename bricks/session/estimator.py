@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks.compose.basis import Basis
-from bricks.compose.parts import Results, all_known_in, state_of
+from bricks.compose.parts import Results
 from bricks.compose.prior import imprecise_bricks, prior_of_measurement, prior_of_prediction
 from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.measurement import Failure, Measurement, round_spread
+from bricks.samples.usual_conditions import UsualConditions
+from bricks.session.host_history import HostHistory
 from bricks.session.latencies import Latencies
 from bricks.session.measured_target import LoadedBricks
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from bricks.compose.device.basis import DeviceBasis
     from bricks.compose.schedule import Construction
     from bricks.decompose.plan import Brick, Plan
-    from bricks.samples.state_model import StateModel
     from bricks.session.device_latencies import DeviceLatencies
     from bricks.session.plans import Plans
     from bricks.session.resources import Resources
@@ -47,6 +48,7 @@ class Estimator:
         self._prior = prior
         self._latencies: dict[str, Latencies] = {}  # by target
         self._devices: dict[str, DeviceLatencies] = {}  # by target
+        self._histories: dict[str, HostHistory] = {}  # by target
         self._loaded = LoadedBricks()
         # By target: models share most of their bricks, and decoding samples takes longest.
         self._settled: dict[str, dict[str, Measurement | Failure]] = {}
@@ -63,11 +65,13 @@ class Estimator:
         """Discard all that was learned: the store has changed."""
         self._latencies.clear()
         self._devices.clear()
+        self._histories.clear()
         self._settled.clear()
 
     def note_measured(self, target: Target, remeasured: Collection[str]) -> None:
         """Discard results on ``target`` that new measurements and ``remeasured`` bricks replace."""
         self._settled.pop(target.key, None)
+        self._histories.pop(target.key, None)
         self.latencies(target).invalidate(remeasured)
 
     def results(self, keys: Collection[str], target: Target) -> Results:
@@ -96,18 +100,20 @@ class Estimator:
             latencies.add_plans([plan])
         return latencies.predictions(keys)
 
-    def states(
-        self,
-        plan: Plan,
-        results: Results,
-        predictions: BrickPredictions,
-        state_s: float | None,
-        target: Target,
-    ) -> StateModel | None:
-        """The model of machine states; None if all of ``plan`` is known in ``state_s``."""
-        if all_known_in(plan, results, predictions, state_s):
-            return None  # return early: learning from the whole cache takes a while
-        return self._informed(target).target.states(plan.keys)
+    def history(self, target: Target) -> HostHistory:
+        """The conditions that the host of ``target`` was watched in."""
+        if target.key not in self._histories:
+            threads = target.runtime.threads
+            self._histories[target.key] = HostHistory(self._source, target.key, threads)
+        return self._histories[target.key]
+
+    def conditions(self, plan: Plan, results: Results, target: Target) -> UsualConditions | None:
+        """The usual conditions of the host of ``target``, which an estimate is for."""
+        measured = [m for k in plan.keys if isinstance(m := results.get(k), Measurement)]
+        usual = self.history(target).usual(measured)
+        if usual is None or self._resources.setup.info.timed:
+            return usual
+        return UsualConditions.exactly(usual.mean)  # made-up latencies never vary
 
     def _informed(self, target: Target) -> Latencies:
         """The latency model on ``target``, with all models that were decomposed so far."""
@@ -118,30 +124,37 @@ class Estimator:
         latencies.add_plans(self._plans.known)
         return latencies
 
-    def basis(self, plan: Plan, results: Results, target: Target) -> Basis:
-        """All inputs of an estimate of ``plan`` on ``target``.
+    def basis(
+        self,
+        plan: Plan,
+        results: Results,
+        target: Target,
+        *,
+        conditions: UsualConditions | None = None,
+        predictions: BrickPredictions | None = None,
+        construction: Construction | None = None,
+    ) -> Basis:
+        """All inputs of an estimate of ``plan`` on ``target``, in ``conditions``; None: usual ones.
 
-        If ``results`` hold the whole model too, the estimate is for a machine state of that
-        measurement.
+        ``predictions`` are those of several plans; None: of this one.
         """
         if (accelerator := target.system.accelerator) is not None:
             device = self._device(plan, results, target, accelerator)
             return Basis(plan, results, device=device)
-        construction = None
-        if self._resources.options.workers > 1:
+        if construction is None and self._resources.options.workers > 1:
             bricks = self._source.plans.load_bricks(plan.keys)
             construction = self.construction(plan, bricks, target)
-        predictions = self.predictions(plan.keys, results, target, plan)
-        whole = results.get(plan.digest)
-        run = whole if isinstance(whole, Measurement) else None
-        state_s = state_of(plan, results, run, predictions)
+        if predictions is None:
+            predictions = self.predictions(plan.keys, results, target, plan)
         if predictions.of:
-            latencies = self.latencies(target)
-            predictions = latencies.predictions_in(state_s, plan.keys, predictions)
-            results = {**latencies.borrowed_calls(), **results}
-        predictions = self._with_prior(predictions, plan, results, target, state_s)
-        states = self.states(plan, results, predictions, state_s, target)
-        return Basis(plan, results, state_s, predictions, states, construction)
+            results = {**self.latencies(target).borrowed_calls(), **results}
+        if conditions is None:
+            conditions = self.conditions(plan, results, target)
+        predictions = self._with_prior(predictions, plan, results, target)
+        sensitivities = None
+        if conditions is not None:
+            sensitivities = self.history(target).sensitivities(plan.keys)
+        return Basis(plan, results, predictions, conditions, sensitivities, construction)
 
     def _device(
         self, plan: Plan, results: Results, target: Target, accelerator: Accelerator
@@ -167,27 +180,22 @@ class Estimator:
         plan: Plan,
         results: Results,
         target: Target,
-        state_s: float | None,
     ) -> BrickPredictions:
         """``predictions`` with the priors of bricks whose measurements are uncertain."""
-        keys = imprecise_bricks(plan, results, state_s) if self._prior is not None else set()
+        keys = imprecise_bricks(plan, results) if self._prior is not None else set()
         if not keys or self._prior is None:
             return predictions
-        known = self._prior.elsewhere(sorted(keys), plan, target, state_s)
+        known = self._prior.elsewhere(sorted(keys), plan, target)
         return replace(predictions, prior=known)
 
-    def elsewhere(
-        self, keys: Sequence[str], plan: Plan, target: Target, state_s: float | None
-    ) -> dict[str, Prediction]:
+    def elsewhere(self, keys: Sequence[str], plan: Plan, target: Target) -> dict[str, Prediction]:
         """Predictions for the bricks ``keys`` of ``plan`` from other hosts of this kind."""
         results = self.results(keys, target)
         measured = {key: m for key, m in results.items() if isinstance(m, Measurement)}
-        known = {key: prior_of_measurement(round_spread(m, state_s)) for key, m in measured.items()}
+        known = {key: prior_of_measurement(round_spread(m)) for key, m in measured.items()}
         predictions = self.predictions(keys, results, target, plan)
-        predicted = self.latencies(target).predictions_in(state_s, keys, predictions)
-        return known | {
-            key: prior_of_prediction(prediction) for key, prediction in predicted.of.items()
-        }
+        predicted = {key: of for key, of in predictions.of.items() if key in set(keys)}
+        return known | {key: prior_of_prediction(of) for key, of in predicted.items()}
 
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:
         """The streams and rules by which parallel workers run ``plan`` on ``target``."""

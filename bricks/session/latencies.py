@@ -8,11 +8,9 @@ other targets inform it. Must not know how bricks are measured.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks.predict.prediction import BrickPredictions
-from bricks.samples.machine_state import same_state
 from bricks.session.latency_model import LatencyModel
 from bricks.session.measured_target import LoadedBricks, MeasuredTarget
 from bricks.session.source_targets import SourceTargets
@@ -45,7 +43,7 @@ class Latencies:
         self.added: set[str] = set()  # digests of models
         self._planned: set[str] = set()  # digests of models with a plan but without bricks
         self._unpredicted: set[str] = set()  # bricks of added models without a prediction so far
-        # Models share bricks; in another model or state a brick has other features.
+        # Models share bricks; in another model a brick has other features.
         self._predicted: dict[tuple[str, BrickFeatures], Prediction] = {}
         self._sources = SourceTargets(self.target)
         self._model: LatencyModel | None = None
@@ -115,12 +113,11 @@ class Latencies:
             return model.borrowing(borrowed)
         return None if model.predictor is None else model
 
-    def predictions(self, keys: Collection[str], state_s: float | None = None) -> BrickPredictions:
+    def predictions(self, keys: Collection[str]) -> BrickPredictions:
         """Predictions for the unresolved ``keys``; empty if too few bricks are measured anywhere.
 
         Bricks for which the runtime runs other kernels outside the model cannot be measured, so
-        they are predicted too. Latencies are for the machine state ``state_s`` if enough bricks are
-        measured in it; otherwise, and by default, for the state in which most are measured.
+        they are predicted too. Latencies are for the usual conditions of the host.
         """
         unresolved = set(keys) - self.target.resolved(keys)
         unmeasurable = self._unmeasurable(keys)
@@ -128,20 +125,18 @@ class Latencies:
         model = self._predicting() if predictable else None
         if model is None:
             return BrickPredictions()
-        state_s = model.state_for(state_s)
-        predicted = self._predict(model, predictable, state_s)
-        return BrickPredictions(predicted, model.bias, state_s, unmeasurable=unmeasurable)
+        predicted = self._predict(model, predictable)
+        host = model.known.host
+        return BrickPredictions(predicted, model.bias, host, unmeasurable=unmeasurable)
 
-    def _predict(
-        self, model: LatencyModel, keys: Sequence[str], state_s: float | None
-    ) -> Mapping[str, Prediction]:
+    def _predict(self, model: LatencyModel, keys: Sequence[str]) -> Mapping[str, Prediction]:
         """Predictions for ``keys``; for bricks of all added models at once, which is faster."""
         assert model.predictor is not None
-        features = model.in_state(self.target.features(keys), state_s)
+        features = model.slowed(self.target.features(keys))
         if any(item not in self._predicted for item in features.items()):
             ahead = self._unpredicted - self.target.resolved(self._unpredicted) - features.keys()
             self._unpredicted.clear()
-            others = model.in_state(self.target.features(sorted(ahead)), state_s)
+            others = model.slowed(self.target.features(sorted(ahead)))
             every = {**features, **others}
             new = {key: t for key, t in every.items() if (key, t) not in self._predicted}
             from bricks.samples.one_thread import one_thread
@@ -159,19 +154,6 @@ class Latencies:
 
         failed = self.target.load([key for key in keys if key in self.target.failed])
         return frozenset(k for k, b in failed.items() if noted_other_kernels(parse_model(b.model)))
-
-    def predictions_in(
-        self, state_s: float | None, keys: Collection[str], predictions: BrickPredictions
-    ) -> BrickPredictions:
-        """The part of ``predictions`` for ``keys``, in the machine state ``state_s``.
-
-        It is predicted again if ``predictions`` are for another state.
-        """
-        of_keys = set(keys)
-        kept = {key: p for key, p in predictions.of.items() if key in of_keys}
-        if not kept or same_state(state_s, predictions.state_s):
-            return replace(predictions, of=kept)
-        return self.predictions(kept, state_s)
 
     def posteriors(self, keys: Collection[str]) -> dict[str, Posterior]:
         """Latency posteriors of the bricks ``keys``, and of all measured bricks.
@@ -195,7 +177,7 @@ class Latencies:
 
         features, predictor = self.target.features(keys), model.predictor
         if predictor is not None:
-            features = model.in_state(features, model.state_s)
+            features = model.slowed(features)
             return {
                 key: Posterior(prediction.latency_s, scale=predictor.scale(features[key]))
                 for key, prediction in predictor.predict(features).items()
@@ -212,8 +194,6 @@ class Latencies:
         from bricks.predict.predictor import Predictor
 
         model = self.model()
-        if model.state_counts is None or not isinstance(model.predictor, Predictor) or self.others:
+        if not isinstance(model.predictor, Predictor) or self.others:
             return None
-        return Learned(
-            model.predictor, model.state_counts, model.state_s, self.target.latencies().seconds
-        )
+        return Learned(model.predictor, model.slowness, self.target.latencies().seconds)

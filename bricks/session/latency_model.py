@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bricks.compose.prior import OTHER_HOST_SD
+from bricks.predict.context import slowed
 from bricks.predict.defaults import MIN
 from bricks.session.measured_target import KnownLatencies, MeasuredTarget
 
 if TYPE_CHECKING:
     from bricks.predict.features import BrickFeatures
     from bricks.predict.learned_file import Learned
-    from bricks.predict.observations import StateCounts
     from bricks.predict.predictor import Predictor
     from bricks.predict.transfer import SourceTarget, Transfer, ZeroShotTransfer
 
@@ -28,15 +28,13 @@ if TYPE_CHECKING:
 class LatencyModel:
     """A ``predictor`` of latencies, and the ``known`` latencies that it was learned from.
 
-    ``predictor`` is None if there were too few latencies. If it distinguishes machine states,
-    ``seen`` are the states in which bricks were measured; ``state_s`` is the most frequent one, by
-    the latency of the reference workload. ``kept`` says whether it was read from a learned file.
+    ``predictor`` is None if there were too few latencies. ``slowness`` is that of its predictions,
+    if a learned file distinguishes it. ``kept`` says whether it was read from such a file.
     """
 
     predictor: Predictor | Transfer | ZeroShotTransfer | None
     known: KnownLatencies
-    state_s: float | None
-    state_counts: StateCounts | None = None
+    slowness: float = 0.0
     kept: bool = False
 
     @classmethod
@@ -45,8 +43,8 @@ class LatencyModel:
         kept = learned_before(target)
         if kept is None:
             return None
-        known = KnownLatencies(target, {}, kept.state_s, {})
-        return cls(kept.predictor, known, kept.state_s, kept.state_counts, kept=True)
+        known = KnownLatencies(target, {}, {})
+        return cls(kept.predictor, known, kept.slowness, kept=True)
 
     @classmethod
     def learn(
@@ -59,7 +57,6 @@ class LatencyModel:
 
         Measurements of ``others``, further targets, inform the model of a target with few own ones.
         """
-        from bricks.predict.observations import Observations
         from bricks.predict.predictor import learn
 
         if others:
@@ -67,11 +64,9 @@ class LatencyModel:
 
             transfer = learn_transfer(features, known.seconds, known.families, others)
             if transfer is not None:
-                return cls(transfer, known, known.state_s)
-        measured = {key: known.measured[key] for key in features}
-        observed = Observations.of(measured, known.state_s)
-        predictor = learn(observed.features(features), observed.latency_s, known.families)
-        return cls(predictor, known, known.state_s, observed.state_counts)
+                return cls(transfer, known)
+        latency_s = {key: known.mean_s(known.measured[key]) for key in features}
+        return cls(learn(features, latency_s, known.families), known)
 
     def borrowing(self, predictor: ZeroShotTransfer) -> LatencyModel:
         """This model with the predictor that other targets give, where it has none."""
@@ -97,19 +92,9 @@ class LatencyModel:
         own = sum(not m.published for m in measured.values())
         return self.kept or 2 * own < len(measured)
 
-    def state_for(self, state_s: float | None) -> float | None:
-        """The state ``state_s`` if enough bricks are measured in it; else the prevailing one."""
-        if state_s is None or self.state_counts is None or not self.state_counts.enough_in(state_s):
-            return self.state_s
-        return state_s
-
-    def in_state(
-        self, features: dict[str, BrickFeatures], state_s: float | None
-    ) -> dict[str, BrickFeatures]:
-        """The features of bricks in a machine state, as the predictor expects them."""
-        return (
-            features if self.state_counts is None else self.state_counts.in_state(features, state_s)
-        )
+    def slowed(self, features: Mapping[str, BrickFeatures]) -> dict[str, BrickFeatures]:
+        """The features of bricks as the predictor expects them."""
+        return slowed(features, self.slowness)
 
 
 def learned_before(target: MeasuredTarget) -> Learned | None:

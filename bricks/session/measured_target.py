@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import Failure, Measurement
-from bricks.samples.state_correction import StateCorrection
+from bricks.session.host_history import HostHistory
 from bricks.zoo import entries, programs
 
 if TYPE_CHECKING:
     from bricks.decompose.occurrence import Usage
     from bricks.decompose.plan import Brick, Decomposition, Plan
     from bricks.predict.features import BrickFeatures, Context
-    from bricks.samples.state_model import StateModel
+    from bricks.samples.correction import Correction
+    from bricks.samples.host_conditions import HostConditions
     from bricks.store import Reading
 
 
@@ -51,14 +52,13 @@ class MeasuredTarget:
         self.measured: dict[str, Measurement] = {}
         self.failed: set[str] = set()
         self._contexts: dict[str, Context] = {}
-        self._states: StateModel | None = None
 
     def forget(self, remeasured: Collection[str]) -> None:
         """Discard results that new measurements and ``remeasured`` bricks replace."""
         for key in remeasured:
             self.measured.pop(key, None)
         self.failed.clear()
-        self._states = None
+        self.__dict__.pop("history", None)
 
     def resolved(self, keys: Collection[str]) -> set[str]:
         """The subset of ``keys`` that is measured, or has failed."""
@@ -70,16 +70,10 @@ class MeasuredTarget:
                 self.failed.add(key)
         return {k for k in keys if k in self.measured or k in self.failed}
 
-    def states(self, keys: Collection[str]) -> StateModel:
-        """The model of this target's machine states, including the bricks ``keys``."""
-        if self._states is None:
-            from bricks.measure.machine_states import learn_states
-
-            self._states = learn_states(self.source, self.key)
-        features = self.features([key for key in keys if not self._states.knows(key)])
-        facts = {key: brick.size_facts for key, brick in features.items()}
-        self._states = self._states.with_facts(facts)
-        return self._states
+    @cached_property
+    def history(self) -> HostHistory:
+        """The conditions that its host was watched in."""
+        return HostHistory.of(self.source, self.key)
 
     def latencies(self) -> KnownLatencies:
         """The latencies of measured bricks of all known models."""
@@ -88,15 +82,13 @@ class MeasuredTarget:
         self.note_contexts([usage for _, usage in models])
         self.resolved(keys)
         measured = {key: self.measured[key] for key in keys if key in self.measured}
-        state_s = dominant_state(m.state_s for m in measured.values())
-        return KnownLatencies(self, measured, state_s, _families(models))
+        return KnownLatencies(self, measured, _families(models))
 
     def latencies_of(self, keys: Collection[str]) -> KnownLatencies:
         """The latencies of the measured bricks among ``keys``, without reading any other."""
         self.resolved(keys)
         measured = {key: self.measured[key] for key in keys if key in self.measured}
-        state_s = dominant_state(m.state_s for m in measured.values())
-        return KnownLatencies(self, measured, state_s, {})
+        return KnownLatencies(self, measured, {})
 
     def features(self, keys: Collection[str]) -> dict[str, BrickFeatures]:
         """Features of ``keys``, each brick in the model of whose work it is the largest share."""
@@ -148,9 +140,8 @@ class MeasuredTarget:
 
 
 class KnownLatencies:
-    """Latencies of ``measured`` bricks of a target, all in the machine state ``state_s``.
+    """Latencies of ``measured`` bricks of a target, all in the usual conditions of its host.
 
-    It is the state in which most bricks are measured: latencies of two states must not be mixed.
     ``families`` are keys of bricks by family of models.
     """
 
@@ -158,14 +149,17 @@ class KnownLatencies:
         self,
         target: MeasuredTarget,
         measured: Mapping[str, Measurement],
-        state_s: float | None,
         families: Mapping[str, set[str]],
     ) -> None:
         self._target = target
         self.measured = measured
-        self.state_s = state_s
         self.families = families
-        self._correction: StateCorrection | None = None
+
+    @cached_property
+    def host(self) -> HostConditions | None:
+        """The usual conditions; None if they are not known."""
+        usual = self._target.history.usual(self.measured.values())
+        return None if usual is None else usual.mean
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -173,13 +167,12 @@ class KnownLatencies:
         return {key: self.mean_s(m) for key, m in self.measured.items()}
 
     def mean_s(self, measurement: Measurement) -> float:
-        """The mean latency in seconds of a brick's runs, in the machine state ``state_s``."""
-        if self._correction is None:
-            every = self.measured.values()
-            changed = not all(m.known_in(self.state_s) for m in every)
-            states = self._target.states(self.measured) if changed else None
-            self._correction = StateCorrection(every, self.state_s, states)
+        """The mean latency in seconds of a brick's runs, in the usual conditions."""
         return self._correction.mean_s(measurement)
+
+    @cached_property
+    def _correction(self) -> Correction:
+        return self._target.history.correction([*self.measured.values()])
 
 
 def _families(models: Iterable[tuple[str, Collection[str]]]) -> dict[str, set[str]]:

@@ -137,15 +137,11 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
 def conditions_of(options: Options, info: BackendInfo, target: Target) -> Conditions:
     """The measuring conditions on ``target``."""
     given = options.conditions
-    leeway = given.leeway
-    if leeway is None:
-        leeway = max(given.rule.precision / 2, effort_of(options).deviation / 4)
     return replace(
         given,
         exclusive=info.timed and given.exclusive,
         max_eviction_bytes=_max_eviction_bytes(target, given.max_eviction_bytes),
         max_weight_bytes=_max_weight_bytes(available_memory_bytes(), given.max_weight_bytes),
-        leeway=leeway,
         displaced_bytes=() if target.system.accelerator is None else DISPLACED_BYTES,
     )
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.recompose import recompose
 from bricks.samples.call_overhead import needed_by
-from bricks.samples.measurement import Failure
+from bricks.samples.measurement import Failure, Measurement
+from bricks.samples.usual_conditions import UsualConditions
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
@@ -85,10 +86,13 @@ def recomposed(
 ) -> Estimate | IncompleteEstimate:
     """The latency of ``plan`` on ``target``, from the contents of the cache.
 
-    Nothing is measured. If the whole model was measured too, the estimate is for a machine
-    state of that measurement.
+    Nothing is measured. If the whole model was measured too, the estimate is for the conditions of
+    that measurement.
     """
     target = workspace.target if target is None else target
     estimator = workspace.estimators.known
     results = estimator.results([*needed_by(plan), plan.digest], target)
-    return recompose(estimator.basis(plan, results, target))
+    whole, conditions = results.get(plan.digest), None
+    if isinstance(whole, Measurement) and whole.host is not None:
+        conditions = UsualConditions.exactly(whole.host)
+    return recompose(estimator.basis(plan, results, target, conditions=conditions))

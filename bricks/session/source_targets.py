@@ -29,7 +29,7 @@ def source_target(target: MeasuredTarget) -> SourceTarget | None:
     kept = learned_before(target)
     if kept is not None:
         kernels = frozenset[str]().union(*(f.kernels for f in kept.predictor.fields.values()))
-        known = kept.predictor, kernels, kept.state_counts, kept.state_s
+        known = kept.predictor, kernels, kept.slowness
         return SourceTarget(target.key, kept.latency_s, *known)
     latencies = target.latencies()
     latency_s = latencies.seconds

@@ -106,7 +106,8 @@ class Claims:
             # needs no others. In the other order, a process that claims could wait for one row
             # while this one waits for another: a deadlock.
             self._renew(connection, target_key, owner)
-            add_rounds(connection, _ids_owned(connection, target_key, list(walk), owner), walk)
+            ids = _ids_owned(connection, target_key, list(walk), owner)
+            add_rounds(connection, target_key, ids, walk)
 
     def renew(self, target_key: str, owner: Owner) -> None:
         """Prolong the leases of ``owner`` during a long time without a round."""

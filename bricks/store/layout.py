@@ -14,7 +14,9 @@ Separate from the tables (:mod:`bricks.store.schema`), so that reading needs no 
 #   5  systems have the name that somebody gave them, and their price
 #   6  networks, which targets of collectives name in their runtime
 #   7  rounds have the state of the device that ran kernels: device_state
-SCHEMA_VERSION = 7
+#   8  rounds have the conditions of the host, in place of reference_s and reference_end_s; a target
+#      has all the conditions that it was watched in
+SCHEMA_VERSION = 8
 
 # Facts about the cache itself; "schema_version" is one of them. The table's name is what tells a
 # cache from any other database, in all versions: never rename it.

@@ -7,16 +7,18 @@ what a key stands for, nor who may change a row.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select, update
 
 from bricks.errors import StoreError
+from bricks.samples.host_conditions import HostConditions
 from bricks.samples.measurement import PROTOCOL, Round
+from bricks.store.engine import insert_or_ignore
 from bricks.store.layout import OPEN
-from bricks.store.rows import round_row
-from bricks.store.schema import measurements, rounds
+from bricks.store.rows import round_row, to_text
+from bricks.store.schema import measurements, rounds, watched
 from bricks.store.views import chunks
 
 # A round, and the wall time in seconds that it took in all.
@@ -61,7 +63,7 @@ def round_counts(connection: Connection, ids: Collection[int]) -> dict[int, int]
 
 
 def add_rounds(
-    connection: Connection, ids: Mapping[str, int], walk: Mapping[str, TimedRound]
+    connection: Connection, target_key: str, ids: Mapping[str, int], walk: Mapping[str, TimedRound]
 ) -> None:
     """Add one round to each key of a walk; ``ids`` has the row number of each.
 
@@ -82,6 +84,7 @@ def add_rounds(
         connection.execute(rounds.insert(), added)
     if walk:
         _count_rounds(connection, ids, walk)
+        add_watched(connection, target_key, [round_.host for round_, _ in walk.values()])
 
 
 def _count_rounds(
@@ -100,3 +103,17 @@ def _count_rounds(
             for key, (round_, wall_s) in walk.items()
         ],
     )
+
+
+def add_watched(
+    connection: Connection, target_key: str, every: Iterable[HostConditions | None]
+) -> None:
+    """Add conditions in which a host was watched; one is kept of each second."""
+    known = {of.taken_s: of for of in every if of is not None and of.taken_s is not None}
+    rows = [
+        {"target_key": target_key, "taken_s": taken_s, "host": to_text(of.to_json())}
+        for taken_s, of in known.items()
+        if None not in of.kernels_s
+    ]
+    if rows:
+        insert_or_ignore(connection, watched, rows)

@@ -5,10 +5,11 @@ Must not know what a key stands for.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bricks.samples.machine_state import SAME_STATE_FACTOR
+from bricks.samples.host_conditions import HostConditions
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store.layout import DONE, FAILED, OPEN
 from bricks.store.rounds import rounds_of
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from bricks.store.database import Database
     from bricks.store.measurement_rows import TimedRound
     from bricks.store.views import CacheView, Row
+
+
+# Seconds of watching that are read, at most: ten hours of measuring.
+_MOST_WATCHED = 36_000
 
 
 class Measurements:
@@ -61,7 +66,7 @@ class Measurements:
     def supplement(self, target_key: str, walk: Mapping[str, TimedRound]) -> None:
         """Add one round to each measured key of a walk; other keys are left unchanged.
 
-        For keys that are measured again because the machine is in another state now. Needs no
+        For keys that are measured again. Needs no
         claim: two runs that measure the same key again do each other no harm.
         """
         from sqlalchemy import select
@@ -76,39 +81,22 @@ class Measurements:
                     of_keys(target_key, chunk), measurements.c.state == DONE
                 )
                 ids.update((key, number) for key, number in connection.execute(locked(query)))
-            add_rounds(connection, ids, {key: walk[key] for key in ids})
+            add_rounds(connection, target_key, ids, {key: walk[key] for key in ids})
 
-    def keys_in_states(self, target_key: str, factor: float) -> list[str]:
-        """Keys with rounds on this target whose reference latencies differ by more than ``factor``.
-
-        In order. Rounds during which the reference changed do not count.
-        """
-        statement = f"""
-            SELECT measurements.brick_key
-            FROM measurements JOIN rounds ON rounds.measurement_id = measurements.id
-            WHERE {_DONE} AND {_STEADY}
-            GROUP BY measurements.brick_key
-            HAVING max(rounds.reference_s) > :factor * min(rounds.reference_s)
-            ORDER BY measurements.brick_key
-        """
-        values = {**_done(target_key), "same": SAME_STATE_FACTOR, "factor": factor}
+    def watched(self, target_key: str) -> list[HostConditions]:
+        """The conditions that this target's host was watched in, the last ones first."""
+        statement = "SELECT * FROM watched WHERE target_key = :target ORDER BY taken_s DESC"
         with self._database.viewing() as view:
-            return [row.brick_key for row in view.rows(statement, values)]
+            rows = [*view.rows(f"{statement} LIMIT {_MOST_WATCHED}", {"target": target_key})]
+        with decoding(f"the conditions of {target_key}"):
+            return [HostConditions.from_json(json.loads(row.host)) for row in rows]
 
-    def reference_counts(self, target_key: str) -> dict[float, int]:
-        """The number of rounds by latency of the reference workload, in seconds, rounded to 100 ns.
+    def watch(self, target_key: str, every: Sequence[HostConditions]) -> None:
+        """Add conditions that were observed while nothing else was measured."""
+        from bricks.store.measurement_rows import add_watched
 
-        Rounds during which it changed do not count.
-        """
-        statement = f"""
-            SELECT CAST(round(1e7 * rounds.reference_s) AS INTEGER) AS step, count(*) AS count
-            FROM measurements JOIN rounds ON rounds.measurement_id = measurements.id
-            WHERE target_key = :target AND protocol = :protocol AND {_STEADY}
-            GROUP BY step
-        """
-        values = {"target": target_key, "protocol": PROTOCOL, "same": SAME_STATE_FACTOR}
-        with self._database.viewing() as view:
-            return {max(1, step) / 1e7: count for step, count in view.rows(statement, values)}
+        with self._database.writing() as connection:
+            add_watched(connection, target_key, every)
 
     def costs(self, target_key: str) -> dict[str, float]:
         """The wall time in seconds of each measured key on this target, in order of beginning."""
@@ -160,10 +148,3 @@ _DONE = "target_key = :target AND protocol = :protocol AND state = :done"
 
 def _done(target_key: str) -> dict[str, Any]:
     return {"target": target_key, "protocol": PROTOCOL, "done": DONE}
-
-
-# Rounds that began and ended in one machine state.
-_STEADY = (
-    "rounds.reference_s > 0 AND rounds.reference_s <= :same * rounds.reference_end_s"
-    " AND rounds.reference_end_s <= :same * rounds.reference_s"
-)

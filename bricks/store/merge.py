@@ -22,6 +22,7 @@ from bricks.decompose.plan import Brick, Plan
 from bricks.store.audit import BRICK_PREFIX
 from bricks.store.engine import insert_or_ignore, row_count
 from bricks.store.layout import DONE, FAILED, NOBODY, OPEN
+from bricks.store.measurement_rows import add_watched
 from bricks.store.owners import Owner, Watch, lease_columns
 from bricks.store.plans import bricks_in
 from bricks.store.records import SettledMeasurement
@@ -39,7 +40,16 @@ from bricks.store.rows import (
     system_of,
     target_row,
 )
-from bricks.store.schema import bricks, measurements, networks, plans, rounds, systems, targets
+from bricks.store.schema import (
+    bricks,
+    measurements,
+    networks,
+    plans,
+    rounds,
+    systems,
+    targets,
+    watched,
+)
 from bricks.store.views import CHUNK, ConnectionView, chunks
 
 if TYPE_CHECKING:
@@ -50,7 +60,7 @@ if TYPE_CHECKING:
 Mismatch = Callable[[Brick], str | None]
 
 # The tables that merging writes to, in the order in which other transactions write to them.
-WRITTEN = (measurements, rounds, systems, networks, targets, bricks, plans)
+WRITTEN = (measurements, rounds, watched, systems, networks, targets, bricks, plans)
 
 
 @dataclass(slots=True)
@@ -222,6 +232,8 @@ class _MeasurementMerge:
         )
         for key, row in rows.items():
             self._join(row, settled[key], known_rounds.get(row.id, []))
+        hosts = (round_.host for measurement in settled.values() for round_ in measurement.rounds)
+        add_watched(self._connection, target_key, hosts)
 
     def _rows(self, target_key: str, protocol: int, keys: Iterable[str]) -> dict[str, Row[Any]]:
         query = select(measurements).where(

@@ -8,8 +8,9 @@ ours, is refused and left unchanged. Must not know what the rows mean to other p
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from sqlalchemy import Connection, Engine, inspect, select, text, update
+from sqlalchemy import Connection, Engine, Row, inspect, select, text, update
 
 from bricks.errors import StoreError
 from bricks.store import layout
@@ -78,6 +79,45 @@ def _rounds_get_a_device_state(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE rounds ADD COLUMN device_state TEXT"))
 
 
+def _rounds_get_host_conditions(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE rounds ADD COLUMN host TEXT"))
+    collated = ' COLLATE "C"' if connection.dialect.name == "postgresql" else ""
+    connection.execute(
+        text(
+            f"CREATE TABLE watched (target_key VARCHAR(64){collated} NOT NULL"
+            " REFERENCES targets (key), taken_s BIGINT NOT NULL, host TEXT NOT NULL,"
+            " PRIMARY KEY (target_key, taken_s))"
+        )
+    )
+    rows = connection.execute(text("SELECT * FROM rounds")).all()
+    update = text(
+        "UPDATE rounds SET host = :host, checksum = :checksum"
+        " WHERE measurement_id = :measurement_id AND number = :number"
+    )
+    if changes := list(map(_with_host, rows)):
+        connection.execute(update, changes)
+    for column in ("reference_s", "reference_end_s"):
+        connection.execute(text(f"ALTER TABLE rounds DROP COLUMN {column}"))
+
+
+def _with_host(row: Row[Any]) -> dict[str, Any]:
+    """The new columns of a round of version 7; a damaged one keeps its wrong checksum."""
+    ends = [s for s in (row.reference_s, row.reference_end_s) if s is not None]
+    host = None
+    if ends and min(ends) > 0:
+        # The workload is now the last of the reference kernels; the first number is the time.
+        host = f"[null,null,null,null,null,{sum(ends) / len(ends)!r}]"
+    state = [] if row.device_state is None else [row.device_state]
+    before = checksum(row.samples, row.reference_s, row.waited_share, row.reference_end_s, *state)
+    kept = row.checksum
+    if row.checksum == before:
+        kept = checksum(row.samples, host, row.waited_share, *state)
+    return {
+        "host": host, "checksum": kept,
+        "measurement_id": row.measurement_id, "number": row.number,
+    }  # fmt: skip
+
+
 # MIGRATIONS[n] turns a cache of version n - 1 into one of version n. Write each with literal SQL or
 # with tables of its own, not with schema.py, which moves on. Version 1 was the first.
 MIGRATIONS: dict[int, Migration] = {
@@ -87,6 +127,7 @@ MIGRATIONS: dict[int, Migration] = {
     5: _systems_get_names_and_prices,
     6: _networks_are_kept,
     7: _rounds_get_a_device_state,
+    8: _rounds_get_host_conditions,
 }
 
 

@@ -20,6 +20,7 @@ from bricks.store.reading import ModelUsage, TimedPlan, by_name, in_order
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
+    from bricks.samples.host_conditions import HostConditions
     from bricks.samples.measurement import Failure, Measurement
     from bricks.system.target import System, Target
 
@@ -171,9 +172,9 @@ class _PublishedMeasurements:
             results = file.results(target_key, keys) | results
         return in_order(keys, results)
 
-    def keys_in_states(self, target_key: str, factor: float) -> list[str]:
-        files = self._published.files_of(target_key)
-        return sorted(set().union(*(file.keys_in_states(target_key, factor) for file in files)))
+    def watched(self, target_key: str) -> list[HostConditions]:
+        """None: the host is that of others."""
+        return []
 
     def costs(self, target_key: str) -> dict[str, float]:
         files = self._published.files_of(target_key)

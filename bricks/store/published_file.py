@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
-from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement
 from bricks.store import records, results_file
 from bricks.store.line_index import IndexDamaged, IndexWriter, LineIndex
@@ -42,8 +41,6 @@ _MEASUREMENT = re.compile(
     rb'\{"measurement":\{"target":"([^"]+)","brick":"([^"]+)","protocol":([0-9]+),'
     rb'"wall_s":([^,]+),"(rounds|reason)"'
 )
-# What follows the samples of a round: the reference before it, the share waited, the one after it.
-_CONDITIONS = re.compile(rb"\],([^],\[]+),[^],\[]+,([^],\[]+)\]")
 
 
 def content_of(path: Path, sha256: str) -> bytes:
@@ -170,14 +167,6 @@ class PublishedFile:
         """Wall seconds, by key, of all that is measured on this target."""
         return {key: wall_s for key, (wall_s, measured, *_) in self._facts(target_key) if measured}
 
-    def keys_in_states(self, target_key: str, factor: float) -> set[str]:
-        """Keys measured on this target at references that differ by more than ``factor``."""
-        return {
-            key
-            for key, (_, _, low_s, high_s) in self._facts(target_key)
-            if low_s is not None and high_s > factor * low_s
-        }
-
     def _facts(self, target_key: str) -> Iterator[tuple[str, list[Any]]]:
         """The facts of each result that the index has without its line."""
         section = self._asked(lambda index: index.section(_results(target_key)))
@@ -201,10 +190,7 @@ def _add(writer: IndexWriter, line: bytes) -> None:
         target, key, protocol, wall_s, kind = match.groups()
         if int(protocol) == PROTOCOL:
             measured = kind == b"rounds"
-            steady_s = _steady_references_s(line) if measured else []
-            states = min(steady_s, default=None), max(steady_s, default=None)
-            facts = float(wall_s), measured, *states
-            writer.add(_results(target.decode()), key.decode(), line, *facts)
+            writer.add(_results(target.decode()), key.decode(), line, float(wall_s), measured)
     elif (match := _BRICK.match(line)) is not None:
         writer.add(_BRICKS, match[1].decode(), line)
     elif (match := _PLAN.match(line)) is not None:
@@ -225,17 +211,6 @@ def _result(line: bytes) -> Measurement | Failure:
     # Numbers are not checked again: the file is as it was when publishing it compared them.
     rounds = tuple(map(round_of_record, data["rounds"]))
     return Measurement(data["brick"], rounds, data["wall_s"], published=True)
-
-
-def _steady_references_s(line: bytes) -> list[float]:
-    """The references in seconds of the rounds that began and ended in one machine state."""
-    steady = []
-    for begin, end in _CONDITIONS.findall(line):
-        if begin != b"null":
-            reference_s = float(begin)
-            if same_state(reference_s, None if end == b"null" else float(end)):
-                steady.append(reference_s)
-    return steady
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from bricks.decompose.occurrence import Usage
 from bricks.decompose.plan import Brick, Plan
 
 if TYPE_CHECKING:
+    from bricks.samples.host_conditions import HostConditions
     from bricks.samples.measurement import Failure, Measurement
     from bricks.system.target import System, Target
 
@@ -77,8 +78,8 @@ class MeasurementsReading(Protocol):
     def results(self, target_key: str, keys: Sequence[str]) -> dict[str, Measurement | Failure]:
         """The settled results of ``keys`` on this target, in the order of ``keys``."""
 
-    def keys_in_states(self, target_key: str, factor: float) -> list[str]:
-        """Keys measured on this target at references that differ by more than ``factor``."""
+    def watched(self, target_key: str) -> list[HostConditions]:
+        """The conditions that this target's host was watched in, the last ones first."""
 
     def costs(self, target_key: str) -> dict[str, float]:
         """Wall seconds, by key, of all that is measured on this target."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from bricks.samples.host_conditions import HostConditions
 from bricks.samples.measurement import Round
 from bricks.system.accelerator_state import THROTTLES, AcceleratorState
 from bricks.units.sample import Kernel, Sample
@@ -26,37 +27,52 @@ def samples_of(round_: Round) -> list[Any]:
 
 def round_of_samples(
     samples: Sequence[Any],
-    reference_s: float | None = None,
+    host: Sequence[Any] | None = None,
     waited_share: float | None = None,
-    reference_end_s: float | None = None,
     device_state: Sequence[Any] | None = None,
 ) -> Round:
-    """The inverse of :func:`samples_of`, with the conditions of a record; not checked."""
-    conditions = reference_s, waited_share, reference_end_s
+    """The inverse of :func:`samples_of`, with the conditions of a record; samples not checked."""
+    conditions = None if host is None else HostConditions.from_json(host)
     state = None if device_state is None else AcceleratorState.from_json(device_state)
     if list in map(type, samples):  # of JSON; published files have 300,000 rounds
-        return Round.of([*map(Sample.from_json, samples)], *conditions, state)
-    return Round(tuple(samples), *conditions, device_state=state)
+        return Round.of([*map(Sample.from_json, samples)], conditions, waited_share, state)
+    return Round(tuple(samples), conditions, waited_share, device_state=state)
 
 
 def round_record(round_: Round) -> list[Any]:
-    """A round as in a record of a results file."""
+    """A round as in a record of a results file: samples, conditions, share waited, and device."""
+    host = None if round_.host is None else round_.host.to_json()
     state = [] if round_.device_state is None else [round_.device_state.to_json()]
-    conditions = round_.reference_s, round_.waited_share, round_.reference_end_s
-    return [samples_of(round_), *conditions, *state]
+    return [samples_of(round_), host, round_.waited_share, *state]
 
 
 def round_of_record(record: Sequence[Any]) -> Round:
-    """The inverse of :func:`round_record`; not checked."""
-    samples, *conditions = record
-    return round_of_samples(samples, *conditions)
+    """The inverse of :func:`round_record`; samples not checked.
+
+    Records of earlier versions have numbers in place of conditions: seconds of the kernel of
+    exchange before the round, and after the share waited those after it.
+    """
+    samples, host, waited_share, *others = record
+    device = [other for other in others if isinstance(other, list)]
+    if not isinstance(host, list):
+        ends = [host, *(other for other in others if not isinstance(other, list))]
+        known_s = [_positive(end) for end in ends if end is not None]
+        exchange_s = sum(known_s) / len(known_s) if known_s else None
+        host = None if exchange_s is None else HostConditions.of_exchange(exchange_s).to_json()
+    return round_of_samples(samples, host, waited_share, *device)
+
+
+def _positive(reference_s: object) -> float:
+    known = isinstance(reference_s, (int, float)) and not isinstance(reference_s, bool)
+    if not known or not (math.isfinite(reference_s) and reference_s > 0):  # type: ignore[arg-type, operator]  # known
+        raise ValueError(f"the reference's latency {reference_s!r} is not a positive number")
+    return float(reference_s)  # type: ignore[arg-type]  # known
 
 
 def checked_round(round_: Round) -> Round:
     """``round_`` itself; ValueError for impossible numbers."""
-    for reference_s in (round_.reference_s, round_.reference_end_s):
-        if reference_s is not None and not (math.isfinite(reference_s) and reference_s > 0):
-            raise ValueError(f"the reference's latency {reference_s!r} is not a positive number")
+    if round_.host is not None:
+        HostConditions.from_json(round_.host.to_json())
     waited_share = round_.waited_share
     if waited_share is not None and not (math.isfinite(waited_share) and waited_share >= 0):
         raise ValueError(f"the share waited, {waited_share!r}, is no share")

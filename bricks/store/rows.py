@@ -56,8 +56,7 @@ def checksum_of(row: Any) -> int:
     """The checksum that a brick, a plan or a round should have; ``row`` has its columns."""
     if hasattr(row, "samples"):
         state = [] if row.device_state is None else [row.device_state]  # none before version 7
-        conditions = row.reference_s, row.waited_share, row.reference_end_s
-        return checksum(row.samples, *conditions, *state)
+        return checksum(row.samples, row.host, row.waited_share, *state)
     if hasattr(row, "plan"):
         return checksum(row.plan, row.wall_s)
     types = (row.inputs, row.weights, row.outputs)
@@ -198,18 +197,11 @@ def usage_in(row: Row) -> ModelUsage:
 def round_row(round_: Round) -> dict[str, Any]:
     """The columns of a round; ValueError for impossible numbers."""
     checked = checked_round(round_)
-    conditions = {
-        name: None if value is None else float(value)
-        for name, value in (
-            ("reference_s", checked.reference_s),
-            ("waited_share", checked.waited_share),
-            ("reference_end_s", checked.reference_end_s),
-        )
-    }
-    count = len(checked.host_s)
-    state = checked.device_state
+    host, state, waited = checked.host, checked.device_state, checked.waited_share
     row = {
-        "samples": to_text(samples_of(checked)), "sample_count": count, **conditions,
+        "samples": to_text(samples_of(checked)), "sample_count": len(checked.host_s),
+        "host": None if host is None else to_text(host.to_json()),
+        "waited_share": None if waited is None else float(waited),
         "device_state": None if state is None else to_text(state.to_json()),
     }  # fmt: skip
     return _with_checksum(row)
@@ -225,9 +217,9 @@ def round_of(row: Row, *, check: bool = True) -> Round:
     data = json.loads(row.samples)
     if not isinstance(data, list):
         raise ValueError("not a list of samples")
-    conditions = (row.reference_s, row.waited_share, row.reference_end_s)
+    host = None if row.host is None else json.loads(row.host)
     state = None if row.device_state is None else json.loads(row.device_state)
-    return checked_round(round_of_samples(data, *conditions, state))
+    return checked_round(round_of_samples(data, host, row.waited_share, state))
 
 
 def _mapping(text: str) -> dict[str, Any]:

@@ -136,9 +136,17 @@ rounds = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("samples", Text, nullable=False),  # JSON list of raw samples, see round_records.py
     Column("sample_count", Integer, nullable=False),
-    Column("reference_s", Double),  # seconds of the reference workload; null: it wasn't run
+    Column("host", Text),  # JSON, see HostConditions.to_json; null: not known
     Column("waited_share", Double),  # of the round's time; null: not known
-    Column("reference_end_s", Double),  # the same as reference_s, after the round
     Column("device_state", Text),  # JSON, see AcceleratorState.to_json; null: not known
     Column("checksum", BigInteger),  # see rows.py; null: not known
+)
+
+# The conditions that a host was watched in, one row for a second: estimates are for usual ones.
+watched = Table(
+    "watched",
+    metadata,
+    Column("target_key", ForeignKey(targets.c.key), primary_key=True),
+    Column("taken_s", BigInteger, primary_key=True, autoincrement=False),  # Unix time
+    Column("host", Text, nullable=False),  # JSON, see HostConditions.to_json
 )

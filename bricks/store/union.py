@@ -22,6 +22,7 @@ from bricks.system.target import System, Target
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
+    from bricks.samples.host_conditions import HostConditions
     from bricks.samples.measurement import Failure, Measurement
 
 # What is learned from a source hardly changes with so many times fewer measurements of another.
@@ -124,9 +125,10 @@ class _UnionMeasurements:
             results |= source.results(target_key, missing) if missing else {}
         return in_order(keys, results)
 
-    def keys_in_states(self, target_key: str, factor: float) -> list[str]:
-        by_source = (source.keys_in_states(target_key, factor) for source in self._on(target_key))
-        return sorted(set().union(*by_source))
+    def watched(self, target_key: str) -> list[HostConditions]:
+        """See the protocol; conditions of the first source that has any."""
+        by_source = (source.watched(target_key) for source in self._on(target_key))
+        return next(filter(None, by_source), [])
 
     def costs(self, target_key: str) -> dict[str, float]:
         cost_s: dict[str, float] = {}

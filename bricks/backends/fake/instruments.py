@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
     from bricks.backends.base import BoundModel
 
-# Latencies that ONNX models of the reference workload, the chain and a read would have in this
-# runtime; caches hold those of the first one.
-REFERENCE_S, CHAIN_S, READ_S = 0.009146882321251763, 0.011931925652763313, 2e-6
+# The latency of a read.
+READ_S = 2e-6
 
 
 class FakeInstruments(Instruments):
@@ -25,14 +24,6 @@ class FakeInstruments(Instruments):
 
     def __init__(self, bound: Callable[[float], BoundModel]) -> None:
         self._bound = bound
-
-    def reference(self) -> BoundModel:
-        """A model whose latency follows the simulated machine state."""
-        return self._bound(REFERENCE_S)
-
-    def chain(self) -> BoundModel:
-        """Another one."""
-        return self._bound(CHAIN_S)
 
     def eviction_read(self, memory: np.ndarray) -> BoundModel:
         """A model that reads nothing."""

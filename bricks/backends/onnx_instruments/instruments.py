@@ -37,14 +37,6 @@ class OnnxInstruments(Instruments):
         self._backend = backend
         self._overwrites: dict[InputOverwrite, Sequence[BindableModel]] = {}
 
-    def reference(self) -> BoundModel:
-        """Alternating matrix products and activations."""
-        return self._bound(models.reference(), models.REFERENCE)
-
-    def chain(self) -> BoundModel:
-        """Activations of a single number."""
-        return self._bound(models.chain(models.CHAIN_LENGTH), models.CHAIN)
-
     def eviction_read(self, memory: np.ndarray) -> BoundModel:
         """The largest number of each row."""
         read = self._load(models.eviction_read(len(memory)), models.EVICTION_READ)
@@ -68,10 +60,6 @@ class OnnxInstruments(Instruments):
 
     def _load(self, model: onnx.ModelProto, key: str) -> BindableModel:
         return self._backend.load(model, key=key, optimize=False)
-
-    def _bound(self, model: onnx.ModelProto, key: str) -> BoundModel:
-        """A model of one input and one output, with memory of its own."""
-        return self._load(model, key).bind(Binding((None,), (None,)), np.zeros(0, np.uint8))
 
 
 @dataclass(frozen=True, slots=True)

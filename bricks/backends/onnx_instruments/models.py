@@ -1,7 +1,7 @@
-"""Instruments of a device as ONNX models: reference workload, chain and eviction read.
+"""Reference kernels and the eviction read, as ONNX models that every backend loads.
 
-:class:`~bricks.backends.instruments.Instruments` says what each is for. Must not know what is
-measured.
+A reference kernel (see :mod:`bricks.samples.host_conditions`) is the same work in every release,
+since caches hold its latency. Must not know what is measured.
 """
 
 from __future__ import annotations
@@ -13,37 +13,62 @@ import onnx
 from onnx import NodeProto, TensorProto, helper
 
 from bricks.backends.instruments import ROW_BYTES
+from bricks.samples.host_conditions import CALLS, CONVOLUTION, EXCHANGE, PRODUCT, STREAM
 
-# The keys under which backends load the models. That of the reference workload is bumped whenever
-# the workload changes: its latencies are compared across rounds.
-REFERENCE, CHAIN, EVICTION_READ = "r2-layers", "r2-chain", "eviction read"
-
-# Nodes of the chain that is timed along with the reference workload: some ten microseconds.
-CHAIN_LENGTH = 32
-
-# Activations are small enough for communication to be a large part of the latency, and the one
-# weight stays in a core's own cache. On two cores that share no cache the workload takes twice as
-# long (230 against 117 us on an EPYC); otherwise it hardly varies.
-_LAYERS, _ROWS, _WIDTH = 16, 32, 128
+# The keys under which backends load the models.
+KERNEL, EVICTION_READ = "k1-{}", "eviction read"
 
 _ROW_ELEMENTS = ROW_BYTES // 4
 
 
-def reference() -> onnx.ModelProto:
-    """Alternating matrix products and activations, on one weight without values."""
-    weight = TensorProto(
-        name="weight",
-        data_type=TensorProto.FLOAT,
-        dims=[_WIDTH, _WIDTH],
-        data_location=TensorProto.EXTERNAL,
-    )
+def reference_kernels() -> dict[str, onnx.ModelProto]:
+    """The model of each reference kernel, by its name, in the order in which they are timed.
+
+    The kernel of exchanging threads has activations so small that communication is a large part of
+    its latency: on two cores that share no cache, it takes twice as long.
+    """
+    channels, size = CONVOLUTION
+    rows, terms, columns = PRODUCT
+    layers, batch, width = EXCHANGE
+    pixels, product = [1, channels, size, size], [rows, columns]
+    of_taps = ["in", "weight"]
+    convolved = helper.make_node("Conv", of_taps, ["out"], pads=[1] * 4, kernel_shape=[3, 3])
+    multiplied = helper.make_node("MatMul", ["in", "weight"], ["out"])
+    added = helper.make_node("Add", ["in", "in"], ["out"])
+    return {
+        "convolution": float32_model(
+            "convolution", [convolved], {"in": pixels}, {"out": pixels},
+            [_weight(channels, channels, 3, 3)],
+        ),
+        "product": float32_model(
+            "product", [multiplied], {"in": [rows, terms]}, {"out": product},
+            [_weight(terms, columns)],
+        ),
+        "stream": float32_model("stream", [added], {"in": [*STREAM]}, {"out": [*STREAM]}),
+        "calls": chain(CALLS),
+        "exchange": _layers(layers, [batch, width]),
+    }  # fmt: skip
+
+
+def _layers(count: int, shape: list[int]) -> onnx.ModelProto:
+    """Alternating matrix products and activations, on one weight."""
     nodes, value = [], "in"
-    for i in range(_LAYERS):
+    for i in range(count):
         nodes.append(helper.make_node("MatMul", [value, "weight"], [f"product{i}"]))
         nodes.append(helper.make_node("Relu", [f"product{i}"], [f"layer{i}"]))
         value = f"layer{i}"
-    shape = [_ROWS, _WIDTH]
+    weight = _weight(shape[1], shape[1])
     return float32_model("reference", nodes, {"in": shape}, {value: shape}, [weight])
+
+
+def _weight(*shape: int) -> TensorProto:
+    """A weight without values: backends fill it."""
+    return TensorProto(
+        name="weight",
+        data_type=TensorProto.FLOAT,
+        dims=shape,
+        data_location=TensorProto.EXTERNAL,
+    )
 
 
 def chain(length: int) -> onnx.ModelProto:

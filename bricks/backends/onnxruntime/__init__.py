@@ -39,12 +39,12 @@ class OnnxRuntimeOffer(Offer, Quantiser, Portable):
         return piece_of(proto)
 
     def instruments(self, chains: Mapping[str, int]) -> Mapping[str, Any]:
-        """Return the reference workload, and chains of trivial nodes."""
-        from bricks.backends.onnx_instruments.models import chain, reference
+        """Return the reference kernel of exchange, and chains of trivial nodes."""
+        from bricks.backends.onnx_instruments.models import chain, reference_kernels
         from bricks.backends.onnxruntime.portable.pieces import piece_of
 
         probes = {key: piece_of(chain(length)) for key, length in chains.items()}
-        return {"reference": piece_of(reference()), "probes": probes}
+        return {"reference": piece_of(reference_kernels()["exchange"]), "probes": probes}
 
     def describe(self) -> BackendInfo:
         """The installed version."""

@@ -192,7 +192,7 @@ class TorchBackend(
 
     def instruments(self) -> TorchInstruments:
         """Return instruments that are calls of PyTorch."""
-        return TorchInstruments(self._generator)
+        return TorchInstruments()
 
     def sign_sensitive(self, operator: str) -> bool:
         """Return False: calls that depend on signs are vectorised."""

@@ -1,14 +1,12 @@
 """PyTorch's instruments and ONNX probes: sequences of its own calls, timed as a whole.
 
-Instruments do the work of :mod:`bricks.backends.onnx_instruments`. Probes are the small models that
-every target measures: chains, the probe set of machine states, and peaks; a table of their
-operators is all that they need. Their work never changes, since caches hold their latencies. Must
-not know what is measured.
+Probes are the small models that every target measures: chains, reference kernels, and peaks; a
+table of their operators is all that they need. Their work never changes, since caches hold their
+latencies. Must not know what is measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,13 +16,9 @@ from onnx import helper
 
 from bricks.backends.instruments import ROW_BYTES, Instruments
 from bricks.backends.torch.call_sequences import (
-    CHAIN,
     OPERATORS,
-    REFERENCE,
     CallSequence,
     OperatorCall,
-    chain_of,
-    reference_workload,
     row_maxima,
 )
 from bricks.graph.tensor import TensorType
@@ -35,18 +29,7 @@ if TYPE_CHECKING:
 
 
 class TorchInstruments(Instruments):
-    """Instruments whose random weights come from ``generator``, by key."""
-
-    def __init__(self, generator: Callable[[str], torch.Generator]) -> None:
-        self._generator = generator
-
-    def reference(self) -> BoundModel:
-        """Return alternating matrix products and activations, with one weight."""
-        return reference_workload(self._generator(REFERENCE))
-
-    def chain(self) -> BoundModel:
-        """Return a chain of activations of a single number."""
-        return chain_of(CHAIN)
+    """The eviction read as a call of PyTorch."""
 
     def eviction_read(self, memory: np.ndarray) -> BoundModel:
         """Return the maximum of each row."""

@@ -75,8 +75,8 @@ def with_collectives(basis: Basis, network: Network) -> Basis:
     device = basis.device
     assert device is not None
     called_s = [
-        *(of.latency_s() for of in basis.results.values() if isinstance(of, Measurement)),
-        *(of.kernels.latency_s() for of in device.predicted.values()),
+        *(of.latency_s for of in basis.results.values() if isinstance(of, Measurement)),
+        *(of.kernels.latency_s for of in device.predicted.values()),
     ]
     host_s = HOST_CALLS * median(called_s)
     kernels = {

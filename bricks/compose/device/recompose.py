@@ -104,7 +104,7 @@ class _Step:
     @cached_property
     def called_s(self) -> Mapping[str, float]:
         """The host's seconds for a call of each brick, one by one."""
-        return {key: self.known[key].latency_s() for key in self.basis.plan.counts}
+        return {key: self.known[key].latency_s for key in self.basis.plan.counts}
 
     @cached_property
     def host(self) -> HostLane:
@@ -159,7 +159,6 @@ class _Step:
             high_s=seconds.high,
             critical_path_s=seconds.value,
             call_overhead_s=0.0,
-            other_state_share=0.0,
             predicted_share=_part(shares, [share for share in shares if share.predicted]),
             published_share=_part(shares, [share for share in shares if share.published]),
             coverage=self.coverage,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.samples.machine_state import same_state
-from bricks.samples.measurement import Measurement, Round
+from bricks.samples.measurement import Measurement
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
@@ -39,7 +38,7 @@ def run_factors(basis: Basis, estimate: Estimate, *, seed: int = 0) -> np.ndarra
         measurement = basis.results.get(share.brick)
         if share.predicted or not isinstance(measurement, Measurement) or share.share <= _MIN_SHARE:
             continue
-        rounds = _rounds(measurement)
+        rounds = measurement.rounds  # noisy ones included
         medians = np.sort([r.latency_s for r in rounds])
         own = np.concatenate([np.asarray(r.host_s) / r.latency_s for r in rounds])
         # np.quantile, but without its search for equal ranks, which takes longest.
@@ -85,13 +84,6 @@ def _weighted_medians(of: np.ndarray, weights: np.ndarray) -> np.ndarray:
     reached = np.cumsum(weights[order], axis=0) >= weights.sum() / 2
     middles = np.take_along_axis(order, reached.argmax(axis=0)[np.newaxis], axis=0)
     return np.asarray(np.take_along_axis(of, middles, axis=0)[0])
-
-
-def _rounds(measurement: Measurement) -> list[Round]:
-    """All rounds of the machine state that the measurement uses, noisy ones included."""
-    state_s = measurement.used_state_s()
-    rounds = [r for r in measurement.rounds if same_state(r.state_s, state_s)]
-    return rounds or list(measurement.used_rounds())
 
 
 # Occurrences whose samples are drawn at once, to bound the memory.

@@ -1,4 +1,4 @@
-"""Requests to run loaded pieces: passes over steps, and the reference workload."""
+"""Requests to run loaded pieces: passes over steps, and the reference kernels."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bricks.measure.allocation_events import AllocationEvent
 from bricks.measure.protocol.request import Request
+from bricks.samples.host_conditions import HostConditions
 from bricks.system.accelerator_state import AcceleratorState
 from bricks.units.sample import Sample
 
@@ -14,9 +15,8 @@ from bricks.units.sample import Sample
 class WalkConditions:
     """Conditions during the passes of a walk, as in :class:`~bricks.samples.measurement.Round`."""
 
-    reference_s: float | None = None
+    host: HostConditions | None = None
     waited_share: float | None = None
-    reference_end_s: float | None = None
     device_state: AcceleratorState | None = None
 
 
@@ -66,5 +66,7 @@ class RunWalk(Request[Walked]):
 
 
 @dataclass(frozen=True, slots=True)
-class TimeReference(Request[float]):
-    """Time the reference workload; the answer is in seconds."""
+class TimeKernels(Request[tuple[HostConditions, ...]]):
+    """Time the reference kernels again and again for so many ``seconds``, once at least."""
+
+    seconds: float = 0.0

@@ -10,7 +10,9 @@ import time
 from bricks.backends.kernel_timing import KernelTimer
 from bricks.measure.protocol.walking import WalkConditions
 from bricks.measure.worker.instruments import WorkerInstruments
+from bricks.measure.worker.reference_kernels import around
 from bricks.measure.worker.runtime import WorkerRuntime
+from bricks.samples.host_conditions import HostConditions
 from bricks.system import ProcessorWait, logical_cpus
 from bricks.system.accelerator_state import AcceleratorState, joined
 
@@ -21,7 +23,7 @@ _IDLE_CHECK_S, _IDLE_CHECKS = 0.02, 50
 class ConditionWatch:
     """Observes the passes of one walk: call :meth:`before`, :meth:`begin` and :meth:`end`.
 
-    Steps that are ``announced`` may crash: the reference workload does not run next to them. Nodes
+    Steps that are ``announced`` may crash: the reference kernels do not run next to them. Nodes
     of ``parallel`` steps run along streams.
     """
 
@@ -35,16 +37,14 @@ class ConditionWatch:
     ) -> None:
         self._runtime, self._instruments = runtime, instruments
         self._timed, self._parallel = not announced, parallel
-        self._reference_s: float | None = None
-        self._sibling_share = 0.0
+        self._before: HostConditions | None = None
         self._waiting: ProcessorWait | None = None
         self._device_state: AcceleratorState | None = None
 
     def before(self) -> None:
-        """Time the reference workload, unless the walk before has just timed it."""
+        """Time the reference kernels, unless that was done a moment ago."""
         if self._timed:
-            self._reference_s = self._instruments.reference.recent_s()
-            self._sibling_share = self._instruments.sibling.busy_share(self._reference_s)
+            self._before = self._instruments.kernels.recent()
 
     def begin(self) -> None:
         """Begin to count how long threads wait: the timed passes follow."""
@@ -52,18 +52,13 @@ class ConditionWatch:
         self._waiting = ProcessorWait()
 
     def end(self) -> WalkConditions:
-        """The conditions since :meth:`begin`, with the reference workload timed once more."""
+        """The conditions since :meth:`begin`."""
         waited_share = self._waited_share()
         device_state = joined([self._device_state, self._device_now()])
         if self._parallel:
             wait_for_idle_threads()
-        end_s = self._instruments.reference.now_s() if self._timed else None
-        if end_s is not None:
-            sibling_share = self._instruments.sibling.busy_share(end_s)
-            self._sibling_share = max(self._sibling_share, sibling_share)
-        if self._sibling_share:  # known even if the system does not count how long threads waited
-            waited_share = max(waited_share or 0.0, self._sibling_share)
-        return WalkConditions(self._reference_s, waited_share, end_s, device_state)
+        host = around(self._before, self._instruments.kernels.recent()) if self._timed else None
+        return WalkConditions(host, waited_share, device_state)
 
     def _device_now(self) -> AcceleratorState | None:
         """The state of the device that runs kernels; None without one."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from bricks.backends.base import Binding, BoundModel
+from bricks.backends.onnx_instruments.models import KERNEL, reference_kernels
 from bricks.measure.worker.cache_evictor import CacheEvictor
-from bricks.measure.worker.reference_timer import ReferenceTimer
+from bricks.measure.worker.reference_kernels import ReferenceKernels
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.measure.worker.sibling import SiblingWatch
 
 
 class WorkerInstruments:
@@ -19,8 +20,7 @@ class WorkerInstruments:
     def __init__(self, runtime: WorkerRuntime) -> None:
         self._runtime = runtime
         self._fillings: dict[bool, np.ndarray] = {}  # by whether they have both signs
-        self.reference = ReferenceTimer(lambda: runtime.instruments.reference())
-        self.sibling = SiblingWatch(lambda: runtime.instruments.chain())
+        self.kernels = ReferenceKernels(self._load_kernels)
         self.evictor = CacheEvictor(lambda memory: runtime.instruments.eviction_read(memory))
 
     def filling(self, *, signed: bool) -> np.ndarray:
@@ -29,6 +29,16 @@ class WorkerInstruments:
             seed = self._runtime.settings.seed
             self._fillings[signed] = self._runtime.instruments.filling(seed, signed=signed)
         return self._fillings[signed]
+
+    def _load_kernels(self) -> dict[str, BoundModel]:
+        """Load the reference kernels, each with memory of its own."""
+        backend, binding = self._runtime.backend, Binding((None,), (None,))
+        return {
+            name: backend.load(model, key=KERNEL.format(name), optimize=False).bind(
+                binding, np.zeros(0, np.uint8)
+            )
+            for name, model in reference_kernels().items()
+        }
 
     def unload(self) -> None:
         """Unload the instruments of the loaded pieces."""

@@ -12,7 +12,7 @@ from functools import partial
 
 from bricks.backends.kernel_timing import KernelTimer
 from bricks.backends.programs import Recorder
-from bricks.measure.protocol.walking import RunWalk, TimeReference, WalkConditions, Walked
+from bricks.measure.protocol.walking import RunWalk, TimeKernels, WalkConditions, Walked
 from bricks.measure.worker.condition_watch import ConditionWatch
 from bricks.measure.worker.device_passes import DevicePasses
 from bricks.measure.worker.fused_runs import FusedSteps
@@ -29,6 +29,7 @@ from bricks.measure.worker.passes import (
     together,
 )
 from bricks.measure.worker.walk_state import WalkState
+from bricks.samples.host_conditions import HostConditions
 from bricks.units.sample import Sample
 
 
@@ -42,9 +43,9 @@ class WalkRequests:
 
     state: WalkState
 
-    def time_reference(self, request: TimeReference) -> float:
-        """Time the reference workload; seconds."""
-        return self.state.instruments.reference.now_s()
+    def time_kernels(self, request: TimeKernels) -> tuple[HostConditions, ...]:
+        """Time the reference kernels."""
+        return tuple(self.state.instruments.kernels.over(request.seconds))
 
     def run(self, request: RunWalk) -> Walked:
         """Run a walk; see :class:`RunWalk`."""

@@ -47,7 +47,7 @@ class HostTimes:
         by_operator: dict[str, list[float]] = {}
         for key in sorted(bricks.keys() & measured.keys()):
             call = _call(bricks[key])
-            own_s = measured[key].latency_s() / _weight(call)
+            own_s = measured[key].latency_s / _weight(call)
             by_operator.setdefault(_name(call), []).append(own_s)
         medians = {operator: median(own) for operator, own in by_operator.items()}
         any_s = median(own_s for own in by_operator.values() for own_s in own)

@@ -77,7 +77,7 @@ def _sureness(of: Difference, model: ModelDifference) -> str:
         return f"not sure: {percent(model.predicted_share, 0)} of it is predicted"
     if model.disturbed_share >= NOTABLE_SHARE:
         return "not sure: others kept the processors busy"
-    return "not sure: the machine was in two states" if of.states_apart else "sure"
+    return "sure"
 
 
 def _where(model: ModelDifference) -> str:

@@ -51,7 +51,7 @@ class PredictedModel:
         "model", *SETTING_FACTS, ("estimate.latency_s", "estimate_s", "low_s", "high_s"),
         *(
             (f"estimate.{name}", name)
-            for name in ("critical_path_s", "call_overhead_s", "other_state_share")
+            for name in ("critical_path_s", "call_overhead_s")
         ),
         *device_facts("estimate.device"), *provenance_facts("estimate.provenance"),
         ("memory.peak_bytes", "peak_bytes"), ("memory_parts", "memory"), ("gaps", "missing"),

@@ -183,7 +183,7 @@ def repeat_error(measurement: Measurement) -> float | None:
 
     Only rounds of the most frequent machine state count.
     """
-    rounds = [r.latency_s for r in measurement.used_rounds()]
+    rounds = [r.latency_s for r in measurement.quiet_rounds]
     if len(rounds) < 2:
         return None
     return abs(median(rounds[1::2]) / median(rounds[0::2]) - 1)

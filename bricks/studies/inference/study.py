@@ -9,9 +9,8 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.parts import Results, state_of
+from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.errors import BackendError, ModelError, WorkerError
 from bricks.graph.model import Model
@@ -19,6 +18,7 @@ from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.failure_explanation import explain_failure
 from bricks.samples.call_overhead import probes_of
 from bricks.samples.measurement import Failure, Measurement, round_spread
+from bricks.samples.usual_conditions import UsualConditions
 from bricks.session.jobs import whole_job
 from bricks.sources import Unread
 from bricks.studies.inference.result import (
@@ -88,7 +88,7 @@ class ComparisonStudy(Study[Sequence[Model | Unread], Estimates, Runs, Compariso
         self._sampled = self.workspace.campaigns.measure(list(self._jobs.values()))
 
     def predict(self) -> Estimates:
-        """Each model's latency in the machine state in which it was run."""
+        """Each model's latency in the conditions in which it was run."""
         self._known = _Known.of(self.workspace, list(self._jobs.values()))
         return {number: self._known.estimate(job) for number, job in self._jobs.items()}
 
@@ -167,7 +167,7 @@ class _Known:
         """The latency of a whole model, or why there is none."""
         whole = self._whole(job)
         if whole is not None:
-            return round_spread(whole, self._state_s(job))
+            return round_spread(whole)
         failure = self.results.get(job.decomposition.plan.digest)
         return Missing(failure.reason if isinstance(failure, Failure) else _NO_TIME)
 
@@ -175,24 +175,17 @@ class _Known:
         result = self.results.get(job.decomposition.plan.digest)
         return result if isinstance(result, Measurement) else None
 
-    def _state_s(self, job: ModelJob) -> float | None:
-        """The machine state of a model's run; without a run, of most of its bricks."""
-        plan = job.decomposition.plan
-        return state_of(plan, self.results, self._whole(job), self.predictions)
-
     def estimate(self, job: ModelJob) -> Estimate | IncompleteEstimate:
-        """The estimate of a model in the machine state of its run."""
-        state_s = self._state_s(job)
+        """The estimate of a model in the conditions of its run; without one, in usual ones."""
         estimator, target = self.workspace.estimators.measured, self.workspace.target
-        plan, predictions = job.decomposition.plan, self.predictions
-        if predictions.of:
-            latencies = estimator.latencies(target)
-            predictions = latencies.predictions_in(state_s, plan.keys, predictions)
-        construction = None
+        plan, whole, construction = job.decomposition.plan, self._whole(job), None
         if job.streams:
             construction = estimator.construction(plan, job.decomposition.bricks, target)
-        states = estimator.states(plan, self.results, predictions, state_s, target)
-        return recompose(Basis(
-            plan, self.results, state_s,
-            predictions=predictions, states=states, construction=construction,
-        ))  # fmt: skip
+        host = None if whole is None else whole.host
+        return recompose(
+            estimator.basis(
+                plan, self.results, target,
+                conditions=None if host is None else UsualConditions.exactly(host),
+                predictions=self.predictions, construction=construction,
+            )
+        )  # fmt: skip

@@ -90,7 +90,7 @@ def costliest(zoo: ZooSource) -> list[OperatorCase]:
                 times[key] = times.get(key, 0) + used.occurrences
     results = zoo.known.measurements.results(zoo.target.key, sorted(times))
     total_s = {
-        key: times[key] * result.latency_s()
+        key: times[key] * result.latency_s
         for key, result in results.items()
         if isinstance(result, Measurement)
     }
