@@ -10,7 +10,12 @@ from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
 from bricks.cli.command import command
-from bricks.cli.options import DetailOptions, EstimateOptions, TargetOptions, no_measure_option
+from bricks.cli.options import (
+    DetailOptions,
+    EstimateOptions,
+    TargetOptions,
+    no_measure_option,
+)
 from bricks.cli.output import finish, note, print_json, show_answer
 from bricks.cli.reading import ReadModels, read_all
 from bricks.cli.remedies import Remedies
@@ -21,6 +26,7 @@ from bricks.errors import BackendError, BricksError, UsageError
 from bricks.session.crowding import refuse_crowding
 from bricks.session.targets import systems_called, target_called
 from bricks.sources import Unread
+from bricks.studies.options import option
 from bricks.zoo import is_entry
 
 if TYPE_CHECKING:
@@ -41,6 +47,9 @@ class PredictOptions(SweepOptions):
     """The settings of models, and whether missing bricks are measured."""
 
     no_measure: bool = no_measure_option()
+    now: bool = option(
+        "Answer for the present speed of this host too: takes a second.", default=False
+    )
 
 
 @command
@@ -162,7 +171,8 @@ def _predictions(
         refuse_crowding(workspace.target)
     if at_once and options.measuring.budget_s is None:
         _answer_at_once(workspace, reader(first))
-    sweep = Sweep(axes=axes, read=reader, measure=not asked.no_measure, notice=note, memory=memory)
+    sweep = Sweep(axes=axes, read=reader, measure=not asked.no_measure, notice=note, memory=memory,
+                  now=asked.now)  # fmt: skip
     result = sweep.predicted(workspace)
     return result if asked.systems != (ALL,) else result.on_known()
 

@@ -120,12 +120,13 @@ class Estimate:
     of predictions, and the error of recomposition. ``critical_path_s`` is the longest chain of
     occurrences that depend on each other. Shares of the latency: ``predicted_share`` of unmeasured
     bricks, ``published_share`` of bricks that only other hosts measured. ``unmeasurable`` are the
-    keys of predicted bricks that cannot be measured; ``coverage`` is the share of the occurrences whose
-    brick is measured. ``uncertainty`` is half the interval's width by source. ``phases`` are the
-    phases of a recorded program, empty for other models. With several ``workers`` the interval
+    keys of predicted bricks that cannot be measured; ``coverage`` is the share of the occurrences
+    whose brick is measured. ``uncertainty`` is half the interval's width by source. ``phases`` are
+    the phases of a recorded program, empty for other models. With several ``workers`` the interval
     spans from the critical path to the latency without any overlap, and shares are of the total
     working time of all workers. ``device`` are the seconds on a host and its device, None without
-    one; shares are then of the lane that limits the step.
+    one; shares are then of the lane that limits the step. The estimate is for the usual conditions
+    of its host, which was watched for ``watched_s`` seconds.
     """
 
     model: str
@@ -144,6 +145,7 @@ class Estimate:
     published_share: float = 0.0
     unmeasurable: frozenset[str] = frozenset()
     device: DeviceTimes | None = None
+    watched_s: float = 0.0
 
     @property
     def latency_s(self) -> Interval:

@@ -132,4 +132,5 @@ def _estimate(
         workers=1 if basis.construction is None else basis.construction.workers,
         phases=phases,
         unmeasurable=basis.predictions.unmeasurable & bricks.latencies.predicted,
+        watched_s=0.0 if basis.conditions is None else basis.conditions.watched_s,
     )

@@ -25,7 +25,7 @@ from bricks.system.interface import interface_of
 if TYPE_CHECKING:
     from bricks.fleet.hosts import Cluster, RemoteCall
     from bricks.measure.protocol.request import Answer, Request
-    from bricks.samples.host_conditions import HostConditions
+    from bricks.system.host_conditions import HostConditions
 
 _POLL_S = 0.002
 

@@ -8,18 +8,22 @@ know how the worker runs a walk, nor how latencies are added up.
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
+from bricks.errors import WorkerError
 from bricks.measure.batch_campaign import BatchCampaign, CampaignParts
 from bricks.measure.campaign_result import CampaignResult, Tally
 from bricks.measure.deadline import Deadline
 from bricks.measure.jobs import Batch, ModelJob, batches, needs_of, spread_out
 from bricks.measure.loop import Loop
 from bricks.measure.overhead_walk import probe_walk
+from bricks.measure.protocol.walking import TimeKernels
 from bricks.measure.sampling_task import OVERHEAD, SamplingTask, probes_for
 from bricks.measure.task_sampler import TaskSampler
 from bricks.measure.timing_lock import timing_lock
@@ -35,6 +39,10 @@ if TYPE_CHECKING:
     from bricks.store import Store
 
 _logger = logging.getLogger(__name__)
+
+# A host that was watched for fewer seconds than the second number is watched for up to the first
+# one after measuring: how much its speed changes is a part of every answer.
+_WATCH_S, _KNOWN_S = 10.0, 60
 
 
 class Campaign:
@@ -79,9 +87,25 @@ class Campaign:
         exclusive = self._conditions.exclusive
         lock = timing_lock(lambda message: self._progress(message, 0.0))
         with lock if exclusive else nullcontext():
-            load = ForeignLoad(self._supervisor.processor_s)
+            load, started = ForeignLoad(self._supervisor.processor_s), time.monotonic()
             self._run(jobs, missing)
+            if exclusive:
+                self._watch(time.monotonic() - started)
             return load.cores() if exclusive else None
+
+    def _watch(self, measured_s: float) -> None:
+        """Watch the conditions of a new host for as long as measuring took, at most."""
+        seconds = min(measured_s, _WATCH_S, self._conditions.budget_s or math.inf)
+        if len(self._store.measurements.watched(self._target)) >= _KNOWN_S:
+            return
+        self._progress("watching the speed of this host", 1.0)
+        request = TimeKernels(seconds)
+        try:
+            every = self._supervisor.ask_afresh(request, timeout_s=self._conditions.timeout_s)
+        except WorkerError as error:
+            _logger.info("the host could not be watched: %s", error)
+            return
+        self._store.measurements.watch(self._target, every)
 
     def _run(self, jobs: Sequence[ModelJob], missing: Collection[str]) -> None:
         parts = CampaignParts(

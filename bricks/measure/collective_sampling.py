@@ -14,9 +14,9 @@ from bricks.measure.protocol.ranks import TimeCollective
 from bricks.measure.rounds import StopRule
 from bricks.network.collective import BESIDE, BROADCAST, Aspect, Collective
 from bricks.network.times import round_time
-from bricks.samples.host_conditions import mean_conditions
 from bricks.samples.measurement import Round
 from bricks.samples.statistics import median, pooled_deviation
+from bricks.system.host_conditions import mean_conditions
 
 if TYPE_CHECKING:
     from bricks.backends.ranks import CollectiveTimes

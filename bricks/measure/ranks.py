@@ -21,7 +21,7 @@ from bricks.system import logical_cpus
 
 if TYPE_CHECKING:
     from bricks.measure.protocol.request import Answer, Request
-    from bricks.samples.host_conditions import HostConditions
+    from bricks.system.host_conditions import HostConditions
 
 # The longest time in which ranks find each other.
 JOIN_TIMEOUT_S = 60.0

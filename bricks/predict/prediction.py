@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bricks.samples.host_conditions import HostConditions
 from bricks.samples.measurement import Measurement, Round
 from bricks.samples.statistics import NORMAL_95, Term
+from bricks.system.host_conditions import HostConditions
 from bricks.units.interval import Interval
 
 # The lowest lower end of an interval of samples, as a share of their median; and the least standard

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from bricks.samples.host_conditions import HostConditions, mean_conditions
 from bricks.samples.statistics import Term, median, pooled_variance, spread
 from bricks.system.accelerator_state import AcceleratorState, joined
+from bricks.system.host_conditions import HostConditions, mean_conditions
 from bricks.units.sample import Kernel, Sample, weighted_mean
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bricks.samples.host_conditions import (
+from bricks.system.host_conditions import (
     CALLS,
     CONVOLUTION,
     KERNELS,
@@ -58,7 +58,7 @@ _EXCHANGE_PART, _WAITING_PART, _USUAL_EXCHANGE_S = 0.4, 0.1, 1e-4
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BrickWork:
     """The work of a brick: ``calls`` are its nodes, ``value_bytes`` those read and written.
 
     ``weight_bytes`` are read in addition. ``convolves`` says whether most operations are of
@@ -79,7 +79,7 @@ class Sensitivities:
     """
 
     def __init__(
-        self, work: Mapping[str, Work], threads: int, usual: HostConditions | None = None
+        self, work: Mapping[str, BrickWork], threads: int, usual: HostConditions | None = None
     ) -> None:
         self._work, self._threads = work, threads
         self._speed_s = {**_USUAL_S, **({} if usual is None else usual.by_kernel)}
@@ -105,7 +105,7 @@ class Sensitivities:
         followed[-1] += _RESPONSE * exchange
         return followed
 
-    def _limits_s(self, work: Work) -> dict[str, float]:
+    def _limits_s(self, work: BrickWork) -> dict[str, float]:
         """Seconds that the work takes by what limits it."""
         speed_s = self._speed_s
         beyond = max(0.0, work.value_bytes - _CACHED_BYTES) + work.weight_bytes
@@ -117,7 +117,7 @@ class Sensitivities:
             "calls": max(1, work.calls) / CALLS * speed_s["calls"],
         }
 
-    def _exchange(self, work: Work, latency_s: float) -> float:
+    def _exchange(self, work: BrickWork, latency_s: float) -> float:
         """The part in which a brick on several threads follows the kernel of exchange."""
         if self._threads == 1:
             return 0.0

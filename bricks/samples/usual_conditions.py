@@ -1,23 +1,20 @@
 """The usual conditions of a host: the distribution of all conditions in which it was watched.
 
-A host that was watched for a few minutes may be another one hours later: how much conditions differ
-between periods of ten minutes is learned from as many periods as there are, against a prior. Must
+Some hosts change within seconds, others from hour to hour, and many not at all. Both are learned
+from the seconds in which a host was watched, against priors, since a few seconds show little. Must
 not know what a latency makes of conditions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bricks.samples.host_conditions import KERNELS, HostConditions, mean_conditions
-
-# Timings one after the other of which one is new: conditions last for some tenths of a second.
-_RELATED = 8.0
+from bricks.system.host_conditions import KERNELS, HostConditions, mean_conditions
 
 # Seconds over which conditions are averaged: a run of a few seconds, which answers are about.
 BLOCK_S = 5
@@ -25,24 +22,36 @@ BLOCK_S = 5
 # Conditions within so many seconds are one period.
 _PERIOD_S = 600
 
-# Prior: how much periods differ, as a standard deviation of logarithms that all kernels have in
-# common; and the number of periods that it counts for. Assumed, not fitted: a few per cent are what
-# well-kept servers differ by from hour to hour.
-_PERIOD_SD, _PRIOR_PERIODS = 0.02, 3.0
+# Priors: how much blocks of one period and how much periods differ, as standard deviations of
+# logarithms that all kernels have in common, and the number of blocks or periods that each counts
+# for. A host that changes within a period changes between periods too: by this share of the
+# variance, if nothing else is known. Assumed, not fitted: well-kept servers differ by a few per
+# cent.
+_BLOCK_SD, _PERIOD_SD, _PERIODS_SHARE, _PRIOR = 0.02, 0.02, 0.25, 3.0
+
+# What conditions of one second say about the next ones: the share of a deviation that lasts, where
+# fewer pairs of both than these were seen.
+_LASTING, _ENOUGH_PAIRS = 0.7, 10
+
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class UsualConditions:
-    """The ``mean`` of conditions, and their ``covariance`` at another time: shape ``(5, 5)``.
+    """The ``mean`` of conditions, and the ``covariance`` of those of a run: shape ``(5, 5)``.
 
-    The covariance is of logarithms of seconds, in the order of ``KERNELS``, for the mean of a run
-    of some seconds. ``watched_s`` is how long the host was watched, in ``periods`` of ten minutes.
+    The covariance is of logarithms of seconds, in the order of ``KERNELS``, for the mean over a run
+    of some seconds at another time. ``watched_s`` is how long the host was watched, in ``periods``
+    of ten minutes. ``lasting`` is the share of a deviation that lasts for the next seconds, and
+    ``ahead`` the covariance of what then differs.
     """
 
     mean: HostConditions
-    covariance: NDArray[np.float64]
+    covariance: _Array
     watched_s: float = 0.0
     periods: int = 0
+    lasting: float = _LASTING
+    ahead: _Array | None = None
 
     @classmethod
     def seen(cls, seconds: Sequence[HostConditions]) -> UsualConditions | None:
@@ -50,53 +59,82 @@ class UsualConditions:
 
         Each period counts as much as any other.
         """
-        by_block: dict[int, list[HostConditions]] = {}
-        for of in seconds:
-            if None not in of.kernels_s:
-                by_block.setdefault((of.taken_s or 0) // BLOCK_S, []).append(of)
-        if not by_block:
+        by_second = {of.taken_s: of for of in seconds if None not in of.kernels_s}
+        taken = sorted(second for second in by_second if second is not None)
+        known = {s: np.log(np.array(by_second[s].kernels_s, float)) for s in taken}
+        if not known:
             return None
-        logs = np.array([_logs(every).mean(axis=0) for every in by_block.values()])
-        period = [block * BLOCK_S // _PERIOD_S for block in by_block]
-        of_period = [logs[np.array(period) == name] for name in dict.fromkeys(period)]
-        means = np.array([of.mean(axis=0) for of in of_period])
-        middle, count = means.mean(axis=0), len(means)
-        within = np.mean([_covariance(of) for of in of_period], axis=0)
-        between = _PRIOR_PERIODS * np.full((len(KERNELS),) * 2, _PERIOD_SD**2)
-        between = between + (means - middle).T @ (means - middle)
-        between *= (1.0 + 1.0 / count) / (_PRIOR_PERIODS + count - 1)
+        blocks = _means(known, BLOCK_S)
+        by_period: dict[int, list[_Array]] = {}
+        for block, logs in blocks.items():
+            by_period.setdefault(block * BLOCK_S // _PERIOD_S, []).append(logs)
+        periods = [np.array(of) for of in by_period.values()]
+        means = np.array([of.mean(axis=0) for of in periods])
+        middle = means.mean(axis=0)
+        of_blocks = np.concatenate([of - of.mean(axis=0) for of in periods])
+        within = _learned(of_blocks, _prior(_BLOCK_SD), len(blocks) - len(periods))
+        prior = _prior(_PERIOD_SD) + _PERIODS_SHARE * within
+        between = _learned(means - middle, prior, len(periods) - 1)
+        covariance = within * (1.0 + 1.0 / len(blocks)) + between * (1.0 + 1.0 / len(periods))
+        lasting, ahead = _forecast(known, middle, within)
         mean = HostConditions(tuple(map(float, np.exp(middle))))
-        return cls(mean, within + between, BLOCK_S * len(by_block), count)
+        return cls(mean, covariance, len(known), len(periods), lasting, ahead)
 
     @classmethod
     def assumed(cls, mean: HostConditions) -> UsualConditions:
-        """Of a host that was never watched: it differs from ``mean`` as the prior says."""
-        return cls(mean, 2.0 * np.full((len(KERNELS),) * 2, _PERIOD_SD**2))
-
-    @classmethod
-    def now(cls, every: Sequence[HostConditions]) -> UsualConditions | None:
-        """The conditions of this moment, from some that were timed one after the other."""
-        mean = mean_conditions(every)
-        if mean is None:
-            return None
-        logs = _logs(every)
-        return cls(mean, _covariance(logs) / max(1.0, len(logs) / _RELATED))
+        """Of a host that was never watched: it differs from ``mean`` as the priors say."""
+        return cls(mean, 2.0 * (_prior(_PERIOD_SD) + _prior(_BLOCK_SD)))
 
     @classmethod
     def exactly(cls, mean: HostConditions) -> UsualConditions:
         """Known conditions, as of a run."""
         return cls(mean, np.zeros((len(KERNELS),) * 2))
 
-    def relative_sd(self, sensitivity: NDArray[np.float64]) -> float:
+    def from_now(self, every: Sequence[HostConditions]) -> UsualConditions:
+        """The conditions of the next seconds, where ``every`` are those of this one."""
+        now = mean_conditions(every)
+        if now is None:
+            return self
+        deviation = np.array(self.mean.changes_to(now))
+        logs = np.log(np.array(self.mean.kernels_s, float)) + self.lasting * deviation
+        mean = HostConditions(tuple(map(float, np.exp(logs))), now.taken_s)
+        ahead = self.covariance if self.ahead is None else self.ahead
+        return UsualConditions(mean, ahead, self.watched_s, self.periods)
+
+    def relative_sd(self, sensitivity: _Array) -> float:
         """How much a latency of this ``sensitivity`` differs: the sd of its logarithm."""
         return math.sqrt(max(0.0, float(sensitivity @ self.covariance @ sensitivity)))
 
 
-def _logs(every: Sequence[HostConditions]) -> NDArray[np.float64]:
-    return np.log(np.array([of.kernels_s for of in every], float))
+def _means(known: Mapping[int, _Array], length_s: int) -> dict[int, _Array]:
+    """The means of blocks of so many seconds, by number."""
+    by_block: dict[int, list[_Array]] = {}
+    for second, logs in known.items():
+        by_block.setdefault(second // length_s, []).append(logs)
+    return {block: np.mean(every, axis=0) for block, every in by_block.items()}
 
 
-def _covariance(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    if len(logs) < 2:
-        return np.zeros((len(KERNELS),) * 2)
-    return np.asarray(np.cov(logs, rowvar=False))
+def _forecast(known: Mapping[int, _Array], middle: _Array, within: _Array) -> tuple[float, _Array]:
+    """The share of a second's deviation that lasts, and the covariance of what it leaves open."""
+    pairs = []
+    for second, logs in known.items():
+        after = [known[s] for s in range(second + 1, second + BLOCK_S) if s in known]
+        if len(after) >= 2:
+            pairs.append((logs - middle, np.mean(after, axis=0) - middle))
+    if len(pairs) < _ENOUGH_PAIRS:
+        return _LASTING, within
+    now, then = (np.array(side) for side in zip(*pairs, strict=True))
+    lasting = min(1.0, max(0.0, float((now * then).sum() / (now * now).sum())))
+    return lasting, _learned(then - lasting * now, _prior(_BLOCK_SD), len(pairs) / BLOCK_S)
+
+
+def _learned(deviations: _Array, prior: _Array, freedom: float) -> _Array:
+    """The covariance of ``deviations``, which count for ``freedom`` ones, against the prior."""
+    count = max(1, len(deviations))
+    seen = deviations.T @ deviations / count * max(0.0, freedom)
+    learned: _Array = (_PRIOR * prior + seen) / (_PRIOR + max(0.0, freedom) - 1.0)
+    return learned
+
+
+def _prior(deviation: float) -> _Array:
+    return np.full((len(KERNELS),) * 2, deviation**2)

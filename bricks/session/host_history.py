@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bricks.samples.correction import Correction
-from bricks.samples.host_conditions import mean_conditions
-from bricks.samples.sensitivity import Sensitivities, Work
+from bricks.samples.sensitivity import BrickWork, Sensitivities
 from bricks.samples.usual_conditions import UsualConditions
+from bricks.system.host_conditions import mean_conditions
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
@@ -25,7 +25,7 @@ class HostHistory:
 
     def __init__(self, source: Reading, key: str, threads: int) -> None:
         self._source, self._key, self._threads = source, key, threads
-        self._work: dict[str, Work] = {}
+        self._work: dict[str, BrickWork] = {}
 
     @classmethod
     def of(cls, source: Reading, key: str) -> HostHistory:
@@ -59,11 +59,11 @@ class HostHistory:
         return Correction(self.sensitivities([m.key for m in measured]), self.usual(measured))
 
 
-def work_of(brick: Brick) -> Work:
+def work_of(brick: Brick) -> BrickWork:
     """The work of a brick, from its types and operators."""
     weights, values = brick.numeric_weight_bytes, brick.bytes_moved - brick.numeric_weight_bytes
     names = [name.lower() for name in brick.operators]
     if any("gather" in name or "embedding" in name for name in names):
         weights = min(weights, values)  # only some rows of a table are read
     convolves = any("conv" in name for name in names)
-    return Work(float(brick.flops or 0), float(values), float(weights), len(names), convolves)
+    return BrickWork(float(brick.flops or 0), float(values), float(weights), len(names), convolves)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from bricks.decompose.plan import Brick, Decomposition, Plan
     from bricks.predict.features import BrickFeatures, Context
     from bricks.samples.correction import Correction
-    from bricks.samples.host_conditions import HostConditions
     from bricks.store import Reading
+    from bricks.system.host_conditions import HostConditions
 
 
 @dataclass(slots=True)

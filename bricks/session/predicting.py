@@ -24,19 +24,31 @@ if TYPE_CHECKING:
 
 
 def predict(
-    workspace: Workspace, model: Model, *, measure: bool = True, target: Target | None = None
+    workspace: Workspace,
+    model: Model,
+    *,
+    measure: bool = True,
+    target: Target | None = None,
+    conditions: UsualConditions | None = None,
 ) -> Estimate | IncompleteEstimate:
     """The model's latency, recomposed; with ``measure``, missing bricks are measured first.
+
+    The estimate is for ``conditions`` of the host; None: its usual ones.
 
     Bricks that stay unmeasured are predicted from measured ones, or are gaps if these are too few.
     On another ``target`` of the cache nothing can be measured. Raises :class:`UsageError` if the
     model was never decomposed on that target, and its executed graph depends on it.
     """
-    return recompose(basis(workspace, model, measure=measure, target=target))
+    return recompose(basis(workspace, model, measure=measure, target=target, conditions=conditions))
 
 
 def basis(
-    workspace: Workspace, model: Model, *, measure: bool = True, target: Target | None = None
+    workspace: Workspace,
+    model: Model,
+    *,
+    measure: bool = True,
+    target: Target | None = None,
+    conditions: UsualConditions | None = None,
 ) -> Basis:
     """The inputs of the estimate of :func:`predict`."""
     target = workspace.target if target is None else target
@@ -49,7 +61,7 @@ def basis(
 
         workspace.campaigns.measure([bricks_job(workspace, model)])
         results = estimator.results(needed_by(plan), target)
-    return estimator.basis(plan, results, target)
+    return estimator.basis(plan, results, target, conditions=conditions)
 
 
 def lacking(workspace: Workspace, models: Sequence[Model]) -> list[Model]:

@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select, update
 
 from bricks.errors import StoreError
-from bricks.samples.host_conditions import HostConditions
 from bricks.samples.measurement import PROTOCOL, Round
 from bricks.store.engine import insert_or_ignore
 from bricks.store.layout import OPEN
 from bricks.store.rows import round_row, to_text
 from bricks.store.schema import measurements, rounds, watched
 from bricks.store.views import chunks
+from bricks.system.host_conditions import HostConditions, mean_conditions
 
 # A round, and the wall time in seconds that it took in all.
 TimedRound = tuple[Round, float]
@@ -108,12 +108,16 @@ def _count_rounds(
 def add_watched(
     connection: Connection, target_key: str, every: Iterable[HostConditions | None]
 ) -> None:
-    """Add conditions in which a host was watched; one is kept of each second."""
-    known = {of.taken_s: of for of in every if of is not None and of.taken_s is not None}
+    """Add conditions in which a host was watched, as a mean for each second."""
+    by_second: dict[int, list[HostConditions]] = {}
+    for of in every:
+        if of is not None and of.taken_s is not None and None not in of.kernels_s:
+            by_second.setdefault(of.taken_s, []).append(of)
+    means = {second: mean_conditions(of) for second, of in by_second.items()}
     rows = [
-        {"target_key": target_key, "taken_s": taken_s, "host": to_text(of.to_json())}
-        for taken_s, of in known.items()
-        if None not in of.kernels_s
+        {"target_key": target_key, "taken_s": second, "host": to_text(mean.to_json())}
+        for second, mean in means.items()
+        if mean is not None
     ]
     if rows:
         insert_or_ignore(connection, watched, rows)

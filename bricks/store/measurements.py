@@ -9,12 +9,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bricks.samples.host_conditions import HostConditions
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store.layout import DONE, FAILED, OPEN
 from bricks.store.rounds import rounds_of
 from bricks.store.rows import decoding
 from bricks.store.views import chunks, listed
+from bricks.system.host_conditions import HostConditions
 
 if TYPE_CHECKING:
     from bricks.store.database import Database

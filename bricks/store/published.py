@@ -20,8 +20,8 @@ from bricks.store.reading import ModelUsage, TimedPlan, by_name, in_order
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
-    from bricks.samples.host_conditions import HostConditions
     from bricks.samples.measurement import Failure, Measurement
+    from bricks.system.host_conditions import HostConditions
     from bricks.system.target import System, Target
 
 _logger = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from bricks.decompose.occurrence import Usage
 from bricks.decompose.plan import Brick, Plan
 
 if TYPE_CHECKING:
-    from bricks.samples.host_conditions import HostConditions
     from bricks.samples.measurement import Failure, Measurement
+    from bricks.system.host_conditions import HostConditions
     from bricks.system.target import System, Target
 
 Value = TypeVar("Value")

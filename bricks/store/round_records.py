@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bricks.samples.host_conditions import HostConditions
 from bricks.samples.measurement import Round
 from bricks.system.accelerator_state import THROTTLES, AcceleratorState
+from bricks.system.host_conditions import HostConditions
 from bricks.units.sample import Kernel, Sample
 
 

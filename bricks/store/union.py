@@ -22,8 +22,8 @@ from bricks.system.target import System, Target
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
-    from bricks.samples.host_conditions import HostConditions
     from bricks.samples.measurement import Failure, Measurement
+    from bricks.system.host_conditions import HostConditions
 
 # What is learned from a source hardly changes with so many times fewer measurements of another.
 _MANY_TIMES = 100

@@ -1,6 +1,6 @@
 """Reference kernels and the eviction read, as ONNX models that every backend loads.
 
-A reference kernel (see :mod:`bricks.samples.host_conditions`) is the same work in every release,
+A reference kernel (see :mod:`bricks.system.host_conditions`) is the same work in every release,
 since caches hold its latency. Must not know what is measured.
 """
 
@@ -13,7 +13,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper
 
 from bricks.backends.instruments import ROW_BYTES
-from bricks.samples.host_conditions import CALLS, CONVOLUTION, EXCHANGE, PRODUCT, STREAM
+from bricks.system.host_conditions import CALLS, CONVOLUTION, EXCHANGE, PRODUCT, STREAM
 
 # The keys under which backends load the models.
 KERNEL, EVICTION_READ = "k1-{}", "eviction read"

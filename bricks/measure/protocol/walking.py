@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from bricks.measure.allocation_events import AllocationEvent
 from bricks.measure.protocol.request import Request
-from bricks.samples.host_conditions import HostConditions
 from bricks.system.accelerator_state import AcceleratorState
+from bricks.system.host_conditions import HostConditions
 from bricks.units.sample import Sample
 
 

@@ -12,9 +12,9 @@ from bricks.measure.protocol.walking import WalkConditions
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.reference_kernels import around
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.samples.host_conditions import HostConditions
 from bricks.system import ProcessorWait, logical_cpus
 from bricks.system.accelerator_state import AcceleratorState, joined
+from bricks.system.host_conditions import HostConditions
 
 # Seconds of watching whether threads are idle, and how often they are watched.
 _IDLE_CHECK_S, _IDLE_CHECKS = 0.02, 50

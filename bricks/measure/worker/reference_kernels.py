@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from bricks.backends.base import BoundModel
-from bricks.samples.host_conditions import HostConditions, mean_conditions
+from bricks.system.host_conditions import HostConditions, mean_conditions
 
-# Runs of each kernel: the first finds threads and caches as other work has left them.
+# Runs of each kernel: the first finds threads and caches as other work has left them, and an
+# interruption lengthens one of the others only.
 _WARM_UPS, _RUNS = 1, 2
 
 # A timing is valid for this multiple of the time that it took.
@@ -45,10 +46,11 @@ class ReferenceKernels:
             return self.now()
         return self._last
 
-    def over(self, seconds: float) -> list[HostConditions]:
-        """Conditions again and again for so many ``seconds``."""
+    def over(self, seconds: float, between: Callable[[], object]) -> list[HostConditions]:
+        """Conditions again and again for so many ``seconds``; other work runs in ``between``."""
         until_s, every = time.perf_counter() + seconds, [self.now()]
         while time.perf_counter() < until_s:
+            between()
             every.append(self.now())
         return every
 
@@ -61,4 +63,4 @@ def around(before: HostConditions | None, after: HostConditions | None) -> HostC
 def _latency_s(kernel: BoundModel) -> float:
     for _ in range(_WARM_UPS):
         kernel.sample()
-    return sum(kernel.sample().host_s for _ in range(_RUNS)) / _RUNS
+    return min(kernel.sample().host_s for _ in range(_RUNS))

@@ -52,6 +52,9 @@ def _one(of: PredictedModel) -> str:
 def _latency(of: PredictedModel) -> str:
     """The latency; of a batch, that of each sample too."""
     text = value_text(of.latency_s)
+    if of.usual_s is not None:
+        usual = f"{seconds(of.usual_s.low)} to {seconds(of.usual_s.high)} at other times"
+        text = f"{text} now, {usual},"
     if of.batch == 1:
         return text
     return f"{text} at batch {of.batch}, {seconds(of.sample_s.value)} a sample,"

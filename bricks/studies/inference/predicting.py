@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bricks.compose.estimate import IncompleteEstimate
+from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.session import predicting
 from bricks.sources import Unread
@@ -20,6 +20,7 @@ from bricks.studies.study import Needs, Study
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
+    from bricks.samples.usual_conditions import UsualConditions
     from bricks.session.workspace import Workspace
     from bricks.system import Target
 
@@ -29,17 +30,21 @@ class PredictionOptions:
     """``models``, in order, on a ``target`` of the cache; None: that of the workspace.
 
     ``settings`` are those of the models, one for each; without them, those of the target. Peak
-    memory takes longer than a latency from the cache, and is left out unless ``memory``.
+    memory takes longer than a latency from the cache, and is left out unless ``memory``. With
+    ``now``, latencies are for the present conditions of this host too.
     """
 
     models: Sequence[Model | Unread]
     target: Target | None = None
     settings: Sequence[Setting] = ()
     memory: bool = True
+    now: bool = False
 
 
 class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None, ModelPredictions]):
     """The latencies of models, and the memory that they need."""
+
+    _present: UsualConditions | None = None
 
     @property
     def target(self) -> Target:
@@ -71,6 +76,10 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
     def predict(self) -> tuple[PredictedModel, ...]:
         """Each model; one that fails does not stop the others."""
         models, usual = self.options.models, Setting(runtime=self.target.runtime.backend)
+        if self.options.now:
+            from bricks.session.present import present_conditions  # starts a worker
+
+            self._present = present_conditions(self.workspace)
         settings = self.options.settings or [usual] * len(models)
         return tuple(map(self._in_setting, models, settings))
 
@@ -92,6 +101,12 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         except BricksError as error:
             return PredictedModel(model=model.name, failure=str(error))
         predicted = PredictedModel(model=model.name, estimate=estimate, memory=memory)
+        if self._present is not None and isinstance(estimate, Estimate):
+            present = predicting.predict(
+                workspace, model, measure=False, target=target, conditions=self._present
+            )
+            assert isinstance(present, Estimate), "the usual estimate is whole"
+            predicted = replace(predicted, estimate=present, usual_s=estimate.latency_s)
         if isinstance(estimate, IncompleteEstimate):
             from bricks.measure.failure_explanation import explain_failure
 

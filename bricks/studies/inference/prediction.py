@@ -43,7 +43,8 @@ _UNKNOWN = Setting(runtime=RUNTIME)
 class PredictedModel:
     """A model's latency and peak memory in a ``setting``; each is None, or incomplete, if unknown.
 
-    ``failure`` is the reason if both are None, ``hint`` the user's remedy for an incomplete
+    ``usual_s`` is the latency at other times, where ``estimate`` is for the present conditions of
+    the host. ``failure`` is the reason if both are None, ``hint`` the remedy for an incomplete
     estimate. ``advice`` is a sentence on how to narrow a wide interval, None unless requested.
     """
 
@@ -56,7 +57,8 @@ class PredictedModel:
         *device_facts("estimate.device"), *provenance_facts("estimate.provenance"),
         ("memory.peak_bytes", "peak_bytes"), ("memory_parts", "memory"), ("gaps", "missing"),
         ("shares", "bricks"), "phases", ("reason", "error"),
-        ("estimate.uncertainty", "uncertainty"), "advice",
+        ("estimate.uncertainty", "uncertainty"), "advice", ("estimate.watched_s", "watched_s"),
+        ("usual_s", "usual_s", "usual_low_s", "usual_high_s"),
     )  # fmt: skip
 
     model: str
@@ -66,6 +68,7 @@ class PredictedModel:
     hint: str = ""
     advice: str | None = None
     setting: Setting = _UNKNOWN
+    usual_s: Interval | None = None
 
     @property
     def LIKE(self) -> type:

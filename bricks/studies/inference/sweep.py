@@ -39,7 +39,8 @@ class Sweep:
 
     ``read`` reads the models for a setting: always as many, in the same order. With ``measure``,
     missing bricks are measured in settings on this host. ``notice`` is called with lines for the
-    user. Peak memory is left out unless ``memory``.
+    user. Peak memory is left out unless ``memory``. With ``now``, latencies on this host are for
+    its present conditions too.
     """
 
     axes: Axes
@@ -47,6 +48,7 @@ class Sweep:
     measure: bool = True
     notice: Callable[[str], None] = lambda line: None
     memory: bool = True
+    now: bool = False
 
     def predicted(self, workspace: Workspace) -> ModelPredictions:
         """The predictions with the cache and the other options of ``workspace``."""
@@ -108,6 +110,7 @@ class Sweep:
             settings=[setting for setting, _ in pairs],
             target=target,
             memory=self.memory,
+            now=self.now and system is None,
         )
         study = PredictionStudy(options, workspace, self.notice)
         predicted = iter(ask(study, measure=measure).models)

@@ -1,0 +1,40 @@
+"""The conditions of this host at the present moment, from a second of its reference kernels.
+
+Must not know what is estimated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bricks.errors import UsageError
+
+if TYPE_CHECKING:
+    from bricks.samples.usual_conditions import UsualConditions
+    from bricks.session.workspace import Workspace
+
+# Seconds for which reference kernels are timed.
+WATCHED_S = 1.0
+
+
+def present_conditions(workspace: Workspace) -> UsualConditions:
+    """The conditions of the next seconds; the host has then been watched for one second more.
+
+    Raises :class:`UsageError` if a device computes, whose conditions reference kernels do not show.
+    """
+    from bricks.measure.protocol.walking import TimeKernels
+    from bricks.samples.usual_conditions import UsualConditions
+    from bricks.system.host_conditions import mean_conditions
+
+    target, measurements = workspace.target, workspace.store.measurements
+    if target.system.accelerator is not None:
+        raise UsageError("--now is for processors: a device has its own conditions")
+    timeout_s = workspace.options.conditions.timeout_s
+    every = workspace.supervisor.ask_afresh(TimeKernels(WATCHED_S), timeout_s=timeout_s)
+    measurements.watch(target.key, every)
+    usual = UsualConditions.seen(measurements.watched(target.key))
+    if usual is None:
+        mean = mean_conditions(every)
+        assert mean is not None, "kernels were timed"
+        usual = UsualConditions.assumed(mean)
+    return usual.from_now(every)
