@@ -19,7 +19,6 @@ from benchmarks.study import Benchmark, Run
 from bricks import Bench, BricksError, Comparison, Measurement, ModelComparison
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.parts import state_of
 from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
 from bricks.decompose.plan import Plan
@@ -68,7 +67,7 @@ def _row(
     )
     whole = results[plan.digest]
     assert isinstance(whole, Measurement)
-    state_s, noise = state_of(plan, results, whole), repeat_error(whole)
+    noise = repeat_error(whole)
     half_s, composing_s = (estimate.high_s - estimate.low_s) / 2, _composing_s(plan, estimate)
     new = [part for key in _new_bricks(bench, plan)
            if isinstance(part := results[key], Measurement)]  # fmt: skip
@@ -84,12 +83,10 @@ def _row(
         low_us=microseconds(estimate.low_s),
         high_us=microseconds(estimate.high_s),
         ratio=round(row.ratio, 4),
-        state_us=None if state_s is None else microseconds(state_s),
-        other_state_share=round(estimate.other_state_share, 4),
         noise=None if noise is None else round(noise, 4),
         composing_us=microseconds(composing_s),
         sampled_us=microseconds(math.sqrt(max(0.0, half_s**2 - composing_s**2))),
-        by_factor=tuple(_ratio(Basis(plan, results, state_s, in_walk_call_factor=factor), row)
+        by_factor=tuple(_ratio(Basis(plan, results, in_walk_call_factor=factor), row)
                         for factor in CALLS),
         rounds=comparison.rounds,
         disturbed_rounds=comparison.disturbed_rounds,

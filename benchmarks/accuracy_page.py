@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from benchmarks import summary
 from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, quantile
+from benchmarks.reference_states import same_state, states
 from benchmarks.study import Results
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.compose.recomposition_error import CALL_SHARE, STATE_SHARE
 from bricks.report.tables import number, percent, seconds
-from bricks.samples.machine_state import same_state, states
 from bricks.samples.statistics import median
 from bricks.zoo import entries
 
@@ -54,9 +54,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A model's estimate next to its measured latency, both in one machine state.
+    """A model's estimate next to its measured latency, both in the same conditions of the host.
 
-    Latencies are in microseconds. ``state_us`` identifies the state: the latency of the reference
+    Latencies are in microseconds. ``state_us`` identifies the state, in earlier results: the latency of the reference
     workload while the whole model was run. ``other_state_share`` is the share of the estimate that
     is known in another state only, ``noise`` the error of the model against itself,
     ``composing_us`` the part of half the interval that covers errors of recomposition,
@@ -222,8 +222,8 @@ def _overview(results: Results[Row]) -> str:
         " themselves, between two series that were sampled in alternation in the same session."
     )
     between = (
-        " A model is *between two states* if the machine changed its [state]"
-        "(../docs/glossary.md#machine-state) between the model and a part of its bricks."
+        " A model is *between two states* if the host changed its [conditions]"
+        "(../docs/glossary.md#host-conditions) between the model and a part of its bricks."
     )
     failed = [f"Not compared: {each.case.title}: {each.error}" for each in results.failed]
     body = table(["", *_COLUMNS], lines)

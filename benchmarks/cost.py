@@ -5,9 +5,8 @@
 
 Whole models and bricks at each effort are measured in one process, in turn (see turns.py), under
 one stop rule, each with a cache and a worker of its own. All models are run a second and a third
-time, in other orders, outside of all costs: these runs show the drift of the machine, and latencies
-in machine states that the first run did not meet. Takes about half an hour; run nothing else
-meanwhile, not even an editor.
+time, in other orders, outside of all costs: these runs show the drift of the machine. Takes about
+half an hour; run nothing else meanwhile, not even an editor.
 """
 
 from __future__ import annotations
@@ -26,17 +25,20 @@ from benchmarks.study import Benchmark, Run
 from benchmarks.turns import Progress, Turns
 from bricks import Bench, Measurement, Model, StopRule
 from bricks.compose.basis import Basis
-from bricks.compose.estimate import Estimate
-from bricks.compose.parts import state_of
+from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
-from bricks.decompose.plan import Decomposition
+from bricks.decompose.plan import Decomposition, Plan
 from bricks.measure.conditions import Conditions
 from bricks.predict.effort import EFFORTS
+from bricks.predict.prediction import BrickPredictions
 from bricks.samples.call_overhead import PROBES
-from bricks.samples.machine_state import states
+from bricks.samples.usual_conditions import UsualConditions
 from bricks.session import measuring
 from bricks.session.batch import decompose_all
+from bricks.session.host_history import HostHistory
 from bricks.session.latencies import Latencies
+from bricks.system.host_conditions import HostConditions
 from bricks.zoo import entries
 
 MODELS, AGAIN = "models", ("again", "once more")
@@ -145,12 +147,7 @@ class Session:
             digits(all_s, 4),
             self._rounds,
             tuple(_change(first, again) for first, again in pairs),
-            tuple(
-                _change(first, again, state_s)
-                for first, again in pairs
-                for state_s in states(r.state_s for r in first.quiet_rounds)
-                if first.known_in(state_s) and again.known_in(state_s)
-            ),
+            tuple(_change(first, again) for first, again in pairs),
             digits(all_s - sum(_saved_s(first) for first, *_ in runs.values()), 4),
             tuple(self._effort(name, all_s) for name in EFFORTS),
         )
@@ -193,14 +190,27 @@ class Session:
             results = bench.store.measurements.results(target, [*keys, *PROBES.values()])
             latencies = Latencies(bench.store, target, "executed")
             predictions = latencies.predictions(keys)
+            history = HostHistory.of(bench.store, target)
             for name, of_model in runs.items():
                 plan = plans[name]
                 whole = Measurement(name, tuple(r for run in of_model for r in run.rounds), 0.0)
-                state_s = state_of(plan, results, whole, predictions)
-                mine = latencies.predictions_in(state_s, plan.keys, predictions)
-                estimate = recompose(Basis(plan, results, state_s, predictions=mine))
+                estimate = _estimate(history, plan, results, whole.host, predictions)
                 if isinstance(estimate, Estimate):
-                    yield _row(name, took_s(of_model, state_s), estimate)
+                    yield _row(name, took_s(of_model), estimate)
+
+
+def _estimate(
+    history: HostHistory,
+    plan: Plan,
+    results: Results,
+    host: HostConditions | None,
+    predictions: BrickPredictions,
+) -> Estimate | IncompleteEstimate:
+    """The estimate in the conditions of a run."""
+    conditions = None if host is None else UsualConditions.exactly(host)
+    return recompose(
+        Basis(plan, results, predictions, conditions, history.sensitivities(plan.keys))
+    )
 
 
 def _row(model: str, measured_s: float, estimate: Estimate) -> ModelRow:
@@ -211,13 +221,13 @@ def _row(model: str, measured_s: float, estimate: Estimate) -> ModelRow:
         digits(estimate.low_s, 4),
         digits(estimate.high_s, 4),
         digits(estimate.predicted_share, 4),
-        digits(estimate.other_state_share, 4),
+        0.0,
     )
 
 
-def _change(first: Measurement, again: Measurement, state_s: float | None = None) -> float:
-    """How far a repetition is from the first run, relative to that; in one machine state."""
-    return digits(abs(again.latency_s(state_s) / first.latency_s(state_s) - 1), 4)
+def _change(first: Measurement, again: Measurement) -> float:
+    """How far a repetition is from the first run, relative to that."""
+    return digits(abs(again.latency_s / first.latency_s - 1), 4)
 
 
 def _saved_s(whole: Measurement) -> float:

@@ -66,8 +66,8 @@ class Effort:
 class Row:
     """The cost of running all models and of measuring bricks at each effort, in seconds.
 
-    ``noise`` has |repeated / first - 1| of whole models, ``noise_in_state`` of runs in one machine
-    state. Running each model for the fewest rounds would take ``fewest_s``.
+    ``noise`` has |repeated / first - 1| of whole models; ``noise_in_state`` of runs in one state of
+    the machine, in earlier results. Running each model for the fewest rounds would take ``fewest_s``.
     """
 
     case: Case
@@ -166,11 +166,11 @@ def _note_on_states(row: Row) -> str:
     if not _in_one_state([model for effort in row.efforts for model in effort.models]):
         return (
             "; of each, nine tenths or more come from the [machine"
-            " state](../docs/glossary.md#machine-state) in which the model was run"
+            " state](../docs/glossary.md#host-conditions) in which the model was run"
         )
     return (
         "; *of one state* are those models for which nine tenths of the estimate come from the"
-        " [machine state](../docs/glossary.md#machine-state) in which the model was run"
+        " [machine state](../docs/glossary.md#host-conditions) in which the model was run"
     )
 
 

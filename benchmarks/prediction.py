@@ -7,7 +7,7 @@ Needs a cache in which the zoo is measured, bricks and whole models, with one th
 
 Bricks that only the models of one family have are predicted from all other bricks, or with
 ``balanced`` from the bricks that ``--effort balanced`` would have measured. The latency of a model
-is recomposed from both, for the machine state in which the whole model was run, and compared with
+is recomposed from both, for the conditions in which the whole model was run, and compared with
 that run. Families are split into two halves, every second one in alphabetical order: the features
 and constants of the predictor were chosen on the first half.
 """
@@ -29,7 +29,6 @@ from benchmarks.ratios import Ratios, digits
 from benchmarks.study import Benchmark, Results, Run
 from bricks import Bench, BricksError, Estimate, Measurement, Store
 from bricks.compose.basis import Basis
-from bricks.compose.parts import state_of
 from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Brick, Plan
 from bricks.measure.campaign_result import CampaignResult
@@ -38,15 +37,14 @@ from bricks.measure.progress import Progress
 from bricks.predict.context import in_context
 from bricks.predict.effort import EFFORTS
 from bricks.predict.features import BrickFeatures, extract_features
-from bricks.predict.observations import Observations
 from bricks.predict.prediction import BrickPredictions
 from bricks.predict.predictor import Predictor, learn
 from bricks.report.tables import number, percent
 from bricks.samples.call_overhead import PROBES
-from bricks.samples.machine_state import dominant_state
 from bricks.samples.measurement import PROTOCOL
-from bricks.samples.state_model import StateModel
+from bricks.samples.usual_conditions import UsualConditions
 from bricks.session.adaptive import AdaptiveMeasurement
+from bricks.session.host_history import HostHistory
 from bricks.session.latencies import Latencies
 from bricks.store import Owner
 from bricks.system import Target
@@ -130,6 +128,7 @@ class Zoo:
     features: Mapping[str, BrickFeatures]
     results: Mapping[str, Measurement]
     runs: Mapping[str, Sequence[Measurement]]
+    history: HostHistory
 
     @property
     def families(self) -> list[str]:
@@ -141,15 +140,11 @@ class Zoo:
         mine = (plan for model, plan in self.plans.items() if self.family[model] == family)
         return {key for plan in mine for key in plan.counts}
 
-    def observations(self, keys: Collection[str]) -> Observations:
-        """The measurements of those bricks, as a predictor learns from them."""
-        measured = {key: self.results[key] for key in sorted(keys)}
-        return Observations.of(measured, dominant_state(m.state_s for m in measured.values()))
-
-    def states(self, keys: Collection[str]) -> StateModel:
-        """How latencies change between machine states, learned from those bricks."""
-        facts = {key: features.size_facts for key, features in self.features.items()}
-        return StateModel([self.results[key] for key in sorted(keys)], facts)
+    def latency_s(self, keys: Collection[str]) -> dict[str, float]:
+        """The latencies of those bricks in usual conditions, as a predictor learns from them."""
+        measured = [self.results[key] for key in sorted(keys)]
+        correction = self.history.correction(measured)
+        return {of.key: correction.mean_s(of) for of in measured}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,28 +160,25 @@ def left_out(zoo: Zoo, measured: Collection[str], families: Sequence[str] | None
     rows: list[ModelRow] = []
     errors: list[float] = []
     keys = {family: zoo.keys_of(family) for family in zoo.families}
-    every = zoo.observations(zoo.features.keys() & zoo.results.keys())
+    every = zoo.latency_s(zoo.features.keys() & zoo.results.keys())
     for family in zoo.families if families is None else families:
         groups = {other: theirs for other, theirs in keys.items() if other != family}
         known = set().union(*groups.values()).intersection(measured)
-        seen = zoo.observations(known)
-        predictor = _learned(seen, _part(zoo.features, known), groups)
-        own = sorted(keys[family].intersection(every.latency_s) - set().union(*groups.values()))
-        in_own_states = replace(seen, states={**every.states, **seen.states})
-        predicted = predictor.predict(in_own_states.features(_part(zoo.features, own)))
-        errors += [math.log(every.latency_s[key] / p.latency_s) for key, p in predicted.items()]
-        states = zoo.states(known)
+        predictor = _learned(zoo.latency_s(known), _part(zoo.features, known), groups)
+        own = sorted(keys[family].intersection(every) - set().union(*groups.values()))
+        predicted = predictor.predict(_part(zoo.features, own))
+        errors += [math.log(every[key] / p.latency_s) for key, p in predicted.items()]
         mine = [model for model in sorted(zoo.runs) if zoo.family[model] == family]
-        rows += [_model_row(zoo, model, known, seen, states, predictor) for model in mine]
+        rows += [_model_row(zoo, model, known, predictor) for model in mine]
     return Outcome(tuple(rows), errors)
 
 
 def _learned(
-    seen: Observations,
+    latency_s: Mapping[str, float],
     features: Mapping[str, BrickFeatures],
     groups: Mapping[str, Collection[str]],
 ) -> Predictor:
-    predictor = learn(seen.features(features), seen.latency_s, groups)
+    predictor = learn(features, latency_s, groups)
     assert predictor is not None, "too few bricks are measured"
     return predictor
 
@@ -199,25 +191,26 @@ def _model_row(
     zoo: Zoo,
     model: str,
     known: Collection[str],
-    seen: Observations,
-    states: StateModel,
     predictor: Predictor,
 ) -> ModelRow:
     plan, runs = zoo.plans[model], zoo.runs[model]
     results = {key: zoo.results[key] for key in (*plan.counts.keys() & known, *PROBES.values())}
     whole = replace(runs[0], rounds=tuple(r for run in runs for r in run.rounds))
-    state_s = state_of(plan, results, whole)
     unmeasured = _part(zoo.features, plan.counts.keys() - results.keys())
-    features = seen.state_counts.in_state(unmeasured, state_s)
-    predictions = BrickPredictions(predictor.predict(features), predictor.bias, state_s)
-    estimate = recompose(Basis(plan, results, state_s, predictions=predictions, states=states))
+    usual = zoo.history.usual(zoo.results.values())
+    predictions = BrickPredictions(
+        predictor.predict(unmeasured), predictor.bias, None if usual is None else usual.mean
+    )
+    conditions = None if whole.host is None else UsualConditions.exactly(whole.host)
+    sensitivities = zoo.history.sensitivities(plan.keys)
+    estimate = recompose(Basis(plan, results, predictions, conditions, sensitivities))
     assert isinstance(estimate, Estimate), f"{model}: {estimate}"
     family = zoo.family[model]
     return ModelRow(
         model,
         family,
         zoo.families.index(family) % 2,
-        digits(took_s(runs, state_s), 4),
+        digits(took_s(runs), 4),
         digits(estimate.estimate_s, 4),
         digits(estimate.low_s, 4),
         digits(estimate.high_s, 4),
@@ -227,22 +220,18 @@ def _model_row(
 
 def all_measured(zoo: Zoo) -> Iterable[ModelRow]:
     """The models' estimates from measurements of all bricks."""
-    seen = zoo.observations(zoo.features.keys() & zoo.results.keys())
-    states = zoo.states(seen.latency_s)
-    predictor = _learned(seen, zoo.features, {})
-    return (
-        _model_row(zoo, model, zoo.results, seen, states, predictor) for model in sorted(zoo.runs)
-    )
+    latency_s = zoo.latency_s(zoo.features.keys() & zoo.results.keys())
+    predictor = _learned(latency_s, zoo.features, {})
+    return (_model_row(zoo, model, zoo.results, predictor) for model in sorted(zoo.runs))
 
 
-def took_s(runs: Sequence[Measurement], state_s: float | None) -> float:
-    """The latency of a model in a machine state, in seconds: the geometric mean of its ``runs``.
+def took_s(runs: Sequence[Measurement]) -> float:
+    """The latency of a model in seconds: the geometric mean of its ``runs``.
 
     Runs count equally, however many rounds they have: the drift between runs is larger than the
-    differences between rounds of one. Runs in other states count only if none was in this state.
+    differences between rounds of one.
     """
-    known = [run for run in runs if run.known_in(state_s)]
-    return geometric_mean(run.latency_s(state_s) for run in known or runs)
+    return geometric_mean(run.latency_s for run in runs)
 
 
 def read(bench: Bench) -> Zoo:
@@ -269,6 +258,7 @@ def read(bench: Bench) -> Zoo:
         ),
         results=results,
         runs={n: [results[p.digest]] for n, p in plans.items() if p.digest in results},
+        history=HostHistory.of(bench.store, bench.target.key),
     )
 
 

@@ -306,9 +306,9 @@ class Evaluation:
         ).items():
             assert isinstance(result, Measurement), "what was compared was measured"
             if key == digest:
-                wholes[name] = result.latency_s(), frozenset(row.plan.keys)
+                wholes[name] = result.latency_s, frozenset(row.plan.keys)
             else:
-                bricks[key] = result.latency_s()
+                bricks[key] = result.latency_s
             if (target, key) not in self._counted:
                 self._counted.add((target, key))
                 self._wall_s += result.wall_s

@@ -69,7 +69,7 @@ class Stepped:
     def kernels(self, total_s: float) -> list[list[Kernel]]:
         """The kernels of each call in walks, scaled to ``total_s`` in all."""
         known = self.measured.measured
-        walks = {key: of.kernels() for key, of in known.items()}
+        walks = {key: of.kernels for key, of in known.items()}
         calls = [walks[occurrence.brick] for occurrence in self.measured.plan.occurrences]
         factor = total_s / sum(kernel.device_s for call in calls for kernel in call)
         return [[Kernel(k.name, factor * k.device_s) for k in call] for call in calls]

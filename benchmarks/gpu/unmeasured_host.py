@@ -86,7 +86,7 @@ def learned_without(card: str, family: str) -> tuple[HostTimes, float]:
         if of.raw.card == card and family_of(of.raw.name) != family:
             bricks |= {k: each for k, each in of.of.decomposition.bricks.items() if k not in own}
             results |= of.of.measured
-    known = [results[key].latency_s() for key in bricks.keys() & results.keys()]
+    known = [results[key].latency_s for key in bricks.keys() & results.keys()]
     return HostTimes.learn(bricks, results), median(known)
 
 

@@ -124,7 +124,8 @@ def _forecast(known: Mapping[int, _Array], middle: _Array, within: _Array) -> tu
     if len(pairs) < _ENOUGH_PAIRS:
         return _LASTING, within
     now, then = (np.array(side) for side in zip(*pairs, strict=True))
-    lasting = min(1.0, max(0.0, float((now * then).sum() / (now * now).sum())))
+    squares = float((now * now).sum())
+    lasting = min(1.0, max(0.0, float((now * then).sum()) / squares)) if squares else _LASTING
     return lasting, _learned(then - lasting * now, _prior(_BLOCK_SD), len(pairs) / BLOCK_S)
 
 

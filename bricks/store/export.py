@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Select, select
 
 from bricks.store.layout import FAILED, OPEN
+from bricks.store.measurements import watched_of
 from bricks.store.round_records import round_record
 from bricks.store.rounds import rounds_by_id, rounds_lost
 from bricks.store.rows import (
@@ -48,14 +49,16 @@ def records(
     CacheDamaged for a row that is damaged.
     """
     chosen = sorted(target_keys)
-    yield from _targets(connection, chosen)
+    yield from _targets(connection, chosen, digits)
     if keys is None:
         yield from _bricks(connection, chosen)
         yield from _plans(connection, chosen)
     yield from _measurements(connection, chosen, keys, digits)
 
 
-def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
+def _targets(
+    connection: Connection, chosen: Sequence[str], digits: int | None
+) -> Iterator[Record]:
     query = select(targets, *(systems.c[name] for name in SYSTEM_COLUMNS)).join(systems)
     query = query.where(targets.c.key.in_(chosen)).order_by(targets.c.key)
     decoded: list[Target] = []
@@ -71,7 +74,10 @@ def _targets(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
             yield "network", network_of(row).to_json()
     for target in decoded:
         runtime = target.runtime.to_json()
-        yield "target", {"key": target.key, "system": target.system.key, "runtime": runtime}
+        record = {"key": target.key, "system": target.system.key, "runtime": runtime}
+        seen = watched_of(ConnectionView(connection), target.key)
+        hosts = [host if digits is None else host.rounded(digits) for host in seen]
+        yield "target", record | ({"watched": [host.to_json() for host in hosts]} if hosts else {})
 
 
 def _bricks(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:

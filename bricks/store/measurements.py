@@ -85,11 +85,8 @@ class Measurements:
 
     def watched(self, target_key: str) -> list[HostConditions]:
         """The conditions that this target's host was watched in, the last ones first."""
-        statement = "SELECT * FROM watched WHERE target_key = :target ORDER BY taken_s DESC"
         with self._database.viewing() as view:
-            rows = [*view.rows(f"{statement} LIMIT {_MOST_WATCHED}", {"target": target_key})]
-        with decoding(f"the conditions of {target_key}"):
-            return [HostConditions.from_json(json.loads(row.host)) for row in rows]
+            return watched_of(view, target_key)
 
     def watch(self, target_key: str, every: Sequence[HostConditions]) -> None:
         """Add conditions that were observed while nothing else was measured."""
@@ -120,6 +117,14 @@ class Measurements:
 
     def learned(self, target_key: str) -> None:
         """Nothing: what is learned from a cache is not kept, because its content changes."""
+
+
+def watched_of(view: CacheView, target_key: str) -> list[HostConditions]:
+    """The conditions that a target's host was watched in, the last ones first."""
+    statement = "SELECT * FROM watched WHERE target_key = :target ORDER BY taken_s DESC"
+    rows = view.rows(f"{statement} LIMIT {_MOST_WATCHED}", {"target": target_key})
+    with decoding(f"the conditions of {target_key}"):
+        return [HostConditions.from_json(json.loads(row.host)) for row in rows]
 
 
 def _result(row: Row, rounds_taken: tuple[Round, ...]) -> Measurement | Failure:

@@ -51,6 +51,7 @@ from bricks.store.schema import (
     watched,
 )
 from bricks.store.views import CHUNK, ConnectionView, chunks
+from bricks.system.host_conditions import HostConditions
 
 if TYPE_CHECKING:
     from bricks.samples.measurement import Round
@@ -132,6 +133,7 @@ def _merge_targets(connection: Connection, merged: Merged, records: list[dict[st
         target = target_record(data, system_of(row))
         _refuse_unknown_network(connection, target)
         merged.targets += _insert(connection, targets, [target_row(target)])
+        add_watched(connection, target.key, map(HostConditions.from_json, data.get("watched", ())))
 
 
 def _refuse_unknown_network(connection: Connection, target: Target) -> None:
@@ -232,8 +234,6 @@ class _MeasurementMerge:
         )
         for key, row in rows.items():
             self._join(row, settled[key], known_rounds.get(row.id, []))
-        hosts = (round_.host for measurement in settled.values() for round_ in measurement.rounds)
-        add_watched(self._connection, target_key, hosts)
 
     def _rows(self, target_key: str, protocol: int, keys: Iterable[str]) -> dict[str, Row[Any]]:
         query = select(measurements).where(

@@ -92,8 +92,8 @@ def mean_conditions(every: Iterable[HostConditions | None]) -> HostConditions | 
     It has the time of the last.
     """
     known = [of for of in every if of is not None]
-    if not known:
-        return None
+    if len(known) <= 1:  # as it is, and not rounded anew by each cache that it comes to
+        return known[0] if known else None
     columns = zip(*(of.kernels_s for of in known), strict=True)
     times = [of.taken_s for of in known if of.taken_s is not None]
     return HostConditions(tuple(map(_geometric_mean, columns)), max(times, default=None))

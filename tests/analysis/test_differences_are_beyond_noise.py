@@ -27,7 +27,6 @@ from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.measurement import Failure, Measurement, Round
 from bricks.system.target import Target
 
-NEAR, FAR = 1e-4, 2e-4
 OLD = make_target()
 NEW = Target(OLD.system, replace(OLD.runtime, version="2.0"))
 KEYS = [f"b{i:03}" for i in range(200)]
@@ -49,7 +48,6 @@ class Noise:
         latency_s: Mapping[str, float],
         *,
         rounds: int = 12,
-        state_s: float | None = NEAR,
         deviation: float = 0.02,
     ) -> dict[str, Measurement]:
         all_ = self._random.gauss(0, MACHINE_DRIFT)
@@ -59,7 +57,7 @@ class Noise:
             taken = (
                 middle_s * math.exp(own + self._random.gauss(0, deviation)) for _ in range(rounds)
             )
-            found[key] = Measurement(key, tuple(Round((s,), state_s) for s in taken), 0.0)
+            found[key] = Measurement(key, tuple(Round((s,)) for s in taken), 0.0)
         return found
 
 
@@ -88,9 +86,9 @@ def compared(
     return difference(data("old", targets[0], old), data("new", targets[1], new), ["net"])
 
 
-def steady(latency_s: float, *states_s: float | None, key: str = "b000") -> Measurement:
-    """A measurement without noise, a round in each of these states."""
-    return Measurement(key, tuple(Round((latency_s,), s) for s in states_s or [None] * 8), 0.0)
+def steady(latency_s: float, rounds: int = 8, key: str = "b000") -> Measurement:
+    """A measurement without noise."""
+    return Measurement(key, tuple(Round((latency_s,)) for _ in range(rounds)), 0.0)
 
 
 def test_one_brick_of_two_hundred_that_is_a_fifth_slower_is_found() -> None:
@@ -153,7 +151,7 @@ def test_outliers_of_single_rounds_are_no_findings() -> None:
         noise, lot = Noise(seed), random.Random(seed)
         sessions = [
             {
-                key: steady(m.latency_s() * (1.5 if lot.random() < 0.01 else 1.0), NEAR, key=key)
+                key: steady(m.latency_s * (1.5 if lot.random() < 0.01 else 1.0), 1, key=key)
                 for key, m in noise.session(latencies(), rounds=1, deviation=0.03).items()
             }
             for _ in range(2)
@@ -282,49 +280,10 @@ def test_a_regression_is_beyond_noise_and_more_than_is_allowed() -> None:
     assert compared(old, old).regressions(0.0) == []
 
 
-def test_two_states_of_one_machine_are_not_taken_for_a_regression_without_a_word() -> None:
-    near = {key: steady(1e-3, *[NEAR] * 8, key=key) for key in "abc"}
-    far = {key: steady(2e-3, *[FAR] * 8, key=key) for key in "abc"}
-    diff = compared(near, far)
-    assert diff.states_apart
-    assert (diff.old.state_s, diff.new.state_s) == (NEAR, FAR)
-    assert not compared(near, near).states_apart
-
-
-def test_what_both_know_in_one_state_is_compared_in_it() -> None:
-    near = {key: steady(1e-3, *[NEAR] * 8, key=key) for key in "abc"}
-    rounds = (*[Round((1e-3,), NEAR)] * 6, *[Round((2e-3,), FAR)] * 9)
-    both = {key: Measurement(key, rounds, 0.0) for key in "abc"}
-    diff = compared(near, both)
-    assert not diff.states_apart
-    assert [b.ratio.interval.value for b in diff.bricks] == pytest.approx([1, 1, 1])
-
-
-def test_a_brick_of_another_state_than_its_target_is_marked_and_judged_with_care() -> None:
-    near = {key: steady(1e-3, *[NEAR] * 8, key=key) for key in KEYS[:9]}
-    new = {**near, "b000": steady(1.3e-3, *[FAR] * 8)}
-    marked = {b.brick: b for b in compared(near, new).bricks}
-    assert {k for k, b in marked.items() if b.other_state} == {"b000"}
-    assert not marked["b000"].ratio.beyond_noise
-    plain = {
-        b.brick: b for b in compared(near, {**new, "b000": steady(1.3e-3, *[NEAR] * 8)}).bricks
-    }
-    assert plain["b000"].ratio.slower
-
-
 def test_rounds_in_which_others_kept_the_processors_busy_prove_little() -> None:
-    old = {key: steady(1e-3, *[NEAR] * 8, key=key) for key in KEYS[:50]}
+    old = {key: steady(1e-3, key=key) for key in KEYS[:50]}
     for waited, is_found in ((0.0, True), (0.5, False)):
-        slow = Measurement("b000", tuple(Round((1.3e-3,), NEAR, waited) for _ in range(8)), 0.0)
+        slow = Measurement("b000", tuple(Round((1.3e-3,), None, waited) for _ in range(8)), 0.0)
         (first,) = [b for b in compared(old, {**old, "b000": slow}).bricks if b.brick == "b000"]
         assert first.disturbed is not is_found
         assert first.ratio.slower is is_found
-
-
-def test_between_hosts_or_numbers_of_threads_references_tell_nothing() -> None:
-    near = {key: steady(1e-3, *[NEAR] * 8, key=key) for key in "ab"}
-    far = {key: steady(2e-3, *[FAR] * 8, key=key) for key in "ab"}
-    for other in (make_target("elsewhere"), make_target(threads=2)):
-        diff = compared(near, far, (OLD, other))
-        assert not diff.states_apart
-        assert all(b.ratio.slower and not b.other_state for b in diff.bricks)

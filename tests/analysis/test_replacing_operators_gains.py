@@ -42,7 +42,7 @@ def part(**facts: Any) -> Part:
 def explanation(*parts: Part) -> Explanation:
     total_s = sum(each.total_s for each in parts)
     estimate = Estimate(
-        "net", "executed", total_s, total_s * 0.9, total_s * 1.1, total_s, 0.0, 0.0, 0.0, 1.0, (),
+        "net", "executed", total_s, total_s * 0.9, total_s * 1.1, total_s, 0.0, 0.0, 1.0, (),
         Uncertainty(samples_s=0.1 * total_s),
     )  # fmt: skip
     return Explanation(estimate, PEAKS, parts, UnknownMemory("net", "not of interest"))

@@ -61,9 +61,9 @@ def test_samples_of_its_bricks_have_kernels(tmp_path: Path) -> None:
         found = bench.store.measurements.results(bench.target.key, bench.decompose(model).plan.keys)
     assert len(found) > 1
     for measured in found.values():
-        (kernel,) = measured.kernels()
-        assert measured.device_s() == pytest.approx(kernel.device_s) and kernel.device_s > 0
-        assert measured.latency_s() == pytest.approx(CALL_OVERHEAD_S + LAUNCH_S)
+        (kernel,) = measured.kernels
+        assert measured.device_s == pytest.approx(kernel.device_s) and kernel.device_s > 0
+        assert measured.latency_s == pytest.approx(CALL_OVERHEAD_S + LAUNCH_S)
 
 
 def test_whole_models_are_compared_with_their_estimates(here: Here, tmp_path: Path) -> None:

@@ -46,13 +46,13 @@ def test_calls_have_kernels_in_each_state_and_predict_the_step(bench: Bench, nam
     found = bench.store.measurements.results(bench.target.key, plan.keys)
     measured = [m for m in found.values() if isinstance(m, Measurement)]
     assert len(measured) == len(plan.keys), [m for m in found.values() if m not in measured]
-    launching = [m for m in measured if m.kernels()]
+    launching = [m for m in measured if m.kernels]
     assert 0 < len(launching) < len(measured)
     for each in launching:
         assert set(each.kernels_by_displaced) == {None, *DISPLACED_BYTES}
         names = {tuple(k.name for k in kernels) for kernels in each.kernels_by_displaced.values()}
         assert len(names) == 1
-        assert each.device_s() > 0
+        assert each.device_s > 0
     assert isinstance(bench.predict(model, measure=False), Estimate)
     costs = bench.store.measurements.results(bench.target.key, [*DEVICE_PROBES.values()])
     assert {type(cost) for cost in costs.values()} == {Measurement}, costs

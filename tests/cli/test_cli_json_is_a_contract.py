@@ -51,9 +51,10 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
         "answer system runtime granularity workers models trace",
         {
             "models": "model estimate_s low_s high_s critical_path_s call_overhead_s"
-            " other_state_share measured_share published_share predicted_share peak_bytes memory"
+            " measured_share published_share predicted_share peak_bytes memory"
             f" {' '.join(DEVICE_FACTS)}"
-            " missing bricks phases error uncertainty advice fastest_s peaks operators gains"
+            " missing bricks phases error uncertainty advice watched_s usual_s usual_low_s"
+            " usual_high_s fastest_s peaks operators gains"
         },
     ),
     "report": (
@@ -363,16 +364,13 @@ def test_predict(measured: Here, models: list[Path]) -> None:
     of_this_target(done.json)
     for row in done.json["models"]:
         times = ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s")
-        shares = (
-            "other_state_share",
-            *PROVENANCE,
-        )
-        expected = dict.fromkeys((*times, *shares), NUMBER)
+        expected = dict.fromkeys((*times, *PROVENANCE, "watched_s"), NUMBER)
         memory = {"peak_bytes": COUNT, "memory": dict}
         lists = {"missing": list, "bricks": list, "phases": list}
         wide = {"uncertainty": dict, "advice": NOTHING, **dict.fromkeys(DEVICE_FACTS, NOTHING)}
         places = {"system": TEXT, "runtime": TEXT, "threads": COUNT, "batch": COUNT}
-        setting = {**places, "quantize": NOTHING}
+        usual = dict.fromkeys(("usual_s", "usual_low_s", "usual_high_s"), NOTHING)
+        setting = {**places, "quantize": NOTHING, **usual}
         has(
             row, {"model": TEXT, **setting, **expected, **memory, **lists, "error": NOTHING, **wide}
         )

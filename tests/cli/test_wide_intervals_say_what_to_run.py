@@ -17,12 +17,15 @@ import bricks
 from bricks.samples.call_overhead import LONG, PROBES, SHORT
 from bricks.samples.measurement import Round
 from bricks.store import Owner
+from bricks.system.host_conditions import KERNELS, HostConditions
 
 ONES = ("Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs")
 OTHERS = ("Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos")
+SCATTERED = (1e-4, 2e-4, 4e-4)
+USUAL, SLOW = (HostConditions((s,) * len(KERNELS)) for s in (1e-4, 4e-3))
 ALL = (*ONES, *OTHERS, "Softplus", "Softsign", "Elu", "Selu", "Round", "Sign")
 SOURCES = {
-    "predicted_s", "other_state_s", "other_host_s", "samples_s", "calls_s", "launching_s",
+    "predicted_s", "conditions_s", "other_host_s", "samples_s", "calls_s", "launching_s",
     "recomposition_s", "workers_s",
 }  # fmt: skip
 
@@ -71,30 +74,29 @@ def given(
         bench.store.claims.finish(target, sorted(taken), owner)
 
 
-def in_two_states(folder: Path, **options: Any) -> Path:
-    """A model of which one half was measured in one state, the other half in another.
+def half_scattered(folder: Path, **options: Any) -> Path:
+    """A model of whose bricks one half was sampled well, and the other half seldom, with scatter.
 
-    It and its first half are files in ``folder``, ``folder / "cache"`` is the cache. Its bricks are
-    short, so that little is known of how they change between states.
+    It and its first half are files in ``folder``, ``folder / "cache"`` is the cache.
     """
     both = save(chain(*ONES, *OTHERS), folder, "both.onnx")
     ones = save(chain(*ONES), folder, "ones.onnx")
-    states = [Round((2e-5,), state_s) for state_s in (1e-4, 4e-3)]
-    given(folder / "cache", both, lambda i: [states[i >= len(ONES)]] * 8, 2e-7, **options)
+    well, badly = [Round((1e-5,))] * 8, [Round((s,)) for s in SCATTERED]
+    given(folder / "cache", both, lambda i: badly if i >= len(ONES) else well, 2e-7, **options)
     with bricks.Bench(folder / "cache", runtime="fake", **options) as bench:
         bench.decompose(bench.read(ones))
     return both
 
 
 @pytest.fixture(scope="module")
-def two_states(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return in_two_states(tmp_path_factory.mktemp("states")).parent
+def scattered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return half_scattered(tmp_path_factory.mktemp("scattered")).parent
 
 
 @pytest.fixture
-def both(two_states: Path, tmp_path: Path) -> Path:
-    """A copy of all that :func:`in_two_states` makes."""
-    shutil.copytree(two_states, tmp_path, dirs_exist_ok=True)
+def both(scattered: Path, tmp_path: Path) -> Path:
+    """A copy of all that :func:`half_scattered` makes."""
+    shutil.copytree(scattered, tmp_path, dirs_exist_ok=True)
     return tmp_path / "both.onnx"
 
 
@@ -136,26 +138,25 @@ def test_predicted_bricks_are_to_be_measured(here: Here, teaching: Path, tmp_pat
     assert after["advice"] is None
 
 
-def test_bricks_of_another_state_are_to_be_measured_again(
-    here: Here, both: Path, tmp_path: Path
-) -> None:
-    found = row(here("predict", both, "--json"))
+def test_a_host_whose_speed_changes_is_named(here: Here, tmp_path: Path) -> None:
+    """Half of the bricks were measured while all kernels took forty times as long."""
+    path = save(chain(*ONES), tmp_path, "ones.onnx")
+    hosts = (USUAL, SLOW)
+    given(here.cache, path, lambda i: [Round((1e-4,), hosts[i % 2])] * 8, 1e-6)
+    found = row(here("predict", path, "--json"))
     assert half_width(found) > 0.25
-    assert "another state of the machine only" in found["advice"]
-    assert found["uncertainty"]["other_state_s"] == max(found["uncertainty"].values())
-    # The same command again measures nothing, since all is known.
-    assert row(here("predict", both, "--json"))["advice"] == found["advice"]
-    after = row(pasted(here, found["advice"]))
-    assert half_width(after) < half_width(found)
-    assert (found["other_state_share"] > 0, after["other_state_share"]) == (True, 0)
-    assert "--again" in shlex.split(found["advice"])
+    assert "because the speed of this host changes from minute to minute" in found["advice"]
+    assert found["uncertainty"]["conditions_s"] == max(found["uncertainty"].values())
+    run = "No measurement of bricks narrows it; run the whole model: bricks compare"
+    assert run in found["advice"]
+    assert row(pasted(here, found["advice"]))["measured_latency_s"] > 0
 
 
 def test_scattered_samples_are_to_be_taken_while_nothing_else_runs(
     here: Here, tmp_path: Path
 ) -> None:
     path = save(chain(*ONES), tmp_path, "ones.onnx")
-    given(here.cache, path, lambda i: [Round((s,)) for s in (1e-4, 2e-4, 4e-4)], 1e-6)
+    given(here.cache, path, lambda i: [Round((s,)) for s in SCATTERED], 1e-6)
     found = row(here("predict", path, "--precision", 0.2, "--json"))
     assert half_width(found) > 0.25
     assert "because samples of bricks are few, or differ much" in found["advice"]
@@ -201,32 +202,46 @@ def test_with_workers_nothing_narrows_it(here: Here, tmp_path: Path) -> None:
 
 
 def test_compare_says_it_too(here: Here, tmp_path: Path) -> None:
-    """The model was run in one state, and half of its bricks are known in another one only."""
     path = save(chain(*ONES), tmp_path, "ones.onnx")
-    states = (1e-4, 1e-4, 1e-4, 4e-3, 4e-3, 4e-3, 1e-4)
-    given(here.cache, path, lambda i: [Round((2e-5 if i < 6 else 9e-5,), states[i])] * 8, 2e-7)
+    given(here.cache, path, lambda i: [Round((s,)) for s in SCATTERED], 1e-6)
     found = row(here("compare", path, "--json"))
     assert half_width(found) > 0.25
-    assert "further rounds: bricks compare " in found["advice"]
+    assert "further rounds while nothing else runs: bricks compare " in found["advice"]
     assert found["advice"] in here("compare", path).out
     after = row(pasted(here, found["advice"]))
     assert half_width(after) < half_width(found)
-    assert after["uncertainty"]["other_state_s"] == 0
+
+
+def test_compare_corrects_bricks_to_the_conditions_of_the_run(here: Here, tmp_path: Path) -> None:
+    """The model was run while all kernels took forty times as long as with its bricks."""
+    path = save(chain(*ONES), tmp_path, "ones.onnx")
+    run_s = 6 * 1e-4 * 40**0.9
+    given(
+        here.cache,
+        path,
+        lambda i: [Round((1e-4,), USUAL) if i < 6 else Round((run_s,), SLOW)] * 8,
+        2e-7,
+    )
+    found = row(here("compare", path, "--json"))
+    assert found["ratio"] == pytest.approx(1, rel=0.02)
+    assert half_width(found) > 0.25
+    assert found["uncertainty"]["conditions_s"] == max(found["uncertainty"].values())
+    assert found["advice"].endswith("No measurement of bricks narrows it.")
 
 
 def test_explain_says_it_too(here: Here, both: Path) -> None:
     found = row(here("explain", both, "--no-measure", "--json"))
-    assert "further rounds: bricks explain" in found["advice"]
+    assert "further rounds while nothing else runs: bricks explain" in found["advice"]
     assert found["advice"] in here("explain", both, "--no-measure").out
 
 
 def test_a_report_says_what_measures(here: Here, both: Path, tmp_path: Path) -> None:
     done = here("report", both, "--out", tmp_path / "r.html", "--json")
-    (told,) = done.json["targets"][0]["models"]
-    assert "further rounds: bricks measure " in told["advice"]
+    (shown,) = done.json["targets"][0]["models"]
+    assert "further rounds while nothing else runs: bricks measure " in shown["advice"]
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "bricks measured in another state of the machine</th>" in page
-    assert pasted(here, told["advice"]).status == 0
+    assert "few or noisy samples</th>" in page
+    assert pasted(here, shown["advice"]).status == 0
 
 
 @pytest.mark.slow
@@ -235,7 +250,7 @@ def test_a_report_gives_no_command_for_a_file_that_it_does_not_know(
 ) -> None:
     done = here("report", "--out", tmp_path / "r.html", "--json")
     rows = {each["model"]: each for each in done.json["targets"][0]["models"]}
-    assert rows["both"]["advice"].endswith("measure further rounds.")
+    assert rows["both"]["advice"].endswith("measure further rounds while nothing else runs.")
     assert rows["ones"]["advice"] is None
 
 
@@ -265,11 +280,11 @@ def test_another_system_is_to_measure_it_there(
     home = fingerprint()
     away = replace(home, name="away", identity={**home.identity, "logical_cpus": 97})
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: away)
-    both = in_two_states(tmp_path, threads=1)
+    both = half_scattered(tmp_path, threads=1)
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: home)
     words = ("predict", both, "--on", "away", "--workers", 2)
     found = row(here(*words, "--json"))
-    assert "further rounds on away: bricks measure " in found["advice"]
+    assert "further rounds while nothing else runs on away: bricks measure " in found["advice"]
     assert "--workers" not in found["advice"]
     assert str(here.cache) not in found["advice"]  # it is here, and not there
 

@@ -140,7 +140,7 @@ def test_issuing_a_collective_takes_the_host_some_calls() -> None:
     assert known.device is not None
     assert len(known.device.predicted) == len(list(collectives()))
     for predicted in known.device.predicted.values():
-        assert predicted.kernels.latency_s() == pytest.approx(HOST_CALLS * 1e-4)
+        assert predicted.kernels.latency_s == pytest.approx(HOST_CALLS * 1e-4)
 
 
 def test_a_network_that_nobody_checked_widens_a_step_that_it_limits() -> None:

@@ -80,9 +80,9 @@ def test_an_interval_down_to_zero_says_little() -> None:
 
 def test_wide_intervals_of_own_measurements_are_unsure() -> None:
     known = results({"a": 1e-3}) | {"b": measurement("b", *UNREST)}
-    assert imprecise_bricks(CHAIN, known, None) == {"b"}
+    assert imprecise_bricks(CHAIN, known) == {"b"}
     others = {"b": replace(measurement("b", *UNREST), published=True)}
-    assert imprecise_bricks(CHAIN, known | others, None) == set()
+    assert imprecise_bricks(CHAIN, known | others) == set()
 
 
 def test_what_another_host_tells_is_as_uncertain_as_hosts_differ() -> None:

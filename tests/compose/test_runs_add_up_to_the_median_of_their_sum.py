@@ -27,33 +27,33 @@ def test_many_runs_take_their_mean(occurrences: int) -> None:
     rng = np.random.default_rng(0)
     whole_s = skewed(rng, 4000 * occurrences).reshape(4000, occurrences).sum(axis=1)
     brick = measured(skewed(rng, 400))
-    term = brick.runs().term(brick.latency_s(), occurrences)
+    term = brick.runs.term(brick.latency_s, occurrences)
     told_s = sum_s(term)
     assert told_s == pytest.approx(float(np.median(whole_s)), rel=0.01)
-    assert occurrences * brick.latency_s() < 0.97 * told_s  # what adding up medians would say
+    assert occurrences * brick.latency_s < 0.97 * told_s  # what adding up medians would say
 
 
 def test_a_single_run_takes_its_median() -> None:
     brick = measured(skewed(np.random.default_rng(0), 400))
-    term = brick.runs().term(brick.latency_s(), 1)
-    assert sum_s(term) == pytest.approx(brick.latency_s())
+    term = brick.runs.term(brick.latency_s, 1)
+    assert sum_s(term) == pytest.approx(brick.latency_s)
 
 
 def test_one_interruption_does_not_decide() -> None:
     quiet = np.full(40, 1e-3)
     hit = quiet.copy()
     hit[7] = 1.0
-    assert measured(hit).mean_s() == pytest.approx(measured(quiet).mean_s(), rel=0.06)
+    assert measured(hit).mean_s == pytest.approx(measured(quiet).mean_s, rel=0.06)
 
 
 def test_what_changes_from_round_to_round_is_common_to_all_runs() -> None:
     rounds = tuple(Round((s, s)) for s in (1e-3, 1e-3, 1e-3, 1.2e-3))
     drifted = Measurement("a", rounds, 0.0)
-    term = drifted.runs().term(drifted.latency_s(), 100)
+    term = drifted.runs.term(drifted.latency_s, 100)
     assert sum_s(term) == pytest.approx(0.1)
 
 
 def test_runs_that_do_not_vary_add_up_as_they_are() -> None:
     brick = measured(np.full(8, 1e-3))
-    term = brick.runs().term(brick.latency_s(), 5)
+    term = brick.runs.term(brick.latency_s, 5)
     assert sum_s(term) == pytest.approx(5e-3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from plans import CHAIN, decomposed, estimate_of, measurement, plan, results
 
@@ -18,14 +19,12 @@ from bricks.compose.uncertainty import ErrorSource, Uncertainty
 from bricks.compose.wide_interval import Remedy, wide_interval
 from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.measurement import Measurement, Round
+from bricks.samples.sensitivity import Sensitivities
+from bricks.samples.usual_conditions import UsualConditions
+from bricks.system.host_conditions import KERNELS, HostConditions
 from bricks.units.interval import Interval
 
 NOTHING_KNOWN = BrickPredictions()
-NEAR, FAR = 1e-4, 2e-4
-
-
-def in_state(key: str, state_s: float, latency_s: float) -> Measurement:
-    return Measurement(key, tuple(Round((latency_s,), state_s) for _ in range(8)), 1.0)
 
 
 def estimate(known: Results, of: BrickPredictions = NOTHING_KNOWN, **more: object) -> Estimate:
@@ -51,8 +50,7 @@ def test_the_sources_add_up_to_half_the_width(seed: int, workers: int) -> None:
             predicted[key] = Prediction(latency_s, draw.choice([0.1, 1.0]))
         else:
             noisy = [latency_s * draw.uniform(0.8, 1.2) for _ in range(draw.randint(1, 9))]
-            state_s = draw.choice([NEAR, FAR])
-            known[key] = Measurement(key, tuple(Round((s,), state_s) for s in noisy), 1.0)
+            known[key] = Measurement(key, tuple(Round((s,)) for s in noisy), 1.0)
     construction = None
     if workers > 1:
         streams = tuple(i % workers for i in range(len(keys)))
@@ -100,22 +98,29 @@ def test_the_error_that_predictions_share_counts_as_predicted() -> None:
     assert biased.predicted_s > 1.96 * 0.2 * 5e-3  # a normal error; tails of predictions are longer
 
 
-def test_another_state_is_the_reason_and_further_rounds_narrow_it() -> None:
-    known = results({}) | {"a": in_state("a", NEAR, 1e-5), "b": in_state("b", 4 * NEAR, 9e-6)}
-    found = estimate(known)
+def test_a_host_that_changes_is_the_reason_and_no_brick_narrows_it() -> None:
+    covariance = np.full((len(KERNELS),) * 2, 0.3**2)
+    usual = UsualConditions(HostConditions((1e-3,) * len(KERNELS)), covariance)
+    found = estimate(
+        results({"a": 2e-3, "b": 5e-3}), conditions=usual, sensitivities=Sensitivities({}, 1)
+    )
     wide = wide_interval(found)
     assert wide is not None
-    assert [reason.source for reason in wide.reasons] == [ErrorSource.OTHER_STATE]
-    assert wide.remedy is Remedy.MEASURE_AGAIN
+    assert [reason.source for reason in wide.reasons] == [ErrorSource.CONDITIONS]
+    assert wide.remedy is Remedy.NOTHING
+    # A brick of unknown work follows nine tenths of what all kernels have in common.
+    assert found.relative_uncertainty == pytest.approx(1.96 * 0.9 * 0.3, rel=0.05)
 
 
-def test_a_brick_that_is_predicted_for_another_state_counts_mostly_as_predicted() -> None:
-    predictions = BrickPredictions({"b": Prediction(5e-3, 0.1)}, state_s=FAR)
-    known = results({}) | {"a": in_state("a", NEAR, 4e-3)}
-    found = estimate(known, predictions)
-    assert found.other_state_share > 0.3
-    assert 0 < found.uncertainty.other_state_s < found.uncertainty.predicted_s
-    assert found.uncertainty.predicted_s > 0
+def test_a_brick_is_predicted_for_the_conditions_of_the_estimate() -> None:
+    slow, fast = (HostConditions((s,) * len(KERNELS)) for s in (2e-3, 1e-3))
+    predictions = BrickPredictions({"b": Prediction(5e-3, 0.0)}, host=slow)
+    of = {"conditions": UsualConditions.exactly(fast), "sensitivities": Sensitivities({}, 1)}
+    usual, now = (
+        estimate(results({"a": 1e-6}), predictions, **more)  # type: ignore[arg-type]
+        for more in ({}, of)
+    )
+    assert now.estimate_s / usual.estimate_s == pytest.approx(0.5**0.9, rel=0.01)
 
 
 def test_scattered_samples_are_the_reason() -> None:

@@ -59,7 +59,7 @@ def test_each_brick_has_its_kernels_in_each_state(bench: Bench, tmp_path: Path) 
         assert walk.name == hot.name == cold.name
         assert hot.device_s == pytest.approx(HOT * walk.device_s)
         assert cold.device_s == pytest.approx(COLD * walk.device_s)
-        assert measured.latency_s() == pytest.approx(CALL_OVERHEAD_S + LAUNCH_S, rel=0.01)
+        assert measured.latency_s == pytest.approx(CALL_OVERHEAD_S + LAUNCH_S, rel=0.01)
 
 
 def test_the_costs_of_launching_are_measured(bench: Bench, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_the_costs_of_launching_are_measured(bench: Bench, tmp_path: Path) -> No
     for name, key in DEVICE_PROBES.items():
         measured = found[key]
         assert isinstance(measured, Measurement)
-        assert measured.latency_s() == pytest.approx(COSTS_S[name], rel=0.01)
+        assert measured.latency_s == pytest.approx(COSTS_S[name], rel=0.01)
 
 
 def test_a_step_is_predicted_and_compared(here: Here, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from bricks.measure.rounds import SamplingGoal, StopRule
 from bricks.measure.turns import in_turn
 from bricks.measure.walk import WalkStep
 from bricks.measure.walk_samples import WalkSamples
-from bricks.measure.walk_sampling import WalkPieces, WalkSampling
+from bricks.measure.walk_sampling import WalkSampling
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.sample import Sample
 
@@ -27,10 +27,8 @@ class Walks:
     """Walks with synthetic samples: steady ones, and ``noisy`` ones that never settle.
 
     A walk has one brick for each letter after a dash, all alike but ``n``, which is noisy. Every
-    second round of ``busy`` ones is disturbed. From round ``turns_at`` on, the machine is another.
+    second round of ``busy`` ones is disturbed.
     """
-
-    turns_at = 10**9
 
     def __init__(self, *names: str) -> None:
         self.names = list(names)
@@ -54,8 +52,7 @@ class Walks:
                 samples[key] = (Sample(1.0 + (turn % 5 if noisy else 0)),) * passes
                 self.rounds[key] += 1
         waited = 0.5 if name.startswith("busy") and turn % 2 else 0.0
-        reference_s = 1e-3 if turn < self.turns_at else 2e-3
-        return WalkSamples(samples, WalkConditions(reference_s, waited, reference_s))
+        return WalkSamples(samples, WalkConditions(waited_share=waited))
 
     def sample(self, rule: StopRule, **goals: SamplingGoal) -> Counter[str]:
         """How many rounds each walk got."""
@@ -88,7 +85,7 @@ def test_a_walk_of_which_nothing_runs_ends_alone() -> None:
 
 @pytest.mark.parametrize(("before", "more"), [(0, 8), (1, 7), (2, 6), (3, 5), (9, 3), (20, 4)])
 def test_rounds_of_an_interrupted_run_count(before: int, more: int) -> None:
-    rounds = [Round((1.0, 1.0), 1e-3, 0.0, 1e-3)] * before
+    rounds = [Round((1.0, 1.0), waited_share=0.0)] * before
     walks = Walks("steady")
     assert walks.sample(StopRule(), steady=SamplingGoal({"steady": rounds})) == {"steady": more}
 
@@ -148,30 +145,6 @@ def test_disturbed_rounds_do_not_count_but_end_some_time() -> None:
     assert Walks("busy").sample(StopRule()) == {"busy": 16}
     walks = Walks("busy-n")
     assert walks.sample(StopRule(max_rounds=24)) == {"busy-n": 36}
-
-
-def test_rounds_count_in_the_state_that_prevails() -> None:
-    walks = Walks("net-ab")
-    walks.turns_at = 6  # five rounds in one state, and eight in the other are needed
-    assert walks.sample(StopRule(precision=0.01)) == {"net-ab": 13}
-
-
-def test_what_was_known_well_enough_in_one_state_may_not_be_in_another() -> None:
-    def taken(state_s: float, *keys: str) -> WalkSamples:
-        return WalkSamples(
-            dict.fromkeys(keys, (Sample(1.0),)), WalkConditions(state_s, 0.0, state_s)
-        )
-
-    sampler: Any = Walks("net")
-    walk = WalkPieces(sampler, "net", StopRule())
-    for _ in range(8):
-        walk.add(taken(1e-3, "a", "b"))
-    walk.update_active(1e-3)
-    assert not walk.active
-    for _ in range(8):
-        walk.add(taken(2e-3, "b"))  # "a" rests
-    walk.update_active(2e-3)
-    assert walk.active_keys == {"a"}
 
 
 def test_the_time_for_preparing_is_booked_to_the_last_bit() -> None:

@@ -15,6 +15,7 @@ from bricks.measure.protocol.loading import BindPiece, LoadPiece, UnloadAll
 from bricks.measure.protocol.process import BackendSettings, Hello
 from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.worker.worker import Worker
+from bricks.system.host_conditions import KERNELS
 from bricks.units.sample import Sample
 
 
@@ -49,18 +50,12 @@ class Counting:
         return Sample(self.seconds)
 
 
-REFERENCE_WORKLOAD = Counting()
+KERNEL = Counting(1e-6)  # all reference kernels
 LOADED: dict[str, Counting] = {}  # by key
 
 
 class CountedInstruments(Instruments):
-    """Of which only the reference workload is of interest."""
-
-    def reference(self) -> Counting:
-        return REFERENCE_WORKLOAD
-
-    def chain(self) -> Counting:
-        return Counting()
+    """Instruments that only count."""
 
     def eviction_read(self, memory: np.ndarray) -> Counting:
         return Counting()
@@ -69,7 +64,9 @@ class CountedInstruments(Instruments):
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     monkeypatch.setattr("bricks.measure.worker.warm_up.time.perf_counter", CLOCK)
-    monkeypatch.setattr(FakeBackend, "load", lambda self, proto, *, key, **_: LOADED[key])
+    monkeypatch.setattr(
+        FakeBackend, "load", lambda self, proto, *, key, **_: LOADED.get(key, KERNEL)
+    )
     monkeypatch.setattr(FakeBackend, "instruments", lambda self: CountedInstruments())
     one = Worker(lambda message: None)
     one.answer(Hello(BackendSettings("fake", threads=1, seed=0)))
@@ -141,17 +138,28 @@ def test_what_is_loaded_anew_was_never_run(worker: Worker) -> None:
     assert runs(worker, steps) == 10 + 2
 
 
-def test_the_machine_is_looked_at_once_between_two_walks(worker: Worker) -> None:
-    steps, reference = [("a", Counting())], REFERENCE_WORKLOAD
-    CLOCK.now_s += 1.0
+def kernel_runs(worker: Worker, step: Counting) -> int:
+    """How often a walk over this step has run the reference kernels."""
+    before = KERNEL.runs
+    runs(worker, [("a", step)])
+    return KERNEL.runs - before
 
-    def timings() -> int:
-        before = reference.runs
-        runs(worker, steps)
-        return reference.runs - before
 
-    both = timings()
-    assert both > 0
-    assert timings() == both / 2  # at its end only
-    CLOCK.now_s += 1.0
-    assert timings() == both
+def test_kernels_are_timed_anew_after_ten_times_as_long_as_they_take(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KERNEL, "seconds", 1e-3)
+    step = Counting()
+    once = kernel_runs(worker, step)  # before the walk, and not at its end
+    assert once == 3 * len(KERNELS)  # a warm-up and two runs of each
+    CLOCK.now_s += 9 * once * KERNEL.seconds
+    assert kernel_runs(worker, step) == 0
+    CLOCK.now_s += 2 * once * KERNEL.seconds
+    assert kernel_runs(worker, step) == once
+
+
+def test_kernels_are_timed_before_and_after_a_long_walk(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KERNEL, "seconds", 1e-3)
+    assert kernel_runs(worker, Counting(1.0)) == 2 * 3 * len(KERNELS)

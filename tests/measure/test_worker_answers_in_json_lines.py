@@ -28,6 +28,7 @@ from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerKilled, Work
 from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.worker import Worker
 from bricks.measure.worker_process import worker_command
+from bricks.system.host_conditions import KERNELS
 
 WORKER = [sys.executable, "-m", "bricks.measure.worker"]
 HELLO = Hello(BackendSettings("fake", threads=1, seed=0))
@@ -312,10 +313,13 @@ def test_an_output_may_have_another_shape_in_each_run() -> None:
 def test_a_walk_says_which_conditions_it_met(supervisor: Supervisor) -> None:
     loaded(supervisor)
     taken = walk(supervisor, None)
-    assert taken.conditions.reference_s is not None and 0 < taken.conditions.reference_s < 1
+    host = taken.conditions.host
+    assert host is not None and host.taken_s is not None
+    assert list(host.by_kernel) == list(KERNELS)
+    assert all(0 < latency_s < 1 for latency_s in host.by_kernel.values())
     assert taken.conditions.waited_share is None or 0 <= taken.conditions.waited_share
     announced = walk(supervisor, lambda step: None)
-    assert announced.conditions.reference_s is None  # a step that may crash is nobody else's fault
+    assert announced.conditions.host is None  # a step that may crash is nobody else's fault
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn"])

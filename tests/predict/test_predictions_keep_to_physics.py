@@ -20,7 +20,6 @@ from bricks.predict.features import (
 )
 from bricks.predict.learned_file import Learned, read, written
 from bricks.predict.limits import ENOUGH, NO_LIMITS, RooflineLimits
-from bricks.predict.observations import StateCounts
 from bricks.predict.predictor import Predictor
 
 
@@ -114,7 +113,8 @@ def test_weights_that_nobody_measured_take_as_long_as_those_that_were() -> None:
 def test_limits_are_kept_with_what_was_learned() -> None:
     few = learned(mixture(), latencies(mixture()))
     for limits in (RooflineLimits(1e9, 2e9), NO_LIMITS, RooflineLimits(1e9)):
-        kept = Learned(replace(few, limits=limits), StateCounts({}), None, {})
+        kept = Learned(replace(few, limits=limits), 0.5, {})
         result = read(written({"t": kept}, "executed"), "t", "executed")
         assert result is not None
         assert result.predictor.limits == limits
+        assert result.slowness == 0.5

@@ -26,8 +26,8 @@ def test_kernels_of_each_state_are_told_apart() -> None:
 
 
 def test_the_latency_is_that_of_walks_where_there_are_any() -> None:
-    assert Measurement("b1-x", (HOT, WALKED, COLD), 1.0).device_s() == pytest.approx(4e-6)
-    assert Measurement("b1-x", (HOT, HOT), 1.0).device_s() == pytest.approx(2e-6)
+    assert Measurement("b1-x", (HOT, WALKED, COLD), 1.0).device_s == pytest.approx(4e-6)
+    assert Measurement("b1-x", (HOT, HOT), 1.0).device_s == pytest.approx(2e-6)
 
 
 def test_a_sample_in_json_keeps_its_state() -> None:
@@ -43,10 +43,10 @@ def test_samples_of_one_round_share_their_state() -> None:
 def test_a_disturbed_host_takes_no_state_away() -> None:
     def taken(displaced_bytes: int | None, host_s: float, waited: float) -> Round:
         sample = Sample(host_s, (Kernel("k", host_s / 2),), displaced_bytes)
-        return Round.of([sample], 1e-3, waited, 1e-3)
+        return Round.of([sample], waited_share=waited)
 
     busy = Measurement("b1-0", (taken(None, 4.0, 0.5), taken(0, 2.0, 0.0), taken(9, 6.0, 0.0)), 1.0)
     assert set(busy.kernels_by_displaced) == {None, 0, 9}
-    assert (busy.latency_s(), busy.device_s()) == (4.0, 2.0)
+    assert (busy.latency_s, busy.device_s) == (4.0, 2.0)
     quiet = Measurement("b1-0", (*busy.rounds, taken(9, 8.0, 0.5)), 1.0)
     assert quiet.kernels_by_displaced[9] == (Kernel("k", 3.0),)

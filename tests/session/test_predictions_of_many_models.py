@@ -1,4 +1,4 @@
-"""What is predicted for a model depends neither on who asks first, nor on states nobody met."""
+"""What is predicted for a model does not depend on who asks first."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.lowering import Lowering
 from bricks.graph.source import source_graph
 from bricks.predict.defaults import MIN
-from bricks.samples.machine_state import same_state
 from bricks.samples.measurement import Round
 from bricks.session import predicting
 from bricks.store import Owner
+from bricks.system.host_conditions import KERNELS, HostConditions
 
-FAST, SLOW = 1e-4, 2e-4  # reference latencies, in seconds
+FAST = 1e-4  # the latency of reference kernels, in seconds
 OPERATORS = "Abs Ceil Cos Elu Erf Exp Floor Log Neg Relu Round Selu Sigmoid Sin Sqrt Tanh".split()
 
 
@@ -33,37 +33,35 @@ def read(bench: Bench, folder: Path) -> list[Model]:
     ]
 
 
-def measured(bench: Bench, models: Sequence[Model], state_s: float) -> None:
-    """Put results of all bricks of ``models`` into the cache, in this machine state."""
+def measured(bench: Bench, models: Sequence[Model], kernel_s: float = FAST) -> None:
+    """Put results of all bricks of ``models`` into the cache, in these conditions."""
     keys = sorted({key for model in models for key in bench.decompose(model).plan.keys})
     assert len(keys) >= MIN
     owner = Owner.current()
     bench.store.claims.claim(bench.target.key, keys, owner)
-    rounds = {
-        key: (Round((1e-5 * (1 + at / 100),), state_s, 0.0, state_s), 1.0)
-        for at, key in enumerate(keys)
-    }
+    host = HostConditions((kernel_s,) * len(KERNELS), 1_000)
+    rounds = {key: (Round((1e-5 * (1 + at / 100),), host, 0.0), 1.0) for at, key in enumerate(keys)}
     bench.store.claims.append_rounds(bench.target.key, rounds, owner)
     bench.store.claims.finish(bench.target.key, keys, owner)
 
 
-def test_predictions_are_for_a_state_in_which_enough_was_measured(tmp_path: Path) -> None:
+def test_predictions_are_for_the_usual_conditions_of_the_host(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake", threads=1, published=False) as bench:
         *known, new = read(bench, tmp_path)
-        measured(bench, known, FAST)
+        measured(bench, known)
         latencies = bench.workspace.estimators.latencies()
         latencies.add_model(bench.decompose(new))
-        predictions = latencies.predictions(bench.decompose(new).plan.keys, SLOW)
+        predictions = latencies.predictions(bench.decompose(new).plan.keys)
     assert predictions.of
-    # It must be corrected from there to the other state, with the uncertainty of that.
-    assert same_state(predictions.state_s, FAST) and not same_state(predictions.state_s, SLOW)
+    assert predictions.host is not None
+    assert predictions.host.kernels_s == pytest.approx((FAST,) * len(KERNELS))
 
 
 def test_together_or_one_by_one_predictions_are_the_same(tmp_path: Path) -> None:
     options = {"runtime": "fake", "threads": 1, "published": False}
     with Bench(tmp_path / "cache", **options) as bench:
         models = read(bench, tmp_path)
-        measured(bench, models[:3], FAST)
+        measured(bench, models[:3])
         for model in models:
             bench.decompose(model)
         together = [
@@ -83,7 +81,7 @@ def test_together_or_one_by_one_predictions_are_the_same(tmp_path: Path) -> None
 def test_what_failed_is_predicted_only_if_nothing_can_measure_it(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake", threads=1, published=False) as bench:
         *known, new = read(bench, tmp_path)
-        measured(bench, known, FAST)
+        measured(bench, known)
         kernels = {0: ["another kernel"]}
         made = build(
             new, source_graph(new), Granularity(None), lowering=Lowering(other_kernels=kernels)

@@ -25,6 +25,7 @@ from bricks.store import Owner
 from bricks.store.measurements import Measurements
 from bricks.store.published_index import read_index
 from bricks.system import fingerprint
+from bricks.system.host_conditions import KERNELS, HostConditions
 
 BIG = replace(fingerprint(), name="big")
 WORDS = (
@@ -117,10 +118,10 @@ def test_nothing_is_imported_that_learns(cache: Path, model: Path) -> None:
     assert (done.returncode, done.stderr.split()) == (0, [])
 
 
-def test_no_published_file_is_read_though_states_differ(
+def test_no_published_file_is_read_though_conditions_differ(
     model: Path, compared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a system that others published too: how states differ is learned from its own rounds."""
+    """On a system that others published too: its usual conditions are those of its own rounds."""
     monkeypatch.setattr(bricks.session.workspace, "fingerprint", lambda: BIG)
     with Bench(compared, runtime="fake", threads=1) as bench:
         validated = Validated.of(bench.workspace, bench.compare([bench.read(model)]))
@@ -134,22 +135,25 @@ def test_no_published_file_is_read_though_states_differ(
     with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
         estimate = bench.predict(bench.read(model), measure=False)
         assert isinstance(estimate, Estimate)
-        assert estimate.other_state_share > 0
+        assert estimate.watched_s > 0
         assert bench.workspace.published.problems == []
 
 
 def _keep(bench: Bench, plan: Plan) -> None:
-    """Rounds of all that ``plan`` needs, of its last brick in another machine state."""
+    """Rounds of all that ``plan`` needs, of its last brick in other conditions."""
     keys, owner, target = list(dict.fromkeys(needed_by(plan))), Owner.current(), bench.target.key
     bench.store.systems.save_target(bench.target)
     bench.store.claims.claim(target, keys, owner)
-    for _ in range(12):
-        rounds = {key: (_round(key in plan.keys, key == plan.keys[-1]), 0.1) for key in keys}
+    for second in range(12):
+        rounds = {
+            key: (_round(key in plan.keys, second, 2e-3 if key == plan.keys[-1] else 1e-3), 0.1)
+            for key in keys
+        }
         bench.store.claims.append_rounds(target, rounds, owner)
     bench.store.claims.finish(target, keys, owner)
 
 
-def _round(brick: bool, elsewhere: bool) -> Round:
+def _round(brick: bool, second: int, kernel_s: float) -> Round:
     """A round of a brick, or of a call, which takes a thousandth of it."""
-    state_s = 2e-4 if elsewhere else 1e-4
-    return Round((1e-3 if brick else 1e-6,), state_s, 0.0, state_s)
+    host = HostConditions((kernel_s,) * len(KERNELS), second)
+    return Round((1e-3 if brick else 1e-6,), host, 0.0)

@@ -15,6 +15,7 @@ from commands import PATIENCE_S, CommandResult, Here, bricks, chain, ended, star
 from database_server import Server
 from factories import save
 from refusals import refused
+from sqlalchemy.exc import DBAPIError
 from store_examples import (
     keys_up_to,
     make_decomposition,
@@ -176,6 +177,25 @@ def test_a_server_that_restarts_in_between_is_reached_again(url: str, postgresql
         )
         assert ended == [(True,)]
         assert list(store.measurements.results(target.key, ["b1-0001"])) == ["b1-0001"]
+
+
+def test_a_read_that_fails_is_one_line(
+    run: Callable[..., CommandResult], url: str, postgresql: Server
+) -> None:
+    """Not the error of the driver, which has the statement and some links in further lines."""
+    target, name = make_target(), url.rpartition("/")[2]
+    with open_with_target(url, target) as store:
+        measure(store, target, ["b1-0001"])
+        postgresql.run("DROP TABLE watched, rounds", database=name)
+        with refused(StoreError, "watched") as caught:
+            store.measurements.watched(target.key)
+        assert isinstance(caught.value.__cause__, DBAPIError)
+        with refused(StoreError, "rounds"):
+            store.measurements.results(target.key, ["b1-0001"])
+    done = run("cache", "stats")
+    assert done.status == 1
+    assert "cannot be read or written" in done.complaint
+    assert postgresql.password not in done.out + done.err
 
 
 def test_a_reader_sees_one_moment(url: str) -> None:

@@ -28,7 +28,6 @@ from fault_points import PARENT, WORKER, Run, run_until
 from fork_server import ForkServer
 from tiers import slow_but
 
-from bricks.measure.probe_set import probe_set_keys
 from bricks.samples.call_overhead import PROBES
 
 FIRST, SECOND = "squeezenet", "resnet18"
@@ -66,13 +65,8 @@ def measuring(turn: Path, *words: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def states_of_bricks(cache: Path) -> list[str]:
-    """Of bricks of models: a machine that changes its state has the probe set measured too."""
-    probes = set(probe_set_keys())
-    return [
-        state
-        for (_, key), (state, _) in kept(cache).items()
-        if key.startswith("b1-") and key not in probes
-    ]
+    """The states of measurements of bricks."""
+    return [state for (_, key), (state, _) in kept(cache).items() if key.startswith("b1-")]
 
 
 class Kills:

@@ -49,7 +49,6 @@ def contents(file: PublishedFile) -> dict[str, object]:
         "plans": plans,
         "usage": file.usage(target, "executed"),
         "bricks": file.bricks(keys),
-        "states": file.keys_in_states(target, 0.0),
     }
 
 

@@ -25,8 +25,7 @@ from bricks.compose.estimate import Estimate, Provenance
 from bricks.predict import learned_file
 from bricks.predict.features import extract_features
 from bricks.report.answers.words import source_text
-from bricks.samples.machine_state import same_state
-from bricks.samples.measurement import Failure, Measurement
+from bricks.samples.measurement import Measurement
 from bricks.session.defaults import GRANULARITY
 from bricks.session.device_latencies import device_latencies
 from bricks.session.latencies import Latencies
@@ -90,7 +89,7 @@ def test_a_system_that_nobody_has_here_is_predicted_from_what_it_published(
         whole = store.measurements.results(target.key, [digest_of(models["conv"])])
     (measured,) = whole.values()
     assert isinstance(measured, Measurement)
-    assert row["estimate_s"] == pytest.approx(measured.latency_s(), rel=0.01)
+    assert row["estimate_s"] == pytest.approx(measured.latency_s, rel=0.01)
 
 
 def digest_of(path: Path) -> str:
@@ -489,7 +488,7 @@ def test_shipped_files_hold_what_learning_gives() -> None:
     kept = learned_file.read(content, target_key, GRANULARITY)
     anew = Latencies(Unlearned(CHECKOUT), target_key, GRANULARITY).to_keep()
     assert kept is not None and anew is not None
-    assert kept.state_counts == anew.state_counts
+    assert kept.slowness == anew.slowness
     assert kept.predictor.bias == pytest.approx(anew.predictor.bias, rel=1e-3)
     (plan, _), *_ = shipped.plans.all(target_key, GRANULARITY)
     bricks = shipped.plans.load_bricks(plan.keys)
@@ -554,26 +553,3 @@ class Unlearned(Published):
 
     def learned(self, target_key: str) -> None:
         return None
-
-
-def test_the_bricks_that_a_system_met_in_several_states_are_named() -> None:
-    published = Published(CHECKOUT)
-    targets = [t for t in published.systems.targets() if t.runtime.backend == "openvino"]
-    for target in targets[:1]:
-        results = published.measurements.results(
-            target.key, [*published.measurements.costs(target.key)]
-        )
-        met = published.measurements.keys_in_states(target.key, 1.25)
-        assert met, "it was measured in two states"
-        assert met == sorted(key for key, result in results.items() if _range(result) > 1.25)
-
-
-def _range(measured: Measurement | Failure) -> float:
-    """The slowest reference of steady rounds, relative to the fastest; 1 for none."""
-    assert isinstance(measured, Measurement)
-    steady_s = [
-        r.reference_s
-        for r in measured.rounds
-        if r.reference_s is not None and same_state(r.reference_s, r.reference_end_s)
-    ]
-    return max(steady_s) / min(steady_s) if steady_s else 1.0

@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from store_examples import (
     ON_BOTH,
     Cache,
+    back_to_version_7,
     keys_up_to,
     make_brick,
     make_decomposition,
@@ -27,10 +28,12 @@ from bricks.store import SCHEMA_VERSION, CacheStats, Owner, Store, Union
 from bricks.store import measurement_rows as ledger
 from bricks.store import measurements as readings
 from bricks.store.engine import locate
+from bricks.system.host_conditions import HostConditions
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, Target
 
 TARGET = make_target()
+HOST = HostConditions((1e-3, 2e-3, 3e-3, 4e-5, 1e-4), taken_s=7)
 
 
 def test_targets_and_systems_come_back(cache: Cache) -> None:
@@ -133,31 +136,39 @@ def test_raw_samples_come_back_bit_for_bit_in_rounds(cache: Cache) -> None:
 
 def test_the_conditions_of_a_round_come_back(cache: Cache) -> None:
     owner = Owner.current()
-    rounds = (Round((0.5,), 0.001, 0.25, 0.002), Round((0.5,), None, 0.0), Round((0.5,)))
+    rounds = (
+        Round((0.5,), HOST, 0.25),
+        Round((0.5,), HostConditions.of_exchange(0.002)),
+        Round((0.5,), None, 0.0),
+        Round((0.5,)),
+    )
     with open_with_target(cache) as store:
         store.claims.claim(TARGET.key, ["b1-0001"], owner)
         for round_ in rounds:
             store.claims.append_rounds(TARGET.key, {"b1-0001": (round_, 1.0)}, owner)
         store.claims.finish(TARGET.key, ["b1-0001"], owner)
         (measurement,) = store.measurements.results(TARGET.key, ["b1-0001"]).values()
-    assert measurement == Measurement("b1-0001", rounds, 3.0)
+    assert measurement == Measurement("b1-0001", rounds, 4.0)
 
 
 def test_conditions_that_cannot_be_are_not_kept(cache: Cache) -> None:
     owner, inf = Owner.current(), float("inf")
     with open_with_target(cache) as store:
         store.claims.claim(TARGET.key, ["b1-0001"], owner)
-        for wrong in ((0.0, None), (-1.0, None), (inf, None), (None, -0.1), (None, None, 0.0)):
+        hosts = (HostConditions((1e-3,) * 4 + (wrong_s,), 7) for wrong_s in (0.0, -1.0, inf, True))
+        for wrong in (*hosts, HostConditions((1e-3,) * 4), HostConditions((1e-3,) * 5, -7), -0.1):
+            known = isinstance(wrong, HostConditions)
+            wrong_round = Round((0.5,), wrong) if known else Round((0.5,), None, wrong)
             with refused(StoreError, "b1-0001"):
-                walk = {"b1-0001": (Round((0.5,), *wrong), 1.0)}
-                store.claims.append_rounds(TARGET.key, walk, owner)
+                store.claims.append_rounds(TARGET.key, {"b1-0001": (wrong_round, 1.0)}, owner)
         assert store.contents.stats().samples == 0
+        assert store.measurements.watched(TARGET.key) == []
 
 
 @ON_BOTH
 def test_what_is_done_can_be_supplemented_by_anybody(cache: Cache) -> None:
     owner = Owner.current()
-    again = {key: (Round((0.25,), 0.002), 3.0) for key in ("b1-0001", "b1-0002", "b1-0003")}
+    again = {key: (Round((0.25,), HOST), 3.0) for key in ("b1-0001", "b1-0002", "b1-0003")}
     with open_with_target(cache) as store:
         measure(store, TARGET, ["b1-0001"], 0.5)
         store.claims.claim(TARGET.key, ["b1-0002"], owner)  # somebody is at it: left alone
@@ -165,7 +176,7 @@ def test_what_is_done_can_be_supplemented_by_anybody(cache: Cache) -> None:
         results = store.measurements.results(TARGET.key, sorted(again))
         assert store.claims.claim(TARGET.key, ["b1-0002"], owner)[0].rounds == ()
     assert results == {
-        "b1-0001": Measurement("b1-0001", (Round((0.5,)), Round((0.25,), 0.002)), 4.0),
+        "b1-0001": Measurement("b1-0001", (Round((0.5,)), Round((0.25,), HOST)), 4.0),
     }
 
 
@@ -295,6 +306,7 @@ def test_a_network_is_kept_and_an_older_cache_gets_the_table_for_it(cache: Cache
         measure(store, TARGET, ["b1-0001"])
     engine = create_engine(locate(cache))
     with engine.begin() as connection:
+        back_to_version_7(connection)
         connection.execute(text("DROP TABLE networks"))
         connection.execute(text("ALTER TABLE rounds DROP COLUMN device_state"))
         connection.execute(

@@ -96,7 +96,7 @@ def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
         store.plans.save(make_decomposition(), TARGET.key)
         measure(store, TARGET, ["b1-0001"])
     with closing(sqlite3.connect(tmp_path / "bricks.sqlite")) as connection, connection:
-        for column in ("reference_s", "waited_share", "reference_end_s", "device_state"):
+        for column in ("host", "waited_share", "device_state"):
             connection.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
         for table in ("bricks", "plans", "rounds"):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
@@ -104,7 +104,8 @@ def test_a_cache_of_the_first_schema_is_gone_on_with(tmp_path: Path) -> None:
             connection.execute(f"ALTER TABLE measurements DROP COLUMN {column}")
         for column in ("given_name", "price_per_hour"):
             connection.execute(f"ALTER TABLE systems DROP COLUMN {column}")
-        connection.execute("DROP TABLE networks")
+        for table in ("networks", "watched"):
+            connection.execute(f"DROP TABLE {table}")
     set_version(tmp_path, 1)
     with Store.open(tmp_path) as store:
         assert store.contents.stats().schema_version == SCHEMA_VERSION

@@ -55,7 +55,7 @@ def kept(cache: Path) -> Kept:
         if not connection.execute("SELECT * FROM sqlite_master").fetchall():
             return {}  # not made yet
         rows = "SELECT id, target_key, brick_key, state FROM measurements"
-        conditions = "reference_s, waited_share, reference_end_s, device_state"
+        conditions = "host, waited_share, device_state"
         taken = f"SELECT number, samples, {conditions} FROM rounds"
         for number, target, key, state in connection.execute(rows).fetchall():
             assert (target, key) not in found, f"{key} is there twice"

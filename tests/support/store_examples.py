@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, text
 
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.graph.tensor import TensorType
 from bricks.samples.measurement import Round
 from bricks.store import Owner, Store
+from bricks.store.rows import checksum
 from bricks.system.target import Runtime, System, Target
 
 # Where a cache is: a folder, or the URL of a database.
@@ -73,3 +75,31 @@ def measure(store: Store, target: Target, keys: Sequence[str], sample_s: float =
     store.claims.claim(target.key, keys, owner)
     store.claims.append_rounds(target.key, {key: (Round((sample_s,)), 1.0) for key in keys}, owner)
     store.claims.finish(target.key, keys, owner)
+
+
+def back_to_version_7(
+    connection: Connection, references: Sequence[tuple[float | None, float | None]] = ()
+) -> None:
+    """Turn a cache into one of version 7, whose rounds had a reference workload before and after.
+
+    ``references`` has both in seconds for each round; without them, no round has any.
+    """
+    for statement in (
+        "DROP TABLE watched",
+        "ALTER TABLE rounds DROP COLUMN host",
+        "ALTER TABLE rounds ADD COLUMN reference_s DOUBLE PRECISION",
+        "ALTER TABLE rounds ADD COLUMN reference_end_s DOUBLE PRECISION",
+        "UPDATE bricks_cache_info SET value = '7' WHERE name = 'schema_version'",
+    ):
+        connection.execute(text(statement))
+    rows = connection.execute(text("SELECT * FROM rounds ORDER BY measurement_id, number")).all()
+    update = text(
+        "UPDATE rounds SET reference_s = :before, reference_end_s = :after, checksum = :checksum"
+        " WHERE measurement_id = :measurement AND number = :number"
+    )
+    for row, (before, after) in zip(rows, references or [(None, None)] * len(rows), strict=True):
+        state = [] if row.device_state is None else [row.device_state]
+        of_columns = checksum(row.samples, before, row.waited_share, after, *state)
+        values = {"before": before, "after": after, "checksum": of_columns}
+        at = {"measurement": row.measurement_id, "number": row.number}
+        connection.execute(update, values | at)

@@ -1,4 +1,4 @@
-"""The benchmark of accuracy on small models and the fake runtime: hosts and machine states."""
+"""The benchmark of accuracy on small models and the fake runtime: hosts, and states in old results."""
 
 from __future__ import annotations
 
@@ -134,20 +134,6 @@ def test_two_hosts_give_two_blocks(benchmark: Accuracy) -> None:
     benchmark("--only-page")
     assert benchmark.hosts[0].about.system in readme
     assert benchmark.pages == (page, users, readme)
-
-
-def test_models_note_the_state_that_they_were_run_in(
-    benchmark: Accuracy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    benchmark("--minutes", 0)
-    monkeypatch.setenv("BRICKS_FAKE_STATE", "2")
-    benchmark()
-    (host,) = benchmark.hosts
-    usual, *slower = (row.state_us for row in host.rows)
-    assert usual is not None
-    assert slower == pytest.approx([2 * usual] * (len(MODELS) - 1), rel=0.02)
-    assert sorted(len(rows) for _, rows in by_state(host.rows)) == [1, len(MODELS) - 1]
-    assert benchmark.pages[0].count("| – in the state of ") == 2
 
 
 def row(model: str, ratio: float, state_us: float, other_state_share: float = 0.0) -> Row:

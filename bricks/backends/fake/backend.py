@@ -11,11 +11,12 @@ The environment variable ``BRICKS_FAKE_FAULTS`` injects faults by operator. For 
 ``Sigmoid=crash,Tanh=hang,Exp=memory,Log=error`` running such an operator ends the process, never
 returns, exhausts memory, or fails. With ``later`` it fails from its second run on; with ``crowd``
 it runs out of memory while anything else is loaded. ``Sigmoid+Tanh=crash`` applies only to graphs
-that contain both operators, such as a whole model but none of its bricks. When a fault occurs, the
-file named by ``BRICKS_FAKE_STRUCK`` is created. ``BRICKS_FAKE_PACE`` is the number of seconds that
-each run really takes, so that it can be interrupted. ``BRICKS_FAKE_STATE`` is a factor on all
-latencies, including the reference workload's: it simulates another machine state.
-``BRICKS_FAKE_UNREST`` is a factor on the variation of samples: it simulates a disturbed host.
+that contain both operators, such as a whole model but none of its bricks. Reference kernels never
+fail. When a fault occurs, the file named by ``BRICKS_FAKE_STRUCK`` is created. ``BRICKS_FAKE_PACE``
+is the number of seconds that each run really takes, so that it can be interrupted.
+``BRICKS_FAKE_STATE`` is a factor on all latencies, including those of the reference kernels: it
+simulates a slower host. ``BRICKS_FAKE_UNREST`` is a factor on the variation of samples: it
+simulates a disturbed host.
 """
 
 from __future__ import annotations
@@ -43,12 +44,14 @@ from bricks.backends.base import (
 from bricks.backends.fake.collectives import PATTERN, FakeCollectives
 from bricks.backends.fake.instruments import FakeInstruments
 from bricks.backends.instruments import Instrumented
+from bricks.backends.onnx_instruments.models import KERNEL
 from bricks.backends.ranks import Communicator
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
 from bricks.graph.payload import is_referenced
 from bricks.graph.topology import used_values
 from bricks.graph.view import graph_of
+from bricks.system.host_conditions import KERNELS
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
 
 CALL_OVERHEAD_S = 2e-6
 PROFILING_S = 2e-7
+
+_REFERENCES = frozenset(map(KERNEL.format, KERNELS))
 
 
 class FakeBackend(Backend, Profiler, StandaloneLoader, Communicator, Instrumented):
@@ -101,6 +106,8 @@ class FakeBackend(Backend, Profiler, StandaloneLoader, Communicator, Instrumente
         latencies_s = _latencies_s(graph)
         ends_s = [end_s for _, end_s in _spans(graph, latencies_s, streams)] if streams else []
         latency_s = CALL_OVERHEAD_S + (max(ends_s) if streams else sum(latencies_s))
+        if is_reference(key):
+            return FakeModel(latency_s)
         model = FakeModel(latency_s, _fault(graph), self._loaded)
         self._loaded.add(model)
         return model
@@ -294,6 +301,11 @@ def _without_unused_outputs(graph: Graph) -> Graph:
         copy.output[:] = outputs
         nodes.append(copy)
     return replace(graph, nodes=tuple(nodes))
+
+
+def is_reference(key: str) -> bool:
+    """Whether ``key`` is that of a reference kernel: none fails, or counts as loaded."""
+    return key in _REFERENCES
 
 
 def fault_of(proto: onnx.ModelProto) -> str | None:

@@ -18,6 +18,7 @@ from bricks.backends.fake.backend import (
     FakeBoundModel,
     FakeModel,
     fault_of,
+    is_reference,
     kernels_s,
 )
 from bricks.backends.kernel_timing import KernelTimer, launch_cost
@@ -71,7 +72,10 @@ class FakeGpuBackend(FakeBackend, KernelTimer):
         whole = key.startswith(_WHOLE_MODEL)
         host_s = _run_s([s for _, s in nodes]) if whole else LAUNCH_S * len(nodes)
         kernels = tuple(Kernel(operator, device_s) for operator, device_s in nodes)
-        model = FakeGpuModel(self, CALL_OVERHEAD_S + host_s, kernels, fault_of(proto), self._loaded)
+        latency_s = CALL_OVERHEAD_S + host_s
+        if is_reference(key):
+            return FakeGpuModel(self, latency_s, kernels, None, ())
+        model = FakeGpuModel(self, latency_s, kernels, fault_of(proto), self._loaded)
         self._loaded.add(model)
         return model
 

@@ -34,7 +34,7 @@ def measured(basis: Basis, samples: list[list[float]]) -> Basis:
     results = {}
     for key, found in basis.results.items():
         assert isinstance(found, Measurement)
-        rounds = [Round(tuple(found.latency_s() * s for s in round_)) for round_ in samples]
+        rounds = [Round(tuple(found.latency_s * s for s in round_)) for round_ in samples]
         results[key] = Measurement(key, tuple(rounds), 1.0)
     return replace(basis, results=results)
 

@@ -126,7 +126,7 @@ class EnergyStudy(
         target, keys = self.workspace.target.key, [each.digest for each in self.models]
         results = self.workspace.store.measurements.results(target, keys)
         return {
-            model.name: run.latency_s() * self._wh_per_s
+            model.name: run.latency_s * self._wh_per_s
             for model in self.models
             if isinstance(run := results.get(model.digest), Measurement)
         }
