@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from benchmarks import accuracy_page, summary
 from benchmarks.accuracy_page import CALLS, Case, Cut, Granularity, Row
@@ -19,11 +20,14 @@ from benchmarks.study import Benchmark, Run
 from bricks import Bench, BricksError, Comparison, Measurement, ModelComparison
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
+from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
 from bricks.decompose.plan import Plan
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import round_spread
+from bricks.samples.usual_conditions import UsualConditions
+from bricks.session.host_history import HostHistory
 from bricks.studies.inference.result import repeat_error
 from bricks.zoo import entries
 
@@ -71,6 +75,7 @@ def _row(
     half_s, composing_s = (estimate.high_s - estimate.low_s) / 2, _composing_s(plan, estimate)
     new = [part for key in _new_bricks(bench, plan)
            if isinstance(part := results[key], Measurement)]  # fmt: skip
+    basis = _basis(bench, plan, results, whole)
     wall_s = dict((known.digest, wall_s) for known, wall_s in _plans(bench))[plan.digest]
     return Row(
         case=case,
@@ -86,7 +91,7 @@ def _row(
         noise=None if noise is None else round(noise, 4),
         composing_us=microseconds(composing_s),
         sampled_us=microseconds(math.sqrt(max(0.0, half_s**2 - composing_s**2))),
-        by_factor=tuple(_ratio(Basis(plan, results, in_walk_call_factor=factor), row)
+        by_factor=tuple(_ratio(replace(basis, in_walk_call_factor=factor), row)
                         for factor in CALLS),
         rounds=comparison.rounds,
         disturbed_rounds=comparison.disturbed_rounds,
@@ -95,6 +100,15 @@ def _row(
         new_bricks_us=microseconds(sum(round_spread(part).value for part in new)),
         new_bricks_wall_s=round(read_s + wall_s + sum(part.wall_s for part in new), 4),
     )  # fmt: skip
+
+
+def _basis(bench: Bench, plan: Plan, results: Results, whole: Measurement) -> Basis:
+    """The inputs of the estimate in the conditions of the model's run."""
+    history = HostHistory.of(bench.store, bench.target.key)
+    conditions = None if whole.host is None else UsualConditions.exactly(whole.host)
+    return Basis(
+        plan, results, conditions=conditions, sensitivities=history.sensitivities(plan.keys)
+    )
 
 
 def _composing_s(plan: Plan, estimate: Estimate) -> float:

@@ -56,13 +56,14 @@ class Case:
 class Row:
     """A model's estimate next to its measured latency, both in the same conditions of the host.
 
-    Latencies are in microseconds. ``state_us`` identifies the state, in earlier results: the latency of the reference
-    workload while the whole model was run. ``other_state_share`` is the share of the estimate that
-    is known in another state only, ``noise`` the error of the model against itself,
-    ``composing_us`` the part of half the interval that covers errors of recomposition,
-    ``sampled_us`` the other, independent part, and ``by_factor`` the ratio for each of ``CALLS``.
-    ``new_bricks_us`` is the sum over bricks that no earlier model of the case has, and wall times
-    are those of measuring the model and these bricks, everything counted. None: not recorded.
+    Latencies are in microseconds. ``state_us`` identifies the state, in earlier results: the
+    latency of the reference workload while the whole model was run. ``other_state_share`` is the
+    share of the estimate that is known in another state only, ``noise`` the error of the model
+    against itself, ``composing_us`` the part of half the interval that covers errors of
+    recomposition, ``sampled_us`` the other, independent part, and ``by_factor`` the ratio for each
+    of ``CALLS``. ``new_bricks_us`` is the sum over bricks that no earlier model of the case has,
+    and wall times are those of measuring the model and these bricks, everything counted. None: not
+    recorded.
     """
 
     case: Case

@@ -33,6 +33,8 @@ from bricks.measure.conditions import Conditions
 from bricks.predict.effort import EFFORTS
 from bricks.predict.prediction import BrickPredictions
 from bricks.samples.call_overhead import PROBES
+from bricks.samples.correction import Correction
+from bricks.samples.sensitivity import Sensitivities
 from bricks.samples.usual_conditions import UsualConditions
 from bricks.session import measuring
 from bricks.session.batch import decompose_all
@@ -146,11 +148,19 @@ class Session:
             digits(self._spent_s[MODELS], 4),
             digits(all_s, 4),
             self._rounds,
-            tuple(_change(first, again) for first, again in pairs),
-            tuple(_change(first, again) for first, again in pairs),
+            tuple(_change(first.latency_s, again.latency_s) for first, again in pairs),
+            tuple(
+                _change(first.latency_s, self._corrected_s(again, first)) for first, again in pairs
+            ),
             digits(all_s - sum(_saved_s(first) for first, *_ in runs.values()), 4),
             tuple(self._effort(name, all_s) for name in EFFORTS),
         )
+
+    def _corrected_s(self, again: Measurement, first: Measurement) -> float:
+        """The latency of a repetition in the conditions of the first run, in seconds."""
+        to = None if first.host is None else UsualConditions.exactly(first.host)
+        correction = Correction(Sensitivities({}, self._threads), to)
+        return correction.factor(again).middle * again.latency_s
 
     def _effort(self, name: str, all_s: float) -> Effort:
         done = self._measured[name]
@@ -221,13 +231,12 @@ def _row(model: str, measured_s: float, estimate: Estimate) -> ModelRow:
         digits(estimate.low_s, 4),
         digits(estimate.high_s, 4),
         digits(estimate.predicted_share, 4),
-        0.0,
     )
 
 
-def _change(first: Measurement, again: Measurement) -> float:
+def _change(first_s: float, again_s: float) -> float:
     """How far a repetition is from the first run, relative to that."""
-    return digits(abs(again.latency_s / first.latency_s - 1), 4)
+    return digits(abs(again_s / first_s - 1), 4)
 
 
 def _saved_s(whole: Measurement) -> float:

@@ -24,7 +24,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A model's estimate at one effort and its measured latency, in seconds."""
+    """A model's estimate at one effort and its measured latency, in seconds.
+
+    ``other_state_share`` is the share of the estimate that is known in another state of the machine
+    only, in earlier results.
+    """
 
     model: str
     measured_s: float
@@ -32,7 +36,7 @@ class ModelRow:
     low_s: float
     high_s: float
     predicted_share: float
-    other_state_share: float
+    other_state_share: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -66,8 +70,9 @@ class Effort:
 class Row:
     """The cost of running all models and of measuring bricks at each effort, in seconds.
 
-    ``noise`` has |repeated / first - 1| of whole models; ``noise_in_state`` of runs in one state of
-    the machine, in earlier results. Running each model for the fewest rounds would take ``fewest_s``.
+    ``noise`` has |repeated / first - 1| of whole models; ``noise_in_state`` has the same after a
+    correction to the conditions of the first run, and in earlier results of runs in one state of
+    the machine. Running each model for the fewest rounds would take ``fewest_s``.
     """
 
     case: Case
@@ -163,7 +168,10 @@ def _noise(changes: Sequence[float]) -> str:
 
 
 def _note_on_states(row: Row) -> str:
-    if not _in_one_state([model for effort in row.efforts for model in effort.models]):
+    models = [model for effort in row.efforts for model in effort.models]
+    if all(model.other_state_share is None for model in models):
+        return ""
+    if not _in_one_state(models):
         return (
             "; of each, nine tenths or more come from the [machine"
             " state](../docs/glossary.md#host-conditions) in which the model was run"
@@ -176,7 +184,7 @@ def _note_on_states(row: Row) -> str:
 
 def _in_one_state(models: Sequence[ModelRow]) -> list[ModelRow]:
     """The models whose estimates come from one state; none if that holds for all models."""
-    some = [model for model in models if model.other_state_share <= _OF_ONE]
+    some = [model for model in models if (model.other_state_share or 0.0) <= _OF_ONE]
     return some if len(some) < len(models) else []
 
 

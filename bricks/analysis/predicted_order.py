@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 LATENCY, SAMPLE = "latency_s", "sample_s"
 
+# Models in one setting share the errors of how fast their host will be.
+COMPARABLE = "comparable_s"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedOrder:
@@ -36,7 +39,7 @@ def predicted_orders(of: ModelPredictions) -> list[PredictedOrder]:
     """The orders that an answer about several models, or settings of them, is made from."""
     known = [n for n, model in enumerate(of.models) if model.interval is not None]
     if not of.dimensions:
-        return [_order(of.models, known, LATENCY)] if len(known) > 1 else []
+        return [_order(of.models, known, LATENCY, among=COMPARABLE)] if len(known) > 1 else []
     return [
         order
         for name in dict.fromkeys(m.model for m in of.models)
@@ -55,9 +58,14 @@ def _of_model(of: ModelPredictions, name: str, known: Sequence[int]) -> Iterator
 
 
 def _order(
-    models: Sequence[PredictedModel], cells: Sequence[int], quantity: str, name: str | None = None
+    models: Sequence[PredictedModel],
+    cells: Sequence[int],
+    quantity: str,
+    name: str | None = None,
+    *,
+    among: str | None = None,
 ) -> PredictedOrder:
-    ranking = ranked([getattr(models[n], quantity) for n in cells])
+    ranking = ranked([getattr(models[n], among or quantity) for n in cells])
     batches = {models[n].batch for n in cells}
     return PredictedOrder(
         model=name,

@@ -5,9 +5,11 @@ Plain data, here so that reports need not import the calculation. Must not know 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
+from bricks.samples.statistics import NORMAL_95
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
@@ -151,6 +153,26 @@ class Estimate:
     def latency_s(self) -> Interval:
         """The estimate with its interval."""
         return Interval(self.estimate_s, self.low_s, self.high_s)
+
+    @property
+    def conditions_sd(self) -> float:
+        """How much a run at another time differs: a standard deviation relative to the estimate."""
+        of = self.uncertainty  # parts are in proportion to squares
+        half_s = math.sqrt(of.conditions_s * of.half_width_s)
+        return half_s / NORMAL_95 / self.estimate_s if self.estimate_s else 0.0
+
+    @property
+    def comparable_s(self) -> Interval:
+        """The estimate with the errors that other models on this host do not share with it.
+
+        At another time, all are slower or faster together.
+        """
+        half_s = self.uncertainty.half_width_s
+        share = self.uncertainty.conditions_s / half_s if half_s else 0.0
+        kept = math.sqrt(max(0.0, 1.0 - share))  # squares of independent errors add up
+        middle_s = self.estimate_s
+        low_s = middle_s - kept * (middle_s - self.low_s)
+        return Interval(middle_s, low_s, middle_s + kept * (self.high_s - middle_s))
 
     @property
     def measured_share(self) -> float:

@@ -161,6 +161,17 @@ def phase_lines(model: str, phases: Sequence[PhaseShare]) -> list[str]:
     return [f"{model}: {latencies}; {calls} calls{around}."]
 
 
+def run_remarks(of: PredictedModel) -> list[str]:
+    """A line with percentiles of single runs, where they were requested."""
+    runs = of.single_runs
+    if runs is None:
+        return []
+    return [
+        f"{of.model}: at any time, 90 % of single runs take at most {seconds(runs.p90_s)}, and"
+        f" 99 % at most {seconds(runs.p99_s)}."
+    ]
+
+
 def memory_remarks(of: PredictedModel) -> list[str]:
     """A line if a model has no peak memory, or if parts of it are unknown."""
     match of.memory:

@@ -56,9 +56,7 @@ def records(
     yield from _measurements(connection, chosen, keys, digits)
 
 
-def _targets(
-    connection: Connection, chosen: Sequence[str], digits: int | None
-) -> Iterator[Record]:
+def _targets(connection: Connection, chosen: Sequence[str], digits: int | None) -> Iterator[Record]:
     query = select(targets, *(systems.c[name] for name in SYSTEM_COLUMNS)).join(systems)
     query = query.where(targets.c.key.in_(chosen)).order_by(targets.c.key)
     decoded: list[Target] = []

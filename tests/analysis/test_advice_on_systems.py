@@ -34,7 +34,7 @@ NAMES = ", ".join(sorted(short_names((HOME.name, BIG.name)).values()))
 
 def estimate(low_s: float, estimate_s: float, high_s: float) -> Estimate:
     return Estimate(
-        "m", "executed", estimate_s, low_s, high_s, 0.0, 0.0, 0.0, 0.0, 1.0, (), Uncertainty()
+        "m", "executed", estimate_s, low_s, high_s, 0.0, 0.0, 0.0, 1.0, (), Uncertainty()
     )
 
 

@@ -54,7 +54,7 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
             " measured_share published_share predicted_share peak_bytes memory"
             f" {' '.join(DEVICE_FACTS)}"
             " missing bricks phases error uncertainty advice watched_s usual_s usual_low_s"
-            " usual_high_s fastest_s peaks operators gains"
+            " usual_high_s p50_s p90_s p99_s fastest_s peaks operators gains"
         },
     ),
     "report": (
@@ -364,7 +364,8 @@ def test_predict(measured: Here, models: list[Path]) -> None:
     of_this_target(done.json)
     for row in done.json["models"]:
         times = ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s")
-        expected = dict.fromkeys((*times, *PROVENANCE, "watched_s"), NUMBER)
+        runs = ("watched_s", "p50_s", "p90_s", "p99_s")
+        expected = dict.fromkeys((*times, *PROVENANCE, *runs), NUMBER)
         memory = {"peak_bytes": COUNT, "memory": dict}
         lists = {"missing": list, "bricks": list, "phases": list}
         wide = {"uncertainty": dict, "advice": NOTHING, **dict.fromkeys(DEVICE_FACTS, NOTHING)}

@@ -177,3 +177,15 @@ def test_several_reasons_are_given_and_the_first_that_has_one_sets_the_remedy() 
     ]
     assert [reason.share for reason in wide.reasons] == pytest.approx([0.5, 0.3])
     assert wide.remedy is Remedy.MEASURE
+
+
+def test_models_on_one_host_are_slower_together_so_that_their_order_stays_sure() -> None:
+    covariance = np.full((len(KERNELS),) * 2, 0.3**2)
+    usual = UsualConditions(HostConditions((1e-3,) * len(KERNELS)), covariance)
+    known = results({"a": 2e-3, "b": 5e-3})
+    exact = estimate(known)
+    found = estimate(known, conditions=usual, sensitivities=Sensitivities({}, 1))
+    assert found.latency_s.relative > 0.5
+    assert found.comparable_s.value == found.estimate_s
+    assert found.comparable_s.relative == pytest.approx(exact.latency_s.relative, rel=0.01)
+    assert found.conditions_sd == pytest.approx(0.9 * 0.3, rel=0.05)

@@ -1,4 +1,4 @@
-"""The usual conditions of a host are those of all its periods; a few seconds show little of them."""
+"""The usual conditions of a host are those of all its periods: a few seconds show little."""
 
 from __future__ import annotations
 

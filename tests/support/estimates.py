@@ -9,7 +9,7 @@ from bricks.units.interval import Interval
 
 def estimate_of(latency_s: Interval, model: str = "m") -> Estimate:
     ends = (latency_s.value, latency_s.low, latency_s.high)
-    return Estimate(model, "executed", *ends, 0.0, 0.0, 0.0, 0.0, 1.0, (), Uncertainty())
+    return Estimate(model, "executed", *ends, 0.0, 0.0, 0.0, 1.0, (), Uncertainty())
 
 
 def predicted(model: str, latency_s: Interval, **setting: object) -> PredictedModel:

@@ -1,4 +1,4 @@
-"""The benchmark of accuracy on small models and the fake runtime: hosts, and states in old results."""
+"""The benchmark of accuracy on small models and the fake runtime: hosts, and states of old ones."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from benchmarks import accuracy, study
 from benchmarks.__main__ import main
 from benchmarks.accuracy_page import Case, Row, by_state
 from benchmarks.study import Results
+from bricks import Bench
 from bricks.system import System, fingerprint
 from bricks.zoo import entry
 
@@ -134,6 +135,23 @@ def test_two_hosts_give_two_blocks(benchmark: Accuracy) -> None:
     benchmark("--only-page")
     assert benchmark.hosts[0].about.system in readme
     assert benchmark.pages == (page, users, readme)
+
+
+def test_estimates_are_for_the_conditions_in_which_their_model_was_run(
+    benchmark: Accuracy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bricks are measured first, and models while they and all kernels take twice as long."""
+    cache = benchmark.folder / "cache" / Case(1, 1, "any").cache
+    with Bench(cache, runtime="fake", threads=1, published=False) as bench:
+        bench.measure([bench.read(name) for name in MODELS])
+    monkeypatch.setenv("BRICKS_FAKE_STATE", "2")
+    benchmark()
+    (host,) = benchmark.hosts
+    assert names(host.rows) == list(MODELS)
+    for each in host.rows:
+        assert each.ratio == pytest.approx(2**-0.1, rel=0.02)  # bricks follow 0.9 of the change
+        assert each.by_factor is not None
+        assert each.ratio == pytest.approx(each.by_factor[accuracy.CALLS.index(1.0)], abs=1e-3)
 
 
 def row(model: str, ratio: float, state_us: float, other_state_share: float = 0.0) -> Row:

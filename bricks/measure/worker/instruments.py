@@ -5,10 +5,13 @@ Must not know any walk.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from bricks.backends.base import Binding, BoundModel
 from bricks.backends.onnx_instruments.models import KERNEL, reference_kernels
+from bricks.errors import BackendError
 from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.reference_kernels import ReferenceKernels
 from bricks.measure.worker.runtime import WorkerRuntime
@@ -31,14 +34,14 @@ class WorkerInstruments:
         return self._fillings[signed]
 
     def _load_kernels(self) -> dict[str, BoundModel]:
-        """Load the reference kernels, each with memory of its own."""
+        """Load the reference kernels that the runtime takes, each with memory of its own."""
         backend, binding = self._runtime.backend, Binding((None,), (None,))
-        return {
-            name: backend.load(model, key=KERNEL.format(name), optimize=False).bind(
-                binding, np.zeros(0, np.uint8)
-            )
-            for name, model in reference_kernels().items()
-        }
+        kernels = dict[str, BoundModel]()
+        for name, model in reference_kernels().items():
+            with suppress(BackendError):  # conditions then lack that kernel
+                loaded = backend.load(model, key=KERNEL.format(name), optimize=False)
+                kernels[name] = loaded.bind(binding, np.zeros(0, np.uint8))
+        return kernels
 
     def unload(self) -> None:
         """Unload the instruments of the loaded pieces."""

@@ -62,7 +62,7 @@ def _latency(of: PredictedModel) -> str:
 
 def _fastest(known: Sequence[PredictedModel]) -> str:
     """The fastest of several models, and how sure their order is."""
-    ranking = ranked([of.latency_s for of in known])
+    ranking = ranked([of.comparable_s for of in known])
     first, *others = (known[n] for n in ranking.order[:NAMED])
     among = f"the fastest of {len(known)} models {place_of(first.setting)}"
     rest = [f"{of.model} ({seconds(of.latency_s.value)})" for of in others]

@@ -11,14 +11,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.recompose import recompose
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.session import predicting
 from bricks.sources import Unread
-from bricks.studies.inference.prediction import ModelPredictions, PredictedModel, without
+from bricks.studies.inference.prediction import (
+    ModelPredictions,
+    PredictedModel,
+    SingleRuns,
+    without,
+)
 from bricks.studies.inference.settings import Setting
 from bricks.studies.study import Needs, Study
 
 if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
     from bricks.graph.model import Model
     from bricks.samples.usual_conditions import UsualConditions
     from bricks.session.workspace import Workspace
@@ -30,7 +37,7 @@ class PredictionOptions:
     """``models``, in order, on a ``target`` of the cache; None: that of the workspace.
 
     ``settings`` are those of the models, one for each; without them, those of the target. Peak
-    memory takes longer than a latency from the cache, and is left out unless ``memory``. With
+    memory and percentiles of single runs are left out unless ``memory``. With
     ``now``, latencies are for the present conditions of this host too.
     """
 
@@ -91,16 +98,20 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
 
     def _predicted(self, model: Model) -> PredictedModel:
         workspace, target = self.workspace, self.target
-        memory = None
+        memory, runs = None, None
         try:
-            estimate = predicting.predict(workspace, model, measure=False, target=target)
+            basis = predicting.basis(workspace, model, measure=False, target=target)
+            estimate = recompose(basis)
             if self.options.memory:
                 from bricks.session import peak_memory
 
                 memory = peak_memory.predict_memory(workspace, model, target=target)
+                runs = _single_runs(basis, estimate)
         except BricksError as error:
             return PredictedModel(model=model.name, failure=str(error))
-        predicted = PredictedModel(model=model.name, estimate=estimate, memory=memory)
+        predicted = PredictedModel(
+            model=model.name, estimate=estimate, memory=memory, single_runs=runs
+        )
         if self._present is not None and isinstance(estimate, Estimate):
             present = predicting.predict(
                 workspace, model, measure=False, target=target, conditions=self._present
@@ -117,6 +128,21 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         """All of them."""
         cut, workers = str(self.workspace.granularity), self.workspace.options.workers
         return ModelPredictions(self.target, cut, workers, prediction)
+
+
+def _single_runs(basis: Basis, estimate: Estimate | IncompleteEstimate) -> SingleRuns | None:
+    """Percentiles of single runs at any time; None for a device, several workers, or a gap."""
+    if not isinstance(estimate, Estimate) or basis.device is not None or estimate.workers > 1:
+        return None
+    import numpy as np
+
+    from bricks.compose.queueing.spread import run_factors
+
+    factors = run_factors(basis, estimate)
+    # A run is at any time: all its bricks are slower or faster together.
+    moments = np.random.default_rng(0).normal(0.0, estimate.conditions_sd, len(factors))
+    factors = np.percentile(factors * np.exp(moments), (50, 90, 99))
+    return SingleRuns(*(estimate.estimate_s * float(factor) for factor in factors))
 
 
 def decomposable(workspace: Workspace, models: Sequence[Model | Unread]) -> list[Model]:

@@ -35,6 +35,19 @@ SETTING_FACTS = (
     ("setting.quantize", "quantize"),
 )  # fmt: skip
 
+
+@dataclass(frozen=True, slots=True)
+class SingleRuns:
+    """Percentiles of single runs at any time, in seconds.
+
+    From how the rounds of all bricks vary, and the conditions of the host.
+    """
+
+    p50_s: float
+    p90_s: float
+    p99_s: float
+
+
 # The setting of models that are asked about in no particular one.
 _UNKNOWN = Setting(runtime=RUNTIME)
 
@@ -43,9 +56,10 @@ _UNKNOWN = Setting(runtime=RUNTIME)
 class PredictedModel:
     """A model's latency and peak memory in a ``setting``; each is None, or incomplete, if unknown.
 
-    ``usual_s`` is the latency at other times, where ``estimate`` is for the present conditions of
-    the host. ``failure`` is the reason if both are None, ``hint`` the remedy for an incomplete
-    estimate. ``advice`` is a sentence on how to narrow a wide interval, None unless requested.
+    ``single_runs`` is None unless requested. ``usual_s`` is the latency at other times, where
+    ``estimate`` is for the present conditions of the host. ``failure`` is the reason if both are
+    None, ``hint`` the remedy for an incomplete estimate. ``advice`` is a sentence on how to narrow
+    a wide interval, None unless requested.
     """
 
     FACTS: ClassVar = (
@@ -59,6 +73,7 @@ class PredictedModel:
         ("shares", "bricks"), "phases", ("reason", "error"),
         ("estimate.uncertainty", "uncertainty"), "advice", ("estimate.watched_s", "watched_s"),
         ("usual_s", "usual_s", "usual_low_s", "usual_high_s"),
+        *((f"single_runs.{name}", name) for name in ("p50_s", "p90_s", "p99_s")),
     )  # fmt: skip
 
     model: str
@@ -69,6 +84,7 @@ class PredictedModel:
     advice: str | None = None
     setting: Setting = _UNKNOWN
     usual_s: Interval | None = None
+    single_runs: SingleRuns | None = None
 
     @property
     def LIKE(self) -> type:
@@ -85,6 +101,12 @@ class PredictedModel:
         """The latency in seconds of a model that has a whole estimate."""
         assert isinstance(self.estimate, Estimate), f"{self.model} has no estimate"
         return self.estimate.latency_s
+
+    @property
+    def comparable_s(self) -> Interval:
+        """The latency in seconds, to compare it with other models in the same setting."""
+        assert isinstance(self.estimate, Estimate), f"{self.model} has no estimate"
+        return self.estimate.comparable_s
 
     @property
     def batch(self) -> int:
