@@ -95,8 +95,11 @@ class Campaign:
 
     def _watch(self, measured_s: float) -> None:
         """Watch the conditions of a new host for as long as measuring took, at most."""
-        seconds = min(measured_s, _WATCH_S, self._conditions.budget_s or math.inf)
-        if len(self._store.measurements.watched(self._target)) >= _KNOWN_S:
+        budget_s = self._conditions.budget_s
+        left_s = math.inf if budget_s is None else budget_s - measured_s
+        seconds = min(measured_s, _WATCH_S, left_s)
+        known_s = len(self._store.measurements.watched(self._target))
+        if seconds <= 0 or known_s >= _KNOWN_S:
             return
         self._progress("watching the speed of this host", 1.0)
         request = TimeKernels(seconds)

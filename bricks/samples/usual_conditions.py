@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,11 @@ class UsualConditions:
     def assumed(cls, mean: HostConditions) -> UsualConditions:
         """Of a host that was never watched: it differs from ``mean`` as the priors say."""
         return cls(mean, 2.0 * (_prior(_PERIOD_SD) + _prior(_BLOCK_SD)))
+
+    @property
+    def steady(self) -> UsualConditions:
+        """The same of a host that never changes."""
+        return replace(self, covariance=np.zeros_like(self.covariance))
 
     @classmethod
     def exactly(cls, mean: HostConditions) -> UsualConditions:

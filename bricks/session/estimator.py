@@ -113,7 +113,7 @@ class Estimator:
         usual = self.history(target).usual(measured)
         if usual is None or self._resources.setup.info.timed:
             return usual
-        return UsualConditions.exactly(usual.mean)  # made-up latencies never vary
+        return usual.steady  # made-up latencies never vary
 
     def _informed(self, target: Target) -> Latencies:
         """The latency model on ``target``, with all models that were decomposed so far."""
