@@ -8,7 +8,7 @@ from factories import mlp, save
 from terminals import CTRL_C, Shown, plain, shown_here, terminal
 
 # Rounds take so long that somebody can watch, or stop, them.
-PACE = "0.001"
+PACE = "0.004"
 SLOW = "0.02"
 
 
