@@ -173,8 +173,9 @@ class _PublishedMeasurements:
         return in_order(keys, results)
 
     def watched(self, target_key: str) -> list[HostConditions]:
-        """None: the host is that of others."""
-        return []
+        """The conditions in the first file that has any."""
+        files = self._published.files_of(target_key)
+        return next(filter(None, (file.watched(target_key) for file in files)), [])
 
     def costs(self, target_key: str) -> dict[str, float]:
         files = self._published.files_of(target_key)

@@ -24,6 +24,7 @@ from bricks.store.line_index import IndexDamaged, IndexWriter, LineIndex
 from bricks.store.published_index import DAMAGE
 from bricks.store.round_records import round_of_record
 from bricks.system import derived_files
+from bricks.system.host_conditions import HostConditions
 
 if TYPE_CHECKING:
     from bricks.store.reading import ModelUsage, TimedPlan
@@ -33,6 +34,7 @@ Answer = TypeVar("Answer")
 # How the lines of records begin, as ``results_file.write`` writes those of ``export.records``.
 _KIND = re.compile(rb'\{"([a-z]+)":\{')
 _BRICK = re.compile(rb'\{"brick":\{"key":"([^"]+)"')
+_TARGET = re.compile(rb'\{"target":\{"key":"([^"]+)"')
 _PLAN = re.compile(
     rb'\{"plan":\{"target":"([^"]+)","wall_s":([^,]+),"plan":\{"model":"(?:[^"\\]|\\.)*",'
     rb'"digest":"([^"]+)","granularity":"([^"]+)"'
@@ -167,6 +169,18 @@ class PublishedFile:
         """Wall seconds, by key, of all that is measured on this target."""
         return {key: wall_s for key, (wall_s, measured, *_) in self._facts(target_key) if measured}
 
+    def watched(self, target_key: str) -> list[HostConditions]:
+        """The conditions that this target's host was watched in; earlier files have none."""
+
+        def question(index: LineIndex) -> list[HostConditions]:
+            entry = index.section(_TARGETS).get(target_key)
+            if entry is None:
+                return []
+            every = json.loads(index.line(entry))["target"].get("watched", ())
+            return [*map(HostConditions.from_json, every)]
+
+        return self._asked(question)
+
     def _facts(self, target_key: str) -> Iterator[tuple[str, list[Any]]]:
         """The facts of each result that the index has without its line."""
         section = self._asked(lambda index: index.section(_results(target_key)))
@@ -174,7 +188,7 @@ class PublishedFile:
 
 
 # Names of sections of the index.
-_BRICKS = "bricks"
+_BRICKS, _TARGETS = "bricks", "targets"
 
 
 def _plans(target_key: str, granularity: str) -> str:
@@ -193,6 +207,8 @@ def _add(writer: IndexWriter, line: bytes) -> None:
             writer.add(_results(target.decode()), key.decode(), line, float(wall_s), measured)
     elif (match := _BRICK.match(line)) is not None:
         writer.add(_BRICKS, match[1].decode(), line)
+    elif (match := _TARGET.match(line)) is not None:
+        writer.add(_TARGETS, match[1].decode(), line)
     elif (match := _PLAN.match(line)) is not None:
         target, wall_s, digest, cut = match.groups()
         writer.add(_plans(target.decode(), cut.decode()), digest.decode(), line, float(wall_s))
@@ -200,8 +216,8 @@ def _add(writer: IndexWriter, line: bytes) -> None:
         raise ValueError(f"it holds a line that is no record: {line[:40]!r}")
 
 
-# Other lines: the index has the facts of the first two.
-_OTHERS = (b"system", b"target", b"end")
+# Other lines: the index has the facts of the first.
+_OTHERS = (b"system", b"end")
 
 
 def _result(line: bytes) -> Measurement | Failure:

@@ -49,6 +49,7 @@ def contents(file: PublishedFile) -> dict[str, object]:
         "plans": plans,
         "usage": file.usage(target, "executed"),
         "bricks": file.bricks(keys),
+        "watched": file.watched(target),
     }
 
 
@@ -58,6 +59,7 @@ def test_it_is_unpacked_once(results: Path, derived: Path, monkeypatch: pytest.M
     assert first.indexed_s is not None
     assert [*map(type, told["results"].values())].count(Measurement) == len(told["costs"]) > 3
     assert len(told["bricks"]) > 1 and len(told["plans"]) == 1
+    assert all(host.taken_s for host in told["watched"]) and len(told["watched"]) > 0
 
     def unpack(*_: object) -> None:
         raise AssertionError("it was unpacked again")
