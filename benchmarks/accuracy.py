@@ -25,8 +25,8 @@ from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
 from bricks.decompose.plan import Plan
 from bricks.samples.call_overhead import PROBES
+from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import round_spread
-from bricks.samples.usual_conditions import UsualConditions
 from bricks.session.host_history import HostHistory
 from bricks.studies.inference.result import repeat_error
 from bricks.zoo import entries
@@ -105,7 +105,7 @@ def _row(
 def _basis(bench: Bench, plan: Plan, results: Results, whole: Measurement) -> Basis:
     """The inputs of the estimate in the conditions of the model's run."""
     history = HostHistory.of(bench.store, bench.target.key)
-    conditions = None if whole.host is None else UsualConditions.exactly(whole.host)
+    conditions = conditions_of(whole)
     return Basis(
         plan, results, conditions=conditions, sensitivities=history.sensitivities(plan.keys)
     )

@@ -41,8 +41,8 @@ from bricks.predict.prediction import BrickPredictions
 from bricks.predict.predictor import Predictor, learn
 from bricks.report.tables import number, percent
 from bricks.samples.call_overhead import PROBES
+from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import PROTOCOL
-from bricks.samples.usual_conditions import UsualConditions
 from bricks.session.adaptive import AdaptiveMeasurement
 from bricks.session.host_history import HostHistory
 from bricks.session.latencies import Latencies
@@ -201,7 +201,7 @@ def _model_row(
     predictions = BrickPredictions(
         predictor.predict(unmeasured), predictor.bias, None if usual is None else usual.mean
     )
-    conditions = None if whole.host is None else UsualConditions.exactly(whole.host)
+    conditions = conditions_of(whole)
     sensitivities = zoo.history.sensitivities(plan.keys)
     estimate = recompose(Basis(plan, results, predictions, conditions, sensitivities))
     assert isinstance(estimate, Estimate), f"{model}: {estimate}"

@@ -21,10 +21,10 @@ from bricks.samples.sensitivity import (
     mean_sensitivity,
 )
 from bricks.samples.statistics import NORMAL_95, median
+from bricks.samples.usual_conditions import UsualConditions, mean_error
 
 if TYPE_CHECKING:
     from bricks.samples.measurement import Measurement
-    from bricks.samples.usual_conditions import UsualConditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,14 @@ class Factor:
         return Factor(1.0, self.independent_sd)
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The change of a latency's logarithm, and the standard deviation of what it leaves open."""
+
+    log: float = 0.0
+    open_sd: float = 0.0
+
+
 class Correction:
     """Corrects latencies to the conditions ``to``, with the ``sensitivities`` of bricks.
 
@@ -64,9 +72,7 @@ class Correction:
 
     def factor(self, measurement: Measurement) -> Factor:
         """The correction of a measurement's latency."""
-        if self._sensitivities is None or self._to is None or measurement.host is None:
-            return Factor()
-        change = self._change(measurement, self._sensitivities, self._to)
+        change = self._change(measurement).log
         return Factor(math.exp(change), INDEPENDENT_SD * abs(change))
 
     def rounds_s(self, measurement: Measurement) -> list[float]:
@@ -92,15 +98,32 @@ class Correction:
         total_s = sum(abs(part_s) for _, part_s, _ in every)
         if not total_s:
             return 0.0
-        changed = sum(of @ changes(m.host, to.mean) * part_s / total_s for m, part_s, of in every)
+        changed = [(self._change(m), part_s / total_s) for m, part_s, _ in every]
+        log = sum(change.log * share for change, share in changed)
+        open_sd = sum(change.open_sd * abs(share) for change, share in changed)
         ahead = to.relative_sd(mean_sensitivity([(of, part_s) for _, part_s, of in every]))
-        return math.hypot(
-            SHARED_SD * float(changed), UNSEEN_SD * float(changed), ahead, UNSEEN_SD * ahead
-        )
+        return math.hypot(SHARED_SD * log, UNSEEN_SD * log, open_sd, ahead, UNSEEN_SD * ahead)
 
-    @staticmethod
-    def _change(
-        measurement: Measurement, sensitivities: Sensitivities, to: UsualConditions
-    ) -> float:
-        followed = sensitivities.of(measurement.key, measurement.latency_s)
-        return float(followed @ changes(measurement.host, to.mean))
+    def _change(self, measurement: Measurement) -> _Change:
+        """As much of the kernels' change as their noise does not explain.
+
+        Kernels are timed for a part of the time only, so that their means over two series differ
+        even if the series were taken in turn (positive-part estimator; James and Stein, 1961).
+        """
+        if self._sensitivities is None or self._to is None or measurement.host is None:
+            return _Change()
+        followed = self._sensitivities.of(measurement.key, measurement.latency_s)
+        log = float(followed @ changes(measurement.host, self._to.mean))
+        noise = mean_error([r.host for r in measurement.quiet_rounds]) + self._to.error
+        variance = max(0.0, float(followed @ noise @ followed))
+        resolved = max(0.0, 1.0 - variance / log**2) if log else 0.0
+        noise_sd = math.sqrt(variance)
+        open_sd = resolved * noise_sd + (1.0 - resolved) * min(noise_sd, abs(log))
+        return _Change(resolved * log, open_sd)
+
+
+def conditions_of(measurement: Measurement) -> UsualConditions | None:
+    """The conditions in which a run was measured; None if unknown."""
+    if measurement.host is None:
+        return None
+    return UsualConditions.exactly(measurement.host, [r.host for r in measurement.quiet_rounds])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class UsualConditions:
     The covariance is of logarithms of seconds, in the order of ``KERNELS``, for the mean over a run
     of some seconds at another time. ``watched_s`` is how long the host was watched, in ``periods``
     of ten minutes. ``lasting`` is the share of a deviation that lasts for the next seconds, and
-    ``ahead`` the covariance of what then differs.
+    ``ahead`` the covariance of what then differs. ``error`` is the covariance of the mean's error.
     """
 
     mean: HostConditions
@@ -52,6 +52,7 @@ class UsualConditions:
     periods: int = 0
     lasting: float = _LASTING
     ahead: _Array | None = None
+    error: _Array = field(default_factory=lambda: np.zeros((len(KERNELS),) * 2))
 
     @classmethod
     def seen(cls, seconds: Sequence[HostConditions]) -> UsualConditions | None:
@@ -75,10 +76,11 @@ class UsualConditions:
         within = _learned(of_blocks, _prior(_BLOCK_SD), len(blocks) - len(periods))
         prior = _prior(_PERIOD_SD) + _PERIODS_SHARE * within
         between = _learned(means - middle, prior, len(periods) - 1)
-        covariance = within * (1.0 + 1.0 / len(blocks)) + between * (1.0 + 1.0 / len(periods))
+        error = within / len(blocks) + between / len(periods)
         lasting, ahead = _forecast(known, middle, within)
         mean = HostConditions(tuple(map(float, np.exp(middle))))
-        return cls(mean, covariance, len(known), len(periods), lasting, ahead)
+        covariance = within + between + error
+        return cls(mean, covariance, len(known), len(periods), lasting, ahead, error)
 
     @classmethod
     def assumed(cls, mean: HostConditions) -> UsualConditions:
@@ -88,12 +90,15 @@ class UsualConditions:
     @property
     def steady(self) -> UsualConditions:
         """The same of a host that never changes."""
-        return replace(self, covariance=np.zeros_like(self.covariance))
+        none = np.zeros_like(self.covariance)
+        return replace(self, covariance=none, error=none)
 
     @classmethod
-    def exactly(cls, mean: HostConditions) -> UsualConditions:
-        """Known conditions, as of a run."""
-        return cls(mean, np.zeros((len(KERNELS),) * 2))
+    def exactly(
+        cls, mean: HostConditions, of: Sequence[HostConditions | None] = ()
+    ) -> UsualConditions:
+        """Known conditions, as of a run: the mean ``of`` those around its rounds."""
+        return cls(mean, np.zeros((len(KERNELS),) * 2), error=mean_error(of))
 
     def from_now(self, every: Sequence[HostConditions]) -> UsualConditions:
         """The conditions of the next seconds, where ``every`` are those of this one."""
@@ -109,6 +114,22 @@ class UsualConditions:
     def relative_sd(self, sensitivity: _Array) -> float:
         """How much a latency of this ``sensitivity`` differs: the sd of its logarithm."""
         return math.sqrt(max(0.0, float(sensitivity @ self.covariance @ sensitivity)))
+
+
+def mean_error(every: Sequence[HostConditions | None]) -> _Array:
+    """The covariance of the error of a mean over conditions; zeros where they are not known.
+
+    Rounds that were sampled within a moment have the same conditions, which count once.
+    """
+    known = [of for of in dict.fromkeys(every) if of is not None and None not in of.kernels_s]
+    if len(known) < 2:
+        return np.zeros((len(KERNELS),) * 2)
+    return np.asarray(np.cov(_logs(known), rowvar=False)) / len(known)
+
+
+def _logs(every: Sequence[HostConditions]) -> _Array:
+    logs: _Array = np.log(np.array([of.kernels_s for of in every], float))
+    return logs
 
 
 def _means(known: Mapping[int, _Array], length_s: int) -> dict[int, _Array]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.recompose import recompose
 from bricks.samples.call_overhead import needed_by
+from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import Failure, Measurement
-from bricks.samples.usual_conditions import UsualConditions
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bricks.compose.parts import Results
     from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
+    from bricks.samples.usual_conditions import UsualConditions
     from bricks.session.workspace import Workspace
     from bricks.system import Target
 
@@ -104,7 +105,6 @@ def recomposed(
     target = workspace.target if target is None else target
     estimator = workspace.estimators.known
     results = estimator.results([*needed_by(plan), plan.digest], target)
-    whole, conditions = results.get(plan.digest), None
-    if isinstance(whole, Measurement) and whole.host is not None:
-        conditions = UsualConditions.exactly(whole.host)
+    whole = results.get(plan.digest)
+    conditions = conditions_of(whole) if isinstance(whole, Measurement) else None
     return recompose(estimator.basis(plan, results, target, conditions=conditions))

@@ -26,13 +26,17 @@ def present_conditions(workspace: Workspace) -> UsualConditions:
     from bricks.samples.usual_conditions import UsualConditions
     from bricks.system.host_conditions import mean_conditions
 
-    target, measurements = workspace.target, workspace.store.measurements
+    target = workspace.target
     if target.system.accelerator is not None:
         raise UsageError("--now is for processors: a device has its own conditions")
+    # Read before this second is added: answers at other times are as if it had not been asked.
+    usual, _ = (
+        estimator.history(target).watched
+        for estimator in (workspace.estimators.measured, workspace.estimators.known)
+    )
     timeout_s = workspace.options.conditions.timeout_s
     every = workspace.supervisor.ask_afresh(TimeKernels(WATCHED_S), timeout_s=timeout_s)
-    measurements.watch(target.key, every)
-    usual = UsualConditions.seen(measurements.watched(target.key))
+    workspace.store.measurements.watch(target.key, every)
     if usual is None:
         mean = mean_conditions(every)
         assert mean is not None, "kernels were timed"

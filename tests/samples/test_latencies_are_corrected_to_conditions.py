@@ -92,14 +92,23 @@ def test_where_conditions_are_not_known_nothing_is_corrected(key: str) -> None:
 
 
 def test_all_rounds_are_corrected_by_one_factor() -> None:
-    """The kernels of a single round vary more than their mean over all."""
-    rounds = tuple(Round((s,), slower(f), 0.0) for s, f in ((1.0, 1.0), (2.0, 4.0), (3.0, 2.0)))
+    rounds = tuple(Round((s,), slower(2.0), 0.0) for s in (1.0, 2.0, 3.0))
     measurement = Measurement("conv", rounds, 1.0)
     factor = correction(USUAL).factor(measurement).middle
-    assert factor == pytest.approx(2**-0.9)  # twice as slow in the mean
+    assert factor == pytest.approx(2**-0.9)
     assert correction(USUAL).rounds_s(measurement) == pytest.approx(
         [factor, 2 * factor, 3 * factor]
     )
+
+
+def test_a_change_within_the_noise_of_the_kernels_corrects_nothing_and_is_an_error() -> None:
+    rounds = tuple(Round((1.0,), slower(f), 0.0) for f in (0.7, 1.4, 0.8, 1.3, 1.0))
+    measurement = Measurement("conv", rounds, 1.0)
+    assert correction(slower(1.05)).factor(measurement).middle == 1.0
+    assert correction(slower(1.05)).shared_sd([(measurement, 1.0)]) > 0.01
+    far = correction(slower(4.0)).factor(measurement).middle
+    assert 1.0 < far < 4**0.9  # most of a large change is no noise
+    assert far > 3**0.9
 
 
 def test_errors_grow_with_the_change() -> None:

@@ -17,8 +17,8 @@ from bricks.graph.model import Model
 from bricks.measure.campaign_result import CampaignResult
 from bricks.measure.failure_explanation import explain_failure
 from bricks.samples.call_overhead import probes_of
+from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import Failure, Measurement, round_spread
-from bricks.samples.usual_conditions import UsualConditions
 from bricks.session.jobs import whole_job
 from bricks.sources import Unread
 from bricks.studies.inference.result import (
@@ -181,11 +181,10 @@ class _Known:
         plan, whole, construction = job.decomposition.plan, self._whole(job), None
         if job.streams:
             construction = estimator.construction(plan, job.decomposition.bricks, target)
-        host = None if whole is None else whole.host
         return recompose(
             estimator.basis(
                 plan, self.results, target,
-                conditions=None if host is None else UsualConditions.exactly(host),
+                conditions=None if whole is None else conditions_of(whole),
                 predictions=self.predictions, construction=construction,
             )
         )  # fmt: skip
