@@ -6,15 +6,15 @@ sampled, nor other batches.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bricks.measure.importance import Importance, ModelNeeds
-from bricks.measure.remeasuring import uncertain
 from bricks.measure.rounds import NoShares, SamplingGoal
 from bricks.measure.sampling_task import WHOLE, SamplingTask, walks_of
-from bricks.samples.measurement import Failure, Measurement
+from bricks.samples.measurement import UNSURE_SHARE, Failure, Measurement, round_spread
 
 if TYPE_CHECKING:
     from bricks.measure.conditions import Conditions
@@ -65,7 +65,7 @@ class BatchCampaign:
         if self._parts.conditions.again and not left:
             self._measure([], set(self._parts.known(self._batch.keys)) - new)
         for _ in range(self._parts.conditions.rule.retries if new else 0):
-            unsure = uncertain(self._batch, self._parts.known(self._plan_keys)) & new
+            unsure = _uncertain(self._batch, self._parts.known(self._plan_keys)) & new
             if not unsure or self._parts.deadline.passed:
                 break
             self._measure([], unsure)
@@ -139,3 +139,16 @@ class BatchCampaign:
 
 def _measured(results: Results) -> dict[str, Measurement]:
     return {key: result for key, result in results.items() if isinstance(result, Measurement)}
+
+
+def _uncertain(batch: Batch, known: Mapping[str, Measurement]) -> set[str]:
+    """Bricks whose samples are so noisy that a model's latency is too uncertain."""
+    keys: set[str] = set()
+    for job in batch.jobs:
+        counts = job.decomposition.plan.counts
+        spreads = {key: round_spread(known[key]) for key in counts if key in known}
+        total_s = sum(abs(counts[key]) * latency.value for key, latency in spreads.items())
+        parts = (counts[key] * one.value * one.relative for key, one in spreads.items())
+        if math.hypot(*parts) > UNSURE_SHARE * total_s:
+            keys |= {key for key, one in spreads.items() if one.relative > UNSURE_SHARE}
+    return keys
