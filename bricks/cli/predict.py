@@ -244,7 +244,7 @@ def _shown(
     target = of.setting.target
     if target is None:
         return None
-    remedies = Remedies.on(target, here, "predict", options)
+    remedies = replace(Remedies.on(target, here, "predict", options), now=of.usual_s is not None)
     where = setting_text(of.setting, dimensions)
     return shown_with(remedies, of, reader.words.get(of.model), where)
 

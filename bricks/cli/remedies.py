@@ -31,12 +31,14 @@ class Remedies:
     """The remedies for estimates that ``command`` made with ``options``.
 
     ``place`` names the host on which they have to be run, None for this one. Remedies for another
-    host, or of a command without options for measuring, are 'bricks measure'.
+    host, or of a command without options for measuring, are 'bricks measure'. Estimates for
+    ``now`` are not asked for again.
     """
 
     command: str
     options: CommonOptions
     place: str | None = None
+    now: bool = False
 
     @classmethod
     def on(cls, target: Target, here: Target, command: str, options: CommonOptions) -> Remedies:
@@ -81,15 +83,19 @@ class Remedies:
             if again:  # samples may be few because a low precision was asked for
                 measuring = replace(measuring, precision=min(measuring.precision, PRECISION))
             options = replace(options, measuring=measuring)
-        if remedy is Remedy.NOTHING:
+        if remedy in (Remedy.NOTHING, Remedy.NOW):
             if self.command == "compare":  # it has run the models
                 return None
-            command = "compare"
+            if self.now and remedy is Remedy.NOW:
+                return None
+            command = "predict" if remedy is Remedy.NOW and self.place is None else "compare"
         if self.place is not None:
             options = replace(options, general=replace(options.general, cache=CACHE))
         typed = [*_typed(options, command)]
         if again and measuring is None:
             typed.append("--again")
+        if remedy is Remedy.NOW and command == "predict":
+            typed.append("--now")
         return shlex.join(["bricks", command, *words, *typed])
 
 

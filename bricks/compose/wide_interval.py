@@ -27,12 +27,13 @@ class Remedy(StrEnum):
     """An action that narrows an interval.
 
     ``MEASURE``: measure the predicted bricks, or the bricks that only other hosts measured.
-    ``MEASURE_AGAIN``: take further rounds of measured bricks. ``NOTHING``: no measurement of bricks
-    narrows it.
+    ``MEASURE_AGAIN``: take further rounds of measured bricks. ``NOW``: ask for the present, since
+    the host changes. ``NOTHING``: no measurement of bricks narrows it.
     """
 
     MEASURE = "measure"
     MEASURE_AGAIN = "measure again"
+    NOW = "now"
     NOTHING = "nothing"
 
 
@@ -40,6 +41,7 @@ _REMEDIES = {
     ErrorSource.PREDICTED: Remedy.MEASURE,
     ErrorSource.OTHER_HOST: Remedy.MEASURE,
     ErrorSource.SAMPLES: Remedy.MEASURE_AGAIN,
+    ErrorSource.CONDITIONS: Remedy.NOW,
 }
 
 

@@ -93,7 +93,9 @@ def advice_for(shown: ShownEstimate) -> Advice | None:
             sentence = f"Measuring {bricks}{_where(shown)} removes up to {share} of the width."
         case Remedy.MEASURE_AGAIN:
             sentence = f"Further samples{_where(shown)} narrow {share} of the width."
-        case Remedy.NOTHING:
+        case Remedy.NOW if shown.system_name is None:
+            sentence = "An answer for the next seconds is narrower than one for any time."
+        case _:
             sentence = (
                 "No measurement of bricks narrows the interval. Running the whole model"
                 f"{_where(shown)} shows its latency."
@@ -118,7 +120,9 @@ def _common(items: Sequence[ShownEstimate], remedy: Remedy) -> Advice:
             sentence = f"{subject} narrower when missing bricks are measured{where}."
         case Remedy.MEASURE_AGAIN:
             sentence = f"{subject} narrower with further samples{where}."
-        case Remedy.NOTHING:
+        case Remedy.NOW if items[0].system_name is None:
+            sentence = f"{subject} narrower for the next seconds than for any time."
+        case _:
             sentence = f"{subject} narrower only when whole models are run{where}."
     return Advice(sentence, _command(items, remedy))
 

@@ -216,6 +216,8 @@ def _remedy(group: Sequence[_WideEstimate]) -> str:
         case Remedy.MEASURE_AGAIN:
             quiet = " while nothing else runs" if first.main is ErrorSource.SAMPLES else ""
             return f"To narrow it, measure further rounds{quiet}{run}"
-        case Remedy.NOTHING:
+        case Remedy.NOW if command is not None and first.shown.system_name is None:
+            return f"At another time no answer is closer; for the next seconds{run}"
+        case _:
             nothing = "No measurement of bricks narrows it"
             return f"{nothing}." if command is None else f"{nothing}; run the whole model{run}"

@@ -147,9 +147,11 @@ def test_a_host_whose_speed_changes_is_named(here: Here, tmp_path: Path) -> None
     assert half_width(found) > 0.25
     assert "because the speed of this host changes from minute to minute" in found["advice"]
     assert found["uncertainty"]["conditions_s"] == max(found["uncertainty"].values())
-    run = "No measurement of bricks narrows it; run the whole model: bricks compare"
-    assert run in found["advice"]
-    assert row(pasted(here, found["advice"]))["measured_latency_s"] > 0
+    run = "At another time no answer is closer; for the next seconds: bricks predict"
+    assert run in found["advice"] and found["advice"].endswith(" --now")
+    now = row(pasted(here, found["advice"]))
+    assert now["usual_s"] > 0
+    assert now["advice"] is None or "--now" not in now["advice"]
 
 
 def test_scattered_samples_are_to_be_taken_while_nothing_else_runs(

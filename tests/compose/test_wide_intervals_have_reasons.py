@@ -98,7 +98,7 @@ def test_the_error_that_predictions_share_counts_as_predicted() -> None:
     assert biased.predicted_s > 1.96 * 0.2 * 5e-3  # a normal error; tails of predictions are longer
 
 
-def test_a_host_that_changes_is_the_reason_and_no_brick_narrows_it() -> None:
+def test_a_host_that_changes_is_the_reason_and_only_the_present_is_narrower() -> None:
     covariance = np.full((len(KERNELS),) * 2, 0.3**2)
     usual = UsualConditions(HostConditions((1e-3,) * len(KERNELS)), covariance)
     found = estimate(
@@ -107,7 +107,7 @@ def test_a_host_that_changes_is_the_reason_and_no_brick_narrows_it() -> None:
     wide = wide_interval(found)
     assert wide is not None
     assert [reason.source for reason in wide.reasons] == [ErrorSource.CONDITIONS]
-    assert wide.remedy is Remedy.NOTHING
+    assert wide.remedy is Remedy.NOW
     # A brick of unknown work follows nine tenths of what all kernels have in common.
     assert found.relative_uncertainty == pytest.approx(1.96 * 0.9 * 0.3, rel=0.05)
 
