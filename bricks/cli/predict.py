@@ -65,6 +65,8 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
     from bricks.report.answers.prediction import prediction_answer
     from bricks.units.facts import json_of
 
+    if asked.now and asked.elsewhere:
+        raise UsageError("--now is for this host: leave out --on")
     options = replace(options, runtime=replace(options.runtime, name=runtime_of(options)))
     reader = _Reader(options)
     if asked.elsewhere and any(map(is_entry, options.models.words)):

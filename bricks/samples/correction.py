@@ -25,6 +25,7 @@ from bricks.samples.usual_conditions import UsualConditions, mean_error
 
 if TYPE_CHECKING:
     from bricks.samples.measurement import Measurement
+    from bricks.system.host_conditions import HostConditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,6 @@ class Factor:
         """The upper end of that interval."""
         return self.middle * math.exp(NORMAL_95 * self.independent_sd)
 
-    @property
-    def errors(self) -> Factor:
-        """The errors of this factor, without its expected change."""
-        return Factor(1.0, self.independent_sd)
-
 
 @dataclass(frozen=True, slots=True)
 class _Change:
@@ -69,6 +65,7 @@ class Correction:
 
     def __init__(self, sensitivities: Sensitivities | None, to: UsualConditions | None) -> None:
         self._sensitivities, self._to = sensitivities, to
+        self._changes: dict[tuple[str, float, HostConditions], _Change] = {}
 
     def factor(self, measurement: Measurement) -> Factor:
         """The correction of a measurement's latency."""
@@ -112,9 +109,18 @@ class Correction:
         """
         if self._sensitivities is None or self._to is None or measurement.host is None:
             return _Change()
-        followed = self._sensitivities.of(measurement.key, measurement.latency_s)
-        log = float(followed @ changes(measurement.host, self._to.mean))
-        noise = mean_error([r.host for r in measurement.quiet_rounds]) + self._to.error
+        of = measurement.key, measurement.latency_s, measurement.host
+        if of not in self._changes:
+            self._changes[of] = self._computed(measurement, self._sensitivities, self._to)
+        return self._changes[of]
+
+    @staticmethod
+    def _computed(
+        measurement: Measurement, sensitivities: Sensitivities, to: UsualConditions
+    ) -> _Change:
+        followed = sensitivities.of(measurement.key, measurement.latency_s)
+        log = float(followed @ changes(measurement.host, to.mean))
+        noise = mean_error([r.host for r in measurement.quiet_rounds]) + to.error
         variance = max(0.0, float(followed @ noise @ followed))
         resolved = max(0.0, 1.0 - variance / log**2) if log else 0.0
         noise_sd = math.sqrt(variance)

@@ -84,10 +84,6 @@ class Sensitivities:
         self._work, self._threads = work, threads
         self._speed_s = {**_USUAL_S, **({} if usual is None else usual.by_kernel)}
 
-    def knows(self, key: str) -> bool:
-        """Whether a brick's work is known."""
-        return key in self._work
-
     def of(self, key: str, latency_s: float) -> NDArray[np.float64]:
         """The change of the logarithm of a latency for one of each kernel's: shape ``(5,)``.
 

@@ -5,6 +5,7 @@ Must not know what is estimated.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from bricks.errors import UsageError
@@ -23,6 +24,7 @@ def present_conditions(workspace: Workspace) -> UsualConditions:
     Raises :class:`UsageError` if a device computes, whose conditions reference kernels do not show.
     """
     from bricks.measure.protocol.walking import TimeKernels
+    from bricks.measure.timing_lock import timing_lock
     from bricks.samples.usual_conditions import UsualConditions
     from bricks.system.host_conditions import mean_conditions
 
@@ -35,7 +37,9 @@ def present_conditions(workspace: Workspace) -> UsualConditions:
         for estimator in (workspace.estimators.measured, workspace.estimators.known)
     )
     timeout_s = workspace.options.conditions.timeout_s
-    every = workspace.supervisor.ask_afresh(TimeKernels(WATCHED_S), timeout_s=timeout_s)
+    lock = timing_lock(lambda message: workspace.progress(message, 0.0))
+    with lock if workspace.conditions.exclusive else nullcontext():
+        every = workspace.supervisor.ask_afresh(TimeKernels(WATCHED_S), timeout_s=timeout_s)
     workspace.store.measurements.watch(target.key, every)
     if usual is None:
         mean = mean_conditions(every)

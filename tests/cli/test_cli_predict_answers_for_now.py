@@ -70,3 +70,9 @@ def test_a_device_has_its_own_conditions(here: Here, tmp_path: Path) -> None:
     done = here("predict", path, "--now", "--device", "cuda")
     assert done.status == 2
     assert "--now is for processors" in done.complaint
+
+
+def test_another_host_has_no_present(here: Here, model: Path) -> None:
+    done = here("predict", model, "--now", "--on", "zen5")
+    assert done.status == 2
+    assert "--now" in done.complaint and "--on" in done.complaint
