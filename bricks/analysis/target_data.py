@@ -75,8 +75,9 @@ class TargetLatencies:
     def __init__(self, data: TargetData) -> None:
         self.data = data
         parts = _parts(data)
-        correction = Correction(data.sensitivities, data.conditions)
-        rounds_s = {key: correction.rounds_s(m) for key, m in parts.items()}
+        correction = Correction(data.sensitivities, data.conditions, parts.values())
+        corrected = {key: correction.corrected(m) for key, m in parts.items()}
+        rounds_s = {key: [r.latency_s for r in m.quiet_rounds] for key, m in corrected.items()}
         deviation = _SINGLE
         if any(len(of) > 1 for of in rounds_s.values()):
             deviation = pooled_deviation(rounds_s.values())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.parts import Parts, Results
 from bricks.predict.prediction import BrickPredictions
+from bricks.samples.correction import Correction
 
 if TYPE_CHECKING:
     from bricks.compose.device.basis import DeviceBasis
@@ -49,3 +50,8 @@ class Basis:
     def parts(self) -> Parts:
         """The measured and the predicted bricks."""
         return Parts.of(self.plan, self.results, self.predictions)
+
+    @property
+    def correction(self) -> Correction:
+        """The correction to the conditions, as the rounds of measured bricks teach it."""
+        return Correction(self.sensitivities, self.conditions, self.parts.measured.values())

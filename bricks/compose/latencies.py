@@ -8,20 +8,22 @@ composed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bricks.compose.call_overhead import call_cost
 from bricks.compose.uncertainty import ErrorSource
-from bricks.samples.call_overhead import PROBES
-from bricks.samples.correction import Correction, Factor
+from bricks.samples.call_overhead import PROBES, probes_of
+from bricks.samples.correction import Factor
 from bricks.samples.measurement import Measurement
+from bricks.samples.passes import walked_together
+from bricks.samples.sensitivity import mean_sensitivity
 from bricks.samples.statistics import NORMAL_95, pooled_deviation, pooled_spread, skew_share
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
-    from bricks.compose.parts import Parts
+    from bricks.compose.parts import Parts, Results
     from bricks.units.sample import Kernel
 
 
@@ -34,8 +36,9 @@ class BrickLatencies:
     of each brick. ``shared_s`` is half the width of the error, common to all bricks, of the
     conditions of the host and of corrections to them: for each brick; ``all_shared_s`` is that of
     the sum of all occurrences. ``predicted`` are the keys of unmeasured bricks. ``published`` is
-    the weight of other hosts in a brick's latency, from 0 to 1 (not measured here). ``kernels`` are
-    the device kernels of each brick; a brick without device work is absent.
+    the weight of other hosts in a brick's latency, from 0 to 1 (not measured here). ``probes`` are
+    those of call overhead. ``kernels`` are the device kernels of each brick; a brick without device
+    work is absent.
     """
 
     gross_s: Mapping[str, Interval]
@@ -45,6 +48,7 @@ class BrickLatencies:
     predicted: frozenset[str]
     published: Mapping[str, float]
     in_walk_call_factor: float
+    probes: Results = field(default_factory=dict)
     kernels: Mapping[str, tuple[Kernel, ...]] = field(default_factory=dict)
 
     def source(self, key: str) -> ErrorSource:
@@ -74,23 +78,41 @@ def latencies(basis: Basis) -> BrickLatencies:
     each brick counts with a value between its median and its mean
     (:func:`bricks.samples.statistics.skew_share`).
     """
-    parts, counts = basis.parts, basis.plan.counts
-    correction = Correction(basis.sensitivities, basis.conditions)
-    factors = {key: correction.factor(m) for key, m in parts.all.items()}
+    taken, counts = basis.parts, basis.plan.counts
+    correction = basis.correction
+    factors = {key: correction.factor(m) for key, m in taken.all.items()}
+    parts = replace(taken, measured={k: correction.corrected(m) for k, m in taken.measured.items()})
     own_s, published = _own(basis, parts, factors)
     gross_s = _added_up(own_s, basis, parts)
-    every = [(m, counts[key] * gross_s[key].value) for key, m in parts.all.items()]
+    every = [(m, counts[key] * gross_s[key].value) for key, m in taken.all.items()]
     shared = NORMAL_95 * correction.shared_sd(every)
+    probes = {
+        key: correction.corrected(probe)
+        for key in probes_of(basis.plan)
+        if isinstance(probe := basis.results.get(key), Measurement)
+    }
     return BrickLatencies(
         gross_s,
         {key: shared * gross_s[key].value for key in gross_s} if shared else {},
         all_shared_s=shared * abs(sum(part_s for _, part_s in every)),
-        call_s=_call_cost(basis),
+        call_s=_call_cost(probes),
+        probes=probes,
         predicted=frozenset(parts.predicted),
         published=published,
         in_walk_call_factor=basis.in_walk_call_factor,
         kernels={key: of for key, m in parts.measured.items() if (of := m.kernels)},
     )
+
+
+def run_in_conditions(basis: Basis, run: Measurement) -> Measurement:
+    """A ``run`` of the whole model, as if it had been measured in the conditions of ``basis``."""
+    if basis.sensitivities is None:
+        return run
+    parts = [
+        (basis.sensitivities.of(key, m.latency_s), basis.plan.counts[key] * m.latency_s)
+        for key, m in basis.parts.all.items()
+    ]
+    return basis.correction.corrected(run, mean_sensitivity(parts))
 
 
 def _own(
@@ -112,30 +134,29 @@ def _sampled(
     """Median and interval of each measured brick; few rounds take the deviation of all bricks."""
     rounds_s = {key: [r.latency_s for r in m.quiet_rounds] for key, m in measured.items()}
     deviation = pooled_deviation(rounds_s.values())
+    errors = {key: Factor(1.0, factors[key].independent_sd) for key in measured}
     return {
-        key: _translated(pooled_spread(of, deviation), factors[key]) for key, of in rounds_s.items()
+        key: _translated(pooled_spread(of, deviation), errors[key]) for key, of in rounds_s.items()
     }
 
 
 def _added_up(own_s: Mapping[str, Interval], basis: Basis, parts: Parts) -> dict[str, Interval]:
     """``own_s``, shifted so that medians add up to the median of a whole run."""
     counts, predicted = basis.plan.counts, basis.predictions.of
-    runs = {key: m.runs for key, m in parts.measured.items()}
-    means = {k: runs[k].mean if k in runs else predicted[k].mean for k in own_s}
-    share = skew_share(
-        runs[key].term(latency.value, counts[key])
-        if key in runs
-        else predicted[key].term(counts[key])
-        for key, latency in own_s.items()
-    )
-    return {k: _translated(s, Factor(1.0 + share * (means[k] - 1.0))) for k, s in own_s.items()}
+    walks = walked_together({key: (m, counts[key]) for key, m in parts.measured.items()})
+    of_predicted = {k: predicted[k].term(counts[k]) for k in own_s if k not in parts.measured}
+    share = skew_share([*(walk.term for walk in walks), *of_predicted.values()])
+    factors = {key: 1.0 + share * (predicted[key].mean - 1.0) for key in of_predicted}
+    for walk in walks:
+        way = walk.term.mean_s / walk.term.medians_s - 1.0 if walk.term.medians_s else 0.0
+        factors |= dict.fromkeys(walk.keys, walk.factor * (1.0 + share * way))
+    return {key: _translated(latency, Factor(factors[key])) for key, latency in own_s.items()}
 
 
 def _translated(latency: Interval, factor: Factor) -> Interval:
     return latency.times(Interval(factor.middle, factor.low, factor.high))
 
 
-def _call_cost(basis: Basis) -> Interval:
+def _call_cost(probes: Results) -> Interval:
     """The cost of a call; 0 if its probes were not measured, which is a gap."""
-    probed = all(isinstance(basis.results.get(key), Measurement) for key in PROBES.values())
-    return call_cost(basis.results) if probed else Interval.exact(0.0)
+    return call_cost(probes) if probes.keys() >= set(PROBES.values()) else Interval.exact(0.0)

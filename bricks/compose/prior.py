@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.recomposition_error import OTHER_HOST_SHARE
 from bricks.predict.prediction import Prediction
-from bricks.samples.measurement import UNSURE_SHARE, Measurement, round_spread
+from bricks.samples.measurement import UNSURE_SHARE, round_spread
 from bricks.samples.statistics import NORMAL_95
 
 if TYPE_CHECKING:
-    from bricks.compose.parts import Results
-    from bricks.decompose.plan import Plan
+    from bricks.compose.basis import Basis
     from bricks.units.interval import Interval
 
 # How much hosts of one kind differ, as a standard deviation of the logarithm of latencies.
@@ -28,14 +27,14 @@ OTHER_HOST_SD = OTHER_HOST_SHARE / NORMAL_95
 _NEGLIGIBLE_SHARE = 0.001
 
 
-def imprecise_bricks(plan: Plan, results: Results) -> set[str]:
+def imprecise_bricks(basis: Basis) -> set[str]:
     """Keys of bricks measured on this host whose intervals are so wide that priors count.
 
     None if all of these together are negligible: priors take longer to find than all the rest.
     """
-    counts = plan.counts
-    measured = {key: m for key in counts if isinstance(m := results.get(key), Measurement)}
-    spreads = {key: round_spread(m) for key, m in measured.items()}
+    counts, measured = basis.plan.counts, basis.parts.measured
+    correction = basis.correction
+    spreads = {key: round_spread(correction.corrected(m)) for key, m in measured.items()}
     parts_s = {key: abs(counts[key]) * spread.value for key, spread in spreads.items()}
     unsure = {
         key

@@ -47,7 +47,7 @@ def recompose(basis: Basis) -> Estimate | IncompleteEstimate:
         return IncompleteEstimate(
             plan.model, plan.granularity, bricks.total_s, bricks.coverage, missing, bricks.shares
         )
-    overheads = phase_overheads(plan, basis.results)
+    overheads = phase_overheads(plan, bricks.latencies.probes)
     phases = phase_shares(plan, bricks.latencies.net_s, overheads)
     seconds = _seconds(basis, bricks, phases, _common_errors(basis, bricks, overheads))
     return _estimate(basis, bricks, phases, seconds)

@@ -88,6 +88,10 @@ class Round:
         """The median of the seconds that a sample's kernels take; 0 without any."""
         return median([sample.device_s for sample in self.samples]) if self.kernels else 0.0
 
+    def times(self, factor: float) -> Round:
+        """This round with ``factor`` times the latencies on the host."""
+        return replace(self, host_s=tuple(factor * host_s for host_s in self.host_s))
+
     def rounded(self, digits: int) -> Round:
         """This round with ``digits`` significant digits of each latency, and two of the share."""
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bricks.samples.call_overhead import PROBES
 from bricks.system.host_conditions import (
     CALLS,
     CONVOLUTION,
@@ -72,6 +73,10 @@ class BrickWork:
     convolves: bool
 
 
+# Chains of tiny nodes, whose latencies show the cost of a call.
+_PROBES = {key: BrickWork(0.0, 0.0, 0.0, length, convolves=False) for length, key in PROBES.items()}
+
+
 class Sensitivities:
     """The sensitivities of bricks with known ``work`` by key, on ``threads`` threads.
 
@@ -81,7 +86,7 @@ class Sensitivities:
     def __init__(
         self, work: Mapping[str, BrickWork], threads: int, usual: HostConditions | None = None
     ) -> None:
-        self._work, self._threads = work, threads
+        self._work, self._threads = {**_PROBES, **work}, threads
         self._speed_s = {**_USUAL_S, **({} if usual is None else usual.by_kernel)}
 
     def of(self, key: str, latency_s: float) -> NDArray[np.float64]:

@@ -94,11 +94,10 @@ class UsualConditions:
         return replace(self, covariance=none, error=none)
 
     @classmethod
-    def exactly(
-        cls, mean: HostConditions, of: Sequence[HostConditions | None] = ()
-    ) -> UsualConditions:
-        """Known conditions, as of a run: the mean ``of`` those around its rounds."""
-        return cls(mean, np.zeros((len(KERNELS),) * 2), error=mean_error(of))
+    def exactly(cls, mean: HostConditions, error: _Array | None = None) -> UsualConditions:
+        """Known conditions, as of a run; ``error`` is the covariance of their error, if any."""
+        none = np.zeros((len(KERNELS),) * 2)
+        return cls(mean, none, error=none if error is None else error)
 
     def from_now(self, every: Sequence[HostConditions]) -> UsualConditions:
         """The conditions of the next seconds, where ``every`` are those of this one."""

@@ -150,11 +150,11 @@ class Estimator:
             results = {**self.latencies(target).borrowed_calls(), **results}
         if conditions is None:
             conditions = self.conditions(plan, results, target)
-        predictions = self._with_prior(predictions, plan, results, target)
         sensitivities = None
         if conditions is not None:
             sensitivities = self.history(target).sensitivities(plan.keys)
-        return Basis(plan, results, predictions, conditions, sensitivities, construction)
+        basis = Basis(plan, results, predictions, conditions, sensitivities, construction)
+        return basis if self._prior is None else self._with_prior(basis, self._prior, target)
 
     def _device(
         self, plan: Plan, results: Results, target: Target, accelerator: Accelerator
@@ -174,19 +174,14 @@ class Estimator:
         predicted = known.predicted(unmeasured)
         return DeviceBasis(accelerator, costs, bricks, predicted, known.transfer_error)
 
-    def _with_prior(
-        self,
-        predictions: BrickPredictions,
-        plan: Plan,
-        results: Results,
-        target: Target,
-    ) -> BrickPredictions:
-        """``predictions`` with the priors of bricks whose measurements are uncertain."""
-        keys = imprecise_bricks(plan, results) if self._prior is not None else set()
-        if not keys or self._prior is None:
-            return predictions
-        known = self._prior.elsewhere(sorted(keys), plan, target)
-        return replace(predictions, prior=known)
+    @staticmethod
+    def _with_prior(basis: Basis, prior: Estimator, target: Target) -> Basis:
+        """``basis`` with the priors of bricks whose measurements are uncertain."""
+        keys = imprecise_bricks(basis)
+        if not keys:
+            return basis
+        known = prior.elsewhere(sorted(keys), basis.plan, target)
+        return replace(basis, predictions=replace(basis.predictions, prior=known))
 
     def elsewhere(self, keys: Sequence[str], plan: Plan, target: Target) -> dict[str, Prediction]:
         """Predictions for the bricks ``keys`` of ``plan`` from other hosts of this kind."""

@@ -56,7 +56,8 @@ class HostHistory:
 
     def correction(self, measured: Collection[Measurement]) -> Correction:
         """The correction of measurements to the usual conditions."""
-        return Correction(self.sensitivities([m.key for m in measured]), self.usual(measured))
+        sensitivities = self.sensitivities([m.key for m in measured])
+        return Correction(sensitivities, self.usual(measured), measured)
 
 
 def work_of(brick: Brick) -> BrickWork:

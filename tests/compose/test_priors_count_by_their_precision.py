@@ -26,10 +26,13 @@ from bricks.compose.prior import (
 )
 from bricks.compose.recomposition_error import OTHER_HOST_SHARE
 from bricks.predict.prediction import BrickPredictions, Prediction
-from bricks.samples.measurement import Measurement
+from bricks.samples.measurement import Measurement, Round
+from bricks.samples.sensitivity import Sensitivities
 from bricks.samples.statistics import NORMAL_95
+from bricks.samples.usual_conditions import UsualConditions
 from bricks.store import Store
 from bricks.system import fingerprint
+from bricks.system.host_conditions import HostConditions
 from bricks.units.interval import Interval
 
 NOTHING_KNOWN = BrickPredictions()
@@ -80,9 +83,21 @@ def test_an_interval_down_to_zero_says_little() -> None:
 
 def test_wide_intervals_of_own_measurements_are_unsure() -> None:
     known = results({"a": 1e-3}) | {"b": measurement("b", *UNREST)}
-    assert imprecise_bricks(CHAIN, known) == {"b"}
+    assert imprecise_bricks(Basis(CHAIN, known)) == {"b"}
     others = {"b": replace(measurement("b", *UNREST), published=True)}
-    assert imprecise_bricks(CHAIN, known | others) == set()
+    assert imprecise_bricks(Basis(CHAIN, known | others)) == set()
+
+
+def test_what_kernels_explain_is_no_uncertainty() -> None:
+    """A host that flips makes latencies differ, and its kernels say why."""
+    speeds = (1.0, 2.0) * 8
+    rounds = tuple(Round((f**0.9 * 1e-3,), HostConditions((f * 1e-3,) * 5)) for f in speeds)
+    known = {key: Measurement(key, rounds, 1.0) for key in "ab"}
+    to = UsualConditions.exactly(HostConditions((1e-3,) * 5))
+    assert imprecise_bricks(Basis(CHAIN, known)) == {"a", "b"}
+    assert (
+        imprecise_bricks(Basis(CHAIN, known, BrickPredictions(), to, Sensitivities({}, 1))) == set()
+    )
 
 
 def test_what_another_host_tells_is_as_uncertain_as_hosts_differ() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ WORK = {
     "add": BrickWork(1e6, 1.2e7, 0.0, 1, convolves=False),
     "tiny": BrickWork(100.0, 800.0, 0.0, 1, convolves=False),
 }
+SENSITIVITIES = Sensitivities(WORK, 1)
 SECONDS = st.floats(1e-5, 1e-2)
 HOSTS = st.builds(HostConditions, st.tuples(*[SECONDS] * len(KERNELS)))
 USUAL = HostConditions((1e-3,) * len(KERNELS))
@@ -83,7 +85,7 @@ def test_kernels_that_are_not_known_have_not_changed() -> None:
 
 @pytest.mark.parametrize("key", [*WORK, "unknown"])
 def test_where_conditions_are_not_known_nothing_is_corrected(key: str) -> None:
-    sensitivities, usual = Sensitivities(WORK, 1), UsualConditions.exactly(slower(2.0))
+    sensitivities, usual = SENSITIVITIES, UsualConditions.exactly(slower(2.0))
     of, without = measured(key, USUAL), measured(key, None)
     assert Correction(sensitivities, usual).factor(without) == Factor()
     assert Correction(sensitivities, None).factor(of) == Factor()
@@ -96,16 +98,54 @@ def test_all_rounds_are_corrected_by_one_factor() -> None:
     measurement = Measurement("conv", rounds, 1.0)
     factor = correction(USUAL).factor(measurement).middle
     assert factor == pytest.approx(2**-0.9)
-    assert correction(USUAL).rounds_s(measurement) == pytest.approx(
-        [factor, 2 * factor, 3 * factor]
-    )
+    corrected = [r.latency_s for r in correction(USUAL).corrected(measurement).rounds]
+    assert corrected == pytest.approx([factor, 2 * factor, 3 * factor])
+
+
+def flipping(key: str, *, follows: bool) -> Measurement:
+    """One run in three took twice as long, and so did the kernels, or only the kernels."""
+    speeds = (1.0, 1.0, 2.0) * 8
+    rounds = (Round(((f**0.9 if follows else 1.0) * LATENCY_S,), slower(f), 0.0) for f in speeds)
+    return Measurement(key, tuple(rounds), 1.0)
+
+
+@pytest.mark.parametrize("key", [*WORK, "unknown"])
+def test_rounds_of_a_host_that_flips_are_brought_to_one_speed(key: str) -> None:
+    of = flipping(key, follows=True)
+    to = UsualConditions.exactly(slower(2.0))
+    found = Correction(SENSITIVITIES, to, [of]).corrected(of)
+    latencies_s = [r.latency_s for r in found.rounds]
+    assert max(latencies_s) < 1.1 * min(latencies_s)
+    assert of.latency_s == LATENCY_S  # most rounds were fast: their median says nothing of the mean
+    assert found.latency_s == pytest.approx(2**0.9 * LATENCY_S, rel=0.05)
+
+
+def test_rounds_that_do_not_follow_their_kernels_stay_nearer_to_what_they_were() -> None:
+    follow, ignore = flipping("conv", follows=True), flipping("conv", follows=False)
+    to, sensitivities = UsualConditions.exactly(slower(2.0)), SENSITIVITIES
+
+    def spread(seen: Measurement) -> float:
+        rounds = Correction(sensitivities, to, [seen]).corrected(ignore).rounds
+        latencies_s = [r.latency_s for r in rounds]
+        return max(latencies_s) / min(latencies_s)
+
+    assert spread(ignore) < 1.3 < spread(follow)
+
+
+def test_a_run_follows_as_its_parts_do() -> None:
+    run = measured("m1-run", USUAL)
+    to = correction(slower(2.0))
+    assert to.corrected(run, np.zeros(len(KERNELS))).latency_s == LATENCY_S
+    half = np.full(len(KERNELS), 0.1)
+    assert to.corrected(run, half).latency_s == pytest.approx(2**0.5 * LATENCY_S)
 
 
 def test_a_change_within_the_noise_of_the_kernels_corrects_nothing_and_is_an_error() -> None:
     rounds = tuple(Round((1.0,), slower(f), 0.0) for f in (0.7, 1.4, 0.8, 1.3, 1.0))
     measurement = Measurement("conv", rounds, 1.0)
-    assert correction(slower(1.05)).factor(measurement).middle == 1.0
-    assert correction(slower(1.05)).shared_sd([(measurement, 1.0)]) > 0.01
+    near = Correction(SENSITIVITIES, UsualConditions.exactly(slower(1.02)), [measurement] * 9)
+    assert near.factor(measurement).middle == 1.0
+    assert near.shared_sd([(measurement, 1.0)]) > 0.01
     far = correction(slower(4.0)).factor(measurement).middle
     assert 1.0 < far < 4**0.9  # most of a large change is no noise
     assert far > 3**0.9
@@ -129,7 +169,7 @@ def test_changes_of_opposite_parts_are_not_shared() -> None:
 
 def test_what_is_still_to_change_is_an_error_of_all_latencies() -> None:
     usual = UsualConditions.assumed(USUAL)
-    found = Correction(Sensitivities(WORK, 1), usual)
+    found = Correction(SENSITIVITIES, usual)
     of = measured("conv", USUAL)
     assert found.factor(of).middle == pytest.approx(1.0)
     assert found.shared_sd([(of, LATENCY_S)]) == pytest.approx(0.9 * 0.04, rel=0.05)

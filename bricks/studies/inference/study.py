@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.latencies import run_in_conditions
 from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.errors import BackendError, ModelError, WorkerError
@@ -33,6 +34,7 @@ from bricks.units.facts import Missing
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
     from bricks.measure.jobs import ModelJob
     from bricks.predict.prediction import BrickPredictions
     from bricks.session.workspace import Workspace
@@ -167,7 +169,7 @@ class _Known:
         """The latency of a whole model, or why there is none."""
         whole = self._whole(job)
         if whole is not None:
-            return round_spread(whole)
+            return round_spread(run_in_conditions(self._basis(job), whole))
         failure = self.results.get(job.decomposition.plan.digest)
         return Missing(failure.reason if isinstance(failure, Failure) else _NO_TIME)
 
@@ -177,14 +179,15 @@ class _Known:
 
     def estimate(self, job: ModelJob) -> Estimate | IncompleteEstimate:
         """The estimate of a model in the conditions of its run; without one, in usual ones."""
+        return recompose(self._basis(job))
+
+    def _basis(self, job: ModelJob) -> Basis:
         estimator, target = self.workspace.estimators.measured, self.workspace.target
         plan, whole, construction = job.decomposition.plan, self._whole(job), None
         if job.streams:
             construction = estimator.construction(plan, job.decomposition.bricks, target)
-        return recompose(
-            estimator.basis(
-                plan, self.results, target,
-                conditions=None if whole is None else conditions_of(whole),
-                predictions=self.predictions, construction=construction,
-            )
+        return estimator.basis(
+            plan, self.results, target,
+            conditions=None if whole is None else conditions_of(whole),
+            predictions=self.predictions, construction=construction,
         )  # fmt: skip
