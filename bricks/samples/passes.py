@@ -22,7 +22,7 @@ _MOST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class WalkGroup:
     """Bricks that were sampled in the same passes, by key, and their sum as a ``term``.
 
     ``factor`` is the median of their sum relative to the sum of their medians.
@@ -33,7 +33,7 @@ class Walked:
     term: Term
 
 
-def walked_together(parts: Mapping[str, tuple[Measurement, int]]) -> list[Walked]:
+def walked_together(parts: Mapping[str, tuple[Measurement, int]]) -> list[WalkGroup]:
     """The bricks of ``parts``, each with its number of occurrences, by the walk they were in.
 
     Rounds with the same conditions of the host were sampled in the same passes. A brick without
@@ -45,11 +45,11 @@ def walked_together(parts: Mapping[str, tuple[Measurement, int]]) -> list[Walked
     return [_walked({key: parts[key] for key in keys}) for keys in by_walk.values()]
 
 
-def _walked(parts: Mapping[str, tuple[Measurement, int]]) -> Walked:
+def _walked(parts: Mapping[str, tuple[Measurement, int]]) -> WalkGroup:
     keys = tuple(parts)
     if len(parts) == 1:
         ((measurement, count),) = parts.values()
-        return Walked(keys, 1.0, measurement.runs.term(measurement.latency_s, count))
+        return WalkGroup(keys, 1.0, measurement.runs.term(measurement.latency_s, count))
     medians_s = sum(n * m.latency_s for m, n in parts.values())
     sums = [(bricks_s, run) for bricks_s, run in _sums(parts.values()) if run is not None]
     whole = [(bricks_s, run) for bricks_s, run in sums if bricks_s > _MOST * abs(medians_s)]
@@ -57,7 +57,7 @@ def _walked(parts: Mapping[str, tuple[Measurement, int]]) -> Walked:
     middle_s = factor * medians_s
     mean_s = max(middle_s, sum(n * m.mean_s for m, n in parts.values()))  # long runs are cut short
     variance = pooled_variance([run.host_s for _, run in whole])
-    return Walked(keys, factor, Term(middle_s, mean_s, variance, mean_s - middle_s))
+    return WalkGroup(keys, factor, Term(middle_s, mean_s, variance, mean_s - middle_s))
 
 
 def _sums(parts: Iterable[tuple[Measurement, int]]) -> Iterable[tuple[float, Round | None]]:
