@@ -255,7 +255,7 @@ def _show(
     answer: str, result: ModelPredictions, shown: Sequence[ShownEstimate], *, every: bool
 ) -> None:
     from bricks.report.matrix import prediction_parts
-    from bricks.report.prediction import memory_remarks, phase_lines, run_remarks
+    from bricks.report.prediction import host_remarks, memory_remarks, phase_lines, run_remarks
     from bricks.report.wide_intervals import estimate_lines
 
     remarks = estimate_lines(shown, sources=result.swept)
@@ -264,6 +264,7 @@ def _show(
         remarks += [line for of in result.models for line in run_remarks(of)]
         remarks += [line for of in result.models for line in memory_remarks(of)]
     parts = prediction_parts(result, every=every)
+    remarks += host_remarks(result.models, every=every)
     show_answer(answer, *parts, remarks=remarks, every=every)
 
 

@@ -11,6 +11,7 @@ from bricks.samples.correction import Correction
 
 if TYPE_CHECKING:
     from bricks.compose.device.basis import DeviceBasis
+    from bricks.compose.own_runs import OwnRuns
     from bricks.compose.schedule import Construction
     from bricks.decompose.plan import Plan
     from bricks.samples.sensitivity import Sensitivities
@@ -31,10 +32,11 @@ class Basis:
     ``sensitivities`` of bricks; without either, latencies count as they were measured. An
     unmeasured brick counts with its latency in ``predictions``, a
     measured one with a prior there with the posterior of both; a brick whose measurement failed is
-    a gap, unless it is unmeasurable and predicted. ``construction`` says how occurrences run in
-    parallel; if None, they run one after another. ``in_walk_call_factor`` times the call cost of
-    the probes is subtracted from each brick. ``device`` are further inputs about a known
-    accelerator.
+    a gap, unless it is unmeasurable and predicted. ``own_runs`` are whole models that the host ran,
+    which show its error of recomposition; None: it is as usual. ``construction`` says how
+    occurrences run in parallel; if None, they run one after another. ``in_walk_call_factor`` times
+    the call cost of the probes is subtracted from each brick. ``device`` are further inputs about
+    a known accelerator.
     """
 
     plan: Plan
@@ -42,6 +44,7 @@ class Basis:
     predictions: BrickPredictions = field(default_factory=BrickPredictions)
     conditions: UsualConditions | None = None
     sensitivities: Sensitivities | None = None
+    own_runs: OwnRuns | None = None
     construction: Construction | None = None
     device: DeviceBasis | None = None
     in_walk_call_factor: float = IN_WALK_CALL_FACTOR

@@ -9,10 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bricks.compose.estimate import Share
-from bricks.compose.recomposition_error import CACHED_NODES, cache_state_s
+from bricks.compose.own_runs import Shares
+from bricks.compose.recomposition_error import CACHED_NODES, STRETCH_SHARE, cache_state_s
 
 if TYPE_CHECKING:
+    from bricks.compose.basis import Basis
     from bricks.compose.latencies import BrickLatencies
     from bricks.decompose.plan import Plan
 
@@ -59,9 +63,34 @@ class Contributions:
     @property
     def cache_state_s(self) -> float:
         """Half the width of the interval, in seconds, that is due to the state of the caches."""
+        weight_bound_s = self._absolute_s(self.plan.weight_bound)
+        return cache_state_s(self.gross_s, weight_bound_s) + self.stretches_state_s
+
+    @property
+    def stretches_state_s(self) -> float:
+        """The part of it that is due to long stretches of tiny nodes."""
         long = sorted({o.brick for o in self.plan.occurrences if o.nodes >= CACHED_NODES})
-        return cache_state_s(
-            self.gross_s, self._absolute_s(self.plan.weight_bound), self._absolute_s(long)
+        return STRETCH_SHARE * self._absolute_s(long)
+
+    def by_limit(self, basis: Basis) -> Shares:
+        """The shares of a run by what decides them, see :class:`Shares`."""
+        run_s, known = self.total_s + self.latencies.call_s.value, self.latencies
+        if run_s <= 0:
+            return Shares(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        limited = np.zeros(3)
+        for key, seconds in self.seconds.items():
+            if key not in known.predicted:
+                of = basis.sensitivities
+                limited += seconds / run_s * np.array([1, 0, 0] if of is None else of.limits(key))
+        arithmetic, memory, calls = limited.tolist()
+        occurrences = sum(map(abs, self.plan.counts.values()))
+        return Shares(
+            arithmetic=arithmetic,
+            memory=memory,
+            calls=calls,
+            overhead=occurrences * known.call_s.value / run_s,
+            weights=self._absolute_s(self.plan.weight_bound) / run_s,
+            predicted=self.predicted_s / run_s,
         )
 
     @property

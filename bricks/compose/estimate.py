@@ -128,7 +128,8 @@ class Estimate:
     spans from the critical path to the latency without any overlap, and shares are of the total
     working time of all workers. ``device`` are the seconds on a host and its device, None without
     one; shares are then of the lane that limits the step. The estimate is for the usual conditions
-    of its host, which was watched for ``watched_s`` seconds.
+    of its host, which was watched for ``watched_s`` seconds. ``own_runs`` is how many whole models
+    that it ran show its error of recomposition; None where that is not asked.
     """
 
     model: str
@@ -148,6 +149,7 @@ class Estimate:
     unmeasurable: frozenset[str] = frozenset()
     device: DeviceTimes | None = None
     watched_s: float = 0.0
+    own_runs: int | None = None
 
     @property
     def latency_s(self) -> Interval:

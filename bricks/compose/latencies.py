@@ -23,7 +23,7 @@ from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
-    from bricks.compose.parts import Parts, Results
+    from bricks.compose.parts import Parts
     from bricks.units.sample import Kernel
 
 
@@ -48,8 +48,22 @@ class BrickLatencies:
     predicted: frozenset[str]
     published: Mapping[str, float]
     in_walk_call_factor: float
-    probes: Results = field(default_factory=dict)
+    probes: Mapping[str, Measurement] = field(default_factory=dict)
     kernels: Mapping[str, tuple[Kernel, ...]] = field(default_factory=dict)
+
+    def times(self, factor: float) -> BrickLatencies:
+        """All of these times ``factor``, but those of kernels."""
+        return replace(
+            self,
+            gross_s={key: of.scaled(factor) for key, of in self.gross_s.items()},
+            shared_s={key: factor * half_s for key, half_s in self.shared_s.items()},
+            all_shared_s=factor * self.all_shared_s,
+            call_s=self.call_s.scaled(factor),
+            probes={
+                key: replace(m, rounds=tuple(r.times(factor) for r in m.rounds))
+                for key, m in self.probes.items()
+            },
+        )
 
     def source(self, key: str) -> ErrorSource:
         """The source of a brick's own uncertainty."""
@@ -157,6 +171,6 @@ def _translated(latency: Interval, factor: Factor) -> Interval:
     return latency.times(Interval(factor.middle, factor.low, factor.high))
 
 
-def _call_cost(probes: Results) -> Interval:
+def _call_cost(probes: Mapping[str, Measurement]) -> Interval:
     """The cost of a call; 0 if its probes were not measured, which is a gap."""
     return call_cost(probes) if probes.keys() >= set(PROBES.values()) else Interval.exact(0.0)

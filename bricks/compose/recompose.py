@@ -9,13 +9,16 @@ are subtracted (see ``decompose.overlap``). Parallel construction is in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks.compose.call_overhead import overheads_uncertain_s, phase_overheads, phase_shares
 from bricks.compose.contributions import Contributions
 from bricks.compose.estimate import Estimate, IncompleteEstimate, PhaseShare
-from bricks.compose.latencies import latencies
+from bricks.compose.latencies import latencies, run_in_conditions
+from bricks.compose.own_runs import OwnRun
 from bricks.compose.parts import gaps
 from bricks.compose.recomposition_error import OTHER_HOST_SHARE, calls_s
 from bricks.compose.schedule import schedule
@@ -26,9 +29,13 @@ from bricks.compose.sourced_interval import (
     sequential_interval,
 )
 from bricks.compose.uncertainty import ErrorSource
+from bricks.samples.measurement import round_spread
+from bricks.samples.statistics import NORMAL_95
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
+    from bricks.compose.own_runs import HostError
+    from bricks.samples.measurement import Measurement
     from bricks.units.interval import Interval
 
 
@@ -43,14 +50,37 @@ def recompose(basis: Basis) -> Estimate | IncompleteEstimate:
         return recompose_on_device(basis, basis.device)
     plan = basis.plan
     bricks = Contributions.of(plan, latencies(basis))
+    host = None
+    if basis.own_runs is not None and basis.construction is None:
+        host = basis.own_runs.error(bricks.by_limit(basis), basis.predictions.bias)
+        bricks = Contributions.of(plan, bricks.latencies.times(host.factor))
     if missing := gaps(plan, basis.results, bricks.latencies.predicted):
         return IncompleteEstimate(
             plan.model, plan.granularity, bricks.total_s, bricks.coverage, missing, bricks.shares
         )
     overheads = phase_overheads(plan, bricks.latencies.probes)
     phases = phase_shares(plan, bricks.latencies.net_s, overheads)
-    seconds = _seconds(basis, bricks, phases, _common_errors(basis, bricks, overheads))
-    return _estimate(basis, bricks, phases, seconds)
+    seconds = _seconds(basis, bricks, phases, _common_errors(basis, bricks, overheads, host))
+    own_runs = None if host is None else host.runs
+    return replace(_estimate(basis, bricks, phases, seconds), own_runs=own_runs)
+
+
+def own_run(basis: Basis, run: Measurement) -> OwnRun | None:
+    """What a ``run`` of the whole model says of the host, against the estimate from ``basis``.
+
+    None where that is incomplete. The run's conditions are those of ``basis``.
+    """
+    estimate = recompose(replace(basis, own_runs=None))
+    if not isinstance(estimate, Estimate):
+        return None
+    run_s = round_spread(run_in_conditions(basis, run))
+    of = estimate.uncertainty
+    sampled = (
+        of.samples_s + of.conditions_s
+    ) * of.half_width_s  # parts are in proportion to squares
+    sd = math.hypot(math.sqrt(sampled) / estimate.estimate_s, run_s.relative) / NORMAL_95
+    shares = Contributions.of(basis.plan, latencies(basis)).by_limit(basis)
+    return OwnRun(basis.plan.digest, shares, math.log(run_s.value / estimate.estimate_s), sd)
 
 
 def _seconds(
@@ -86,19 +116,33 @@ def _run_s(basis: Basis, bricks: Contributions) -> float:
 
 
 def _common_errors(
-    basis: Basis, bricks: Contributions, overheads: Mapping[str, Interval]
+    basis: Basis,
+    bricks: Contributions,
+    overheads: Mapping[str, Interval],
+    host: HostError | None,
 ) -> tuple[Mapping[ErrorSource, float], ...]:
     """The independent errors that are common to all bricks, each in seconds by source.
 
     Their causes: predictions, conditions of the host, other hosts, and recomposition with call
-    overhead.
+    overhead, of which the ``host`` has shown its own.
     """
-    calls = calls_s(_calls(basis), bricks.latencies.call_s.value)
-    calls += bricks.calls_uncertain_s() + overheads_uncertain_s(overheads)
+    calls = bricks.calls_uncertain_s() + overheads_uncertain_s(overheads)
+    conditions = {ErrorSource.CONDITIONS: bricks.latencies.all_shared_s}
+    others = {ErrorSource.OTHER_HOST: OTHER_HOST_SHARE * bricks.published_s}
+    if host is not None:
+        run_s = bricks.gross_s + bricks.latencies.call_s.value
+        return (
+            {ErrorSource.PREDICTED: host.predicted * run_s},
+            {ErrorSource.RECOMPOSITION: host.recomposition * run_s + bricks.stretches_state_s},
+            {ErrorSource.CALLS: host.overhead * run_s + calls},
+            conditions,
+            others,
+        )
+    calls += calls_s(_calls(basis), bricks.latencies.call_s.value)
     return (
         {ErrorSource.PREDICTED: basis.predictions.common_s(bricks.predicted_s)},
-        {ErrorSource.CONDITIONS: bricks.latencies.all_shared_s},
-        {ErrorSource.OTHER_HOST: OTHER_HOST_SHARE * bricks.published_s},
+        conditions,
+        others,
         {ErrorSource.RECOMPOSITION: bricks.cache_state_s, ErrorSource.CALLS: calls},
     )
 

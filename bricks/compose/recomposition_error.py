@@ -47,12 +47,9 @@ def composition_s(
     return cache_state_s(total_s, weight_bound_s) + calls_s(occurrences, overhead_s)
 
 
-def cache_state_s(total_s: float, weight_bound_s: float, stretch_s: float = 0.0) -> float:
-    """The part of :func:`composition_s` that is due to the state of the caches.
-
-    ``stretch_s`` are the seconds of bricks of at least ``CACHED_NODES`` nodes.
-    """
-    return STATE_SHARE * total_s + WEIGHTS_SHARE * weight_bound_s + STRETCH_SHARE * stretch_s
+def cache_state_s(total_s: float, weight_bound_s: float) -> float:
+    """The part of :func:`composition_s` that is due to the state of the caches."""
+    return STATE_SHARE * total_s + WEIGHTS_SHARE * weight_bound_s
 
 
 def calls_s(occurrences: int, overhead_s: float) -> float:

@@ -8,8 +8,6 @@ know how the worker runs a walk, nor how latencies are added up.
 from __future__ import annotations
 
 import logging
-import math
-import time
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -40,9 +38,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-# A host that was watched for fewer seconds than the second number is watched for up to the first
-# one after measuring: how much its speed changes is a part of every answer.
-_WATCH_S, _KNOWN_S = 10.0, 60
+# A host that was watched for so many seconds is known.
+_KNOWN_S = 60
 
 
 class Campaign:
@@ -78,6 +75,21 @@ class Campaign:
             foreign_cores = self._run_exclusively(jobs, missing | again)
         return self._tally.result(self._loop.unfinished, foreign_cores)
 
+    def watch(self, seconds: float) -> None:
+        """Watch the conditions of the host for some seconds, unless it is known well."""
+        known_s = len(self._store.measurements.watched(self._target))
+        if seconds <= 0 or known_s >= _KNOWN_S:
+            return
+        self._progress("watching the speed of this host", 1.0)
+        request = TimeKernels(seconds)
+        try:
+            with timing_lock(lambda message: self._progress(message, 0.0)):
+                every = self._supervisor.ask_afresh(request, timeout_s=self._conditions.timeout_s)
+        except WorkerError as error:
+            _logger.info("the host could not be watched: %s", error)
+            return
+        self._store.measurements.watch(self._target, every)
+
     def _known(self, keys: Sequence[str]) -> set[str]:
         results = self._store.measurements.results(self._target, keys)
         return {key for key, result in results.items() if isinstance(result, Measurement)}
@@ -87,28 +99,9 @@ class Campaign:
         exclusive = self._conditions.exclusive
         lock = timing_lock(lambda message: self._progress(message, 0.0))
         with lock if exclusive else nullcontext():
-            load, started = ForeignLoad(self._supervisor.processor_s), time.monotonic()
+            load = ForeignLoad(self._supervisor.processor_s)
             self._run(jobs, missing)
-            if exclusive:
-                self._watch(time.monotonic() - started)
             return load.cores() if exclusive else None
-
-    def _watch(self, measured_s: float) -> None:
-        """Watch the conditions of a new host for as long as measuring took, at most."""
-        budget_s = self._conditions.budget_s
-        left_s = math.inf if budget_s is None else budget_s - measured_s
-        seconds = min(measured_s, _WATCH_S, left_s)
-        known_s = len(self._store.measurements.watched(self._target))
-        if seconds <= 0 or known_s >= _KNOWN_S:
-            return
-        self._progress("watching the speed of this host", 1.0)
-        request = TimeKernels(seconds)
-        try:
-            every = self._supervisor.ask_afresh(request, timeout_s=self._conditions.timeout_s)
-        except WorkerError as error:
-            _logger.info("the host could not be watched: %s", error)
-            return
-        self._store.measurements.watch(self._target, every)
 
     def _run(self, jobs: Sequence[ModelJob], missing: Collection[str]) -> None:
         parts = CampaignParts(

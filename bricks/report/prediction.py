@@ -11,6 +11,7 @@ from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.report.answers.device import device_of
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import Column, table_of
+from bricks.report.figures import count_text
 from bricks.report.tables import notable, peak_size, seconds, share_text
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 
@@ -169,6 +170,24 @@ def run_remarks(of: PredictedModel) -> list[str]:
     return [
         f"{of.model}: at any time, 90 % of single runs take at most {seconds(runs.p90_s)}, and"
         f" 99 % at most {seconds(runs.p99_s)}."
+    ]
+
+
+def host_remarks(models: Sequence[PredictedModel], *, every: bool) -> list[str]:
+    """A line where this host has not shown how far estimates are off; with ``every``, if it has."""
+    runs = [
+        of.estimate.own_runs
+        for of in models
+        if isinstance(of.estimate, Estimate) and of.estimate.own_runs is not None
+    ]
+    if not runs:
+        return []
+    if least := min(runs):
+        shown = f"{count_text(least, 'whole model')} that this host ran beside their bricks"
+        return [f"How far estimates are off follows from {shown}."] if every else []
+    return [
+        "This host ran no whole model beside its bricks yet, so a wide error is assumed. To narrow"
+        " it: bricks compare MODEL"
     ]
 
 

@@ -106,6 +106,17 @@ class Sensitivities:
         followed[-1] += _RESPONSE * exchange
         return followed
 
+    def limits(self, key: str) -> tuple[float, float, float]:
+        """The shares of a brick's time that arithmetic, memory and calls limit.
+
+        All of it is arithmetic where its work is not known.
+        """
+        if (work := self._work.get(key)) is None:
+            return 1.0, 0.0, 0.0
+        arithmetic_s, stream_s, calls_s = self._limits_s(work).values()
+        total_s = arithmetic_s + stream_s + calls_s
+        return arithmetic_s / total_s, stream_s / total_s, calls_s / total_s
+
     def _limits_s(self, work: BrickWork) -> dict[str, float]:
         """Seconds that the work takes by what limits it."""
         speed_s = self._speed_s

@@ -6,29 +6,46 @@ or a budget leaves some to be predicted. Must not know how results are used.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from bricks import backends
+from bricks.errors import BricksError
 from bricks.measure.campaign import Campaign
 from bricks.measure.conditions import Conditions
+from bricks.measure.jobs import ModelJob, needs_of
 from bricks.samples.call_overhead import ALL_PROBES
+from bricks.session.own_runs import earns_intervals, stored_runs
+from bricks.sources import ReadOptions, read
 
 if TYPE_CHECKING:
     from bricks.measure.campaign_result import CampaignResult
-    from bricks.measure.jobs import ModelJob
     from bricks.measure.progress import Progress
     from bricks.measure.rounds import StopRule
     from bricks.session.estimators import Estimators
     from bricks.session.plans import Plans
     from bricks.session.resources import Resources
 
+_logger = logging.getLogger(__name__)
+
 # Number of bricks measured in interleaved rounds under a time budget: the budget may be spent
 # before many are loaded.
 _FEW_BRICKS = 100
 
+# How long a new host is watched after measuring, at most; within this, networks of the zoo are run
+# beside their bricks, unless it is too short for one of them.
+_WATCH_S, _SHORT_S = 10.0, 1.0
+
+# These networks are of four kinds: convolutions of all sizes, attention, hundreds of small nodes,
+# and depthwise convolutions.
+REFERENCE_NETWORKS = ("squeezenet", "bert_mini", "shufflenet", "gluon_mobilenet025")
+
+# Where bricks are predicted, one in so many models is run, at most this many.
+_ONE_IN, _MOST_RUN = 5, 8
 
 # Within a shorter budget, too little is measured to learn from.
 _IMPORTED_S = 5.0
@@ -53,6 +70,8 @@ class Campaigns:
         Each is sampled until ``rule`` is met, by default the rule of the conditions.
         """
         budget_s, effort = self.budget_s(), self._resources.setup.effort
+        if not effort.complete and earns_intervals(self._resources):
+            jobs = with_runs(jobs, len(stored_runs(self._resources)))
         whole = any(job.whole for job in jobs)
         unplanned = effort.complete and (whole or budget_s is None)
         if unplanned or not self._missing(jobs):
@@ -117,8 +136,37 @@ class Campaigns:
                 budget_s = max(0.0, budget_s - (time.monotonic() - started))
             conditions = self._conditions(budget_s, rule)
             result = self._campaign(conditions, progress).run(jobs)
+        seconds = time.monotonic() - started
+        if result.measured and conditions.exclusive:
+            left_s = _WATCH_S if budget_s is None else budget_s - seconds
+            self._learn_of_host(min(seconds, _WATCH_S, left_s), conditions)
         self._estimators.note_measured(result.remeasured)
         return result
+
+    def _learn_of_host(self, seconds: float, conditions: Conditions) -> None:
+        """Run networks beside their bricks, then watch the host, unless both are done."""
+        ends_s = time.monotonic() + seconds
+        if seconds > _SHORT_S and earns_intervals(self._resources):
+            self._run_networks(ends_s, conditions)
+        self._campaign(conditions, None).watch(ends_s - time.monotonic())
+
+    def _run_networks(self, ends_s: float, conditions: Conditions) -> None:
+        """Run reference networks until about ``ends_s``, if this host has run too few models."""
+        resources = self._resources
+        if backends.offer(resources.runtime.backend).counterparts is not None:
+            return  # its models are programs
+        known = len(stored_runs(resources))
+        for name in REFERENCE_NETWORKS[known:]:
+            if time.monotonic() >= ends_s:
+                return
+            resources.progress(f"running {name} beside its bricks", 1.0)
+            try:
+                model = read(name, self._read_options)
+                job = ModelJob(model, self._plans.decompose(model), whole=True)
+                with resources.memory_for([job]):
+                    self._campaign(conditions, lambda what, share: None).run([job])
+            except BricksError as error:
+                _logger.info("%s was not run: %s", name, error)
 
     def _forget_failures(self, jobs: Sequence[ModelJob]) -> None:
         keys = {key for job in jobs for key in job.keys}
@@ -135,9 +183,38 @@ class Campaigns:
             conditions = replace(conditions, max_bricks=min(conditions.max_bricks, _FEW_BRICKS))
         return conditions
 
+    @property
+    def _read_options(self) -> ReadOptions:
+        resources = self._resources
+        return ReadOptions(
+            granularity=resources.options.granularity,
+            runtime=resources.runtime.backend,
+            threads=resources.runtime.threads,
+            device=resources.options.device,
+            seed=resources.options.seed,
+        )
+
     def _campaign(self, conditions: Conditions, progress: Progress | None) -> Campaign:
         resources = self._resources
         shown = resources.progress if progress is None else progress
         return Campaign(
             resources.store, resources.supervisor, resources.target.key, conditions, shown
         )
+
+
+def with_runs(jobs: Sequence[ModelJob], known: int) -> list[ModelJob]:
+    """``jobs``, some of which run their whole models too, where ``known`` were run before.
+
+    What they show corrects predictions. Small models are run: a run takes as long as all bricks.
+    """
+    wanted = min(_MOST_RUN - known, len(jobs) // _ONE_IN)
+    if wanted <= 0 or any(job.whole for job in jobs):
+        return list(jobs)
+    needs = needs_of(jobs)
+    work = {
+        digest: sum(abs(n) * need.works[key] for key, n in need.counts.items())
+        for digest, need in needs.items()
+    }
+    small = sorted(work, key=lambda digest: work[digest])[: max(wanted, len(work) // 2)]
+    chosen = set(sorted(small)[:wanted])  # by digest: at random, and the same again
+    return [replace(job, whole=job.model.digest in chosen) for job in jobs]

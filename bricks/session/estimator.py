@@ -11,14 +11,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks.compose.basis import Basis
+from bricks.compose.own_runs import OwnRun, OwnRuns
 from bricks.compose.parts import Results
 from bricks.compose.prior import imprecise_bricks, prior_of_measurement, prior_of_prediction
+from bricks.compose.recompose import own_run
 from bricks.predict.prediction import BrickPredictions, Prediction
+from bricks.samples.call_overhead import needed_by
+from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.usual_conditions import UsualConditions
 from bricks.session.host_history import HostHistory
 from bricks.session.latencies import Latencies
 from bricks.session.measured_target import LoadedBricks
+from bricks.session.own_runs import earns_intervals, stored_runs
 
 if TYPE_CHECKING:
     from bricks.compose.device.basis import DeviceBasis
@@ -30,6 +35,9 @@ if TYPE_CHECKING:
     from bricks.store import Reading
     from bricks.system import Target
     from bricks.system.accelerator import Accelerator
+
+# At most so many runs of whole models are read for an answer, evenly from all that the cache has.
+_MOST_RUNS = 12
 
 
 class Estimator:
@@ -49,6 +57,7 @@ class Estimator:
         self._latencies: dict[str, Latencies] = {}  # by target
         self._devices: dict[str, DeviceLatencies] = {}  # by target
         self._histories: dict[str, HostHistory] = {}  # by target
+        self._runs: dict[bool, OwnRuns] = {}  # with predicted bricks or without
         self._loaded = LoadedBricks()
         # By target: models share most of their bricks, and decoding samples takes longest.
         self._settled: dict[str, dict[str, Measurement | Failure]] = {}
@@ -66,12 +75,14 @@ class Estimator:
         self._latencies.clear()
         self._devices.clear()
         self._histories.clear()
+        self._runs.clear()
         self._settled.clear()
 
     def note_measured(self, target: Target, remeasured: Collection[str]) -> None:
         """Discard results on ``target`` that new measurements and ``remeasured`` bricks replace."""
         self._settled.pop(target.key, None)
         self._histories.pop(target.key, None)
+        self._runs.clear()
         self.latencies(target).invalidate(remeasured)
 
     def results(self, keys: Collection[str], target: Target) -> Results:
@@ -133,10 +144,12 @@ class Estimator:
         conditions: UsualConditions | None = None,
         predictions: BrickPredictions | None = None,
         construction: Construction | None = None,
+        bare: bool = False,
     ) -> Basis:
         """All inputs of an estimate of ``plan`` on ``target``, in ``conditions``; None: usual ones.
 
-        ``predictions`` are those of several plans; None: of this one.
+        ``predictions`` are those of several plans; None: of this one. A ``bare`` estimate does not
+        follow what this host's own runs of whole models show.
         """
         if (accelerator := target.system.accelerator) is not None:
             device = self._device(plan, results, target, accelerator)
@@ -153,7 +166,10 @@ class Estimator:
         sensitivities = None
         if conditions is not None:
             sensitivities = self.history(target).sensitivities(plan.keys)
-        basis = Basis(plan, results, predictions, conditions, sensitivities, construction)
+        own_runs = None
+        if not bare and earns_intervals(self._resources, target):
+            own_runs = self._own_runs(predicted=bool(predictions.of)).without(plan.digest)
+        basis = Basis(plan, results, predictions, conditions, sensitivities, own_runs, construction)
         return basis if self._prior is None else self._with_prior(basis, self._prior, target)
 
     def _device(
@@ -173,6 +189,30 @@ class Estimator:
         known = self._devices[target.key]
         predicted = known.predicted(unmeasured)
         return DeviceBasis(accelerator, costs, bricks, predicted, known.transfer_error)
+
+    def _own_runs(self, *, predicted: bool) -> OwnRuns:
+        """The whole models that this host ran; with ``predicted``, those with such bricks too."""
+        if predicted not in self._runs:
+            digests = stored_runs(self._resources)
+            step = -(-len(digests) // _MOST_RUNS) or 1
+            found = [self._own_run(digest, predicted=predicted) for digest in digests[::step]]
+            self._runs[predicted] = OwnRuns([run for run in found if run is not None])
+        return self._runs[predicted]
+
+    def _own_run(self, digest: str, *, predicted: bool) -> OwnRun | None:
+        """What one run shows; None where it is not known, or has ``predicted`` bricks unasked."""
+        target, cut = self._resources.target, str(self._resources.granularity)
+        loaded = self._resources.store.plans.load(digest, cut, target.key, name=None)
+        if loaded is None or loaded[0].memory.outdated:
+            return None
+        plan = loaded[0]
+        results = self.results([*needed_by(plan), digest], target)
+        measured = all(isinstance(results.get(key), Measurement) for key in plan.keys)
+        run = results.get(digest)
+        if not isinstance(run, Measurement) or not (measured or predicted):
+            return None
+        basis = self.basis(plan, results, target, conditions=conditions_of(run), bare=True)
+        return own_run(basis, run)
 
     @staticmethod
     def _with_prior(basis: Basis, prior: Estimator, target: Target) -> Basis:

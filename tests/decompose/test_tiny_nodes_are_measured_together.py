@@ -10,7 +10,6 @@ import pytest
 from factories import constant, model, node, save, value
 
 from bricks import Bench, Decomposition
-from bricks.compose.recomposition_error import cache_state_s
 from bricks.decompose.granularity import Granularity, split
 from bricks.graph.graph import Graph
 from bricks.graph.program import Call
@@ -133,7 +132,3 @@ def test_what_is_predicted_grows_with_the_nodes(bench: Bench, tmp_path: Path) ->
         extract_features(*decomposition.bricks.values()).calls for decomposition in (few, many)
     ]
     assert calls[1] > 20 * calls[0]
-
-
-def test_the_interval_of_long_stretches_is_wider() -> None:
-    assert cache_state_s(1.0, 0.0, 1.0) > cache_state_s(1.0, 0.0)

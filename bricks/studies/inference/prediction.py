@@ -72,7 +72,7 @@ class PredictedModel:
         ("memory.peak_bytes", "peak_bytes"), ("memory_parts", "memory"), ("gaps", "missing"),
         ("shares", "bricks"), "phases", ("reason", "error"),
         ("estimate.uncertainty", "uncertainty"), "advice", ("estimate.watched_s", "watched_s"),
-        ("usual_s", "usual_s", "usual_low_s", "usual_high_s"),
+        ("estimate.own_runs", "own_runs"), ("usual_s", "usual_s", "usual_low_s", "usual_high_s"),
         *((f"single_runs.{name}", name) for name in ("p50_s", "p90_s", "p99_s")),
     )  # fmt: skip
 
