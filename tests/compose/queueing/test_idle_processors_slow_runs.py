@@ -21,7 +21,7 @@ from bricks.compose.queueing.run import RunLatency
 from bricks.studies.serving.queueing import serve
 from bricks.studies.serving.scenario import Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes
-from bricks.units.cases import value_of
+from bricks.units.draws import VALUE
 from bricks.units.interval import Interval
 
 
@@ -106,7 +106,7 @@ def test_a_sample_after_a_pause_takes_longer_and_the_next_less() -> None:
 def test_each_query_takes_one_of_the_measured_transport_times() -> None:
     serving = Serving(batch_s=0.002, transport_s=0.001, transports_s=[0.003, 0.005])
     times = ServiceTimes([BatchLatency(1, RunLatency(Interval.exact(0.01), np.ones(9)))])
-    sample = times.sampler(serving, value_of, seed=0)
+    sample = times.sampler(serving, VALUE, seed=0)
     found = serve([float(number) for number in range(50)], serving, sample)
     assert {round(s, 6) for s in found.latencies_s} == {0.015, 0.017}
     assert found.occupied_s.tolist() == pytest.approx([0.012] * 50)
@@ -115,6 +115,6 @@ def test_each_query_takes_one_of_the_measured_transport_times() -> None:
 def test_each_batch_takes_one_of_the_measured_costs() -> None:
     times = ServiceTimes([BatchLatency(1, RunLatency(Interval.exact(0.01), np.ones(9)))])
     serving = Serving(batch_s=0.002, batches_s=[0.001, 0.004])
-    sample = times.sampler(serving, value_of, seed=0)
+    sample = times.sampler(serving, VALUE, seed=0)
     found = serve([float(number) for number in range(50)], serving, sample)
     assert {round(s, 6) for s in found.occupied_s} == {0.011, 0.014}
