@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-
 # The ends of a 95 % interval in standard deviations of a normal distribution.
 _END = NormalDist().inv_cdf(0.975)
 
@@ -78,10 +77,10 @@ class Interval:
     def deviated(self, by: float) -> float:
         """The quantity ``by`` standard deviations above its value; below it if negative.
 
-        Each side is the half of a log-normal distribution: an end lies 1.96 deviations away. The
-        value is positive, and ends are not negative.
+        Each side is the half of a log-normal distribution: an end lies 1.96 deviations away. For
+        quantities that are not negative; a negative low end counts as 0.
         """
-        end = self.low if by < 0 else self.high
+        end = max(0.0, self.low if by < 0 else self.high)
         return self.value * (end / self.value) ** (abs(by) / _END) if self.value > 0 else end
 
     def times(self, other: Interval) -> Interval:

@@ -113,6 +113,16 @@ def test_a_wider_interval_leaves_less(one: float, other: float) -> None:
     assert lows[0] >= lows[1] * (1 - 1e-12)
 
 
+@given(intervals(), st.floats(-4, 4), st.floats(-4, 4))
+def test_an_end_is_deviated_by_two_standard_deviations(
+    one: Interval, by: float, other: float
+) -> None:
+    assert one.deviated(0.0) == one.value
+    assert one.deviated(-1.959964) == pytest.approx(max(0.0, one.low), rel=1e-4)
+    assert one.deviated(1.959964) == pytest.approx(one.high, rel=1e-4)
+    assert one.deviated(min(by, other)) <= one.deviated(max(by, other)) * (1 + 1e-9)
+
+
 def test_an_error_of_its_own_is_relative_to_the_value() -> None:
     assert Interval.around(2.0, 0.5) == Interval(2.0, 1.5, 2.5)
     assert Interval.around(2.0, 0.5).relative == 0.25

@@ -1,7 +1,8 @@
 """Metrics of a scenario: a server simulated on the latencies of its batches.
 
 Each metric is simulated for draws of the latencies too, with the same arrivals and the same noise:
-the ends of its interval are the outermost results. Must not know models, nor how latencies are estimated.
+the ends of its interval are the outermost results. Must not know models, nor how latencies are
+estimated.
 """
 
 from __future__ import annotations
@@ -89,9 +90,7 @@ def _max_qps(
         return None
     if load.slo_s is None:
         return capacity
-    return interval_of(
-        times.draws.map(lambda draw: highest_qps(times, load, serving, draw, seed))
-    )
+    return interval_of(times.draws.map(lambda draw: highest_qps(times, load, serving, draw, seed)))
 
 
 def best_batch(batches: Sequence[BatchLatency]) -> int:

@@ -20,11 +20,11 @@ from bricks.compose.queueing.run import RunLatency, RunSampler
 from bricks.units.curve import Curve
 from bricks.units.draws import VALUE, Draw, Drawn, outermost, stratified
 from bricks.units.facts import with_ends
+from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
     from bricks.compose.queueing.batching import BatchSeconds
     from bricks.studies.serving.scenario import Serving
-    from bricks.units.interval import Interval
 
 # Costs of batches that are drawn once and reused cyclically.
 _DRAWS = 1 << 16
@@ -52,10 +52,16 @@ class BatchLatency:
         if state is None:
             return replace(self, idle_penalty=0.0)
         draws = len(self.run.factors)
+        looped_s = self.run.latency_s.scaled(state.factor.value)
+        in_server_s = state.factor.scaled(self.run.latency_s.value)
+        latency_s = Interval.deviating(looped_s.value, (looped_s, in_server_s)).positive()
+        square = looped_s.half_width**2 + in_server_s.half_width**2
+        own = self.run.own_share * looped_s.half_width**2 + in_server_s.half_width**2
         run = replace(
             self.run,
-            latency_s=self.run.latency_s.scaled(state.factor),
+            latency_s=latency_s,
             factors=np.random.default_rng(0).choice(state.spread, draws),
+            own_share=own / square if square else 0.0,
         )
         return BatchLatency(self.size, run, state.idle_penalty)
 
