@@ -9,6 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+# The ends of a 95 % interval in standard deviations of a normal distribution.
+_END = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,15 @@ class Interval:
     def shifted(self, by: float) -> Interval:
         """The interval plus an exact number."""
         return Interval(self.value + by, self.low + by, self.high + by)
+
+    def deviated(self, by: float) -> float:
+        """The quantity ``by`` standard deviations above its value; below it if negative.
+
+        Each side is the half of a log-normal distribution: an end lies 1.96 deviations away. For
+        quantities that are not negative; a negative low end counts as 0.
+        """
+        end = max(0.0, self.low if by < 0 else self.high)
+        return self.value * (end / self.value) ** (abs(by) / _END) if self.value > 0 else end
 
     def times(self, other: Interval) -> Interval:
         """The product of two non-negative quantities: ends are products of ends."""

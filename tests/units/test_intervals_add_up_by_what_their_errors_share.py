@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bricks.units.cases import ENDS, Cases, interval_of
 from bricks.units.interval import Interval, common_sum, independent_sum
 
 NUMBERS = st.floats(1e-6, 1e6)
@@ -114,28 +113,18 @@ def test_a_wider_interval_leaves_less(one: float, other: float) -> None:
     assert lows[0] >= lows[1] * (1 - 1e-12)
 
 
+@given(intervals(), st.floats(-4, 4), st.floats(-4, 4))
+def test_an_end_is_deviated_by_two_standard_deviations(
+    one: Interval, by: float, other: float
+) -> None:
+    assert one.deviated(0.0) == one.value
+    assert one.deviated(-1.959964) == pytest.approx(max(0.0, one.low), rel=1e-4)
+    assert one.deviated(1.959964) == pytest.approx(one.high, rel=1e-4)
+    assert one.deviated(min(by, other)) <= one.deviated(max(by, other)) * (1 + 1e-9)
+
+
 def test_an_error_of_its_own_is_relative_to_the_value() -> None:
     assert Interval.around(2.0, 0.5) == Interval(2.0, 1.5, 2.5)
     assert Interval.around(2.0, 0.5).relative == 0.25
     assert Interval.exact(0.0).relative == math.inf
     assert Interval.exact(3.0).half_width == 0.0
-
-
-@given(intervals())
-def test_a_computation_runs_once_in_each_case(one: Interval) -> None:
-    seen: list[float] = []
-
-    def of(number: float) -> float:
-        seen.append(number)
-        return -number
-
-    cases = ENDS.map(lambda end: of(end(one)))
-    assert seen == [one.value, one.low, one.high]
-    assert interval_of(cases) == one.scaled(-1.0)
-
-
-@given(NUMBERS, NUMBERS, NUMBERS)
-def test_cases_in_any_order_are_an_interval(value: float, low: float, high: float) -> None:
-    found = interval_of(Cases(value, low, high))
-    assert found.value == value
-    assert all(found.holds(each) for each in (value, low, high))

@@ -12,8 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bricks.units.interval import Interval
+
 # Bounds of the fitted time constants, in seconds.
 _SHORTEST_S, _LONGEST_S = 1e-3, 1.0
+
+# The least share of a median run that an active processor takes: without a bound, the fit makes a
+# penalty of changes of the host. Assumed: penalties are smaller.
+_LEAST_ACTIVE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +50,27 @@ NO_IDLE_PENALTY = IdleModel(math.inf, 1.0)
 class ServerRuns:
     """Runs of a server in order: seconds of idling before each run, and seconds of the run.
 
-    ``looped_s`` are the seconds of runs back to back, without a server.
+    ``looped_s`` are the seconds of runs back to back, without a server. Both kinds of runs took
+    ``turns`` turns, each with as many runs as any other.
     """
 
     idle_s: Sequence[float]
     run_s: Sequence[float]
     looped_s: Sequence[float]
+    turns: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
     """How runs in a server differ from runs back to back.
 
-    The median of runs on an active processor is ``factor`` times as long; full idle depth lengthens
-    a run by the share ``idle_penalty``. ``spread`` holds single runs relative to the model: shape
-    ``(runs,)``.
+    The median of runs on an active processor is ``factor`` times as long, which is as uncertain as
+    turns differ; full idle depth lengthens a run by the share ``idle_penalty``. ``spread`` holds
+    single runs relative to the model: shape ``(runs,)``.
     """
 
     idle_model: IdleModel
-    factor: float
+    factor: Interval
     idle_penalty: float
     spread: np.ndarray = field(repr=False)
 
@@ -85,7 +93,7 @@ def fit_server_state(runs: ServerRuns, idle_model: IdleModel | None = None) -> S
         lambda parameters: fitted_s(parameters) / measured_s - 1,
         [median_s, 0.1, *free],
         bounds=(
-            [0.5 * median_s, 0.0, *(log_bounds[0] for _ in free)],
+            [_LEAST_ACTIVE * median_s, 0.0, *(log_bounds[0] for _ in free)],
             [1.5 * median_s, 10.0, *(log_bounds[1] for _ in free)],
         ),
         loss="soft_l1",
@@ -95,9 +103,31 @@ def fit_server_state(runs: ServerRuns, idle_model: IdleModel | None = None) -> S
     middle = float(np.median(residuals))
     return ServerState(
         idle_model or IdleModel(*map(math.exp, parameters[2:])),
-        float(parameters[0]) * middle / float(np.median(runs.looped_s)),
+        _slowdown(float(parameters[0]) * middle / float(np.median(runs.looped_s)), residuals, runs),
         float(parameters[1]),
         residuals / middle,
+    )
+
+
+def _slowdown(value: float, residuals: np.ndarray, runs: ServerRuns) -> Interval:
+    """``value`` with the error of a mean over turns; exact with one turn.
+
+    The host changes within a turn, so a turn's runs in the server and back to back differ by more
+    than the server. ``residuals`` are the runs in the server, without what pauses cost.
+    """
+    if runs.turns == 1:
+        return Interval.exact(value)
+    from scipy.special import stdtrit  # here, since it takes a moment to import
+
+    turns = zip(
+        np.array_split(residuals, runs.turns),
+        np.array_split(runs.looped_s, runs.turns),
+        strict=True,
+    )
+    logs = [math.log(np.median(served) / np.median(looped)) for served, looped in turns]
+    mean_error = float(np.std(logs, ddof=1)) / math.sqrt(runs.turns)
+    return Interval.within_factor(
+        value, math.exp(float(stdtrit(runs.turns - 1, 0.975)) * mean_error)
     )
 
 

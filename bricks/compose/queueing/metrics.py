@@ -1,7 +1,7 @@
 """Metrics of simulated servers, such as percentiles, as intervals.
 
-A server is simulated with latencies at their values and at both ends of their intervals, with the
-same arrivals and the same noise. Must not know what is served.
+A server is simulated with latencies at their values and with draws of latencies, with the same
+arrivals and the same noise. Must not know what is served.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from bricks.units.cases import Cases, interval_of
+from bricks.units.draws import Drawn, interval_of
 
 if TYPE_CHECKING:
     from bricks.units.interval import Interval
@@ -30,18 +30,18 @@ def without_warm_up(values: np.ndarray) -> np.ndarray:
     return values[int(WARM_UP * len(values)) :]
 
 
-def metric(cases: Cases[T], of: Callable[[T], float], *, unbounded: bool = False) -> Interval:
-    """The metric ``of`` all cases as an interval, whose high end is infinite if ``unbounded``."""
-    interval = interval_of(cases.map(of))
+def metric(runs: Drawn[T], of: Callable[[T], float], *, unbounded: bool = False) -> Interval:
+    """The metric ``of`` all runs as an interval, whose high end is infinite if ``unbounded``."""
+    interval = interval_of(runs.map(of))
     return replace(interval, high=math.inf) if unbounded else interval
 
 
 def percentiles(
-    cases: Cases[np.ndarray], percents: Mapping[str, float], *, unbounded: bool
+    values: Drawn[np.ndarray], percents: Mapping[str, float], *, unbounded: bool
 ) -> dict[str, Interval]:
-    """Percentiles of the values in each case, by the names in ``percents``."""
+    """Percentiles of the values of each run, by the names in ``percents``."""
     return {
-        name: metric(cases, partial(_percentile, percent=percent), unbounded=unbounded)
+        name: metric(values, partial(_percentile, percent=percent), unbounded=unbounded)
         for name, percent in percents.items()
     }
 

@@ -21,6 +21,7 @@ from bricks.errors import ModelError
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
     from bricks.compose.device.times import DeviceTimes
+    from bricks.compose.uncertainty import Uncertainty
     from bricks.units.interval import Interval
 
 # Random indices that are drawn once and reused cyclically.
@@ -31,12 +32,14 @@ _INDICES = 1 << 16
 class RunLatency:
     """The median latency of a run, and single runs relative to it: shape ``(draws,)``.
 
+    ``own_share`` of the latency's squared error is independent of that of runs of other sizes.
     ``device`` are the seconds on a host and its device, None without one.
     """
 
     latency_s: Interval
     factors: np.ndarray = field(repr=False)
     provenance: Provenance = MEASURED
+    own_share: float = 0.0
     device: DeviceTimes | None = None
 
     @property
@@ -103,5 +106,12 @@ def run_latency(basis: Basis, which: str, *, seed: int) -> RunLatency:
         estimate.latency_s,
         run_factors(basis, estimate, seed=seed),
         estimate.provenance,
+        _own_share(estimate.uncertainty),
         estimate.device,
     )
+
+
+def _own_share(of: Uncertainty) -> float:
+    """The share of samples: all other errors have the same causes at any batch size."""
+    half_s = of.half_width_s  # parts are in proportion to squares
+    return min(1.0, of.samples_s / half_s) if half_s else 0.0

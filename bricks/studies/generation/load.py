@@ -15,7 +15,7 @@ from bricks.compose.queueing.metrics import metric, percentiles, rate, without_w
 from bricks.compose.queueing.run import RunSampler
 from bricks.compose.queueing.simulation import ServerRun, simulate
 from bricks.studies.generation.result import PERCENTILES, GenerationLoad
-from bricks.units.cases import ENDS, Cases, End, interval_of
+from bricks.units.draws import IN_COMMON, Draw, Drawn, interval_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,12 +29,12 @@ _REQUESTS, _SATURATED = 4000, 40
 
 
 def load_of(times: StepTimes, generation: Generation, seed: int) -> GenerationLoad:
-    """Requests at the rate of ``generation``, with latencies at each end of their intervals."""
+    """Requests at the rate of ``generation``, with draws of the latencies of all steps together."""
     assert generation.qps is not None
     server, qps = _Server(times, generation, _table(times, generation), seed), generation.qps
-    capacities = ENDS.map(server.capacity_qps)
+    capacities = IN_COMMON.map(server.capacity_qps)
     capacity, saturated = interval_of(capacities), qps >= capacities.value
-    unbounded = qps >= capacities.high
+    unbounded = qps >= capacity.low
     runs = _runs(server, qps, capacities)
     busy = metric(runs, lambda run: min(1.0, run.busy_s / run.span_s))
 
@@ -54,19 +54,15 @@ def load_of(times: StepTimes, generation: Generation, seed: int) -> GenerationLo
     )
 
 
-def _runs(server: _Server, qps: float, capacities: Cases[float]) -> Cases[ServerRun]:
-    """The server in each case; where it saturates, as with latencies at their values."""
+def _runs(server: _Server, qps: float, capacities: Drawn[float]) -> Drawn[ServerRun]:
+    """The server with each draw; where it saturates, as with latencies at their values."""
     arrivals_s = poisson_s(qps, _REQUESTS, server.seed)
-    value = server.serve(arrivals_s, ENDS.value)
+    value = server.serve(arrivals_s, IN_COMMON.value)
 
-    def unless_saturated(capacity_qps: float, end: End) -> ServerRun:
-        return server.serve(arrivals_s, end) if qps < capacity_qps else value
+    def unless_saturated(draw: Draw, capacity_qps: float) -> ServerRun:
+        return server.serve(arrivals_s, draw) if qps < capacity_qps else value
 
-    return Cases(
-        value,
-        unless_saturated(capacities.low, ENDS.low),
-        unless_saturated(capacities.high, ENDS.high),
-    )
+    return Drawn(value, tuple(map(unless_saturated, IN_COMMON.draws, capacities.draws)))
 
 
 def _table(times: StepTimes, generation: Generation) -> Mapping[int, Sequence[Interval]]:
@@ -90,22 +86,24 @@ class _Server:
     table: Mapping[int, Sequence[Interval]]
     seed: int
 
-    def capacity_qps(self, end: End) -> float:
-        """Requests a second of a saturated server, with latencies at an ``end``."""
+    def capacity_qps(self, draw: Draw) -> float:
+        """Requests a second of a saturated server, with the latencies of ``draw``."""
         count = _SATURATED * self.generation.batch
-        return rate(count, self.serve([0.0] * count, end).span_s)
+        return rate(count, self.serve([0.0] * count, draw).span_s)
 
-    def serve(self, arrivals_s: Sequence[float], end: End) -> ServerRun:
-        """Requests that arrive at ``arrivals_s``, with latencies at an ``end``."""
+    def serve(self, arrivals_s: Sequence[float], draw: Draw) -> ServerRun:
+        """Requests that arrive at ``arrivals_s``, with the latencies of ``draw``."""
         generation, prompt = self.generation, self.times.prompts[1].run
         first, between_s = generation.prompt_tokens, generation.step_s
-        table_s = {size: [*map(end, row)] for size, row in self.table.items()}
+        table_s = {size: [*map(draw.of, row)] for size, row in self.table.items()}
         longest = {size: steps[-1].run for size, steps in self.times.steps.items() if steps}
         runs = RunSampler({0: prompt, **longest}, self.seed)
         places = {size: runs.place(size) for size in table_s}
 
+        prompt_latency_s = draw.of(prompt.latency_s)
+
         def prompt_s(number: int) -> float:
-            return end(prompt.latency_s) * runs.factor(0, number) + between_s
+            return prompt_latency_s * runs.factor(0, number) + between_s
 
         def step_s(size: int, past: int, number: int) -> float:
             factor = runs.factor(places[size], number)

@@ -17,11 +17,12 @@ from bricks.compose.queueing.arrivals import poisson_s
 from bricks.compose.queueing.fifo import latencies_s
 from bricks.compose.queueing.metrics import without_warm_up
 from bricks.compose.slo import MeetsSlo
-from bricks.units.cases import ENDS, Cases, End, interval_of
+from bricks.units.draws import Drawn, interval_of
 
 if TYPE_CHECKING:
     from bricks.studies.serving.scenario import ScenarioLoad, Serving
     from bricks.studies.serving.service import ServiceTimes
+    from bricks.units.draws import Draw
     from bricks.units.interval import Interval
 
 # Simulated requests at each rate of a search.
@@ -34,8 +35,8 @@ _RATE_PRECISION = 0.002
 class HostRange:
     """The hosts that a rate takes, of which every number in the range may be the right one.
 
-    ``fewest`` may keep the bound: they do with latencies at the low ends of their intervals.
-    ``enough`` keep it with latencies at the high ends too. None: no number of hosts does.
+    ``fewest`` may keep the bound: they do with some draw of the latencies. ``enough`` keep it with
+    every draw. None: no number of hosts does.
     """
 
     fewest: int | None
@@ -64,7 +65,7 @@ def least(ranges: Iterable[HostRange]) -> HostRange:
 
 
 class ServedRates:
-    """The latencies of a server at any rate, with those of batches at one end of their intervals.
+    """The latencies of a server at any rate, with one draw of those of batches.
 
     All rates have the same arrivals, scaled, and the same noise.
     """
@@ -74,14 +75,14 @@ class ServedRates:
         times: ServiceTimes,
         load: ScenarioLoad,
         serving: Serving,
-        end: End,
+        draw: Draw,
         *,
         seed: int,
         queries: int,
     ) -> None:
         self._load, self._instances = load, serving.instances
-        self.capacity_qps = times.capacity_qps(serving, end)
-        self._batch_s = times.drawn_s(serving, end, count=queries, seed=seed)
+        self.capacity_qps = times.capacity_qps(serving, draw)
+        self._batch_s = times.drawn_s(serving, draw, count=queries, seed=seed)
         self._known_s: dict[float, float] = {}  # by rate
         self._unit_arrivals = _unit_arrivals_s(queries, seed)
 
@@ -149,21 +150,22 @@ class ServedSetting:
     ) -> None:
         assert load.qps is not None
         self.times, self.serving, self._qps = times, serving, load.qps
-        self._rates: Cases[ServedRates] = ENDS.map(
-            lambda end: ServedRates(times, load, serving, end, seed=seed, queries=queries)
+        self._rates: Drawn[ServedRates] = times.draws.map(
+            lambda draw: ServedRates(times, load, serving, draw, seed=seed, queries=queries)
         )
 
     @cached_property
     def range(self) -> HostRange:
         """The hosts that the rate takes."""
-        optimistic, pessimistic = self._rates.low, self._rates.high
-        fewest = optimistic.hosts(self._qps)
-        if fewest is None:
+        drawn = self._rates.draws
+        needed = [rates.hosts(self._qps) for rates in drawn]
+        possible = [hosts for hosts in needed if hosts is not None]
+        if not possible:
             return HostRange(None, None)
-        if pessimistic.keeps(self._qps / fewest):
+        fewest = min(possible)
+        if all(rates.keeps(self._qps / fewest) for rates in drawn):
             return HostRange(fewest, fewest)
-        enough = pessimistic.hosts(self._qps)
-        return HostRange(fewest, None if enough is None else max(fewest + 1, enough))
+        return HostRange(fewest, max(fewest + 1, *possible) if None not in needed else None)
 
     @cached_property
     def latency_s(self) -> Interval:

@@ -28,8 +28,10 @@ _SERVING_S, _FEWEST_PASSES, _MOST_PASSES = 8.0, 80, 400
 _UTILISATION = 0.5
 # At a lower rate than this, pauses last until the deepest idle state.
 _RARE_QPS = 10.0
-# Turns of passes in a server and back to back, and passes back to back in each turn.
-_TURNS, _LOOPED_PASSES = 4, 10
+# Turns of passes in a server and back to back. A host changes within seconds, so passes back to
+# back take these seconds of a turn too, within these numbers of passes.
+_TURNS = 8
+_LOOPED_S, _FEWEST_LOOPED, _MOST_LOOPED = 0.5, 5, 200
 # A processor recovers from idling in some ten milliseconds: longer runs hardly have a penalty.
 _LONG_RUN_S = 0.1
 
@@ -53,27 +55,31 @@ def in_server(
         workspace.progress("measuring bricks in a server", done / len(short))
         most_qps = _UTILISATION / batch.run.latency_s.value
         rate_qps = min(max(qps or most_qps, _RARE_QPS), most_qps)
-        runs = _served_runs(workspace, models[batch.size], rate_qps)
+        runs = _served_runs(workspace, models[batch.size], batch.run.latency_s.value, rate_qps)
         states[batch.size] = state = fit_server_state(runs, idle_model)
         idle_model = state.idle_model
     batches = [batch.in_state(states.get(batch.size)) for batch in times.batches]
     return ServiceTimes(batches, idle_model or NO_IDLE_PENALTY)
 
 
-def _served_runs(workspace: Workspace, model: Model, qps: float) -> ServerRuns:
-    """Runs of the bricks of ``model`` in a server with ``qps`` arrivals a second."""
+def _served_runs(workspace: Workspace, model: Model, latency_s: float, qps: float) -> ServerRuns:
+    """Runs of the bricks of ``model`` in a server with ``qps`` arrivals a second.
+
+    A run takes about ``latency_s`` seconds.
+    """
     count = min(_MOST_PASSES, max(_FEWEST_PASSES, int(_SERVING_S * qps))) // _TURNS
+    looped_count = min(_MOST_LOOPED, max(_FEWEST_LOOPED, int(_LOOPED_S / latency_s)))
     counts = workspace.plans.decompose(model).plan.counts
     idle_s, in_server_s, looped = list[float](), _Collected(list), _Collected(list)
     with workspace.timing(), served_walk(workspace, model) as served:
         for turn in range(_TURNS):
-            _collect(served.looped(_LOOPED_PASSES), looped)
+            _collect(served.looped(looped_count), looped)
             passes = served.passes(qps, count, seed=_TURNS * workspace.options.seed + turn)
             idle_s += passes[0]
             _collect(passes[1], in_server_s)
         timed = served.timed_counts
-    runs_s = (single_runs_s(samples, counts, timed).tolist() for samples in (in_server_s, looped))
-    return ServerRuns(idle_s, *runs_s)
+    run_s, looped_s = (single_runs_s(of, counts, timed).tolist() for of in (in_server_s, looped))
+    return ServerRuns(idle_s, run_s, looped_s, _TURNS)
 
 
 def _collect(samples: Samples, to: _Collected) -> None:

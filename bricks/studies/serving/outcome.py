@@ -1,7 +1,8 @@
 """Metrics of a scenario: a server simulated on the latencies of its batches.
 
-Each metric is simulated for both ends of the latencies' intervals too, with the same arrivals and
-the same noise. Must not know models, nor how latencies are estimated.
+Each metric is simulated for draws of the latencies too, with the same arrivals and the same noise:
+the ends of its interval are the outermost results. Must not know models, nor how latencies are
+estimated.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from bricks.studies.serving.queueing import serve, serve_in_turn
 from bricks.studies.serving.result import PERCENTILES, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.studies.serving.warnings import warnings_of
-from bricks.units.cases import ENDS, Cases, End, interval_of, value_of
+from bricks.units.draws import VALUE, Draw, Drawn, interval_of
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
@@ -46,16 +47,16 @@ def scenario_of(
     seed: int = 0,
 ) -> ScenarioResult:
     """The result of the scenario, with the latencies ``times`` of batches."""
-    capacity = interval_of(ENDS.map(lambda end: times.capacity_qps(serving, end)))
+    capacity = interval_of(times.draws.map(lambda draw: times.capacity_qps(serving, draw)))
     max_qps = _max_qps(times, load, serving, capacity, seed)
     rate_qps = load.rate_qps
     if rate_qps is None and max_qps is not None:
         rate_qps = max_qps.value
         load = replace(load, qps=rate_qps or None)
     saturated = rate_qps is not None and rate_qps >= capacity.value
-    runs: Cases[ServerRun] | None = None
+    runs: Drawn[ServerRun] | None = None
     if rate_qps is None or rate_qps > 0:
-        runs = ENDS.map(lambda end: _run(times, load, serving, end, seed, QUERIES))
+        runs = times.draws.map(lambda draw: _run(times, load, serving, draw, seed, QUERIES))
     drops = serving.max_queue is not None
     latencies: dict[str, Interval] = {}
     if runs is not None and load.kind is not ScenarioKind.OFFLINE and (drops or not saturated):
@@ -89,7 +90,7 @@ def _max_qps(
         return None
     if load.slo_s is None:
         return capacity
-    return interval_of(ENDS.map(lambda end: highest_qps(times, load, serving, end, seed)))
+    return interval_of(times.draws.map(lambda draw: highest_qps(times, load, serving, draw, seed)))
 
 
 def best_batch(batches: Sequence[BatchLatency]) -> int:
@@ -105,7 +106,7 @@ def expected(
     times: ServiceTimes, load: ScenarioLoad, serving: Serving, issued_s: Sequence[float]
 ) -> ServerRun:
     """Simulate queries with the arrival times ``issued_s``; offline, single samples."""
-    sample = times.sampler(serving, value_of, seed=0)
+    sample = times.sampler(serving, VALUE, seed=0)
     match load.kind:
         case ScenarioKind.SERVER:
             return serve(issued_s, serving, sample, times.idle_model)
@@ -117,10 +118,10 @@ def expected(
 
 
 def _run(
-    times: ServiceTimes, load: ScenarioLoad, serving: Serving, end: End, seed: int, queries: int
+    times: ServiceTimes, load: ScenarioLoad, serving: Serving, draw: Draw, seed: int, queries: int
 ) -> ServerRun:
-    """Simulate ``queries`` with latencies at an ``end`` of their intervals."""
-    sample = times.sampler(serving, end, seed=seed)
+    """Simulate ``queries`` with the latencies of ``draw``."""
+    sample = times.sampler(serving, draw, seed=seed)
     match load.kind:
         case ScenarioKind.SINGLE_STREAM:
             return serve_in_turn(queries, 1, serving, sample)
@@ -143,18 +144,18 @@ def _steady_s(run: ServerRun, load: ScenarioLoad) -> np.ndarray:
 
 
 def highest_qps(
-    times: ServiceTimes, load: ScenarioLoad, serving: Serving, end: End, seed: int = 0
+    times: ServiceTimes, load: ScenarioLoad, serving: Serving, draw: Draw, seed: int = 0
 ) -> float:
     """The highest rate of Poisson arrivals that meets the SLO; 0 if none does.
 
-    Latencies are at an ``end`` of their intervals. A dropped sample counts as late.
+    Latencies are those of ``draw``. A dropped sample counts as late.
     """
     assert load.slo_s is not None
-    low, high = 0.0, times.capacity_qps(serving, end)
+    low, high = 0.0, times.capacity_qps(serving, draw)
     while high - low > _RATE_PRECISION * high:
         qps = (low + high) / 2
         tried = replace(load, qps=qps, arrivals_s=None)
-        run = _run(times, tried, serving, end, seed, SEARCH_QUERIES)
+        run = _run(times, tried, serving, draw, seed, SEARCH_QUERIES)
         if keeps_bound(_steady_s(run, tried), run.dropped, load):
             low = qps
         else:
@@ -172,7 +173,7 @@ def keeps_bound(latencies_s: np.ndarray, dropped: int, load: ScenarioLoad) -> bo
 
 
 def _latencies(
-    runs: Cases[ServerRun], load: ScenarioLoad, *, unbounded: bool
+    runs: Drawn[ServerRun], load: ScenarioLoad, *, unbounded: bool
 ) -> dict[str, Interval]:
     steady_s = runs.map(lambda run: _steady_s(run, load))
     percents = {**PERCENTILES, "counted_s": load.counted_percentile}
@@ -182,5 +183,5 @@ def _latencies(
     }
 
 
-def _of_all(runs: Cases[ServerRun] | None, of: Callable[[ServerRun], float]) -> Interval:
+def _of_all(runs: Drawn[ServerRun] | None, of: Callable[[ServerRun], float]) -> Interval:
     return Interval.exact(0.0) if runs is None else metric(runs, of)

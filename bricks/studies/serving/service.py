@@ -17,14 +17,14 @@ from bricks.compose.estimate import provenance_facts
 from bricks.compose.queueing.idle import NO_IDLE_PENALTY, IdleModel, ServerState
 from bricks.compose.queueing.metrics import rate
 from bricks.compose.queueing.run import RunLatency, RunSampler
-from bricks.units.cases import End, value_of
 from bricks.units.curve import Curve
+from bricks.units.draws import VALUE, Draw, Drawn, outermost, stratified
 from bricks.units.facts import with_ends
+from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
     from bricks.compose.queueing.batching import BatchSeconds
     from bricks.studies.serving.scenario import Serving
-    from bricks.units.interval import Interval
 
 # Costs of batches that are drawn once and reused cyclically.
 _DRAWS = 1 << 16
@@ -52,10 +52,16 @@ class BatchLatency:
         if state is None:
             return replace(self, idle_penalty=0.0)
         draws = len(self.run.factors)
+        looped_s = self.run.latency_s.scaled(state.factor.value)
+        in_server_s = state.factor.scaled(self.run.latency_s.value)
+        latency_s = Interval.deviating(looped_s.value, (looped_s, in_server_s)).positive()
+        square = looped_s.half_width**2 + in_server_s.half_width**2
+        own = self.run.own_share * looped_s.half_width**2 + in_server_s.half_width**2
         run = replace(
             self.run,
-            latency_s=self.run.latency_s.scaled(state.factor),
+            latency_s=latency_s,
             factors=np.random.default_rng(0).choice(state.spread, draws),
+            own_share=own / square if square else 0.0,
         )
         return BatchLatency(self.size, run, state.idle_penalty)
 
@@ -89,15 +95,27 @@ class ServiceTimes:
         """The latency of a batch of ``size``, at most the largest size."""
         return self.curve.at(size)
 
-    def sampler(self, serving: Serving, end: End, *, seed: int) -> BatchSeconds:
+    def latency_s(self, size: int, draw: Draw) -> float:
+        """The latency of a batch of ``size`` in seconds, as drawn; as of the next larger size."""
+        place = bisect_left(self.curve.sizes, size)
+        return draw.of(self.latency(size), place, self.batches[place].run.own_share)
+
+    @cached_property
+    def draws(self) -> Drawn[Draw]:
+        """The draws of latencies that give the ends of what rises with the latency of each size."""
+        sizes = [batch.size for batch in self.batches]
+        every = stratified(len(sizes))
+        return outermost(every, lambda draw: [self.latency_s(size, draw) for size in sizes])
+
+    def sampler(self, serving: Serving, draw: Draw, *, seed: int) -> BatchSeconds:
         """A function that samples the seconds of single batches, the server's own costs included.
 
-        Latencies are at an ``end`` of their intervals. The same ``seed`` gives batches of the same
-        number the same noise, so that ends and rates can be compared.
+        Their median latencies are those of ``draw``. The same ``seed`` gives batches of the same
+        number the same noise, so that draws and rates can be compared.
         """
         runs = RunSampler({batch.size: batch.run for batch in self.batches}, seed)
         sizes = range(1, serving.max_batch + 1)
-        medians_s = [0.0, *(end(self.latency(size)) for size in sizes)]
+        medians_s = [0.0, *(self.latency_s(size, draw) for size in sizes)]
         own_s: list[float] = serving.drawn_batch_costs_s(_DRAWS).tolist()
         requests_s = [0.0, *(size * serving.request_s for size in sizes)]
         places = [0, *map(runs.place, sizes)]
@@ -110,7 +128,7 @@ class ServiceTimes:
 
         return batch_s
 
-    def drawn_s(self, serving: Serving, end: End, *, count: int, seed: int) -> np.ndarray:
+    def drawn_s(self, serving: Serving, draw: Draw, *, count: int, seed: int) -> np.ndarray:
         """Seconds of batches on an active processor: shape ``(serving.max_batch, count)``.
 
         The row of a size has what :meth:`sampler` gives for batches numbered from 0 on.
@@ -119,16 +137,16 @@ class ServiceTimes:
         own_s = np.resize(serving.drawn_batch_costs_s(_DRAWS), count)
         return np.stack(
             [
-                end(self.latency(size)) * runs.factors(runs.place(size), count)
+                self.latency_s(size, draw) * runs.factors(runs.place(size), count)
                 + size * serving.request_s
                 + own_s
                 for size in range(1, serving.max_batch + 1)
             ]
         )
 
-    def capacity_qps(self, serving: Serving, end: End = value_of) -> float:
+    def capacity_qps(self, serving: Serving, draw: Draw = VALUE) -> float:
         """The capacity of ``serving`` in samples a second: all batches are full."""
         size = serving.max_batch
         larger = self.batches[bisect_left(self.curve.sizes, size)]
-        run_s = end(self.latency(size)) * float(larger.run.factors.mean())
+        run_s = self.latency_s(size, draw) * float(larger.run.factors.mean())
         return serving.instances * size / (run_s + serving.batch_s + size * serving.request_s)

@@ -21,7 +21,7 @@ from bricks.compose.queueing.run import RunLatency
 from bricks.studies.serving.queueing import serve
 from bricks.studies.serving.scenario import Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes
-from bricks.units.cases import value_of
+from bricks.units.draws import VALUE
 from bricks.units.interval import Interval
 
 
@@ -57,17 +57,38 @@ def test_outliers_hardly_change_the_fit_but_are_part_of_the_spread() -> None:
     run_s = [s * (3 if number % 20 == 7 else 1) for number, s in enumerate(even.run_s)]
     found = fit_server_state(replace(even, run_s=run_s), truth)
     assert found.idle_penalty == pytest.approx(0.2, abs=0.03)
-    assert found.factor == pytest.approx(1.0, abs=0.02)
+    assert found.factor.value == pytest.approx(1.0, abs=0.02)
     assert np.mean(found.spread > 2) == pytest.approx(0.05)
 
 
 def test_slower_runs_without_pauses_are_a_factor() -> None:
     busy = ServerRuns([0.0, 0.003, 0.01, 0.03] * 9, [0.0044] * 36, [0.004] * 9)
-    assert fit_server_state(busy).factor == pytest.approx(1.1, rel=0.01)
+    assert fit_server_state(busy).factor.value == pytest.approx(1.1, rel=0.01)
+
+
+def test_a_slowdown_is_as_uncertain_as_turns_differ() -> None:
+    """Half the interval, as a logarithm: Student's 3.18 for four turns, times the mean's error."""
+    idle_s, run_s = [0.0, 0.003, 0.01, 0.03] * 9, [0.0044] * 36
+    steady = ServerRuns(idle_s, run_s, [0.004] * 36, 4)
+    found = fit_server_state(steady).factor
+    assert (found.low, found.high) == pytest.approx((found.value, found.value), rel=1e-3)
+    looped_s = [s for s in (0.0038, 0.0040, 0.0040, 0.0042) for _ in range(9)]
+    found = fit_server_state(replace(steady, looped_s=looped_s)).factor
+    error = float(np.std(np.log(looped_s[::9]), ddof=1)) / 2
+    assert math.log(found.high / found.value) == pytest.approx(3.182 * error, rel=0.01)
+    assert found.value == pytest.approx(1.1, rel=0.01)
+
+
+def test_the_error_of_a_slowdown_is_each_batch_sizes_own() -> None:
+    state = ServerState(NO_IDLE_PENALTY, Interval(1.0, 0.85, 1.15), 0.0, np.ones(2))
+    run = RunLatency(Interval(0.01, 0.008, 0.012), np.ones(4))
+    found = BatchLatency(1, run).in_state(state).run
+    assert found.latency_s == Interval(*(pytest.approx(s) for s in (0.01, 0.0075, 0.0125)))
+    assert found.own_share == pytest.approx(0.15**2 / 0.25**2)
 
 
 def test_a_batch_in_a_server_varies_as_runs_there_do() -> None:
-    state = ServerState(NO_IDLE_PENALTY, 1.1, 0.2, np.asarray([1.0, 2.0]))
+    state = ServerState(NO_IDLE_PENALTY, Interval.exact(1.1), 0.2, np.asarray([1.0, 2.0]))
     batch = BatchLatency(1, RunLatency(Interval(0.01, 0.008, 0.012), np.ones(400))).in_state(state)
     assert batch.run.latency_s == Interval(*(pytest.approx(end) for end in (0.011, 0.0088, 0.0132)))
     assert set(batch.run.factors) == {1.0, 2.0}
@@ -106,7 +127,7 @@ def test_a_sample_after_a_pause_takes_longer_and_the_next_less() -> None:
 def test_each_query_takes_one_of_the_measured_transport_times() -> None:
     serving = Serving(batch_s=0.002, transport_s=0.001, transports_s=[0.003, 0.005])
     times = ServiceTimes([BatchLatency(1, RunLatency(Interval.exact(0.01), np.ones(9)))])
-    sample = times.sampler(serving, value_of, seed=0)
+    sample = times.sampler(serving, VALUE, seed=0)
     found = serve([float(number) for number in range(50)], serving, sample)
     assert {round(s, 6) for s in found.latencies_s} == {0.015, 0.017}
     assert found.occupied_s.tolist() == pytest.approx([0.012] * 50)
@@ -115,6 +136,6 @@ def test_each_query_takes_one_of_the_measured_transport_times() -> None:
 def test_each_batch_takes_one_of_the_measured_costs() -> None:
     times = ServiceTimes([BatchLatency(1, RunLatency(Interval.exact(0.01), np.ones(9)))])
     serving = Serving(batch_s=0.002, batches_s=[0.001, 0.004])
-    sample = times.sampler(serving, value_of, seed=0)
+    sample = times.sampler(serving, VALUE, seed=0)
     found = serve([float(number) for number in range(50)], serving, sample)
     assert {round(s, 6) for s in found.occupied_s} == {0.011, 0.014}

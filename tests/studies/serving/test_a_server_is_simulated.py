@@ -20,7 +20,7 @@ from bricks.compose.queueing.run import RunLatency
 from bricks.errors import UsageError
 from bricks.studies.serving.outcome import best_batch, scenario_of
 from bricks.studies.serving.queueing import serve, serve_in_turn
-from bricks.studies.serving.result import ScenarioResult
+from bricks.studies.serving.result import PERCENTILES, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes
 from bricks.system import Runtime, System, Target
@@ -273,6 +273,47 @@ def test_batches_raise_the_rate_and_waiting_for_them_the_latency() -> None:
     assert joined.latencies["p99_s"].value < alone.latencies["p99_s"].value
     assert filled.latencies["p50_s"].value > joined.latencies["p50_s"].value
     assert filled.mean_batch > joined.mean_batch > alone.mean_batch == 1
+
+
+@pytest.mark.parametrize("percent", ["p50_s", "p99_s"])
+def test_intervals_of_percentiles_are_those_of_queueing_theory(
+    monkeypatch: pytest.MonkeyPatch, percent: str
+) -> None:
+    """M/M/1: a share q of latencies is below ln(1 / (1 - q)) · mean / (1 - load)."""
+    monkeypatch.setattr("bricks.studies.serving.outcome.QUERIES", 100_000)
+    ranks = (np.arange(4096) + 0.5) / 4096
+    exponential = -np.log1p(-ranks) / math.log(2)  # relative to the median
+    median_s, mean = 0.010 * math.log(2), exponential.mean() * math.log(2)
+    run = RunLatency(Interval(median_s, 0.9 * median_s, 1.1 * median_s), exponential)
+    found = outcome(ServiceTimes([BatchLatency(1, run)]), server(70.0)).latencies[percent]
+    slower = -math.log1p(-PERCENTILES[percent] / 100)
+    for simulated_s, factor in ((found.value, 1.0), (found.low, 0.9), (found.high, 1.1)):
+        mean_s = 0.010 * mean * factor
+        assert simulated_s == pytest.approx(slower * mean_s / (1 - 70.0 * mean_s), rel=0.08)
+    assert found.high / found.value > 1.3  # by 10 % of the latency
+    assert found.value / found.low > 1.25
+
+
+def test_independent_errors_of_sizes_widen_percentiles_less_than_common_ones() -> None:
+    widths = []
+    for own_share in (0.0, 1.0):
+        batches = [
+            replace(batch, run=replace(batch.run, own_share=own_share)) for batch in MANY.batches
+        ]
+        found = outcome(ServiceTimes(batches), server(150), Serving(max_batch=4))
+        widths.append(found.latencies["p50_s"].half_width)
+    assert 0 < widths[1] < widths[0]
+
+
+def test_draws_leave_the_value_as_it_is() -> None:
+    load, serving = server(150, slo_s=0.1), Serving(max_batch=4)
+    exact = times((1, 0.010), (2, 0.012), (4, 0.016), width=0.0)
+    found, sure = outcome(MANY, load, serving), outcome(exact, load, serving)
+    for name, latency_s in sure.latencies.items():
+        assert latency_s.low == latency_s.high == found.latencies[name].value
+        assert found.latencies[name].low < latency_s.value < found.latencies[name].high
+    assert found.max_qps is not None and sure.max_qps is not None
+    assert found.max_qps.value == sure.max_qps.value
 
 
 def test_uneven_runs_lengthen_the_queue() -> None:
