@@ -139,5 +139,6 @@ class Campaigns:
         resources = self._resources
         shown = resources.progress if progress is None else progress
         return Campaign(
-            resources.store, resources.supervisor, resources.target.key, conditions, shown
-        )
+            resources.store, resources.supervisor, resources.target.key, conditions, shown,
+            resources.further_copies,
+        )  # fmt: skip

@@ -31,6 +31,8 @@ def present_conditions(workspace: Workspace) -> UsualConditions:
     target = workspace.target
     if target.system.accelerator is not None:
         raise UsageError("--now is for processors: a device has its own conditions")
+    if target.runtime.copies > 1:
+        raise UsageError("--now is for one copy of a model: leave out --copies")
     # Read before this second is added: answers at other times are as if it had not been asked.
     usual, _ = (
         estimator.history(target).watched
