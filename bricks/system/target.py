@@ -149,8 +149,8 @@ class Target:
         """Whether the runtime executes the same graph for a model on both targets.
 
         The graph depends on the runtime's version and optimisation and on the width of vectors, by
-        which layouts are blocked, not on the numbers of threads and copies. The plans of all shipped
-        models are equal on three processors with AVX-512 that differ in everything else. With ``any_vectors``,
+        which layouts are blocked, not on threads or copies. The plans of all shipped models are
+        equal on three processors with AVX-512 that differ in everything else. With ``any_vectors``,
         the model is one whose layouts are not blocked: those are equal on processors with AVX2 too.
         """
         mine, theirs = (
