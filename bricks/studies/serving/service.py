@@ -65,15 +65,37 @@ class BatchLatency:
         return self.run.mean_s.map(lambda seconds: rate(self.size, seconds))
 
 
+@dataclass(frozen=True, slots=True)
+class BusyInstances:
+    """How much longer batches take on ``instances`` that are all busy than on one by itself.
+
+    ``one`` and ``all`` are seconds of a batch by its size.
+    """
+
+    instances: int
+    one: Curve
+    all: Curve
+
+    def slowdown(self, size: int, busy: int, end: End) -> float:
+        """The factor of a batch of ``size`` while ``busy`` instances run, at an ``end``.
+
+        It is interpolated between one instance and all.
+        """
+        ratio = end(self.all.at(size)) / end(self.one.at(size))
+        return 1.0 + (ratio - 1.0) * (busy - 1) / (self.instances - 1)
+
+
 @dataclass(frozen=True)  # without slots, for the cached curve
 class ServiceTimes:
     """Latencies of batches of ascending sizes from 1 on; sizes between are interpolated.
 
-    ``idle_model`` gives the idle depth of the processor.
+    ``idle_model`` gives the idle depth of the processor. ``busy`` says how instances slow each
+    other down; None: that was not measured, or there is one.
     """
 
     batches: Sequence[BatchLatency]
     idle_model: IdleModel = NO_IDLE_PENALTY
+    busy: BusyInstances | None = None
 
     @cached_property
     def curve(self) -> Curve:
@@ -89,6 +111,19 @@ class ServiceTimes:
         """The latency of a batch of ``size``, at most the largest size."""
         return self.curve.at(size)
 
+    def with_busy(self, instances: int, at_once: ServiceTimes) -> ServiceTimes:
+        """These times, of which ``at_once`` are those while all ``instances`` are busy."""
+        return replace(self, busy=BusyInstances(instances, self.curve, at_once.curve))
+
+    def _slowdowns(self, serving: Serving, end: End) -> list[list[float]]:
+        """Factors of batches by their size and by the number of busy instances, both from 0 on."""
+        numbers = range(serving.instances + 1)
+        if self.busy is None:
+            return [[1.0 for _ in numbers] for _ in range(serving.max_batch + 1)]
+        sizes = range(1, serving.max_batch + 1)
+        every = [[self.busy.slowdown(size, busy, end) for busy in numbers] for size in sizes]
+        return [[], *every]
+
     def sampler(self, serving: Serving, end: End, *, seed: int) -> BatchSeconds:
         """A function that samples the seconds of single batches, the server's own costs included.
 
@@ -103,9 +138,12 @@ class ServiceTimes:
         places = [0, *map(runs.place, sizes)]
         penalties = [batch.idle_penalty or 0.0 for batch in self.batches]
 
-        def batch_s(size: int, number: int, sleep: float) -> float:
+        slowdowns = self._slowdowns(serving, end)
+
+        def batch_s(size: int, number: int, sleep: float, busy: int) -> float:
             place = places[size]
             factor = runs.factor(place, number) * (1 + penalties[place] * sleep)
+            factor *= slowdowns[size][busy]
             return medians_s[size] * factor + requests_s[size] + own_s[number % _DRAWS]
 
         return batch_s
@@ -127,8 +165,9 @@ class ServiceTimes:
         )
 
     def capacity_qps(self, serving: Serving, end: End = value_of) -> float:
-        """The capacity of ``serving`` in samples a second: all batches are full."""
+        """The capacity of ``serving`` in samples a second: all instances are busy, batches full."""
         size = serving.max_batch
         larger = self.batches[bisect_left(self.curve.sizes, size)]
         run_s = end(self.latency(size)) * float(larger.run.factors.mean())
+        run_s *= self._slowdowns(serving, end)[size][serving.instances]
         return serving.instances * size / (run_s + serving.batch_s + size * serving.request_s)

@@ -99,7 +99,7 @@ def test_simpy_answers_each_sample_at_the_same_time(
     case: tuple[list[float], Serving, list[float]],
 ) -> None:
     arrivals, serving, seconds = case
-    found = serve(arrivals, serving, lambda size, n, _: seconds[n % len(seconds)] * size)
+    found = serve(arrivals, serving, lambda size, n, *_: seconds[n % len(seconds)] * size)
     reference = SimPyServer(arrivals, serving, seconds)
     assert found.dropped == reference.dropped
     assert len(found.batches) == reference.batches
@@ -127,7 +127,7 @@ def test_work_is_conserved_and_slower_batches_are_answered_later(
     case: tuple[list[float], Serving, list[float]], factor: float
 ) -> None:
     arrivals, serving, seconds = case
-    found = serve(arrivals, serving, lambda size, n, _: seconds[n % len(seconds)])
+    found = serve(arrivals, serving, lambda size, n, *_: seconds[n % len(seconds)])
     assert found.samples == found.batches.sum() == len(found.latencies_s)
     assert found.samples + found.dropped == len(arrivals)
     assert found.batches.max() <= serving.max_batch
@@ -140,9 +140,9 @@ def test_work_is_conserved_and_slower_batches_are_answered_later(
 
 
 def test_queries_of_several_samples_end_with_the_last_of_them() -> None:
-    served = serve_in_turn(3, 8, Serving(max_batch=4), lambda size, _n, _: 0.1 * size)
+    served = serve_in_turn(3, 8, Serving(max_batch=4), lambda size, *_: 0.1 * size)
     assert served.latencies_s.tolist() == pytest.approx([0.8] * 3)
-    two = serve_in_turn(3, 8, Serving(max_batch=4, instances=2), lambda size, _n, _: 0.1 * size)
+    two = serve_in_turn(3, 8, Serving(max_batch=4, instances=2), lambda size, *_: 0.1 * size)
     assert two.latencies_s.tolist() == pytest.approx([0.4] * 3)
     assert (two.samples, two.batches.tolist()) == (24, [4] * 6)
 
