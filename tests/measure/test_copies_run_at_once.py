@@ -68,7 +68,7 @@ def test_a_copy_that_is_killed_is_an_error_in_one_line(
             until(lambda: copies._running[1].done())
             copies.check()
 
-    with pytest.raises(WorkerError, match="^further copy 2 of the model has ended: ") as error:
+    with pytest.raises(WorkerError, match=r"^further copy 2 of the model has ended: ") as error:
         killed()
     assert "\n" not in str(error.value)
     with copies.running(job, timeout_s=10):  # another worker takes its place

@@ -24,6 +24,7 @@ from bricks.studies.serving.result import ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes
 from bricks.system import Runtime, System, Target
+from bricks.units.cases import value_of
 from bricks.units.interval import Interval
 
 some = settings(max_examples=30, deadline=None)
@@ -202,6 +203,33 @@ def test_offline_all_batches_are_full() -> None:
     assert found.throughput.value == pytest.approx(2 * 4 / 0.016, rel=1e-3)
     assert (found.latencies, found.mean_batch) == ({}, pytest.approx(4))
     assert found.best_batch == 4
+
+
+def test_instances_that_are_busy_at_once_slow_each_other_down() -> None:
+    two, slower = Serving(instances=2), times((1, 0.015))
+    busy = ONE.with_busy(2, slower)
+    offline = outcome(busy, ScenarioLoad(ScenarioKind.OFFLINE), two)
+    assert offline.throughput.value == pytest.approx(2 / 0.015, rel=1e-3)
+    stream = outcome(busy, ScenarioLoad(ScenarioKind.SINGLE_STREAM), two)
+    assert stream.throughput.value == pytest.approx(100)
+    assert outcome(busy, server(1000), two).throughput.value == pytest.approx(2 / 0.015)
+    seldom, often = (outcome(busy, server(qps), two).latencies for qps in (1.0, 100.0))
+    assert seldom["p50_s"].value == pytest.approx(0.010)
+    assert often["p50_s"].value == pytest.approx(0.015)
+
+
+def test_between_one_busy_instance_and_all_the_slow_down_is_interpolated() -> None:
+    busy = ONE.with_busy(3, times((1, 0.016))).busy
+    assert busy is not None
+    factors = [busy.slowdown(1, count, value_of) for count in (1, 2, 3)]
+    assert factors == pytest.approx([1.0, 1.3, 1.6])
+
+
+def test_where_that_is_unknown_a_warning_says_so() -> None:
+    offline, two = ScenarioLoad(ScenarioKind.OFFLINE), Serving(instances=2)
+    assert any("slow each other down" in line for line in outcome(ONE, offline, two).warnings)
+    known = ONE.with_busy(2, ONE)
+    assert not any("slow each other" in line for line in outcome(known, offline, two).warnings)
 
 
 def test_a_rate_above_saturation_is_called_that_and_given_no_number() -> None:
