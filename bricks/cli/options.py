@@ -17,6 +17,7 @@ from bricks.session.defaults import (
     CACHE,
     EFFORT,
     GRANULARITY,
+    MAX_COPIES,
     MAX_THREADS,
     MAX_WORKERS,
     OPTIMIZATION,
@@ -227,7 +228,12 @@ class MeasuringOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelOptions:
-    """How many nodes of a model run at the same time, and which of them may."""
+    """How many copies of a model run at the same time, and how many nodes of each."""
+
+    copies: int = option(
+        "Copies of the model that run at once on this host, each with --threads.",
+        default=1, least=1, most=MAX_COPIES, metavar="N", group=RUNNING,
+    )  # fmt: skip
 
     workers: int = option(
         "Nodes that are run at the same time, where they do not depend on each other.",

@@ -81,9 +81,10 @@ def _parallel(options: CommonOptions) -> dict[str, Any]:
     parallel = options.parallel
     if parallel is None:
         return {}
+    numbers = {"workers": parallel.workers, "copies": parallel.copies}
     if parallel.overlap_rule is None:
-        return {"workers": parallel.workers}
-    return {"workers": parallel.workers, "may_overlap": load_rule(parallel.overlap_rule)}
+        return numbers
+    return {**numbers, "may_overlap": load_rule(parallel.overlap_rule)}
 
 
 def runtime_of(options: CommonOptions) -> str:

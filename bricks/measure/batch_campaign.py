@@ -111,8 +111,11 @@ class BatchCampaign:
         }
         rule = parts.conditions.rule
         done = parts.tasks.sample(
-            SamplingTask(self._label(keys), walks, claims, rule, parts.deadline, goals, self._span)
-        )
+            SamplingTask(
+                self._label(keys), walks, claims, rule, parts.deadline, goals, self._span,
+                copied=batch.jobs[0],
+            )
+        )  # fmt: skip
         measured = parts.tasks.tally.measured
         for job, keys_of_job in assigned:
             measured[job.model.digest] |= done & keys_of_job

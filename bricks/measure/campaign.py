@@ -31,6 +31,7 @@ from bricks.system import ForeignLoad
 
 if TYPE_CHECKING:
     from bricks.measure.conditions import Conditions
+    from bricks.measure.further_copies import FurtherCopies
     from bricks.measure.progress import Progress
     from bricks.measure.rounds import StopRule
     from bricks.measure.supervisor import Supervisor
@@ -52,15 +53,16 @@ class Campaign:
         target_key: str,
         conditions: Conditions,
         progress: Progress,
+        copies: FurtherCopies,
     ) -> None:
         self._store, self._target = store, target_key
-        self._supervisor = supervisor
+        self._supervisor, self._copies = supervisor, copies
         self._conditions = conditions
         self._progress = progress
         self._loop = Loop(store, target_key)
         self._tally = Tally()
         self._tasks = TaskSampler(
-            supervisor, self._loop, self._tally, progress, conditions.timeout_s
+            supervisor, self._loop, self._tally, progress, conditions.timeout_s, copies
         )
 
     def run(self, jobs: Sequence[ModelJob]) -> CampaignResult:
@@ -75,16 +77,20 @@ class Campaign:
             foreign_cores = self._run_exclusively(jobs, missing | again)
         return self._tally.result(self._loop.unfinished, foreign_cores)
 
-    def watch(self, seconds: float) -> None:
-        """Watch the conditions of the host for some seconds, unless it is known well."""
+    def watch(self, job: ModelJob, seconds: float) -> None:
+        """Watch the conditions of the host for some seconds, unless it is known well.
+
+        Further copies run the model of ``job`` meanwhile.
+        """
         known_s = len(self._store.measurements.watched(self._target))
         if seconds <= 0 or known_s >= _KNOWN_S:
             return
         self._progress("watching the speed of this host", 1.0)
-        request = TimeKernels(seconds)
+        request, timeout_s = TimeKernels(seconds), self._conditions.timeout_s
+        lock = timing_lock(lambda message: self._progress(message, 0.0))
         try:
-            with timing_lock(lambda message: self._progress(message, 0.0)):
-                every = self._supervisor.ask_afresh(request, timeout_s=self._conditions.timeout_s)
+            with lock, self._copies.running(job, timeout_s=timeout_s):
+                every = self._supervisor.ask_afresh(request, timeout_s=timeout_s)
         except WorkerError as error:
             _logger.info("the host could not be watched: %s", error)
             return
@@ -99,19 +105,23 @@ class Campaign:
         exclusive = self._conditions.exclusive
         lock = timing_lock(lambda message: self._progress(message, 0.0))
         with lock if exclusive else nullcontext():
-            load = ForeignLoad(self._supervisor.processor_s)
+            load = ForeignLoad(self._processor_s)
             self._run(jobs, missing)
             return load.cores() if exclusive else None
+
+    def _processor_s(self) -> float:
+        return self._supervisor.processor_s() + self._copies.processor_s()
 
     def _run(self, jobs: Sequence[ModelJob], missing: Collection[str]) -> None:
         parts = CampaignParts(
             self._store, self._target, self._conditions,
             Deadline.after(self._conditions.budget_s), needs_of(jobs), self._tasks,
         )  # fmt: skip
-        self._measure_probes(probes_for(jobs, self._conditions), parts.deadline)
+        self._measure_probes(jobs, parts.deadline)
         jobs = spread_out(jobs, missing, parts.needs)
-        limits = self._conditions.max_bricks, self._conditions.max_weight_bytes
-        all_batches = list(batches(jobs, missing, *limits))
+        # Further copies run one model at a time: its bricks are measured while they do.
+        most_bricks = 1 if self._copies else self._conditions.max_bricks
+        all_batches = list(batches(jobs, missing, most_bricks, self._conditions.max_weight_bytes))
         campaigns = [
             BatchCampaign(parts, batch, span)
             for batch, span in zip(all_batches, _spans(all_batches, missing), strict=True)
@@ -121,19 +131,26 @@ class Campaign:
         for campaign in left:
             campaign.complete(patient=True)
 
-    def _measure_probes(self, keys: Sequence[str], deadline: Deadline) -> None:
+    def _measure_probes(self, jobs: Sequence[ModelJob], deadline: Deadline) -> None:
+        keys = probes_for(jobs, self._conditions)
         rule, calls = self._conditions.rule, set(PROBES.values())
         # Calls take microseconds: many rounds cost nothing. A phase of a step takes milliseconds.
         often = replace(rule, min_rounds=30, max_rounds=60)
         seldom = replace(rule, min_rounds=12, max_rounds=24)
-        self._sample_probes([key for key in keys if key in calls], often, deadline)
-        self._sample_probes([key for key in keys if key not in calls], seldom, deadline)
+        for chosen, keys_of in (
+            (often, [key for key in keys if key in calls]),
+            (seldom, [key for key in keys if key not in calls]),
+        ):
+            self._sample_probes(keys_of, chosen, deadline, jobs[0])
 
-    def _sample_probes(self, keys: Sequence[str], rule: StopRule, deadline: Deadline) -> None:
+    def _sample_probes(
+        self, keys: Sequence[str], rule: StopRule, deadline: Deadline, copied: ModelJob
+    ) -> None:
         for claims in self._tasks.claims(OVERHEAD, keys, deadline, 0.0, patient=True):
             with self._loop.holding(claims):
                 walks = {OVERHEAD: probe_walk([claim.key for claim in claims])}
-                self._tasks.sample(SamplingTask(OVERHEAD, walks, claims, rule, deadline))
+                task = SamplingTask(OVERHEAD, walks, claims, rule, deadline, copied=copied)
+                self._tasks.sample(task)
 
 
 def _spans(batches_: Sequence[Batch], missing: Collection[str]) -> list[tuple[float, float]]:

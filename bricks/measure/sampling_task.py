@@ -30,7 +30,8 @@ class SamplingTask:
     """Walks by name, and the claims that they complete.
 
     ``what`` names the task in messages. ``goals`` has the goal of each walk, by name. ``span`` is
-    where the task begins and ends in the progress of the campaign, between 0 and 1.
+    where the task begins and ends in the progress of the campaign, between 0 and 1. Further copies,
+    if any, run the model of ``copied`` meanwhile.
     """
 
     what: str
@@ -40,6 +41,7 @@ class SamplingTask:
     deadline: Deadline
     goals: Mapping[str, SamplingGoal] = field(default_factory=dict)
     span: tuple[float, float] = (0.0, 0.0)
+    copied: ModelJob | None = None
 
     @property
     def claimed(self) -> set[str]:
@@ -90,7 +92,7 @@ def walks_of(
     """
     # The model first: loading it takes the most memory, and most is free at first. Where bricks
     # are measured again, so is the model, in turn with them.
-    walks = {} if whole is None else {WHOLE: _whole(whole)}
+    walks = {} if whole is None else {WHOLE: whole_walk(whole)}
     for job, keys in assigned:
         name = f"{BRICKS} of {job.model.digest}"
         walk = walk_of(
@@ -110,7 +112,8 @@ def walks_of(
     return walks
 
 
-def _whole(job: ModelJob) -> Walk:
+def whole_walk(job: ModelJob) -> Walk:
+    """The walk of one step that runs the whole model of ``job``."""
     plan = job.decomposition.plan
     inputs, outputs = len(plan.inputs), len(plan.outputs)
     model, folder = job.model.skeleton, str(job.model.folder)

@@ -17,6 +17,7 @@ from bricks.measure.walk_sampling import WalkSampling
 if TYPE_CHECKING:
     from bricks.measure.campaign_result import Tally
     from bricks.measure.deadline import Deadline
+    from bricks.measure.further_copies import FurtherCopies
     from bricks.measure.loop import Loop
     from bricks.measure.progress import Progress
     from bricks.measure.sampling_task import SamplingTask
@@ -33,8 +34,8 @@ _LOADING = 0.25
 class TaskSampler:
     """Samples the tasks of one campaign: ``loop`` completes claims, ``tally`` counts results.
 
-    A step that takes longer than ``timeout_s``
-    seconds fails.
+    A step that takes longer than ``timeout_s`` seconds fails. Further ``copies`` of a task's model
+    run while it is sampled.
     """
 
     def __init__(
@@ -44,9 +45,11 @@ class TaskSampler:
         tally: Tally,
         progress: Progress,
         timeout_s: float,
+        copies: FurtherCopies,
     ) -> None:
         self.loop, self.tally, self.progress = loop, tally, progress
         self._supervisor, self._timeout_s = supervisor, timeout_s
+        self._copies = copies
 
     def claims(
         self, what: str, keys: Collection[str], deadline: Deadline, share: float, *, patient: bool
@@ -74,7 +77,8 @@ class TaskSampler:
             on_round=partial(self._note, task),
             on_turn=lambda share: self._show(task, _LOADING + (1 - _LOADING) * share),
         )
-        done = self.loop.sample(sampling, task.claims, deadline=task.deadline)
+        with self._copies.running(task.copied, timeout_s=self._timeout_s):
+            done = self.loop.sample(sampling, task.claims, deadline=task.deadline)
         _logger.info("%s: rounds taken: %d", task.what, self.tally.rounds - before)
         self._note_failed(task, sampler)
         for key in sorted(task.claimed & sampler.failed_keys.out_of_memory.keys()):
@@ -96,6 +100,7 @@ class TaskSampler:
         self.loop.renew()
 
     def _note(self, task: SamplingTask, rounds: Mapping[str, Round]) -> None:
+        self._copies.check()  # else this round was sampled with fewer copies
         self.tally.add_round(rounds.values())
         self.tally.remeasured |= (rounds.keys() - task.claimed) & task.bricks
 

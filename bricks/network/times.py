@@ -153,6 +153,11 @@ class MeasuredNetwork:
     samples: Mapping[str, Measurement]
 
     @property
+    def same_host(self) -> bool:
+        """Whether all ranks are on one host."""
+        return bool(self.fingerprint["identity"]["same_host"])
+
+    @property
     def cores_per_rank(self) -> float:
         """See :class:`Network`."""
         return min(1.0, float(self.fingerprint["identity"]["cores_per_rank"]))

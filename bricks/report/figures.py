@@ -65,7 +65,8 @@ def target_text(target: Target) -> str:
 def runtime_text(target: Target) -> str:
     """The runtime, its version and its threads."""
     runtime = target.runtime
-    return f"{runtime.backend} {runtime.version}, {count_text(runtime.threads, 'thread')}"
+    copies = f", {runtime.copies} copies" if runtime.copies > 1 else ""
+    return f"{runtime.backend} {runtime.version}, {count_text(runtime.threads, 'thread')}{copies}"
 
 
 def rate_text(value: float | None) -> str:

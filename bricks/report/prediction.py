@@ -99,8 +99,9 @@ def _order(of: PredictedModel) -> float:
 
 
 def _rate(of: PredictedModel) -> str | None:
-    """Samples per second; None for a model that takes no time."""
-    return f"{1 / of.sample_s.value:.4g}" if of.sample_s.value > 0 else None
+    """Samples per second of all copies; None for a model that takes no time."""
+    rate = of.samples_per_s.value
+    return f"{rate:.4g}" if math.isfinite(rate) else None
 
 
 def _source_column(name: str) -> Cell:

@@ -118,18 +118,26 @@ def _origin(of: Origins) -> str:
 
 
 def _shared_host(result: ScalingResult) -> Iterator[str]:
-    """The slowdown of ranks that ran on one host, which a prediction does not include."""
+    """The step of ranks that ran on one host, without communication.
+
+    A prediction includes that they slow each other down only where its ranks share a host too.
+    """
     single_rank_s = {point.strategy: point.step_s for point in result.predicted if point.ranks == 1}
     for point in result.predicted:
         if point.checked is None or result.step.strong:
             continue
         own = single_rank_s.get(point.strategy)
-        predicted = "" if own is None else f" ({seconds(own.value)} predicted)"
-        yield (
+        own_s = None if own is None else own.value
+        predicted_s = point.solo_s if result.network.one_host else own_s
+        predicted = "" if predicted_s is None else f" ({seconds(predicted_s)} predicted)"
+        line = (
             f"Without communication, a step of {point.ranks} ranks at once took"
-            f" {seconds(point.checked.solo_s)}{predicted}: ranks that share a host slow each"
-            " other, which those on hosts of their own do not."
+            f" {seconds(point.checked.solo_s)}{predicted}"
         )
+        if not result.network.one_host:
+            line += ": ranks that share a host slow each other, which those on hosts of their own"
+            line += " do not"
+        yield f"{line}."
 
 
 def _pays(result: ScalingResult) -> Iterator[str]:

@@ -139,16 +139,19 @@ class Campaigns:
         seconds = time.monotonic() - started
         if result.measured and conditions.exclusive:
             left_s = _WATCH_S if budget_s is None else budget_s - seconds
-            self._learn_of_host(min(seconds, _WATCH_S, left_s), conditions)
+            self._learn_of_host(jobs[0], min(seconds, _WATCH_S, left_s), conditions)
         self._estimators.note_measured(result.remeasured)
         return result
 
-    def _learn_of_host(self, seconds: float, conditions: Conditions) -> None:
-        """Run networks beside their bricks, then watch the host, unless both are done."""
+    def _learn_of_host(self, job: ModelJob, seconds: float, conditions: Conditions) -> None:
+        """Run networks beside their bricks, then watch the host, unless both are done.
+
+        Further copies run the model of ``job`` while it is watched.
+        """
         ends_s = time.monotonic() + seconds
         if seconds > _SHORT_S and earns_intervals(self._resources):
             self._run_networks(ends_s, conditions)
-        self._campaign(conditions, None).watch(ends_s - time.monotonic())
+        self._campaign(conditions, None).watch(job, ends_s - time.monotonic())
 
     def _run_networks(self, ends_s: float, conditions: Conditions) -> None:
         """Run reference networks until about ``ends_s``, if this host has run too few models."""
@@ -198,8 +201,9 @@ class Campaigns:
         resources = self._resources
         shown = resources.progress if progress is None else progress
         return Campaign(
-            resources.store, resources.supervisor, resources.target.key, conditions, shown
-        )
+            resources.store, resources.supervisor, resources.target.key, conditions, shown,
+            resources.further_copies,
+        )  # fmt: skip
 
 
 def with_runs(jobs: Sequence[ModelJob], known: int) -> list[ModelJob]:

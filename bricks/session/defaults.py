@@ -14,6 +14,7 @@ __all__ = [
     "CACHE",
     "EFFORT",
     "GRANULARITY",
+    "MAX_COPIES",
     "MAX_PROBE_BRICKS",
     "MAX_THREADS",
     "MAX_WORKERS",
@@ -33,6 +34,7 @@ OPTIMIZATION = "all"
 EFFORT = "full"
 
 MAX_THREADS = 1024  # more than any host has cores; starting them would take minutes
+MAX_COPIES = 1024  # each has a core at least
 MAX_WORKERS = 64  # no model has so many branches
 
 # Bricks that probing a target measures, and the seconds that it takes at most.

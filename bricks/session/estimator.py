@@ -66,7 +66,8 @@ class Estimator:
         """Latencies of bricks on ``target``."""
         if target.key not in self._latencies:
             cut = str(self._resources.granularity)
-            found = Latencies(self._source, target.key, cut, self._loaded)
+            borrows = target.runtime.copies == 1
+            found = Latencies(self._source, target.key, cut, self._loaded, borrows=borrows)
             self._latencies[target.key] = found
         return self._latencies[target.key]
 

@@ -33,12 +33,20 @@ class Latencies:
     """Latencies on one target of ``source``, for models cut at ``granularity``.
 
     ``target`` has the source's bricks and results of this target. ``loaded`` are bricks and
-    features that several targets share.
+    features that several targets share. Unless it ``borrows``, nothing is predicted from other
+    targets alone.
     """
 
     def __init__(
-        self, source: Reading, target_key: str, granularity: str, loaded: LoadedBricks | None = None
+        self,
+        source: Reading,
+        target_key: str,
+        granularity: str,
+        loaded: LoadedBricks | None = None,
+        *,
+        borrows: bool = True,
     ) -> None:
+        self._borrows = borrows
         self.target = MeasuredTarget(source, target_key, granularity, loaded)
         self.added: set[str] = set()  # digests of models
         self._planned: set[str] = set()  # digests of models with a plan but without bricks
@@ -97,7 +105,7 @@ class Latencies:
 
     def borrowed(self) -> ZeroShotTransfer | None:
         """The predictor of other targets, if too few bricks are measured on this one."""
-        if self.model().predictor is not None or not self.others:
+        if not self._borrows or self.model().predictor is not None or not self.others:
             return None
         return self._sources.borrowed()
 

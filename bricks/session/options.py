@@ -21,6 +21,7 @@ from bricks.predict.effort import EFFORTS, Effort
 from bricks.session.defaults import (
     EFFORT,
     GRANULARITY,
+    MAX_COPIES,
     MAX_THREADS,
     MAX_WORKERS,
     OPTIMIZATION,
@@ -43,6 +44,9 @@ _MIN_WEIGHT_BYTES = 512 << 20
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a bench. ``threads`` None means one per physical core.
+
+    ``copies`` of a model run at once on the host, each with ``threads``; None then means the cores
+    that each copy has to itself.
 
     ``seed`` decides synthetic weights and inputs, and is not part of any key. ``retry`` measures
     again bricks that failed before; ``memory_bytes`` limits the worker (default: while measuring,
@@ -75,6 +79,7 @@ class Options:
     runtime: str = RUNTIME
     granularity: str = GRANULARITY
     threads: int | None = None
+    copies: int = 1
     seed: int = 0
     conditions: Conditions = field(default_factory=Conditions)
     retry: bool = False
@@ -113,7 +118,9 @@ def effort_of(options: Options) -> Effort:
 def runtime_of(options: Options, info: BackendInfo) -> Runtime:
     """The requested runtime; :class:`UsageError` if it does not support the options."""
     granularity = Granularity.parse(options.granularity)
-    threads = physical_cores() if options.threads is None else options.threads
+    copies, threads = _refuse_copies(options), options.threads
+    if threads is None:
+        threads = max(1, physical_cores() // copies)
     if not 1 <= threads <= MAX_THREADS:
         raise UsageError(f"{threads} threads cannot be had: give 1 to {MAX_THREADS}")
     _refuse_workers(options.workers, info, granularity)
@@ -131,6 +138,7 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
         optimization=level,
         build=info.build,
         allocator=(allocator_settings() or KEPT) if programs else None,
+        copies=copies,
     )
 
 
@@ -144,6 +152,16 @@ def conditions_of(options: Options, info: BackendInfo, target: Target) -> Condit
         max_weight_bytes=_max_weight_bytes(available_memory_bytes(), given.max_weight_bytes),
         displaced_bytes=() if target.system.accelerator is None else DISPLACED_BYTES,
     )
+
+
+def _refuse_copies(options: Options) -> int:
+    """The copies of ``options``; :class:`UsageError` if so many cannot run at once."""
+    copies = options.copies
+    if not 1 <= copies <= MAX_COPIES:
+        raise UsageError(f"{copies} copies cannot be had: give 1 to {MAX_COPIES}")
+    if copies > 1 and options.device != CPU:
+        raise UsageError("copies share the cores of a processor: leave out --copies or --device")
+    return copies
 
 
 def _refuse_workers(workers: int, info: BackendInfo, granularity: Granularity) -> None:

@@ -5,12 +5,14 @@ Must not know what is estimated.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from bricks.errors import UsageError
 
 if TYPE_CHECKING:
+    from bricks.graph.model import Model
     from bricks.samples.usual_conditions import UsualConditions
     from bricks.session.workspace import Workspace
 
@@ -18,14 +20,17 @@ if TYPE_CHECKING:
 WATCHED_S = 1.0
 
 
-def present_conditions(workspace: Workspace) -> UsualConditions:
+def present_conditions(workspace: Workspace, models: Sequence[Model] = ()) -> UsualConditions:
     """The conditions of the next seconds; the host has then been watched for one second more.
+
+    Further copies of a target run the first of ``models`` meanwhile.
 
     Raises :class:`UsageError` if a device computes, whose conditions reference kernels do not show.
     """
     from bricks.measure.protocol.walking import TimeKernels
     from bricks.measure.timing_lock import timing_lock
     from bricks.samples.usual_conditions import UsualConditions
+    from bricks.session.jobs import whole_job
     from bricks.system.host_conditions import mean_conditions
 
     target = workspace.target
@@ -38,7 +43,11 @@ def present_conditions(workspace: Workspace) -> UsualConditions:
     )
     timeout_s = workspace.options.conditions.timeout_s
     lock = timing_lock(lambda message: workspace.progress(message, 0.0))
-    with lock if workspace.conditions.exclusive else nullcontext():
+    job = whole_job(workspace, models[0]) if models and target.runtime.copies > 1 else None
+    with (
+        lock if workspace.conditions.exclusive else nullcontext(),
+        workspace.further_copies.running(job, timeout_s=timeout_s),
+    ):
         every = workspace.supervisor.ask_afresh(TimeKernels(WATCHED_S), timeout_s=timeout_s)
     workspace.store.measurements.watch(target.key, every)
     if usual is None:

@@ -20,6 +20,7 @@ from bricks.store.published_index import NO_FOLDER
 if TYPE_CHECKING:
     from bricks.decompose.granularity import Granularity
     from bricks.measure.conditions import Conditions
+    from bricks.measure.further_copies import FurtherCopies
     from bricks.measure.graphs import Graphs
     from bricks.measure.jobs import ModelJob
     from bricks.measure.progress import Progress
@@ -69,6 +70,15 @@ class Resources(Closing):
         supervisor = Supervisor(self.setup.worker_settings)
         self._opened.callback(supervisor.close)
         return supervisor
+
+    @cached_property
+    def further_copies(self) -> FurtherCopies:
+        """Workers that run further copies of a model while bricks of one copy are timed."""
+        from bricks.measure.further_copies import FurtherCopies
+
+        copies = FurtherCopies([self.worker() for _ in range(self.runtime.copies - 1)])
+        self._opened.callback(copies.close)
+        return copies
 
     @cached_property
     def graphs(self) -> Graphs:

@@ -59,7 +59,9 @@ class SourceTargets:
     def _others(self) -> list[MeasuredTarget]:
         own, source = self._target, self._target.source
         # Times on a host that launches kernels tell nothing about a processor that computes.
-        others = (t for t in source.systems.targets() if t.system.accelerator is None)
+        processors = (t for t in source.systems.targets() if t.system.accelerator is None)
+        # How copies slow each other down depends on their host.
+        others = (t for t in processors if t.runtime.copies == 1)
         keys = [t.key for t in others if t.key != own.key]
         keys.sort(key=lambda key: (-len(source.measurements.costs(key)), key))
         return [

@@ -169,6 +169,8 @@ def _unmeasured(workspace: Workspace, name: str, targets: Sequence[Target]) -> s
             f" {' and '.join(map(str, counts))}: leave the option out, or give one of these"
         )
     threads = "" if workspace.options.threads is None else f", {runtime.threads} threads"
+    if runtime.copies > 1:
+        threads += f", {runtime.copies} copies"
     return (
         f"system {name!r} has no measurements with {runtime.backend}{threads}, optimisation"
         f" {runtime.optimization} and granularity {workspace.granularity}: see 'bricks systems'"

@@ -109,7 +109,8 @@ class Runtime:
     graph. Whole models always run with all of ``optimization``: the runtime's levels are ``all``,
     ``extended``, ``basic`` and ``none``. ``allocator`` are the settings of the memory allocator if
     calls allocate their results. ``network`` is the key of the network between ranks if the runtime
-    is a backend of collectives.
+    is a backend of collectives. ``copies`` of a model run at once on the host, each
+    with ``threads`` and in a process of its own.
     """
 
     backend: str
@@ -121,6 +122,7 @@ class Runtime:
     build: str | None = field(default=None, compare=False)
     allocator: str | None = None
     network: str | None = None
+    copies: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """All fields of the runtime; an unknown ``build`` and the default level are omitted."""
@@ -132,7 +134,7 @@ class Runtime:
         """The fields that identify the runtime."""
         facts = asdict(self)
         del facts["build"]
-        defaults = {"optimization": "all", "allocator": None, "network": None}
+        defaults = {"optimization": "all", "allocator": None, "network": None, "copies": 1}
         return {n: fact for n, fact in facts.items() if n not in defaults or fact != defaults[n]}
 
 
@@ -147,11 +149,13 @@ class Target:
         """Whether the runtime executes the same graph for a model on both targets.
 
         The graph depends on the runtime's version and optimisation and on the width of vectors, by
-        which layouts are blocked, not on the number of threads. The plans of all shipped models are
+        which layouts are blocked, not on threads or copies. The plans of all shipped models are
         equal on three processors with AVX-512 that differ in everything else. With ``any_vectors``,
         the model is one whose layouts are not blocked: those are equal on processors with AVX2 too.
         """
-        mine, theirs = (replace(t.runtime, threads=1, allocator=None) for t in (self, other))
+        mine, theirs = (
+            replace(t.runtime, threads=1, copies=1, allocator=None) for t in (self, other)
+        )
         (architecture, vectors), (its, other_vectors) = self.system.vectors, other.system.vectors
         same = vectors == other_vectors or any_vectors
         return mine == theirs and architecture == its and same

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from bricks.compose.queueing.arrivals import Queue
     from bricks.compose.queueing.simulation import Log
 
-# Seconds of a batch, by its size, its number in the run of the server, and the idle depth of the
-# processor (see ``IdleModel``).
-BatchSeconds = Callable[[int, int, float], float]
+# Seconds of a batch, by its size, its number in the run of the server, the idle depth of the
+# processor (see ``IdleModel``), and how many instances are busy, its own included.
+BatchSeconds = Callable[[int, int, float, int], float]
 
 
 def batch_sizes(most: int) -> list[int]:
@@ -48,9 +48,9 @@ class BatchPolicy:
         self._batch = queue.take(self._most)
         return begin_s
 
-    def seconds(self, number: int, idle_depth: float) -> float:
+    def seconds(self, number: int, idle_depth: float, busy: int) -> float:
         """See :class:`~bricks.compose.queueing.simulation.InstancePolicy`."""
-        return self._batch_s(len(self._batch), number, idle_depth)
+        return self._batch_s(len(self._batch), number, idle_depth, busy)
 
     def end(self, end_s: float, log: Log) -> None:
         """Log that all samples of the batch are done."""

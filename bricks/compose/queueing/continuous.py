@@ -64,7 +64,7 @@ class ContinuousPolicy:
             self._prompt = _RunningSequence(request, self._lengths.prompt_tokens, 1)
         return begin_s
 
-    def seconds(self, number: int, idle_depth: float) -> float:
+    def seconds(self, number: int, idle_depth: float, busy: int) -> float:
         """See :class:`~bricks.compose.queueing.simulation.InstancePolicy`; no idle penalty."""
         if self._prompt is not None:
             return self._prompt_s(number + 1)

@@ -49,8 +49,11 @@ class InstancePolicy(Protocol):
     def begin(self, queue: Queue, free_s: float) -> float:
         """Take requests from the queue at ``free_s``; return the time of the next run."""
 
-    def seconds(self, number: int, idle_depth: float) -> float:
-        """Seconds of this run, the server's ``number``-th, at an idle depth of the processor."""
+    def seconds(self, number: int, idle_depth: float, busy: int) -> float:
+        """Seconds of this run, the server's ``number``-th, at an idle depth of the processor.
+
+        ``busy`` instances run when it begins, this one included.
+        """
 
     def end(self, end_s: float, log: Log) -> None:
         """Log the run, which ends at ``end_s``, and its outputs."""
@@ -176,7 +179,8 @@ def _serve(
             continue
         begin_s = policy.begin(queue, free_s)
         depth = idle_model.after_idling(depth, begin_s - free_s)
-        run_s = policy.seconds(len(log.occupied_s), depth)
+        busy = 1 + sum(free_s > begin_s for free_s, _, _ in free)
+        run_s = policy.seconds(len(log.occupied_s), depth, busy)
         policy.end(begin_s + run_s, log)
         log.occupied_s.append(run_s)
         heapq.heapreplace(free, (begin_s + run_s, idle_model.after_work(depth, run_s), number))

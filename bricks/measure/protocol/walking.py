@@ -66,6 +66,18 @@ class RunWalk(Request[Walked]):
 
 
 @dataclass(frozen=True, slots=True)
+class RunRepeatedly(Request[int]):
+    """Run a bound ``step`` again and again while a file exists; answers the number of runs.
+
+    ``while_exists`` is the path of the file. The number of runs so far is announced after the first
+    run, and about once a second.
+    """
+
+    step: str
+    while_exists: str
+
+
+@dataclass(frozen=True, slots=True)
 class TimeKernels(Request[tuple[HostConditions, ...]]):
     """Time the reference kernels again and again for so many ``seconds``, once at least."""
 

@@ -6,13 +6,21 @@ Must not know of the store, of how walks are chosen, or of why a walk is run.
 from __future__ import annotations
 
 import gc
+import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from bricks.backends.kernel_timing import KernelTimer
 from bricks.backends.programs import Recorder
-from bricks.measure.protocol.walking import RunWalk, TimeKernels, WalkConditions, Walked
+from bricks.measure.protocol.walking import (
+    RunRepeatedly,
+    RunWalk,
+    TimeKernels,
+    WalkConditions,
+    Walked,
+)
 from bricks.measure.worker.condition_watch import ConditionWatch
 from bricks.measure.worker.device_passes import DevicePasses
 from bricks.measure.worker.fused_runs import FusedSteps
@@ -39,6 +47,9 @@ def _nothing() -> None:
 
 # Bytes that are read between reference kernels where nothing else runs.
 _OTHER_WORK_BYTES = 1 << 25
+
+# Seconds between announcements of a step that runs repeatedly.
+_ANNOUNCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,18 @@ class WalkRequests:
             separate=tuple(n for n, name in enumerate(names) if fused and name in fused.separate),
             idle_s=tuple(idle_s),
         )
+
+    def run_repeatedly(self, request: RunRepeatedly) -> int:
+        """Run a step until a file is removed; see :class:`RunRepeatedly`."""
+        run = self.state.pieces.steps[request.step].runner(sampled=False)
+        runs, announced_s = 0, -_ANNOUNCE_S
+        while os.path.exists(request.while_exists):
+            run()
+            runs += 1
+            if time.monotonic() - announced_s >= _ANNOUNCE_S:
+                announced_s = time.monotonic()
+                self.state.announce(runs)
+        return runs
 
     def _fused(self, request: RunWalk, names: Sequence[str]) -> FusedSteps | None:
         bound = {name: step.bound for name, step in self.state.pieces.steps.items()}

@@ -23,6 +23,8 @@ def comparison_answer(of: Comparison) -> str:
     if not compared:
         return f"Nothing was compared: {'; '.join(of.errors) or 'no model was named'}"
     text = _one(compared[0]) if len(compared) == 1 else _several(compared)
+    if of.copies > 1:
+        text = f"With {of.copies} copies at once, {text}"
     if not failed:
         return f"{text}."
     return f"{text}; {count_text(failed, 'model')} {verb(failed, 'has', 'have')} no comparison."

@@ -46,7 +46,14 @@ def _one(of: PredictedModel) -> str:
     assert isinstance(of.estimate, Estimate)
     source, device = source_text(of.estimate.provenance), of.estimate.device
     limits = "" if device is None else f", {limits_text(device)}"
-    return f"{of.model} takes {_latency(of)} {place_of(of.setting)}{limits}: {source}"
+    return f"{of.model} takes {_latency(of)} {place_of(of.setting)}{_rate(of)}{limits}: {source}"
+
+
+def _rate(of: PredictedModel) -> str:
+    """The samples a second of several copies; empty for one."""
+    if of.setting.copies == 1:
+        return ""
+    return f", together {of.samples_per_s.value:.4g} samples/s"
 
 
 def _latency(of: PredictedModel) -> str:

@@ -118,8 +118,9 @@ def _ranks_and_network(result: ScalingResult) -> str:
 
 def _ranks(result: ScalingResult) -> str:
     threads = count_text(result.target.runtime.threads, "thread")
-    if result.network.origin == LOOPBACK:
-        return f"All ranks run on this host, {threads} each"
+    if result.network.one_host or result.network.origin == LOOPBACK:
+        where = "this host" if result.here else result.target.system.name
+        return f"All ranks run on {where} at once, {threads} each"
     if result.target.system.accelerator is None:
         return f"Each rank is a host of its own with {threads}"
     apart = " on a host of its own" if result.network.origin == ASSUMED else ""

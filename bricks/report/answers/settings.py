@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from bricks.report.answers.words import listed
+from bricks.report.answers.words import copies_text, listed
 from bricks.report.figures import count_text
 from bricks.session.defaults import PROGRAMS_RUNTIME, RUNTIME
 from bricks.studies.inference.settings import DIMENSIONS, Setting
@@ -47,4 +47,4 @@ def _means(setting: Setting, dimensions: Collection[str]) -> Iterator[str]:
     if "quantize" in dimensions:
         yield setting.quantize or "its own precision"
     if "threads" in dimensions and setting.threads is not None:
-        yield count_text(setting.threads, "thread")
+        yield f"{count_text(setting.threads, 'thread')}{copies_text(setting.copies)}"

@@ -76,7 +76,13 @@ def place_text(target: Target, here: Target) -> str:
     where = "here" if target.system.key == here.system.key else f"on {target.system.name}"
     if target.system.accelerator is not None:
         return where
-    return f"{where} with {count_text(target.runtime.threads, 'thread')}"
+    runtime = target.runtime
+    return f"{where} with {count_text(runtime.threads, 'thread')}{copies_text(runtime.copies)}"
+
+
+def copies_text(copies: int) -> str:
+    """The end of ``2 threads``: `` in each of 4 copies at once``; empty for one copy."""
+    return f" in each of {copies} copies at once" if copies > 1 else ""
 
 
 def listed(names: Sequence[str], conjunction: str = "and") -> str:

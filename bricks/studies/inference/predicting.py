@@ -86,7 +86,7 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         if self.options.now:
             from bricks.session.present import present_conditions  # starts a worker
 
-            self._present = present_conditions(self.workspace)
+            self._present = present_conditions(self.workspace, decomposable(self.workspace, models))
         settings = self.options.settings or [usual] * len(models)
         return tuple(map(self._in_setting, models, settings))
 

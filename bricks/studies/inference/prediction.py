@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -31,7 +32,7 @@ _MEMORY_PARTS = (
 # The facts of the setting in which a model was predicted.
 SETTING_FACTS = (
     ("setting.system_name", "system"), ("setting.runtime", "runtime"),
-    ("setting.threads", "threads"), ("setting.batch", "batch"),
+    ("setting.threads", "threads"), ("setting.copies", "copies"), ("setting.batch", "batch"),
     ("setting.quantize", "quantize"),
 )  # fmt: skip
 
@@ -117,6 +118,12 @@ class PredictedModel:
     def sample_s(self) -> Interval:
         """The latency for each sample of the batch, of a model that has a whole estimate."""
         return self.latency_s.scaled(1 / self.batch)
+
+    @property
+    def samples_per_s(self) -> Interval:
+        """Samples a second of all copies together, of a model that has a whole estimate."""
+        samples = self.setting.copies * self.batch
+        return self.latency_s.map(lambda seconds: samples / seconds if seconds else math.inf)
 
     @property
     def gaps(self) -> Sequence[Gap]:

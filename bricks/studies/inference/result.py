@@ -114,7 +114,7 @@ class Comparison(Sampling):
 
     FACTS: ClassVar = (
         ("target.system", "system"), ("target.runtime", "runtime"), "granularity", "workers",
-        ("rows", "models"), "summary",
+        "copies", ("rows", "models"), "summary",
     )  # fmt: skip
 
     target: Target
@@ -123,6 +123,11 @@ class Comparison(Sampling):
     rows: tuple[ModelComparison | ComparisonFailure, ...]
     summary: Summary
     new_models: int
+
+    @property
+    def copies(self) -> int:
+        """Copies of each model that ran at once on the host."""
+        return self.target.runtime.copies
 
     @property
     def compared(self) -> tuple[ModelComparison, ...]:

@@ -44,6 +44,11 @@ class Setting:
         return replace(self, batch=batch_of(model))
 
     @property
+    def copies(self) -> int:
+        """Copies of the model that run at once on the host."""
+        return 1 if self.target is None else self.target.runtime.copies
+
+    @property
     def system_name(self) -> str | None:
         """The whole name of the system; None for this host without a target."""
         return self.system if self.target is None else self.target.system.name

@@ -51,7 +51,8 @@ class ScalePoint:
     time of the step beyond its computation, ``communication_s`` the time of transfers and copies.
     ``bytes_sent`` is the sum over all nodes, per rank. ``cost_per_epoch`` is None without a price
     or a number of samples, ``epoch_s`` without the latter, and ``run_s`` without a number of
-    epochs: neither has loading of data nor evaluations. ``simulated`` is the most likely timeline;
+    epochs: neither has loading of data nor evaluations. ``solo_s`` is the step without
+    communication, of ranks on one host while all run. ``simulated`` is the most likely timeline;
     the straggler, if there is one, is its first rank.
     """
 
@@ -59,6 +60,7 @@ class ScalePoint:
         "ranks", "strategy", "batch", ("step_s", "step_s", "low_s", "high_s"), "samples_per_s",
         "speedup", "efficiency", "exposed_communication_s", "cost_per_epoch", "communication_s",
         ("sent_bytes", "bytes_sent"), ("origins", "origin"), ("checked.step_s", "measured_step_s"),
+        "solo_s",
         ("checked.solo_s", "measured_solo_s"), "ratio", "epoch_s", "run_s", "error",
     )  # fmt: skip
 
@@ -78,6 +80,7 @@ class ScalePoint:
     checked: CheckedStep | None = None
     epoch_s: Interval | None = None
     run_s: Interval | None = None
+    solo_s: float | None = None
 
     @property
     def distinct_ranks(self) -> int:
@@ -138,6 +141,7 @@ class RankNetwork:
     ``bandwidth``, of a rank in one direction, in bytes a second and ``latency_s`` of a message are
     None if it was measured; the latency of a published one depends on the protocol. Only up to
     ``most_ranks`` have this network, if it has such a bound; more have the one ``beyond``.
+    ``one_host`` is whether its ranks share one host.
     """
 
     name: str
@@ -146,6 +150,7 @@ class RankNetwork:
     latency_s: float | None = None
     most_ranks: int | None = None
     beyond: RankNetwork | None = None
+    one_host: bool = False
 
 
 # Origins of networks: measured between hosts or on this one, published by the maker of cards,
@@ -165,7 +170,7 @@ class ScalingResult:
         "workload", ("target.system", "system"), ("target.runtime", "runtime"),
         ("network.name", "network"), ("network.origin", "network_origin"),
         ("network.bandwidth", "bandwidth"), ("network.latency_s", "latency_s"),
-        ("network.most_ranks", "network_most_ranks"), "scaling",
+        ("network.most_ranks", "network_most_ranks"), ("network.one_host", "one_host"), "scaling",
         ("step.accumulate", "accumulate"), ("step.straggler", "straggler"),
         ("step.samples_per_epoch", "samples_per_epoch"), ("step.epochs", "epochs"),
         ("points", "ranks"), ("strategies", "pays"),

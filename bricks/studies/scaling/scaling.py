@@ -95,15 +95,25 @@ class _SimulatedStep:
 
 
 @dataclass(frozen=True, slots=True)
+class RankTimes:
+    """A rank's own ``step``, and its ``copies`` of gradients."""
+
+    step: TrainingStep
+    copies: CopyTimes
+
+
+@dataclass(frozen=True, slots=True)
 class Scaling:
     """Predictions of ``training``.
 
-    ``steps`` are a rank's own step by the samples that it has in a forward pass.
+    ``steps`` are a rank's own step by the samples that it has in a forward pass. ``at_once`` are
+    the times of a rank by the number of ranks, where these share a host and slow each other down.
     """
 
     training: DataParallelTraining
     steps: Mapping[int, TrainingStep]
     copies: CopyTimes
+    at_once: Mapping[int, RankTimes] = field(default_factory=dict)
 
     def point(self, ranks: int) -> ScalePoint:
         """The training on ``ranks`` ranks."""
@@ -129,6 +139,7 @@ class Scaling:
             cost_per_epoch=intervals.get("cost"),
             origins=self._origins(ranks, likely),
             simulated=likely.simulated,
+            solo_s=likely.compute_s,
             epoch_s=epoch_s,
             run_s=self._run_of(epoch_s),
         )
@@ -143,11 +154,15 @@ class Scaling:
 
     def computing_s(self, ranks: int) -> float:
         """The seconds of an isolated step of one of ``ranks`` ranks."""
-        costs = Costs(self.training.network, self.copies, 1)
-        solo_schedule = solo(
-            self.steps[self.training.share(ranks)], costs, self.training.step.accumulate
-        )
+        times = self._times(ranks)
+        costs = Costs(self.training.network, times.copies, 1)
+        solo_schedule = solo(times.step, costs, self.training.step.accumulate)
         return simulate([self._sharing(solo_schedule)], solo_schedule.moved, 1.0).end_s
+
+    def _times(self, ranks: int) -> RankTimes:
+        """The times of one of ``ranks`` ranks."""
+        isolated = RankTimes(self.steps[self.training.share(ranks)], self.copies)
+        return self.at_once.get(ranks, isolated)
 
     def _sharing(self, schedule: Schedule, straggler: float = 1.0) -> tuple[Action, ...]:
         """The actions of a rank on its share of a core, ``straggler`` times slower."""
@@ -198,10 +213,9 @@ class Scaling:
         return figures
 
     def _run(self, ranks: int, case: _Case) -> _SimulatedStep:
-        training = self.training
-        step = self.steps[training.share(ranks)]
-        step = step.times(case.compute(step.relative))
-        costs = Costs(training.network, self.copies, ranks, case.network, case.copies)
+        training, times = self.training, self._times(ranks)
+        step = times.step.times(case.compute(times.step.relative))
+        costs = Costs(training.network, times.copies, ranks, case.network, case.copies)
         solo_schedule = solo(step, costs, training.step.accumulate)
         isolated = simulate([self._sharing(solo_schedule)], solo_schedule.moved, 1.0)
         if ranks == 1:
@@ -227,19 +241,19 @@ class Scaling:
     def _waiting_s(self, ranks: int, case: _Case) -> float:
         """Mean seconds of a step that ranks wait for the slowest one."""
         training = self.training
-        uneven = self.steps[training.share(ranks)].unevenness.repeated(training.step.accumulate)
+        uneven = self._times(ranks).step.unevenness.repeated(training.step.accumulate)
         return (
             slowest(ranks) * case.unevenness(uneven.deviation_s) / training.network.cores_per_rank
         )
 
     def _origins(self, ranks: int, run: _SimulatedStep) -> Origins:
-        step = self.steps[self.training.share(ranks)]
-        compute = step.provenance.origin
+        times = self._times(ranks)
+        compute = times.step.provenance.origin
         if ranks == 1:
             return Origins(compute)
         return Origins(
             compute,
-            copies="measured" if self.copies.measured else "predicted",
+            copies="measured" if times.copies.measured else "predicted",
             network=max(run.origins, key=_CERTAINTY.index, default=None),
             slowdown=self.training.network.slowdown(ranks).origin,
         )

@@ -99,13 +99,13 @@ def rank_steps(workspace: Workspace, of: RankModels, target: Target) -> RankStep
     Raises :class:`~bricks.errors.UsageError` for a program that is no training step or that DDP
     would refuse, and :class:`~bricks.errors.ModelError` if there is no step of one rank.
     """
-    whole, step = _step(workspace, of.models[of.whole], target, of.whole)
+    whole, step = _sized_step(workspace, of.models[of.whole], target, of.whole)
     steps, problems = {whole: step}, dict(of.problems)
     for share, model in of.models.items():
         if share is None or share == of.whole:
             continue
         try:
-            steps[share] = _step(workspace, model, target, share)[1]
+            steps[share] = rank_step(workspace, model, target, share)
         except BricksError as error:
             n = whole // share
             problems[n] = _of_share(n, share, error)
@@ -116,7 +116,15 @@ def _of_share(ranks: int, share: int, error: BricksError) -> str:
     return f"the step of {ranks} ranks, at batch {share}: {error}"
 
 
-def _step(
+def rank_step(workspace: Workspace, model: Model, target: Target, batch: int) -> TrainingStep:
+    """The step of ``model`` with ``batch`` samples on ``target``, from stored measurements.
+
+    Raises the errors of :func:`rank_steps`.
+    """
+    return _sized_step(workspace, model, target, batch)[1]
+
+
+def _sized_step(
     workspace: Workspace, model: Model, target: Target, batch: int | None
 ) -> tuple[int, TrainingStep]:
     """A rank's samples, and its step."""

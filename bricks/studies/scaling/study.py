@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 from bricks.errors import BricksError, UsageError
@@ -20,6 +20,7 @@ from bricks.session.known_networks import network_called
 from bricks.session.networks import CHECKED_SIZES, NetworkRequest
 from bricks.studies.scaling.check import real_step
 from bricks.studies.scaling.copies import copy_bricks, ddp_bricks
+from bricks.studies.scaling.one_host import RanksOfHost
 from bricks.studies.scaling.options import (
     ASSUMED_BANDWIDTH,
     ASSUMED_LATENCY_S,
@@ -39,7 +40,7 @@ from bricks.studies.scaling.result import (
     ScaleResult,
     ScalingResult,
 )
-from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
+from bricks.studies.scaling.scaling import DataParallelTraining, RankTimes, Scaling
 from bricks.studies.scaling.steps import (
     RankModels,
     copy_rule,
@@ -101,6 +102,8 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         models = list(self._models.models.values())
         if self.target.key != self.workspace.target.key:
             return Needs(others=others)
+        if self._one_host is not None:
+            others.append(partial(self._one_host.measure, self.workspace))
         bricks = [*copy_bricks(), *ddp_bricks()]
         return Needs(models, bricks, copy_rule(self.workspace), others)
 
@@ -108,11 +111,16 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         """Each number of ranks, by each strategy."""
         steps = rank_steps(self.workspace, self._models, self.target)
         copies = copy_times(self.workspace, self.target)
+        at_once: Mapping[int, RankTimes] = {}
+        problems = dict(steps.problems)
+        if self._one_host is not None:
+            at_once, crowded = self._one_host.times(self.workspace, steps.whole)
+            problems |= crowded
         self._scalings = [
-            Scaling(self._training(strategy, steps.whole), steps.steps, copies)
+            Scaling(self._training(strategy, steps.whole), steps.steps, copies, at_once)
             for strategy in self.options.strategies.strategies()
         ]
-        return tuple(self._scaled(scaling, steps.problems) for scaling in self._scalings)
+        return tuple(self._scaled(scaling, problems) for scaling in self._scalings)
 
     def observe(self) -> Generator[None, Prediction, Observed]:
         """Run real steps of DDP on the ranks to check."""
@@ -152,6 +160,16 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         ranks = options.all_ranks if options.step.strong else ()
         return rank_models(self.workspace, options.workload, options.batch, ranks)
 
+    @cached_property
+    def _one_host(self) -> RanksOfHost | None:
+        """The ranks if they share one host; None if each has a host or a GPU of its own."""
+        network = None if self.options.loopback else self._network
+        of_one = network is None or (isinstance(network, MeasuredNetwork) and network.same_host)
+        if not of_one or self.target.system.accelerator is not None:
+            return None
+        options = self.options
+        return RanksOfHost(self.target, self._models, options.all_ranks, options.step.strong)
+
     def _training(self, strategy: Strategy, whole: int) -> DataParallelTraining:
         price = self.target.system.price_per_hour
         return DataParallelTraining(strategy, self._network, whole, self.options.step, price)
@@ -165,7 +183,7 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         )
         # If no number of ranks can be predicted, none between can.
         predicted = [point.ranks for point in points if isinstance(point, ScalePoint)]
-        compared = _compared_ranks(scaling.training, predicted)
+        compared = _compared_ranks(scaling, predicted)
         pays_up_to = scaling.last_that_pays(compared)
         return ScaleResult(scaling.training.strategy.name, points, pays_up_to, compared[-1])
 
@@ -209,7 +227,8 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
                 network.name, PUBLISHED, nvlink.one_way_bytes_per_s, most_ranks=nvlink.cards,
                 beyond=self._described_as(network.hosts) if more else None,
             )  # fmt: skip
-        return RankNetwork(network.name, LOOPBACK if self.options.loopback else MEASURED)
+        origin = LOOPBACK if self.options.loopback else MEASURED
+        return RankNetwork(network.name, origin, one_host=self._one_host is not None)
 
     def _measure_loopback(self) -> None:
         self._loopback(self._announce_loopback)
@@ -261,11 +280,13 @@ def _checked(point: ScalePoint | ScaleFailure, observed: Observed) -> ScalePoint
     return observed if isinstance(observed, ScaleFailure) else replace(point, checked=observed)
 
 
-def _compared_ranks(training: DataParallelTraining, ranks: Sequence[int]) -> list[int]:
+def _compared_ranks(scaling: Scaling, ranks: Sequence[int]) -> list[int]:
     """The numbers of ranks to compare in the search for the last one that pays.
 
-    With strong scaling only ``ranks``, since each share of a batch needs a recording.
+    With strong scaling only ``ranks``, since each share of a batch needs a recording. Nor are
+    others measured where ranks run at once on one host.
     """
     most = max(ranks, default=1)
-    between = () if training.step.strong else range(1, min(most, _MAX_COMPARED) + 1)
+    only = scaling.training.step.strong or scaling.at_once
+    between = () if only else range(1, min(most, _MAX_COMPARED) + 1)
     return sorted({1, *ranks, *between})

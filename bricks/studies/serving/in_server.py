@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks import backends
@@ -15,12 +16,12 @@ from bricks.compose.queueing.idle import NO_IDLE_PENALTY, ServerRuns, fit_server
 from bricks.compose.queueing.spread import single_runs_s
 from bricks.errors import WorkerError
 from bricks.session.whole_models import served_walk
-from bricks.studies.serving.service import ServiceTimes
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.measure.served import Samples
     from bricks.session.workspace import Workspace
+    from bricks.studies.serving.service import ServiceTimes
 
 # Bricks are served in place of the model for these seconds, within these numbers of passes. At half
 # of the server's capacity, pauses between runs have all relevant lengths.
@@ -59,7 +60,7 @@ def in_server(
         states[batch.size] = state = fit_server_state(runs, idle_model)
         idle_model = state.idle_model
     batches = [batch.in_state(states.get(batch.size)) for batch in times.batches]
-    return ServiceTimes(batches, idle_model or NO_IDLE_PENALTY)
+    return replace(times, batches=batches, idle_model=idle_model or NO_IDLE_PENALTY)
 
 
 def _served_runs(workspace: Workspace, model: Model, latency_s: float, qps: float) -> ServerRuns:

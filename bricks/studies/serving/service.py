@@ -71,15 +71,37 @@ class BatchLatency:
         return self.run.mean_s.map(lambda seconds: rate(self.size, seconds))
 
 
+@dataclass(frozen=True, slots=True)
+class BusyInstances:
+    """How much longer batches take on ``instances`` that are all busy than on one by itself.
+
+    ``one`` and ``all`` are seconds of a batch by its size.
+    """
+
+    instances: int
+    one: Curve
+    all: Curve
+
+    def slowdown(self, size: int, busy: int, draw: Draw) -> float:
+        """The factor of a batch of ``size`` while ``busy`` instances run, as drawn.
+
+        It is interpolated between one instance and all.
+        """
+        ratio = draw.of(self.all.at(size)) / draw.of(self.one.at(size))
+        return 1.0 + (ratio - 1.0) * (busy - 1) / (self.instances - 1)
+
+
 @dataclass(frozen=True)  # without slots, for the cached curve
 class ServiceTimes:
     """Latencies of batches of ascending sizes from 1 on; sizes between are interpolated.
 
-    ``idle_model`` gives the idle depth of the processor.
+    ``idle_model`` gives the idle depth of the processor. ``busy`` says how instances slow each
+    other down; None: that was not measured, or there is one.
     """
 
     batches: Sequence[BatchLatency]
     idle_model: IdleModel = NO_IDLE_PENALTY
+    busy: BusyInstances | None = None
 
     @cached_property
     def curve(self) -> Curve:
@@ -107,6 +129,19 @@ class ServiceTimes:
         every = stratified(len(sizes))
         return outermost(every, lambda draw: [self.latency_s(size, draw) for size in sizes])
 
+    def with_busy(self, instances: int, at_once: ServiceTimes) -> ServiceTimes:
+        """These times, of which ``at_once`` are those while all ``instances`` are busy."""
+        return replace(self, busy=BusyInstances(instances, self.curve, at_once.curve))
+
+    def _slowdowns(self, serving: Serving, draw: Draw) -> list[list[float]]:
+        """Factors of batches by their size and by the number of busy instances, both from 0 on."""
+        numbers = range(serving.instances + 1)
+        if self.busy is None:
+            return [[1.0 for _ in numbers] for _ in range(serving.max_batch + 1)]
+        sizes = range(1, serving.max_batch + 1)
+        every = [[self.busy.slowdown(size, busy, draw) for busy in numbers] for size in sizes]
+        return [[], *every]
+
     def sampler(self, serving: Serving, draw: Draw, *, seed: int) -> BatchSeconds:
         """A function that samples the seconds of single batches, the server's own costs included.
 
@@ -121,9 +156,12 @@ class ServiceTimes:
         places = [0, *map(runs.place, sizes)]
         penalties = [batch.idle_penalty or 0.0 for batch in self.batches]
 
-        def batch_s(size: int, number: int, sleep: float) -> float:
+        slowdowns = self._slowdowns(serving, draw)
+
+        def batch_s(size: int, number: int, sleep: float, busy: int) -> float:
             place = places[size]
             factor = runs.factor(place, number) * (1 + penalties[place] * sleep)
+            factor *= slowdowns[size][busy]
             return medians_s[size] * factor + requests_s[size] + own_s[number % _DRAWS]
 
         return batch_s
@@ -145,8 +183,9 @@ class ServiceTimes:
         )
 
     def capacity_qps(self, serving: Serving, draw: Draw = VALUE) -> float:
-        """The capacity of ``serving`` in samples a second: all batches are full."""
+        """The capacity of ``serving`` in samples a second: all instances are busy, batches full."""
         size = serving.max_batch
         larger = self.batches[bisect_left(self.curve.sizes, size)]
         run_s = self.latency_s(size, draw) * float(larger.run.factors.mean())
+        run_s *= self._slowdowns(serving, draw)[size][serving.instances]
         return serving.instances * size / (run_s + serving.batch_s + size * serving.request_s)

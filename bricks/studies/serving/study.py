@@ -7,10 +7,13 @@ served too. Must not know how results are shown.
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bricks.compose.queueing.batching import batch_sizes
+from bricks.errors import BricksError
 from bricks.studies.serving.batches import read_sizes, refuse_crowding, service_times
 from bricks.studies.serving.check import ServedScenario
 from bricks.studies.serving.in_server import in_server
@@ -66,13 +69,33 @@ class ServingStudy(Study[ScenarioOptions, ScenarioResult, ScenarioResult, Scenar
         refuse_crowding(self.target, self.options.serving)
         if self.target.key != self.workspace.target.key:
             return Needs()
-        server = self.options.load.kind is ScenarioKind.SERVER
-        return Needs(
-            models=[*self._models.values()], others=[self._measure_in_server] if server else []
-        )
+        others = [self._measure_at_once] if self.options.serving.instances > 1 else []
+        if self.options.load.kind is ScenarioKind.SERVER:
+            others.append(self._measure_in_server)
+        return Needs(models=[*self._models.values()], others=others)
+
+    def _measure_at_once(self) -> None:
+        """Measure missing bricks of all batch sizes while as many copies run as instances."""
+        from bricks.session import measuring
+
+        instances, threads = self.options.serving.instances, self.target.runtime.threads
+        with self.workspace.with_options(copies=instances, threads=threads) as at_once:
+            measuring.measure(at_once, [*self._models.values()])
+
+    def _times(self) -> ServiceTimes:
+        """Latencies of batches, and how busy instances slow each other down if that is known."""
+        times = service_times(self.workspace, self._models, self.target)
+        instances = self.options.serving.instances
+        if instances == 1:
+            return times
+        runtime = replace(self.target.runtime, copies=instances)
+        at_once = replace(self.target, runtime=runtime)
+        with suppress(BricksError):  # a warning says that it is not known
+            return times.with_busy(instances, service_times(self.workspace, self._models, at_once))
+        return times
 
     def _measure_in_server(self) -> None:
-        times = service_times(self.workspace, self._models, self.target)
+        times = self._times()
         qps = self.options.load.qps
         self._measured = in_server(self.workspace, self._models, times, qps)
 
@@ -80,7 +103,7 @@ class ServingStudy(Study[ScenarioOptions, ScenarioResult, ScenarioResult, Scenar
         """The figures of a simulated server."""
         times = self._measured
         if times is None:
-            times = service_times(self.workspace, self._models, self.target)
+            times = self._times()
         options, seed = self.options, self.workspace.options.seed
         return scenario_of(
             options.model, self.target, times, options.load, options.serving, seed=seed

@@ -24,8 +24,10 @@ def warnings_of(
 ) -> tuple[str, ...]:
     """Warnings for the mean rate ``rate_qps`` of samples; None if samples have no rate."""
     lines = [] if rate_qps is None else [*_of_rate(rate_qps, serving, capacity)]
-    if serving.instances > 1:
-        lines.append("instances are assumed not to slow each other down")
+    if serving.instances > 1 and times.busy is None:
+        lines.append(
+            "how instances slow each other down was not measured here: they are assumed not to"
+        )
     if load.kind is ScenarioKind.SERVER and times.batches[0].idle_penalty is None:
         lines.append(
             "how much longer runs take after idling was not measured here: at low rates, latencies"

@@ -21,7 +21,7 @@ def test_both_simulations_agree(qps: float, instances: int, largest: int, seed: 
     count = 200
     batch_s = np.random.default_rng(seed).uniform(0.001, 0.02, (largest, count))
 
-    def seconds(size: int, number: int, idle_depth: float) -> float:
+    def seconds(size: int, number: int, idle_depth: float, busy: int) -> float:
         return float(batch_s[size - 1, number])
 
     arrivals_s = poisson_s(qps, count, seed)

@@ -16,7 +16,7 @@ arrivals = st.lists(st.floats(0, 20), min_size=1, max_size=30).map(sorted)
 
 
 def batches(most: int, instances: int) -> Sequence[InstancePolicy]:
-    return [BatchPolicy(most, 0.3, lambda size, n, _: 0.4 + 0.1 * size) for _ in range(instances)]
+    return [BatchPolicy(most, 0.3, lambda size, n, *_: 0.4 + 0.1 * size) for _ in range(instances)]
 
 
 def texts(most: int, instances: int) -> Sequence[InstancePolicy]:

@@ -116,7 +116,10 @@ def test_depth_stays_between_awake_and_adepth(
 def test_a_sample_after_a_pause_takes_longer_and_the_next_less() -> None:
     idle_model = IdleModel(0.02, 0.01)
     served = serve(
-        [0.0, 1.0, 1.0], Serving(), lambda size, n, depth: 0.01 * (1 + 0.5 * depth), idle_model
+        [0.0, 1.0, 1.0],
+        Serving(),
+        lambda size, n, depth, busy: 0.01 * (1 + 0.5 * depth),
+        idle_model,
     )
     first, second, third = served.latencies_s
     assert first == pytest.approx(0.010)

@@ -21,7 +21,7 @@ from bricks.studies.scaling.copies import (
     ddp_times,
 )
 from bricks.studies.scaling.options import StepOptions
-from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
+from bricks.studies.scaling.scaling import DataParallelTraining, RankTimes, Scaling
 from bricks.studies.scaling.simulation import (
     NETWORK,
     Await,
@@ -121,6 +121,21 @@ def test_communication_costs_between_nothing_and_all_of_it(
     assert point.speedup.value <= ranks + slack
     for figure in (point.step_s, point.speedup, point.samples_per_s, exposed):
         assert figure.low <= figure.value <= figure.high
+
+
+@few
+@given(step=steps(), network=networks, slower=st.floats(1.0, 2.0))
+def test_ranks_of_one_host_take_what_they_take_at_once(
+    step: TrainingStep, network: StatedNetwork, slower: float
+) -> None:
+    alone = scaling(step, network, DistributedDataParallel())
+    together = replace(alone, at_once={2: RankTimes(step.times(slower), COPIES)})
+    assert together.point(1) == alone.point(1)
+    assert together.point(4) == alone.point(4)
+    assert together.point(2).solo_s == pytest.approx(slower * step.seconds)
+    assert together.point(2).step_s.value >= alone.point(2).step_s.value - 1e-9
+    assert together.point(2).efficiency.value <= alone.point(2).efficiency.value + 1e-9
+    assert together.computing_s(2) == pytest.approx(slower * alone.computing_s(2))
 
 
 @few

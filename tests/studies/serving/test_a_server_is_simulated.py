@@ -24,6 +24,7 @@ from bricks.studies.serving.result import PERCENTILES, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes
 from bricks.system import Runtime, System, Target
+from bricks.units.cases import value_of
 from bricks.units.interval import Interval
 
 some = settings(max_examples=30, deadline=None)
@@ -99,7 +100,7 @@ def test_simpy_answers_each_sample_at_the_same_time(
     case: tuple[list[float], Serving, list[float]],
 ) -> None:
     arrivals, serving, seconds = case
-    found = serve(arrivals, serving, lambda size, n, _: seconds[n % len(seconds)] * size)
+    found = serve(arrivals, serving, lambda size, n, *_: seconds[n % len(seconds)] * size)
     reference = SimPyServer(arrivals, serving, seconds)
     assert found.dropped == reference.dropped
     assert len(found.batches) == reference.batches
@@ -127,7 +128,7 @@ def test_work_is_conserved_and_slower_batches_are_answered_later(
     case: tuple[list[float], Serving, list[float]], factor: float
 ) -> None:
     arrivals, serving, seconds = case
-    found = serve(arrivals, serving, lambda size, n, _: seconds[n % len(seconds)])
+    found = serve(arrivals, serving, lambda size, n, *_: seconds[n % len(seconds)])
     assert found.samples == found.batches.sum() == len(found.latencies_s)
     assert found.samples + found.dropped == len(arrivals)
     assert found.batches.max() <= serving.max_batch
@@ -140,9 +141,9 @@ def test_work_is_conserved_and_slower_batches_are_answered_later(
 
 
 def test_queries_of_several_samples_end_with_the_last_of_them() -> None:
-    served = serve_in_turn(3, 8, Serving(max_batch=4), lambda size, _n, _: 0.1 * size)
+    served = serve_in_turn(3, 8, Serving(max_batch=4), lambda size, *_: 0.1 * size)
     assert served.latencies_s.tolist() == pytest.approx([0.8] * 3)
-    two = serve_in_turn(3, 8, Serving(max_batch=4, instances=2), lambda size, _n, _: 0.1 * size)
+    two = serve_in_turn(3, 8, Serving(max_batch=4, instances=2), lambda size, *_: 0.1 * size)
     assert two.latencies_s.tolist() == pytest.approx([0.4] * 3)
     assert (two.samples, two.batches.tolist()) == (24, [4] * 6)
 
@@ -202,6 +203,33 @@ def test_offline_all_batches_are_full() -> None:
     assert found.throughput.value == pytest.approx(2 * 4 / 0.016, rel=1e-3)
     assert (found.latencies, found.mean_batch) == ({}, pytest.approx(4))
     assert found.best_batch == 4
+
+
+def test_instances_that_are_busy_at_once_slow_each_other_down() -> None:
+    two, slower = Serving(instances=2), times((1, 0.015))
+    busy = ONE.with_busy(2, slower)
+    offline = outcome(busy, ScenarioLoad(ScenarioKind.OFFLINE), two)
+    assert offline.throughput.value == pytest.approx(2 / 0.015, rel=1e-3)
+    stream = outcome(busy, ScenarioLoad(ScenarioKind.SINGLE_STREAM), two)
+    assert stream.throughput.value == pytest.approx(100)
+    assert outcome(busy, server(1000), two).throughput.value == pytest.approx(2 / 0.015)
+    seldom, often = (outcome(busy, server(qps), two).latencies for qps in (1.0, 100.0))
+    assert seldom["p50_s"].value == pytest.approx(0.010)
+    assert often["p50_s"].value == pytest.approx(0.015)
+
+
+def test_between_one_busy_instance_and_all_the_slow_down_is_interpolated() -> None:
+    busy = ONE.with_busy(3, times((1, 0.016))).busy
+    assert busy is not None
+    factors = [busy.slowdown(1, count, value_of) for count in (1, 2, 3)]
+    assert factors == pytest.approx([1.0, 1.3, 1.6])
+
+
+def test_where_that_is_unknown_a_warning_says_so() -> None:
+    offline, two = ScenarioLoad(ScenarioKind.OFFLINE), Serving(instances=2)
+    assert any("slow each other down" in line for line in outcome(ONE, offline, two).warnings)
+    known = ONE.with_busy(2, ONE)
+    assert not any("slow each other" in line for line in outcome(known, offline, two).warnings)
 
 
 def test_a_rate_above_saturation_is_called_that_and_given_no_number() -> None:
