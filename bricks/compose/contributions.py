@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bricks.compose.estimate import Share
-from bricks.compose.own_runs import Shares
+from bricks.compose.own_runs import LimitShares
 from bricks.compose.recomposition_error import CACHED_NODES, STRETCH_SHARE, cache_state_s
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ class Contributions:
         long = sorted({o.brick for o in self.plan.occurrences if o.nodes >= CACHED_NODES})
         return STRETCH_SHARE * self._absolute_s(long)
 
-    def by_limit(self, basis: Basis) -> Shares:
-        """The shares of a run by what decides them, see :class:`Shares`."""
+    def by_limit(self, basis: Basis) -> LimitShares:
+        """The shares of a run by what decides them, see :class:`LimitShares`."""
         run_s, known = self.total_s + self.latencies.call_s.value, self.latencies
         if run_s <= 0:
-            return Shares(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+            return LimitShares(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         limited = np.zeros(3)
         for key, seconds in self.seconds.items():
             if key not in known.predicted:
@@ -84,7 +84,7 @@ class Contributions:
                 limited += seconds / run_s * np.array([1, 0, 0] if of is None else of.limits(key))
         arithmetic, memory, calls = limited.tolist()
         occurrences = sum(map(abs, self.plan.counts.values()))
-        return Shares(
+        return LimitShares(
             arithmetic=arithmetic,
             memory=memory,
             calls=calls,

@@ -35,7 +35,7 @@ _Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class LimitShares:
     """The shares of an estimate by what decides them, most of which add up to 1.
 
     ``arithmetic``, ``memory`` and ``calls`` limit measured bricks. ``overhead`` are calls that were
@@ -67,7 +67,7 @@ class OwnRun:
     """
 
     digest: str
-    shares: Shares
+    shares: LimitShares
     log_ratio: float
     sd: float
 
@@ -101,7 +101,7 @@ class OwnRuns:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def error(self, shares: Shares, bias: float) -> HostError:
+    def error(self, shares: LimitShares, bias: float) -> HostError:
         """The error of an estimate with these shares.
 
         ``bias`` is the standard deviation of the error that predictions of one model have in

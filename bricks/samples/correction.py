@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from bricks.system.host_conditions import HostConditions
 
 # How much of what the kernels of a single round change by its samples change by too, against the
-# noise of kernels that run once: it is learned from the rounds at hand, against this value, which
-# counts for so large a sum of squares of the logarithms' changes. On an Intel Xeon whose speed
-# flips, the rounds of 12 networks show 0.81 with one thread, 0.84 with two.
-_AT_ONCE, _PRIOR = 0.8, 1.0
+# noise of kernels that run once: it is learned from the rounds at hand, with this prior and its
+# standard deviation. On an Intel Xeon whose speed flips, the rounds of 12 networks show 0.81 with
+# one thread, 0.84 with two.
+_AT_ONCE, _AT_ONCE_SD = 0.8, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,20 +174,29 @@ def conditions_of(measurement: Measurement) -> UsualConditions | None:
 
 
 def _followed_at_once(seen: Iterable[Measurement], sensitivities: Sensitivities) -> float:
-    """The slope of rounds' latencies over their kernels, logarithms both, within measurements."""
-    products = squares = seconds = 0.0
+    """The slope of rounds' latencies over their kernels, logarithms both, within measurements.
+
+    Sums of squares are means over measurements, weighed by their latencies: their rounds are the
+    same moments.
+    """
+    kernels_2 = both = latencies_2 = rounds_s = seconds = 0.0
     for measurement in seen:
         rounds, mean = measurement.quiet_rounds, measurement.host
         if mean is None or len(rounds) < 2:
             continue
-        latency_s = measurement.latency_s
-        follows = sensitivities.of(measurement.key, latency_s)
+        weight_s = measurement.latency_s
+        follows = sensitivities.of(measurement.key, weight_s)
         kernels = np.array([follows @ changes(mean, r.host) for r in rounds])
         logs = np.log([r.latency_s for r in rounds])
-        products += latency_s * float(kernels @ (logs - logs.mean()))
-        squares += latency_s * float(kernels @ kernels)
-        seconds += latency_s
-    if not seconds:
+        logs -= logs.mean()
+        kernels_2 += weight_s * float(kernels @ kernels)
+        both += weight_s * float(kernels @ logs)
+        latencies_2 += weight_s * float(logs @ logs)
+        rounds_s += weight_s * (len(rounds) - 1)
+        seconds += weight_s
+    if not kernels_2:
         return _AT_ONCE
-    slope = (products / seconds + _PRIOR * _AT_ONCE) / (squares / seconds + _PRIOR)
+    left = max(0.0, latencies_2 - both**2 / kernels_2) / rounds_s
+    prior = seconds * left / _AT_ONCE_SD**2
+    slope = (both + prior * _AT_ONCE) / (kernels_2 + prior)
     return min(1.0, max(0.0, slope))

@@ -11,18 +11,18 @@ from plans import CHAIN, results
 
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.own_runs import OwnRun, OwnRuns, Shares
+from bricks.compose.own_runs import OwnRun, OwnRuns, LimitShares
 from bricks.compose.recompose import own_run, recompose
 from bricks.predict.prediction import BrickPredictions
 from bricks.samples.measurement import Measurement, Round
 
 SD = 0.001
-ARITHMETIC = Shares(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+ARITHMETIC = LimitShares(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 MEMORY = replace(ARITHMETIC, arithmetic=0.0, memory=1.0)
 PREDICTED = replace(ARITHMETIC, arithmetic=0.0, predicted=1.0)
 
 
-def runs(count: int, shares: Shares, log_ratio: float, scatter: float = 0.0) -> list[OwnRun]:
+def runs(count: int, shares: LimitShares, log_ratio: float, scatter: float = 0.0) -> list[OwnRun]:
     found = np.random.default_rng(0).normal(log_ratio, scatter, count)
     return [OwnRun(f"m{n}", shares, float(log), SD) for n, log in enumerate(found)]
 
