@@ -21,11 +21,11 @@ from bricks.errors import WorkerError
 from bricks.measure.loaded_walks import LoadedWalks
 from bricks.measure.protocol.walking import RunRepeatedly
 from bricks.measure.sampling_task import whole_walk
-from bricks.measure.supervisor import Supervisor, WorkerDied
 from bricks.measure.walk import WalkStep, single_step
 
 if TYPE_CHECKING:
     from bricks.measure.jobs import ModelJob
+    from bricks.measure.supervisor import Supervisor
     from bricks.measure.walk import Walk
 
 _NAME = "further copy"
@@ -129,5 +129,5 @@ def _run(
 def _ended(number: int, future: Future[int]) -> WorkerError:
     """The error of a further copy that has ended too early."""
     error = future.exception()
-    kind = WorkerDied if isinstance(error, WorkerDied) else WorkerError
+    kind = type(error) if isinstance(error, WorkerError) else WorkerError
     return kind(f"further copy {number + 1} of the model has ended: {error or 'without an error'}")

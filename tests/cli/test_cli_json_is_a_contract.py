@@ -203,7 +203,7 @@ def test_compare(here: Here, models: list[Path]) -> None:
     done = here("compare", *models, "--threads", 1, "--json")
     assert (done.status, done.err) == (0, "")
     facts = done.json
-    keys = "answer system runtime granularity workers models summary"
+    keys = "answer system runtime granularity workers copies models summary"
     assert facts.keys() == set(keys.split())
     assert facts["workers"] == 1
     of_this_target(facts)
@@ -369,7 +369,8 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         memory = {"peak_bytes": COUNT, "memory": dict}
         lists = {"missing": list, "bricks": list, "phases": list}
         wide = {"uncertainty": dict, "advice": NOTHING, **dict.fromkeys(DEVICE_FACTS, NOTHING)}
-        places = {"system": TEXT, "runtime": TEXT, "threads": COUNT, "batch": COUNT}
+        places = {"system": TEXT, "runtime": TEXT}
+        places |= {"threads": COUNT, "copies": COUNT, "batch": COUNT}
         usual = dict.fromkeys(("usual_s", "usual_low_s", "usual_high_s"), NOTHING)
         setting = {**places, "quantize": NOTHING, **usual}
         has(

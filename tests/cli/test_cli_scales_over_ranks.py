@@ -46,13 +46,13 @@ FIGURES = ("samples_per_s", "speedup", "efficiency", "exposed_communication_s", 
 ROW = {
     "ranks", "strategy", "batch", "step_s", "low_s", "high_s",
     *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high")),
-    "communication_s", "bytes_sent", "origin", "measured_step_s", "measured_solo_s", "ratio",
+    "communication_s", "bytes_sent", "origin", "measured_step_s", "measured_solo_s", "ratio", "solo_s",
     "error", *(f"{name}{end}" for name in ("epoch_s", "run_s") for end in ("", "_low", "_high")),
 }  # fmt: skip
 FACTS = {
     "answer", "workload", "system", "runtime", "network", "network_origin", "bandwidth",
-    "latency_s", "network_most_ranks", "scaling", "accumulate", "straggler", "samples_per_epoch",
-    "epochs", "ranks", "pays", "page", "trace",
+    "latency_s", "network_most_ranks", "one_host", "scaling", "accumulate", "straggler",
+    "samples_per_epoch", "epochs", "ranks", "pays", "page", "trace",
 }  # fmt: skip
 
 BATCH = 4
@@ -76,6 +76,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{study}.rank_steps", lambda *_: steps)
     monkeypatch.setattr(f"{study}.copy_times", lambda *_: COPIES)
     monkeypatch.setattr("bricks.session.measuring.measure_isolated", lambda *_, **__: None)
+    monkeypatch.setattr(f"{study}.RanksOfHost.measure", lambda *_: None)
+    monkeypatch.setattr(f"{study}.RanksOfHost.times", lambda *_: ({}, {}))
     monkeypatch.setattr(
         f"{study}.real_step", lambda _, options, *__, **___: CheckedStep(options.check, 1, 1)
     )
@@ -275,7 +277,7 @@ def test_a_check_without_a_network_measures_the_loopback_once(
     done = here.plain(*words, "--json")
     assert (done.status, "'loopback'" in done.complaint) == (0, True)
     assert (done.json["network"], done.json["runtime"]["threads"]) == ("loopback", 1)
-    assert done.json["network_origin"] == "loopback"
+    assert done.json["network_origin"] == "loopback" and done.json["one_host"]
     assert "A real step on 2 ranks took" in done.json["answer"]
     assert [row["ranks"] for row in done.json["ranks"]] == [1, 2]
     for more in ((), ("--no-measure",)):
