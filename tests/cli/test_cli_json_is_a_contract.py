@@ -53,7 +53,7 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
             "models": "model estimate_s low_s high_s critical_path_s call_overhead_s"
             " measured_share published_share predicted_share peak_bytes memory"
             f" {' '.join(DEVICE_FACTS)}"
-            " missing bricks phases error uncertainty advice watched_s usual_s usual_low_s"
+            " missing bricks phases error uncertainty advice watched_s own_runs usual_s usual_low_s"
             " usual_high_s p50_s p90_s p99_s fastest_s peaks operators gains"
         },
     ),
@@ -371,7 +371,7 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         wide = {"uncertainty": dict, "advice": NOTHING, **dict.fromkeys(DEVICE_FACTS, NOTHING)}
         places = {"system": TEXT, "runtime": TEXT}
         places |= {"threads": COUNT, "copies": COUNT, "batch": COUNT}
-        usual = dict.fromkeys(("usual_s", "usual_low_s", "usual_high_s"), NOTHING)
+        usual = dict.fromkeys(("own_runs", "usual_s", "usual_low_s", "usual_high_s"), NOTHING)
         setting = {**places, "quantize": NOTHING, **usual}
         has(
             row, {"model": TEXT, **setting, **expected, **memory, **lists, "error": NOTHING, **wide}
