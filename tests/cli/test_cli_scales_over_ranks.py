@@ -46,8 +46,9 @@ FIGURES = ("samples_per_s", "speedup", "efficiency", "exposed_communication_s", 
 ROW = {
     "ranks", "strategy", "batch", "step_s", "low_s", "high_s",
     *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high")),
-    "communication_s", "bytes_sent", "origin", "measured_step_s", "measured_solo_s", "ratio", "solo_s",
-    "error", *(f"{name}{end}" for name in ("epoch_s", "run_s") for end in ("", "_low", "_high")),
+    "communication_s", "bytes_sent", "origin", "measured_step_s", "measured_solo_s", "ratio",
+    "solo_s", "error",
+    *(f"{name}{end}" for name in ("epoch_s", "run_s") for end in ("", "_low", "_high")),
 }  # fmt: skip
 FACTS = {
     "answer", "workload", "system", "runtime", "network", "network_origin", "bandwidth",
