@@ -24,7 +24,7 @@ from bricks.studies.serving.result import PERCENTILES, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes
 from bricks.system import Runtime, System, Target
-from bricks.units.cases import value_of
+from bricks.units.draws import VALUE
 from bricks.units.interval import Interval
 
 some = settings(max_examples=30, deadline=None)
@@ -221,7 +221,7 @@ def test_instances_that_are_busy_at_once_slow_each_other_down() -> None:
 def test_between_one_busy_instance_and_all_the_slow_down_is_interpolated() -> None:
     busy = ONE.with_busy(3, times((1, 0.016))).busy
     assert busy is not None
-    factors = [busy.slowdown(1, count, value_of) for count in (1, 2, 3)]
+    factors = [busy.slowdown(1, count, VALUE) for count in (1, 2, 3)]
     assert factors == pytest.approx([1.0, 1.3, 1.6])
 
 
