@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from bricks.compose.uncertainty import Uncertainty
     from bricks.units.interval import Interval
 
-# Random indices that are drawn once and reused cyclically.
-_INDICES = 1 << 16
+# Indices that are drawn once and reused cyclically: so many runs in a row keep the order in which
+# they were sampled, since a host that is slow now is slow for some time, and queues build up.
+_INDICES, _IN_A_ROW = 1 << 16, 64
 
 
 @dataclass(frozen=True, slots=True)
 class RunLatency:
-    """The median latency of a run, and single runs relative to it: shape ``(draws,)``.
+    """The median latency of a run, and single runs relative to it, in order: shape ``(draws,)``.
 
     ``own_share`` of the latency's squared error is independent of that of runs of other sizes.
     ``device`` are the seconds on a host and its device, None without one.
@@ -83,8 +84,12 @@ class RunSampler:
 
 @lru_cache(maxsize=2)
 def _indices(draws: int, seed: int) -> tuple[np.ndarray, list[int]]:
-    """Random indices below ``draws``, as an array and as a list; drawn once for all settings."""
-    indices = np.random.default_rng(seed).integers(0, draws, _INDICES)
+    """Rows of indices below ``draws`` that begin at random, as an array and as a list.
+
+    Drawn once for all settings.
+    """
+    begins = np.random.default_rng(seed).integers(0, draws, _INDICES // _IN_A_ROW)
+    indices = (begins[:, np.newaxis] + np.arange(_IN_A_ROW)).ravel() % draws
     return indices, indices.tolist()
 
 

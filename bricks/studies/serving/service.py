@@ -60,7 +60,7 @@ class BatchLatency:
         run = replace(
             self.run,
             latency_s=latency_s,
-            factors=np.random.default_rng(0).choice(state.spread, draws),
+            factors=np.resize(state.spread, draws),
             own_share=own / square if square else 0.0,
         )
         return BatchLatency(self.size, run, state.idle_penalty)

@@ -349,6 +349,20 @@ def test_uneven_runs_lengthen_the_queue() -> None:
     assert uneven.latencies["p99_s"].value > 1.2 * even.latencies["p99_s"].value
 
 
+def test_slow_runs_in_a_row_lengthen_the_queue_more_than_single_ones() -> None:
+    slow = np.where(np.arange(4096) // 40 % 3 == 0, 1.6, 0.7)  # for 40 runs in a row
+    alone = np.random.default_rng(0).permutation(slow)
+    p99_s = [
+        outcome(
+            ServiceTimes([BatchLatency(1, replace(ONE.batches[0].run, factors=of))]), server(80)
+        )
+        .latencies["p99_s"]
+        .value
+        for of in (slow, alone)
+    ]
+    assert p99_s[0] > 1.5 * p99_s[1]
+
+
 def test_a_trace_is_served_as_it_is() -> None:
     found = outcome(ONE, server(arrivals_s=[0.0, 0.0, 0.0, 1.0]))
     assert found.latencies["p50_s"].value == pytest.approx(0.015)
