@@ -97,6 +97,12 @@ def _calls_are_measured_roughly() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _no_networks_of_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They follow measurements of more than a second; a test of their own asks for one."""
+    monkeypatch.setattr("bricks.session.campaigns.REFERENCE_NETWORKS", ())
+
+
 @pytest.fixture
 def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Here:
     """Commands in this process, on a cache of their own."""

@@ -160,8 +160,11 @@ class Campaigns:
             return  # its models are programs
         known = len(stored_runs(resources))
         for name in REFERENCE_NETWORKS[known:]:
-            if time.monotonic() >= ends_s:
+            left_s = ends_s - time.monotonic()
+            if left_s <= 0:
                 return
+            if conditions.budget_s is not None:
+                conditions = replace(conditions, budget_s=left_s)
             resources.progress(f"running {name} beside its bricks", 1.0)
             try:
                 model = read(name, self._read_options)
