@@ -38,7 +38,7 @@ _FEW_BRICKS = 100
 
 # How long a new host is watched after measuring, at most; within this, networks of the zoo are run
 # beside their bricks, unless it is too short for one of them.
-_WATCH_S, _SHORT_S = 10.0, 1.0
+_WATCH_S, SHORT_S = 10.0, 1.0
 
 # These networks are of four kinds: convolutions of all sizes, attention, hundreds of small nodes,
 # and depthwise convolutions.
@@ -149,7 +149,7 @@ class Campaigns:
         Further copies run the model of ``job`` while it is watched.
         """
         ends_s = time.monotonic() + seconds
-        if seconds > _SHORT_S and earns_intervals(self._resources):
+        if seconds > SHORT_S and earns_intervals(self._resources):
             self._run_networks(ends_s, conditions)
         self._campaign(conditions, None).watch(job, ends_s - time.monotonic())
 

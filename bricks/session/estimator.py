@@ -215,17 +215,23 @@ class Estimator:
         basis = self.basis(plan, results, target, conditions=conditions_of(run), bare=True)
         return own_run(basis, run)
 
-    @staticmethod
-    def _with_prior(basis: Basis, prior: Estimator, target: Target) -> Basis:
+    def _with_prior(self, basis: Basis, prior: Estimator, target: Target) -> Basis:
         """``basis`` with the priors of bricks whose measurements are uncertain."""
         keys = imprecise_bricks(basis)
         if not keys:
             return basis
-        known = prior.elsewhere(sorted(keys), basis.plan, target)
+        bricks = self._source.plans.load_bricks(basis.plan.keys)
+        known = prior.elsewhere(sorted(keys), basis.plan, bricks, target)
         return replace(basis, predictions=replace(basis.predictions, prior=known))
 
-    def elsewhere(self, keys: Sequence[str], plan: Plan, target: Target) -> dict[str, Prediction]:
-        """Predictions for the bricks ``keys`` of ``plan`` from other hosts of this kind."""
+    def elsewhere(
+        self, keys: Sequence[str], plan: Plan, bricks: Mapping[str, Brick], target: Target
+    ) -> dict[str, Prediction]:
+        """Predictions for ``keys`` among the ``bricks`` of ``plan`` from other hosts of this kind.
+
+        Other hosts may not know these bricks.
+        """
+        self._loaded.bricks.update(bricks)
         results = self.results(keys, target)
         measured = {key: m for key, m in results.items() if isinstance(m, Measurement)}
         known = {key: prior_of_measurement(round_spread(m)) for key, m in measured.items()}

@@ -14,13 +14,13 @@ from bricks.session.campaigns import with_runs
 from bricks.session.jobs import bricks_job
 from bricks.session.own_runs import earns_intervals, stored_runs
 
-NETWORK = "mx_espcn"
+NETWORK = "mx_face_landmarks"
 
 
 @pytest.fixture
 def _one_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bricks.session.campaigns.REFERENCE_NETWORKS", (NETWORK,))
-    monkeypatch.setattr("bricks.session.campaigns._SHORT_S", 0.0)
+    monkeypatch.setattr("bricks.session.campaigns.SHORT_S", 0.0)
 
 
 def own_runs(bench: Bench, path: Path) -> int | None:
