@@ -1,4 +1,4 @@
-"""A host's own error of recomposition, from whole models that it ran beside their bricks.
+"""A host's own error of recomposition, from whole models that it ran along with their bricks.
 
 A recomposed latency is off by what no sample of a brick shows: how caches are left, what a call
 costs there, by how much predictions are off together. Runs of whole models show it, and a new model
@@ -60,7 +60,7 @@ class LimitShares:
 
 @dataclass(frozen=True, slots=True)
 class OwnRun:
-    """A whole model that was run beside its bricks on this host.
+    """A whole model that was run along with its bricks on this host.
 
     ``log_ratio`` is the logarithm of its run over its estimate without any correction, ``sd`` the
     standard deviation that the samples of both leave open.

@@ -184,11 +184,11 @@ def host_remarks(models: Sequence[PredictedModel], *, every: bool) -> list[str]:
     if not runs:
         return []
     if least := min(runs):
-        shown = f"{count_text(least, 'whole model')} that this host ran beside their bricks"
+        shown = f"{count_text(least, 'whole model')} that this host ran along with their bricks"
         return [f"How far estimates are off follows from {shown}."] if every else []
     return [
-        "This host ran no whole model beside its bricks yet, so a wide error is assumed. To narrow"
-        " it: bricks compare MODEL"
+        "This host ran no whole model along with its bricks yet, so a wide error is assumed. To"
+        " narrow it: bricks compare MODEL"
     ]
 
 

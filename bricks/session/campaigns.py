@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 _FEW_BRICKS = 100
 
 # How long a new host is watched after measuring, at most; within this, networks of the zoo are run
-# beside their bricks, unless it is too short for one of them.
+# along with their bricks, unless it is too short for one of them.
 _WATCH_S, SHORT_S = 10.0, 1.0
 
 # These networks are of four kinds: convolutions of all sizes, attention, hundreds of small nodes,
@@ -144,7 +144,7 @@ class Campaigns:
         return result
 
     def _learn_of_host(self, job: ModelJob, seconds: float, conditions: Conditions) -> None:
-        """Run networks beside their bricks, then watch the host, unless both are done.
+        """Run networks along with their bricks, then watch the host, unless both are done.
 
         Further copies run the model of ``job`` while it is watched.
         """
@@ -165,7 +165,7 @@ class Campaigns:
                 return
             if conditions.budget_s is not None:
                 conditions = replace(conditions, budget_s=left_s)
-            resources.progress(f"running {name} beside its bricks", 1.0)
+            resources.progress(f"running {name} along with its bricks", 1.0)
             try:
                 model = read(name, self._read_options)
                 job = ModelJob(model, self._plans.decompose(model), whole=True)

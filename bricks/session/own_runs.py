@@ -1,4 +1,4 @@
-"""Whole models that this host has run beside their bricks.
+"""Whole models that this host has run along with their bricks.
 
 Must not know why they were run, nor what their runs say.
 """

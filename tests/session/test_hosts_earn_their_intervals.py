@@ -1,4 +1,4 @@
-"""Networks run beside their bricks after the first measurements, and correct what follows."""
+"""Networks run along with their bricks after the first measurements, and correct what follows."""
 
 from __future__ import annotations
 
