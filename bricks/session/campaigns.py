@@ -19,8 +19,7 @@ from bricks.measure.campaign import Campaign
 from bricks.measure.conditions import Conditions
 from bricks.measure.jobs import ModelJob, needs_of
 from bricks.samples.call_overhead import ALL_PROBES
-from bricks.session.own_runs import earns_intervals, stored_runs
-from bricks.sources import ReadOptions, read
+from bricks.sources import read
 
 if TYPE_CHECKING:
     from bricks.measure.campaign_result import CampaignResult
@@ -70,8 +69,9 @@ class Campaigns:
         Each is sampled until ``rule`` is met, by default the rule of the conditions.
         """
         budget_s, effort = self.budget_s(), self._resources.setup.effort
-        if not effort.complete and earns_intervals(self._resources):
-            jobs = with_runs(jobs, len(stored_runs(self._resources)))
+        resources = self._resources
+        if not effort.complete and resources.earns_intervals(resources.target):
+            jobs = with_runs(jobs, len(resources.whole_runs()))
         whole = any(job.whole for job in jobs)
         unplanned = effort.complete and (whole or budget_s is None)
         if unplanned or not self._missing(jobs):
@@ -149,7 +149,7 @@ class Campaigns:
         Further copies run the model of ``job`` while it is watched.
         """
         ends_s = time.monotonic() + seconds
-        if seconds > SHORT_S and earns_intervals(self._resources):
+        if seconds > SHORT_S and self._resources.earns_intervals(self._resources.target):
             self._run_networks(ends_s, conditions)
         self._campaign(conditions, None).watch(job, ends_s - time.monotonic())
 
@@ -158,7 +158,7 @@ class Campaigns:
         resources = self._resources
         if backends.offer(resources.runtime.backend).counterparts is not None:
             return  # its models are programs
-        known = len(stored_runs(resources))
+        known = len(resources.whole_runs())
         for name in REFERENCE_NETWORKS[known:]:
             left_s = ends_s - time.monotonic()
             if left_s <= 0:
@@ -167,7 +167,7 @@ class Campaigns:
                 conditions = replace(conditions, budget_s=left_s)
             resources.progress(f"running {name} along with its bricks", 1.0)
             try:
-                model = read(name, self._read_options)
+                model = read(name, resources.read_options())
                 job = ModelJob(model, self._plans.decompose(model), whole=True)
                 with resources.memory_for([job]):
                     self._campaign(conditions, lambda what, share: None).run([job])
@@ -188,17 +188,6 @@ class Campaigns:
         if budget_s is not None:
             conditions = replace(conditions, max_bricks=min(conditions.max_bricks, _FEW_BRICKS))
         return conditions
-
-    @property
-    def _read_options(self) -> ReadOptions:
-        resources = self._resources
-        return ReadOptions(
-            granularity=resources.options.granularity,
-            runtime=resources.runtime.backend,
-            threads=resources.runtime.threads,
-            device=resources.options.device,
-            seed=resources.options.seed,
-        )
 
     def _campaign(self, conditions: Conditions, progress: Progress | None) -> Campaign:
         resources = self._resources

@@ -23,7 +23,6 @@ from bricks.samples.usual_conditions import UsualConditions
 from bricks.session.host_history import HostHistory
 from bricks.session.latencies import Latencies
 from bricks.session.measured_target import LoadedBricks
-from bricks.session.own_runs import earns_intervals, stored_runs
 
 if TYPE_CHECKING:
     from bricks.compose.device.basis import DeviceBasis
@@ -168,7 +167,7 @@ class Estimator:
         if conditions is not None:
             sensitivities = self.history(target).sensitivities(plan.keys)
         own_runs = None
-        if not bare and earns_intervals(self._resources, target):
+        if not bare and self._resources.earns_intervals(target):
             own_runs = self._own_runs(predicted=bool(predictions.of)).without(plan.digest)
         basis = Basis(plan, results, predictions, conditions, sensitivities, own_runs, construction)
         return basis if self._prior is None else self._with_prior(basis, self._prior, target)
@@ -194,7 +193,7 @@ class Estimator:
     def _own_runs(self, *, predicted: bool) -> OwnRuns:
         """The whole models that this host ran; with ``predicted``, those with such bricks too."""
         if predicted not in self._runs:
-            digests = stored_runs(self._resources)
+            digests = self._resources.whole_runs()
             step = -(-len(digests) // _MOST_RUNS) or 1
             found = [self._own_run(digest, predicted=predicted) for digest in digests[::step]]
             self._runs[predicted] = OwnRuns([run for run in found if run is not None])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bricks.closing import Closing
 from bricks.store import Published, Reading, Store, Union
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bricks.measure.supervisor import Supervisor
     from bricks.session.options import Options
     from bricks.session.setup import Setup
+    from bricks.sources import ReadOptions
     from bricks.system import Runtime, Target
 
 _logger = logging.getLogger(__name__)
@@ -111,6 +112,33 @@ class Resources(Closing):
     def conditions(self) -> Conditions:
         """The measuring conditions of bricks."""
         return self.setup.conditions
+
+    def read_options(self, **fields: Any) -> ReadOptions:
+        """The options to read models with; ``fields`` override those of :class:`ReadOptions`."""
+        from bricks.sources import ReadOptions
+
+        return ReadOptions(
+            granularity=self.options.granularity,
+            runtime=self.runtime.backend,
+            threads=self.runtime.threads,
+            device=self.options.device,
+            seed=self.options.seed,
+            **fields,
+        )
+
+    def earns_intervals(self, target: Target) -> bool:
+        """Whether ``target`` is one whose runs of whole models show how far estimates are off."""
+        return (
+            target.key == self.target.key
+            and self.setup.info.timed
+            and self.options.workers == 1
+            and target.system.accelerator is None
+        )
+
+    def whole_runs(self) -> list[str]:
+        """The digests of the whole models that this host has run, in order."""
+        costs = self.store.measurements.costs(self.target.key)
+        return [key for key in costs if key.startswith("m1-") and "-w" not in key]
 
     def worker(self) -> Supervisor:
         """A further worker of the runtime, for work other than bricks and models."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.measure.progress import Progress
     from bricks.session.campaigns import Campaigns
-    from bricks.sources import ReadOptions
     from bricks.store import Merged
 
 
@@ -107,19 +106,6 @@ class Workspace(Resources):
         named = isinstance(model, str | Path)
         source = str(model) if named else InMemory(model, self.folder)
         return read(source, self.read_options(**fields))
-
-    def read_options(self, **fields: Any) -> ReadOptions:
-        """The options to read models with; ``fields`` override those of :class:`ReadOptions`."""
-        from bricks.sources import ReadOptions
-
-        return ReadOptions(
-            granularity=self.options.granularity,
-            runtime=self.runtime.backend,
-            threads=self.runtime.threads,
-            device=self.options.device,
-            seed=self.options.seed,
-            **fields,
-        )
 
     def merge(self, results: Path) -> Merged:
         """Import a file that another cache exported: all of it, or nothing.

@@ -12,7 +12,6 @@ from bricks.compose.estimate import Estimate
 from bricks.measure.jobs import ModelJob
 from bricks.session.campaigns import with_runs
 from bricks.session.jobs import bricks_job
-from bricks.session.own_runs import earns_intervals, stored_runs
 
 NETWORK = "mx_face_landmarks"
 
@@ -34,20 +33,20 @@ def test_a_network_runs_once_and_counts_for_other_models(tmp_path: Path) -> None
     path = save(mlp(), tmp_path, "mlp.onnx")
     with Bench(tmp_path / "cache", threads=1) as bench:
         assert own_runs(bench, path) == 1
-        (digest,) = stored_runs(bench.workspace)
+        (digest,) = bench.workspace.whole_runs()
         network = bench.predict(bench.read(NETWORK))  # which its own run says nothing of
         assert isinstance(network, Estimate)
         assert network.own_runs == 0
         assert network.predicted_share == 0.0  # its bricks were measured, too
         bench.measure([bench.read(save(mlp(widths=(32, 8, 10)), tmp_path, "wider.onnx"))])
-        assert stored_runs(bench.workspace) == [digest]
+        assert bench.workspace.whole_runs() == [digest]
 
 
 @pytest.mark.usefixtures("_one_network")
 def test_made_up_latencies_are_earned_by_nobody(tmp_path: Path) -> None:
     path = save(mlp(), tmp_path, "mlp.onnx")
     with Bench(tmp_path / "cache", runtime="fake") as bench:
-        assert not earns_intervals(bench.workspace)
+        assert not bench.workspace.earns_intervals(bench.target)
         assert own_runs(bench, path) is None
 
 

@@ -113,10 +113,10 @@ def test_a_lone_server_waits_as_pollaczek_and_khinchine_say() -> None:
     rng = np.random.default_rng(3)
     seconds = rng.lognormal(-5, 0.6, 4096).tolist()
     mean, square = np.mean(seconds), np.mean(np.square(seconds))
-    luck = rng.integers(0, len(seconds), 60_000).tolist()
+    drawn = rng.integers(0, len(seconds), 60_000).tolist()
     for load in (0.3, 0.7):
         qps = load / mean
-        found = serve(poisson_s(qps, 60_000, 5), Serving(), lambda _, n, *_idle: seconds[luck[n]])
+        found = serve(poisson_s(qps, 60_000, 5), Serving(), lambda _, n, *_idle: seconds[drawn[n]])
         wait = qps * square / (2 * (1 - load))
         assert found.latencies_s.mean() - mean == pytest.approx(wait, rel=0.06)
         assert found.busy_s / found.span_s == pytest.approx(load, rel=0.02)
