@@ -103,7 +103,7 @@ def test_every_round_is_sampled_while_they_run(
 
     def walked(*arguments: object, **options: object) -> object:
         running.append(any(copies._running for copies in started))
-        return walk(*arguments, **options)  # type: ignore[arg-type]
+        return walk(*arguments, **options)  # type: ignore[arg-type]  # passed on as given
 
     monkeypatch.setattr(FurtherCopies, "__init__", noting)
     monkeypatch.setattr(Sampler, "walk", walked)
