@@ -275,16 +275,20 @@ _AT_ONCE = 3
 def _answer_at_once(workspace: Workspace, models: Sequence[Model | Unread]) -> None:
     """Print estimates by measurements of other hosts, before this new host is measured.
 
+    A second of its reference kernels says how fast it is beside them.
     Nothing is printed once this host has measurements: learning from them takes longer than
     measuring a few more bricks. Nothing is printed without measurements of others.
     """
     from bricks.compose.estimate import Estimate
     from bricks.report.answers.words import value_text
     from bricks.session import predicting
+    from bricks.session.present import present_conditions
     from bricks.studies.inference.predicting import decomposable
 
     if workspace.store.measurements.costs(workspace.target.key):
         return
+    if workspace.estimators.latencies().borrows_unscaled:
+        present_conditions(workspace)
     for model in decomposable(workspace, models[:_AT_ONCE]):
         with suppress(BricksError):  # said where it is measured
             estimate = predicting.predict(workspace, model, measure=False)

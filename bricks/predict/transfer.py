@@ -19,6 +19,7 @@ import numpy as np
 
 from bricks.predict.context import slowed
 from bricks.predict.covariance import COVARIANCE_PARAMS, feature_matrix, noise_of
+from bricks.predict.features import CONVOLUTION
 from bricks.predict.interpolation import Interpolation
 from bricks.predict.prediction import Prediction
 from bricks.predict.predictor import (
@@ -29,9 +30,12 @@ from bricks.predict.predictor import (
     owners_of,
     scales_of,
 )
+from bricks.samples.sensitivity import BrickWork, Sensitivities, changes
+from bricks.system.host_conditions import KERNELS
 
 if TYPE_CHECKING:
     from bricks.predict.features import BrickFeatures
+    from bricks.system.host_conditions import HostConditions
 
 Array = np.ndarray
 
@@ -57,7 +61,8 @@ _FOLDS = 8
 class SourceTarget:
     """A source target: the latencies measured on it in seconds, and the predictor learned from it.
 
-    ``kernels`` are the kernels with a measured brick. Predictions are for ``slowness``.
+    ``kernels`` are the kernels with a measured brick. Predictions are for ``slowness``. ``host``
+    says how long reference kernels take there, as far as it is known or predicted.
     """
 
     target_key: str
@@ -65,6 +70,7 @@ class SourceTarget:
     predictor: Predictor
     kernels: frozenset[str] = frozenset()
     slowness: float = 0.0
+    host: HostConditions | None = None
 
     def logs(self, features: Mapping[str, BrickFeatures]) -> tuple[Array, Array]:
         """Logarithms of the source's latencies, measured or predicted, and standard deviations."""
@@ -266,8 +272,13 @@ class Transfer:
 
 
 # The standard deviation of the logarithm of an unmeasured system's speed relative to others: about
-# one system in twenty is beyond half to double.
-_UNKNOWN_TARGET_SD = 0.35
+# one system in twenty is beyond half to double. And the same once its reference kernels are known:
+# on an Intel Xeon of 2024, kinds of bricks took up to 0.30 less or more than four published targets
+# and the kernels said, 0.16 in the mean of squares (research/conditions.md).
+_UNKNOWN_TARGET_SD, _SCALED_TARGET_SD = 0.35, 0.17
+
+# The kernels that scale sources; without one of them, a target's speed counts as unknown.
+_SCALES = frozenset(KERNELS) - {"exchange"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +286,27 @@ class ZeroShotTransfer:
     """Predicts bricks of a target without enough measurements, from source targets only.
 
     It has the interface of :class:`Predictor`. Each brick is expected to take as long as on the
-    sources; the unknown speed of this target relative to them is an error common to all bricks.
+    sources, scaled by what reference kernels take on the ``host`` of this target with ``threads``
+    threads and on theirs. What remains of its speed relative to them is an error common to all
+    bricks; all of it, where the kernels were not timed.
     """
 
     _others: Sequence[SourceTarget]
-    bias: float = _UNKNOWN_TARGET_SD
+    host: HostConditions | None = None
+    threads: int = 1
+
+    @property
+    def bias(self) -> float:
+        """The standard deviation of the error that all predictions have in common."""
+        return _SCALED_TARGET_SD if self.scalable and self.host is not None else _UNKNOWN_TARGET_SD
+
+    @property
+    def scalable(self) -> bool:
+        """Whether arithmetic, memory and calls are known of all sources, as reference kernels."""
+        return all(
+            other.host is not None and _SCALES <= other.host.by_kernel.keys()
+            for other in self._others
+        )
 
     @property
     def target_keys(self) -> tuple[str, ...]:
@@ -291,15 +318,37 @@ class ZeroShotTransfer:
         if not features:
             return {}
         sources = _SourceLatencies.of(features, self._others)
+        sources = replace(sources, logs=sources.logs + self._changes(features, sources.logs))
         sds = np.sqrt(_noise(sources, sources.weighted_mean))
         return {
             key: Prediction(math.exp(log), float(sd))
             for key, log, sd in zip(features, sources.weighted_mean, sds, strict=True)
         }
 
+    def _changes(self, features: Mapping[str, BrickFeatures], logs: Array) -> Array:
+        """The logarithm of each brick's change from the host of each source to this one."""
+        work = {key: work_of(of) for key, of in features.items()}
+        sensitivities = Sensitivities(work, self.threads, self.host)
+        followed = [
+            [sensitivities.of(key, math.exp(log)) for log in of]
+            for key, of in zip(features, logs, strict=True)
+        ]
+        hosts = [other.host if self.scalable else None for other in self._others]
+        changed = np.stack([changes(host, self.host) for host in hosts])
+        found: Array = (np.array(followed) * changed).sum(axis=2)
+        return found
+
     def scale(self, features: BrickFeatures) -> float:
         """Predictions of all bricks are as good as expected."""
         return 1.0
+
+
+def work_of(features: BrickFeatures) -> BrickWork:
+    """The work of a brick, which says how it follows reference kernels."""
+    values = features.read_bytes + features.written_bytes
+    nodes = features.operator.count("+") + 1
+    convolves = features.kind == CONVOLUTION
+    return BrickWork(features.flops, values, features.weight_bytes, nodes, convolves)
 
 
 def _combined(one: Prediction, other: Prediction) -> Prediction:

@@ -24,7 +24,7 @@ class HostHistory:
     """The history of the target with ``key`` in ``source``, which runs bricks on ``threads``."""
 
     def __init__(self, source: Reading, key: str, threads: int) -> None:
-        self._source, self._key, self._threads = source, key, threads
+        self._source, self._key, self.threads = source, key, threads
         self._work: dict[str, BrickWork] = {}
 
     @classmethod
@@ -52,7 +52,7 @@ class HostHistory:
             bricks = self._source.plans.load_bricks(missing)
             self._work |= {key: work_of(brick) for key, brick in bricks.items()}
         mean = None if self.watched is None else self.watched.mean
-        return Sensitivities(self._work, self._threads, mean)
+        return Sensitivities(self._work, self.threads, mean)
 
     def correction(self, measured: Collection[Measurement]) -> Correction:
         """The correction of measurements to the usual conditions."""

@@ -109,6 +109,12 @@ class Latencies:
             return None
         return self._sources.borrowed()
 
+    @property
+    def borrows_unscaled(self) -> bool:
+        """Whether other targets are all that is known, and a second here would scale them."""
+        borrowed = self.borrowed()
+        return borrowed is not None and borrowed.scalable and borrowed.host is None
+
     def borrowed_calls(self) -> dict[str, Measurement | Failure]:
         """Measured call overhead of a target whose predictor is borrowed; empty without one."""
         borrowed = self.borrowed()

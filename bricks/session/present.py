@@ -54,4 +54,5 @@ def present_conditions(workspace: Workspace, models: Sequence[Model] = ()) -> Us
         mean = mean_conditions(every)
         assert mean is not None, "kernels were timed"
         usual = UsualConditions.assumed(mean)
+        workspace.estimators.note_measured(())  # what other hosts measured is scaled by these
     return usual.from_now(every)

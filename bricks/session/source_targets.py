@@ -6,14 +6,18 @@ Must not know when these are asked.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
-from bricks.samples.call_overhead import ALL_PROBES, PROBES
+from bricks.samples.call_overhead import ALL_PROBES, LONG, PROBES
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.latency_model import learned_before
 from bricks.session.measured_target import MeasuredTarget
+from bricks.system.host_conditions import CALLS, HostConditions, mean_conditions
 
 if TYPE_CHECKING:
+    from bricks.predict.features import BrickFeatures
     from bricks.predict.transfer import SourceTarget, ZeroShotTransfer
 
 # The number of other targets to use (those with most measurements), and the number of bricks from
@@ -30,7 +34,7 @@ def source_target(target: MeasuredTarget) -> SourceTarget | None:
     if kept is not None:
         kernels = frozenset[str]().union(*(f.kernels for f in kept.predictor.fields.values()))
         known = kept.predictor, kernels, kept.slowness
-        return SourceTarget(target.key, kept.latency_s, *known)
+        return _with_host(SourceTarget(target.key, kept.latency_s, *known), target)
     latencies = target.latencies()
     latency_s = latencies.seconds
     features = target.features(sorted(latency_s)[:_ENOUGH])
@@ -38,7 +42,40 @@ def source_target(target: MeasuredTarget) -> SourceTarget | None:
     if predictor is None:
         return None
     kernels = frozenset(features.kernel for features in features.values())
-    return SourceTarget(target.key, latency_s, predictor, kernels)
+    return _with_host(SourceTarget(target.key, latency_s, predictor, kernels), target)
+
+
+def _with_host(source: SourceTarget, target: MeasuredTarget) -> SourceTarget:
+    """``source`` with what reference kernels take on its host.
+
+    Published files have only the kernel of exchange. The others are bricks whose latencies follow
+    from its measurements, where such a kernel was measured at all.
+    """
+    features = kernel_features()
+    known = {name: of for name, of in features.items() if of.kernel in source.kernels}
+    latency_s = {name: p.latency_s for name, p in source.predictor.predict(known).items()}
+    probes = target.source.measurements.results(target.key, [PROBES[LONG]])
+    if isinstance(chain := probes.get(PROBES[LONG]), Measurement):
+        latency_s["calls"] = chain.latency_s * CALLS / LONG
+    measured = mean_conditions(m.host for m in target.measured.values())
+    watched = {} if measured is None else measured.by_kernel
+    return replace(source, host=HostConditions.of(latency_s | watched))
+
+
+@cache
+def kernel_features() -> dict[str, BrickFeatures]:
+    """The features of the reference kernels that are a single node, by name."""
+    from bricks.backends.onnx_instruments.models import reference_kernels
+    from bricks.decompose.identity import Cutter
+    from bricks.graph.view import graph_of
+    from bricks.predict.features import extract_features
+
+    graphs = {name: graph_of(model) for name, model in reference_kernels().items()}
+    return {
+        name: extract_features(Cutter(graph).cut([0]).brick)
+        for name, graph in graphs.items()
+        if len(graph.nodes) == 1
+    }
 
 
 class SourceTargets:
@@ -63,21 +100,29 @@ class SourceTargets:
         # How copies slow each other down depends on their host.
         others = (t for t in processors if t.runtime.copies == 1)
         keys = [t.key for t in others if t.key != own.key]
-        keys.sort(key=lambda key: (-len(source.measurements.costs(key)), key))
+        same_runtime = set(self._same_runtime())
+        keys.sort(
+            key=lambda key: (key not in same_runtime, -len(source.measurements.costs(key)), key)
+        )
         return [
             MeasuredTarget(source, key, own.granularity, own.loaded) for key in keys[:_MAX_OTHERS]
         ]
+
+    def _same_runtime(self) -> list[str]:
+        """The keys of targets with the same runtime and number of threads."""
+        runtimes = {t.key: t.runtime for t in self._target.source.systems.targets()}
+        own = runtimes.get(self._target.key)
+        return [key for key, runtime in runtimes.items() if runtime == own]
 
     def borrowed(self) -> ZeroShotTransfer:
         """A predictor from other targets, preferably those with the same runtime."""
         from bricks.predict.transfer import ZeroShotTransfer
 
-        runtimes = {t.key: t.runtime for t in self._target.source.systems.targets()}
-        own_runtime = runtimes.get(self._target.key)
-        same_runtime = [
-            other for other in self.all if runtimes.get(other.target_key) == own_runtime
-        ]
-        return ZeroShotTransfer(same_runtime or self.all)
+        keys = self._same_runtime()
+        same_runtime = [other for other in self.all if other.target_key in keys]
+        watched = self._target.history.watched
+        host = None if watched is None else watched.mean
+        return ZeroShotTransfer(same_runtime or self.all, host, self._target.history.threads)
 
     def calls(self, borrowed: ZeroShotTransfer) -> dict[str, Measurement | Failure]:
         """The measured call overhead of one of the targets of ``borrowed``; empty without any."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from commands import Here, disjoint_models
 from bricks.predict.defaults import MIN
 from bricks.predict.features import CONVOLUTION, BrickFeatures
 from bricks.predict.predictor import learn
-from bricks.predict.transfer import SourceTarget, expected_s, learn_transfer
+from bricks.predict.transfer import SourceTarget, ZeroShotTransfer, expected_s, learn_transfer
+from bricks.session.source_targets import kernel_features
+from bricks.system.host_conditions import KERNELS, HostConditions
 
 BRICKS = mixture()
 KEYS = sorted(BRICKS)
@@ -64,6 +67,45 @@ def test_a_few_bricks_tell_how_a_system_differs_from_another() -> None:
     own_errors = errors({k: p.latency_s for k, p in alone.predict(rest).items()}, truth)
     assert np.median(off) < np.median(own_errors) / 2
     assert transfer.bias < alone.bias  # what families have in common is known from elsewhere too
+
+
+def test_reference_kernels_scale_what_others_measured() -> None:
+    usual_s = {"convolution": 7e-4, "product": 1.5e-3, "stream": 1.5e-3, "calls": 4.5e-5}
+    source = replace(other(there()), host=HostConditions.of(usual_s))
+
+    def factors(**slower: float) -> dict[str, float]:
+        """How much longer bricks take where kernels take so many times as long."""
+        host = HostConditions.of({name: s * slower.get(name, 1.0) for name, s in usual_s.items()})
+        scaled = ZeroShotTransfer([source], host).predict(BRICKS)
+        plain = ZeroShotTransfer([source]).predict(BRICKS)
+        return {key: scaled[key].latency_s / of.latency_s for key, of in plain.items()}
+
+    assert factors() == pytest.approx(dict.fromkeys(BRICKS, 1.0))
+    slow = [*factors(**dict.fromkeys(KERNELS, 2.0)).values()]
+    assert 1.4 < min(slow) <= max(slow) < 2.0  # unlike bricks, every kernel was chosen for swinging
+    by_kind: dict[bool, list[float]] = {True: [], False: []}
+    for key, factor in factors(convolution=3.0).items():
+        by_kind[BRICKS[key].kind == CONVOLUTION].append(factor)
+    assert np.median(by_kind[True]) > 1.3 * np.median(by_kind[False])
+
+
+def test_what_others_measured_is_surer_once_reference_kernels_are_timed() -> None:
+    host = HostConditions.of(dict.fromkeys(KERNELS, 1e-3))
+    source, unknown = replace(other(there()), host=host), other(there())
+    assert ZeroShotTransfer([source], host).bias < 0.6 * ZeroShotTransfer([source]).bias
+    for sources in ([unknown], [source, unknown]):
+        transfer = ZeroShotTransfer(sources, host)
+        assert transfer.bias == ZeroShotTransfer([source]).bias
+        assert transfer.predict(BRICKS) == ZeroShotTransfer(sources).predict(BRICKS)
+
+
+def test_reference_kernels_of_one_node_are_bricks_that_can_be_predicted() -> None:
+    found = kernel_features()
+    assert {name: of.kind for name, of in found.items()} == {
+        "convolution": "convolution", "product": "product", "stream": "stream",
+    }  # fmt: skip
+    everywhere = 2 * 9 * 64**2 * 28**2  # fewer taps are read at the border
+    assert 0.95 * everywhere < found["convolution"].flops < everywhere
 
 
 def test_intervals_hold_what_is_meant() -> None:

@@ -26,6 +26,7 @@ from bricks.predict import learned_file
 from bricks.predict.features import extract_features
 from bricks.report.answers.words import source_text
 from bricks.samples.measurement import Measurement
+from bricks.session import source_targets
 from bricks.session.defaults import GRANULARITY
 from bricks.session.device_latencies import device_latencies
 from bricks.session.latencies import Latencies
@@ -410,6 +411,23 @@ def test_a_host_without_measurements_borrows_those_of_others_with_a_wide_interva
     assert row["high_s"] > 1.4 * row["estimate_s"]
     there = here(*words, "--on", "big").json["models"][0]
     assert row["estimate_s"] == pytest.approx(there["estimate_s"], rel=0.05)
+    (now,) = here(*words, "--now").json["models"]  # the other's bricks tell nothing of products
+    widths = [(of["high_s"] - of["low_s"]) / of["estimate_s"] for of in (now, row)]
+    assert widths[0] == pytest.approx(widths[1], rel=0.02)
+
+
+def test_a_second_of_reference_kernels_narrows_what_is_borrowed(
+    here: Here, well_known: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convolution = source_targets.kernel_features()["convolution"]  # the kernel that the other knows
+    every = dict.fromkeys(("convolution", "product", "stream"), convolution)
+    monkeypatch.setattr(source_targets, "kernel_features", lambda: every)
+    monkeypatch.setenv("BRICKS_PUBLISHED", str(well_known))
+    words = ("predict", "squeezenet", "--threads", 1, "--no-measure", "--json")
+    (plain,) = here(*words).json["models"]
+    (now,) = here(*words, "--now").json["models"]
+    assert plain["low_s"] / plain["estimate_s"] < now["low_s"] / now["estimate_s"] < 0.9
+    assert now["measured_share"] == 0
 
 
 def shares_of(here: Here, model: str) -> tuple[float, float, float]:
