@@ -46,8 +46,8 @@ and then run there. The median error was 8.4 % with one thread (15 of 18 inside 
 ENDING = """\
 
 Written by `docs/write_published.py` from the index that `bricks cache publish` writes. *Disturbed*:
-rounds that were noisy and ignored. *Noise*: the median difference between two halves of the runs of
-one model. *Inside*: models whose run lies in the interval of their estimate. Every model was run
+rounds that were noisy and count less. *Noise*: the median difference between two halves of the runs
+of one model. *Inside*: models whose run lies in the interval of their estimate. Every model was run
 whole next to its bricks; errors are |estimate / run - 1|, and the geometric mean is that of
 estimate / run. Research names one more system, which published nothing: {unpublished}. MXNet lacks
 operators of 16 models and OpenVINO refuses one. Of the others, published are the models that were

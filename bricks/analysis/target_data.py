@@ -19,7 +19,13 @@ from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
 from bricks.samples.correction import Correction
 from bricks.samples.measurement import Measurement
-from bricks.samples.statistics import NORMAL_95, half_width, median, pooled_deviation
+from bricks.samples.statistics import (
+    NORMAL_95,
+    effective_count,
+    half_width,
+    median,
+    pooled_deviation,
+)
 
 if TYPE_CHECKING:
     from bricks.compose.estimate import Estimate, IncompleteEstimate
@@ -77,7 +83,7 @@ class TargetLatencies:
         parts = _parts(data)
         correction = Correction(data.sensitivities, data.conditions, parts.values())
         corrected = {key: correction.corrected(m) for key, m in parts.items()}
-        rounds_s = {key: [r.latency_s for r in m.quiet_rounds] for key, m in corrected.items()}
+        rounds_s = {key: [r.latency_s for r in m.walked] for key, m in corrected.items()}
         deviation = _SINGLE
         if any(len(of) > 1 for of in rounds_s.values()):
             deviation = pooled_deviation(rounds_s.values())
@@ -94,13 +100,13 @@ class TargetLatencies:
         correction: Correction,
     ) -> BrickLatency:
         factor = correction.factor(part)
-        middle_s = median(rounds_s)
-        sampled = half_width(rounds_s, deviation) / NORMAL_95 / middle_s
+        middle_s = median(rounds_s, part.weights)
+        sampled = half_width(rounds_s, deviation, part.weights) / NORMAL_95 / middle_s
         return BrickLatency(
             latency_s=middle_s,
             independent_sd=math.hypot(sampled, BRICK_DRIFT, factor.independent_sd),
-            rounds=len(rounds_s),
-            disturbed=all(r.disturbed for r in part.quiet_rounds),
+            rounds=round(effective_count([r.weight for r in part.walked])),
+            disturbed=all(r.disturbed for r in part.walked),
         )
 
     def recomposed(self, plan: Plan) -> Estimate | IncompleteEstimate:

@@ -287,6 +287,7 @@ def _answer_at_once(workspace: Workspace, models: Sequence[Model | Unread]) -> N
 
     if workspace.store.measurements.costs(workspace.target.key):
         return
+    workspace.plans.save_target()  # others with its runtime are preferred
     if workspace.estimators.latencies().borrows_unscaled:
         present_conditions(workspace)
     for model in decomposable(workspace, models[:_AT_ONCE]):

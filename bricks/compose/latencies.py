@@ -146,11 +146,15 @@ def _sampled(
     measured: Mapping[str, Measurement], factors: Mapping[str, Factor]
 ) -> dict[str, Interval]:
     """Median and interval of each measured brick; few rounds take the deviation of all bricks."""
-    rounds_s = {key: [r.latency_s for r in m.quiet_rounds] for key, m in measured.items()}
-    deviation = pooled_deviation(rounds_s.values())
+    rounds_s = {key: [r.latency_s for r in m.walked] for key, m in measured.items()}
+    deviation = pooled_deviation(
+        [r.latency_s for r in m.walked if not r.disturbed] or rounds_s[key]
+        for key, m in measured.items()
+    )
     errors = {key: Factor(1.0, factors[key].independent_sd) for key in measured}
     return {
-        key: _translated(pooled_spread(of, deviation), errors[key]) for key, of in rounds_s.items()
+        key: _translated(pooled_spread(rounds_s[key], deviation, m.weights), errors[key])
+        for key, m in measured.items()
     }
 
 

@@ -78,7 +78,7 @@ def disturbance(of: Sampling) -> list[str]:
             " uneven. On a quiet host, add --again."
         )
     if of.disturbed_rounds:
-        lines.append(f"{of.disturbed_rounds} of {of.rounds} samples were noisy and ignored.")
+        lines.append(f"{of.disturbed_rounds} of {of.rounds} samples were noisy and count less.")
     if of.throttled_rounds:
         lines.append(
             f"{of.throttled_rounds} of {of.rounds} samples were taken while the card was throttled."

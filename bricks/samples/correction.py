@@ -156,7 +156,7 @@ class Correction:
     ) -> _Change:
         log = float(followed @ changes(measurement.host, to.mean))
         # What samples change by along with their kernels is no noise.
-        noise = mean_error([r.host for r in measurement.quiet_rounds]) * (1.0 - self._at_once)
+        noise = mean_error([r.host for r in measurement.walked]) * (1.0 - self._at_once)
         noise = noise + to.error
         variance = max(0.0, float(followed @ noise @ followed))
         resolved = max(0.0, 1.0 - variance / log**2) if log else 0.0
@@ -169,7 +169,7 @@ def conditions_of(measurement: Measurement) -> UsualConditions | None:
     """The conditions in which a run was measured; None if unknown."""
     if measurement.host is None:
         return None
-    noise = mean_error([r.host for r in measurement.quiet_rounds]) * (1.0 - _AT_ONCE)
+    noise = mean_error([r.host for r in measurement.walked]) * (1.0 - _AT_ONCE)
     return UsualConditions.exactly(measurement.host, noise)
 
 
@@ -181,7 +181,7 @@ def _followed_at_once(seen: Iterable[Measurement], sensitivities: Sensitivities)
     """
     kernels_2 = both = latencies_2 = rounds_s = seconds = 0.0
     for measurement in seen:
-        rounds, mean = measurement.quiet_rounds, measurement.host
+        rounds, mean = [r for r in measurement.walked if not r.disturbed], measurement.host
         if mean is None or len(rounds) < 2:
             continue
         weight_s = measurement.latency_s

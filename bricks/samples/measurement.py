@@ -25,11 +25,11 @@ PROTOCOL = 4
 # about the error that an estimate should have.
 DISTURBED_SHARE = 0.02
 
+# A round on a device that protected itself from heat counts as this part of another one.
+_UNSTEADY = 0.1
+
 # Beyond this relative half width of its interval, a measurement is imprecise: its host was noisy.
 UNSURE_SHARE = 0.3
-
-# Fewer rounds than this are too few to draw conclusions from, if there are others.
-ENOUGH = 2
 
 # Samples of a round that take longer than its fastest by this factor are outliers.
 _OUTLIER = 1.25
@@ -120,6 +120,13 @@ class Round:
         return waited or (self.device_state is not None and self.device_state.unsteady)
 
     @property
+    def weight(self) -> float:
+        """How much the round counts beside others: less, the longer its threads waited."""
+        if self.device_state is not None and self.device_state.unsteady:
+            return _UNSTEADY
+        return min(1.0, DISTURBED_SHARE / max(DISTURBED_SHARE, self.waited_share or 0.0))
+
+    @property
     def throttled(self) -> bool:
         """Whether the clock of the device was lowered."""
         return self.device_state is not None and bool(self.device_state.throttled_by)
@@ -159,29 +166,33 @@ class Measurement:
         return tuple(s for r in self.rounds for s in r.host_s)
 
     @cached_property
-    def quiet_rounds(self) -> tuple[Round, ...]:
-        """The undisturbed rounds of walks, or all of them if too few are undisturbed."""
-        quiet = tuple(r for r in self._walked if not r.disturbed)
-        return quiet if len(quiet) >= min(ENOUGH, len(self._walked)) else self._walked
+    def walked(self) -> tuple[Round, ...]:
+        """The rounds of walks; all, if there are none."""
+        return tuple(r for r in self.rounds if r.displaced_bytes is None) or self.rounds
+
+    @cached_property
+    def weights(self) -> tuple[float, ...] | None:
+        """The weight of each round of :attr:`walked`; None if no round is disturbed."""
+        return _weights(self.walked)
 
     @cached_property
     def host(self) -> HostConditions | None:
-        """The mean conditions of the host over the rounds in use; None if unknown."""
-        return mean_conditions(r.host for r in self.quiet_rounds)
+        """The mean conditions of the host over the rounds of walks; None if unknown."""
+        return mean_conditions((r.host for r in self.walked), self.weights)
 
     @property
     def latency_s(self) -> float:
-        """The median over the rounds in use: the samples of one round are not independent."""
+        """The median over the rounds of walks: the samples of one round are not independent."""
         return self._used.latency_s
 
     @property
     def device_s(self) -> float:
-        """Seconds of all kernels of a run: the median over the rounds in use; 0 on a CPU."""
+        """Seconds of all kernels of a run: the median over the rounds of walks; 0 on a CPU."""
         return self._used.device_s
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The kernels of a run, each with its mean over all samples of the rounds in use."""
+        """The kernels of a run, each with its mean over all samples of the rounds of walks."""
         return self._used.kernels
 
     @cached_property
@@ -191,19 +202,17 @@ class Measurement:
         for taken in self.rounds:
             if taken.kernels:
                 every.setdefault(taken.displaced_bytes, []).append(taken)
-        return {
-            displaced: _Used(tuple(r for r in of if not r.disturbed) or tuple(of)).kernels
-            for displaced, of in every.items()
-        }
+        return {displaced: _Used(tuple(of)).kernels for displaced, of in every.items()}
 
     @cached_property
     def throttled(self) -> AcceleratorState | None:
-        """The state of the device over the rounds in use whose clock was lowered; None: none."""
-        return joined(r.device_state for r in self.quiet_rounds if r.throttled)
+        """The state of the device over undisturbed rounds whose clock was lowered; None: none."""
+        steady = [r for r in self.walked if not r.disturbed] or self.walked
+        return joined(r.device_state for r in steady if r.throttled)
 
     @property
     def runs(self) -> RunVariation:
-        """The variation of single runs in the rounds in use, relative to :attr:`latency_s`."""
+        """The variation of single runs in the rounds of walks, relative to :attr:`latency_s`."""
         return self._used.runs
 
     @property
@@ -213,12 +222,7 @@ class Measurement:
 
     @cached_property
     def _used(self) -> _Used:
-        return _Used(self.quiet_rounds)
-
-    @cached_property
-    def _walked(self) -> tuple[Round, ...]:
-        """The rounds of walks; all, if there are none."""
-        return tuple(r for r in self.rounds if r.displaced_bytes is None) or self.rounds
+        return _Used(self.walked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,28 +246,29 @@ class RunVariation:
 
 @dataclass(frozen=True)  # without slots, as rounds
 class _Used:
-    """The rounds of a measurement that count."""
+    """The rounds of a measurement that count, each by its weight."""
 
     rounds: tuple[Round, ...]
 
     @cached_property
     def latency_s(self) -> float:
-        return median([r.latency_s for r in self.rounds])
+        return median([r.latency_s for r in self.rounds], _weights(self.rounds))
 
     @cached_property
     def device_s(self) -> float:
-        known = [r.device_s for r in self.rounds if r.kernels]
-        return median(known) if known else 0.0
+        known = [r for r in self.rounds if r.kernels]
+        return median([r.device_s for r in known], _weights(known)) if known else 0.0
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        samples = [sample for r in self.rounds if r.kernels for sample in r.samples]
-        return weighted_mean(samples, [1.0] * len(samples)).kernels if samples else ()
+        weighed = [(sample, r.weight) for r in self.rounds if r.kernels for sample in r.samples]
+        return weighted_mean(*zip(*weighed, strict=True)).kernels if weighed else ()
 
     @cached_property
     def runs(self) -> RunVariation:
         most_s = _MOST_OF_A_RUN * self.latency_s
-        rounds = [[min(s, most_s) for s in r.host_s] for r in self.rounds]
+        quiet = [r for r in self.rounds if not r.disturbed] or self.rounds
+        rounds = [[min(s, most_s) for s in r.host_s] for r in quiet]
         counted = [s for samples in rounds for s in samples]
         if len(counted) < _ENOUGH_SAMPLES:
             return RunVariation(1.0, 0.0)
@@ -271,6 +276,11 @@ class _Used:
         share = min(1.0, own / every) if every > 0 else 1.0
         more_s = share * (sum(counted) / len(counted) - self.latency_s)
         return RunVariation(1.0 + more_s / self.latency_s, own / self.latency_s**2)
+
+
+def _weights(rounds: Sequence[Round]) -> tuple[float, ...] | None:
+    weights = tuple(r.weight for r in rounds)
+    return None if all(weight == 1.0 for weight in weights) else weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,4 +295,5 @@ class Failure:
 
 def round_spread(measurement: Measurement) -> Interval:
     """The median latency over rounds and its interval; samples of a round are not independent."""
-    return spread([r.latency_s for r in measurement.quiet_rounds])
+    of = [r.latency_s for r in measurement.walked]
+    return spread(of, weights=measurement.weights)

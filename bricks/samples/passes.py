@@ -41,7 +41,7 @@ def walked_together(parts: Mapping[str, tuple[Measurement, int]]) -> list[WalkGr
     """
     by_walk: dict[HostConditions | str, list[str]] = {}
     for key, (measurement, _) in parts.items():
-        by_walk.setdefault(measurement.quiet_rounds[0].host or key, []).append(key)
+        by_walk.setdefault(measurement.walked[0].host or key, []).append(key)
     return [_walked({key: parts[key] for key in keys}) for keys in by_walk.values()]
 
 
@@ -53,10 +53,14 @@ def _walked(parts: Mapping[str, tuple[Measurement, int]]) -> WalkGroup:
     medians_s = sum(n * m.latency_s for m, n in parts.values())
     sums = [(bricks_s, run) for bricks_s, run in _sums(parts.values()) if run is not None]
     whole = [(bricks_s, run) for bricks_s, run in sums if bricks_s > _MOST * abs(medians_s)]
-    factor = median([run.latency_s / bricks_s for bricks_s, run in whole]) if whole else 1.0
+    factor = 1.0
+    if whole:
+        factors = [run.latency_s / bricks_s for bricks_s, run in whole]
+        factor = median(factors, [run.weight for _, run in whole])
     middle_s = factor * medians_s
     mean_s = max(middle_s, sum(n * m.mean_s for m, n in parts.values()))  # long runs are cut short
-    variance = pooled_variance([run.host_s for _, run in whole])
+    quiet = [run.host_s for _, run in whole if not run.disturbed]
+    variance = pooled_variance(quiet or [run.host_s for _, run in whole])
     return WalkGroup(keys, factor, Term(middle_s, mean_s, variance, mean_s - middle_s))
 
 
@@ -64,12 +68,15 @@ def _sums(parts: Iterable[tuple[Measurement, int]]) -> Iterable[tuple[float, Rou
     """For each round, the sum of its latencies in seconds, and the round of the sums of passes."""
     by_round: dict[HostConditions, list[tuple[int, Round]]] = {}
     for measurement, count in parts:
-        for taken in measurement.quiet_rounds:
+        for taken in measurement.walked:
             if taken.host is not None:
                 by_round.setdefault(taken.host, []).append((count, taken))
     for bricks in by_round.values():
         passes_s = zip(*(r.host_s for _, r in bricks), strict=False)
         counts = [n for n, _ in bricks]
         sums_s = [sum(n * s for n, s in zip(counts, of, strict=True)) for of in passes_s]
-        run = Round(tuple(sums_s)) if sums_s and min(sums_s) > 0 else None
+        waited_share = bricks[0][1].waited_share
+        run = (
+            Round(tuple(sums_s), waited_share=waited_share) if sums_s and min(sums_s) > 0 else None
+        )
         yield sum(n * r.latency_s for n, r in bricks), run

@@ -20,49 +20,92 @@ MIN_RANKED = 6
 # The expected range of this many values, in standard deviations of a normal distribution (the d2 of
 # control charts).
 _RANGES = {2: 1.128, 3: 1.693, 4: 2.059, 5: 2.326}
+# Sums of weights are equal up to this.
+_ROUNDING = 1e-9
+
 # 95 % of a normal distribution lie within this many standard deviations.
 NORMAL_95 = 1.96
 
 
-def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two in the middle; ``values`` must not be empty."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2
+def median(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
+    """The middle value, or the mean of the two in the middle; ``values`` must not be empty.
+
+    With ``weights``, the value on whose two sides there are equal sums of weights.
+    """
+    if weights is None:
+        ordered = sorted(values)
+        middle = len(ordered) // 2
+        if len(ordered) % 2:
+            return ordered[middle]
+        return (ordered[middle - 1] + ordered[middle]) / 2
+    return (_quantile(values, weights, 0.5) - _quantile([-v for v in values], weights, 0.5)) / 2
 
 
-def spread(values: Sequence[float], confidence: float = 0.95) -> Interval:
+def effective_count(weights: Sequence[float]) -> float:
+    """The number of equal weights that say as much (Kish, *Survey Sampling*, section 8.2)."""
+    return float(sum(weights) ** 2 / sum(weight**2 for weight in weights))
+
+
+def spread(
+    values: Sequence[float], confidence: float = 0.95, weights: Sequence[float] | None = None
+) -> Interval:
     """The median of ``values`` with its distribution-free confidence interval.
 
     The interval runs between two order statistics (binomial argument; David and Nagaraja, *Order
     Statistics*, section 7.1). Six values are needed for 95 %. Of fewer, the interval is the range,
-    which is too narrow: :func:`half_width` has a wider one.
+    which is too narrow: :func:`half_width` has a wider one. Values with ``weights`` count as their
+    effective number.
     """
-    ordered = sorted(values)
-    rank = _rank(len(ordered), confidence)
-    return Interval(median(ordered), ordered[rank], ordered[-1 - rank])
+    if weights is None:
+        ordered = sorted(values)
+        rank = _rank(len(ordered), confidence)
+        return Interval(median(ordered), ordered[rank], ordered[-1 - rank])
+    count = int(effective_count(weights) + _ROUNDING)
+    share = (_rank(count, confidence) + 0.5) / count
+    low = _quantile(values, weights, share)
+    high = -_quantile([-value for value in values], weights, share)
+    return Interval(median(values, weights), low, high)
 
 
-def pooled_spread(values: Sequence[float], deviation: float) -> Interval:
+def pooled_spread(
+    values: Sequence[float], deviation: float, weights: Sequence[float] | None = None
+) -> Interval:
     """:func:`spread` of positive ``values``; of few, as wide as :func:`half_width` says."""
-    if len(values) >= MIN_RANKED:
-        return spread(values)
-    return Interval.around(median(values), half_width(values, deviation)).at_least(0.0)
+    if _count(values, weights) >= MIN_RANKED:
+        return spread(values, weights=weights)
+    half = half_width(values, deviation, weights)
+    return Interval.around(median(values, weights), half).at_least(0.0)
 
 
-def half_width(values: Sequence[float], deviation: float) -> float:
+def half_width(
+    values: Sequence[float], deviation: float, weights: Sequence[float] | None = None
+) -> float:
     """Half the width of a 95 % interval of the median.
 
     With enough values, from order statistics. With fewer, from a normal distribution, whose
     deviation is the larger of their own and ``deviation``, that of similar series relative to the
     median.
     """
-    if len(values) >= MIN_RANKED:
-        return spread(values).half_width
+    count = _count(values, weights)
+    if count >= MIN_RANKED:
+        return spread(values, weights=weights).half_width
     relative = max(deviation, relative_deviation(values) or 0.0)
-    return NORMAL_95 * relative * median(values) / math.sqrt(len(values))
+    return NORMAL_95 * relative * median(values, weights) / math.sqrt(count)
+
+
+def _count(values: Sequence[float], weights: Sequence[float] | None) -> float:
+    return len(values) if weights is None else effective_count(weights) + _ROUNDING
+
+
+def _quantile(values: Sequence[float], weights: Sequence[float], share: float) -> float:
+    """The least value up to which weights add up to ``share`` of all."""
+    least, added = share * sum(weights) - _ROUNDING, 0.0
+    ordered = sorted(zip(values, weights, strict=True))
+    for value, weight in ordered:
+        added += weight
+        if added >= least:
+            return value
+    return ordered[-1][0]
 
 
 def relative_deviation(values: Sequence[float]) -> float | None:

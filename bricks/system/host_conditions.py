@@ -86,22 +86,29 @@ class HostConditions:
         )
 
 
-def mean_conditions(every: Iterable[HostConditions | None]) -> HostConditions | None:
+def mean_conditions(
+    every: Iterable[HostConditions | None], weights: Iterable[float] | None = None
+) -> HostConditions | None:
     """The geometric mean of each kernel over all conditions that know it; None without any.
 
-    It has the time of the last.
+    Each counts by its weight. The mean has the time of the last.
     """
-    known = [of for of in every if of is not None]
+    pairs = zip(every, weights, strict=True) if weights is not None else ((of, 1.0) for of in every)
+    known = [(of, weight) for of, weight in pairs if of is not None]
     if len(known) <= 1:  # as it is, and not rounded anew by each cache that it comes to
-        return known[0] if known else None
-    columns = zip(*(of.kernels_s for of in known), strict=True)
-    times = [of.taken_s for of in known if of.taken_s is not None]
-    return HostConditions(tuple(map(_geometric_mean, columns)), max(times, default=None))
+        return known[0][0] if known else None
+    columns = zip(*(of.kernels_s for of, _ in known), strict=True)
+    times = [of.taken_s for of, _ in known if of.taken_s is not None]
+    of_each = [weight for _, weight in known]
+    means = tuple(_geometric_mean(column, of_each) for column in columns)
+    return HostConditions(means, max(times, default=None))
 
 
-def _geometric_mean(latencies_s: Iterable[float | None]) -> float | None:
-    logs = [math.log(s) for s in latencies_s if s is not None]
-    return math.exp(sum(logs) / len(logs)) if logs else None
+def _geometric_mean(latencies_s: Iterable[float | None], weights: Iterable[float]) -> float | None:
+    logs = [
+        (w * math.log(s), w) for s, w in zip(latencies_s, weights, strict=True) if s is not None
+    ]
+    return math.exp(sum(log for log, _ in logs) / sum(w for _, w in logs)) if logs else None
 
 
 def _is_latency(value: object) -> bool:

@@ -49,4 +49,5 @@ def test_a_disturbed_host_takes_no_state_away() -> None:
     assert set(busy.kernels_by_displaced) == {None, 0, 9}
     assert (busy.latency_s, busy.device_s) == (4.0, 2.0)
     quiet = Measurement("b1-0", (*busy.rounds, taken(9, 8.0, 0.5)), 1.0)
-    assert quiet.kernels_by_displaced[9] == (Kernel("k", 3.0),)
+    (kernel,) = quiet.kernels_by_displaced[9]
+    assert 3.0 < kernel.device_s < 3.1  # a round that waited for half of its time hardly counts

@@ -1,12 +1,14 @@
-"""A measurement's latency is that of its undisturbed rounds, in the conditions of these rounds."""
+"""A measurement's latency is the weighed median of its rounds, in their weighed mean conditions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from bricks.samples.measurement import Measurement, Round
+from bricks.samples.measurement import DISTURBED_SHARE, Measurement, Round, round_spread
+from bricks.samples.statistics import half_width
 from bricks.system.host_conditions import KERNELS, HostConditions
 
 
@@ -30,13 +32,25 @@ def test_a_sample_that_was_interrupted_does_not_count() -> None:
     assert Round((2.0,)).latency_s == 2.0
 
 
-def test_disturbed_rounds_count_only_where_there_are_too_few_others() -> None:
+def test_disturbed_rounds_count_less_the_longer_threads_waited() -> None:
     quiet, busy = Round((1.0,), host(1e-3), 0.0), Round((9.0,), host(9e-3), 0.5)
-    assert measurement(quiet, busy, quiet).quiet_rounds == (quiet, quiet)
-    assert measurement(quiet, busy, quiet).latency_s == 1.0
-    assert kernels_s(measurement(quiet, busy, quiet)) == pytest.approx([1e-3] * len(KERNELS))
-    assert measurement(quiet, busy).quiet_rounds == (quiet, busy)
-    assert kernels_s(measurement(quiet, busy)) == pytest.approx([3e-3] * len(KERNELS))
+    assert quiet.weight == Round((1.0,)).weight == Round((1.0,), None, DISTURBED_SHARE).weight == 1
+    assert busy.weight == pytest.approx(DISTURBED_SHARE / 0.5)
+    assert measurement(quiet, busy, busy, busy).latency_s == 1.0  # as it would not be without it
+    assert measurement(busy, busy).latency_s == 9.0
+    assert measurement(quiet, busy).latency_s == 1.0
+    middle = kernels_s(measurement(quiet, busy))
+    assert middle == pytest.approx([1e-3 * 9 ** (0.04 / 1.04)] * len(KERNELS))
+
+
+def test_disturbed_rounds_say_little_of_how_sure_a_latency_is() -> None:
+    sure = [Round((1.0 + 0.01 * i,), None, 0.0) for i in range(8)]
+    unsure = [replace(r, waited_share=0.2) for r in sure[1:]]
+    values = [r.latency_s for r in sure]
+    of_all = half_width(values, 0.1, measurement(*sure).weights)
+    of_one = half_width(values, 0.1, measurement(sure[0], *unsure).weights)
+    assert of_one > 3 * of_all
+    assert round_spread(measurement(*sure)).low == 1.0
 
 
 def test_conditions_are_the_mean_of_each_kernel_where_it_is_known() -> None:

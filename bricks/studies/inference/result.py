@@ -186,9 +186,9 @@ def summarise(
 def repeat_error(measurement: Measurement) -> float | None:
     """|repeat / first - 1| of the medians of every second round; None with a single round.
 
-    Only rounds of the most frequent machine state count.
+    Disturbed rounds do not count.
     """
-    rounds = [r.latency_s for r in measurement.quiet_rounds]
+    rounds = [r.latency_s for r in measurement.walked if not r.disturbed]
     if len(rounds) < 2:
         return None
     return abs(median(rounds[1::2]) / median(rounds[0::2]) - 1)
