@@ -21,8 +21,17 @@ if TYPE_CHECKING:
     from bricks.graph.graph import Graph
     from bricks.graph.synthesis import Pool
 
+# A whole model has the same data wherever it runs: where values, types and branches that depend on
+# data are observed, where it is measured, and where it is served.
+OBSERVED, _WHOLE = "observed", ("m1-", "served-")
+
 # From the number and the type of a weight to shared values; None: values of its own.
 Shared = Callable[[int, TensorType], np.ndarray | None]
+
+
+def data_key(key: str) -> str:
+    """The key that determines the data of what is loaded under ``key``."""
+    return OBSERVED if key.startswith(_WHOLE) else key
 
 
 def synthetic_data(
@@ -39,7 +48,7 @@ def synthetic_data(
     ``key`` and the pool determine their values, except of inputs with values in the metadata of
     ``proto``. ``whole`` is the graph of which it is a part, and determines valid integers.
     """
-    types = without_values(proto)
+    key, types = data_key(key), without_values(proto)
     integers = [name for name, type_ in types.items() if not type_.floating]
     ranges = integer_ranges(whole or graph, [*graph.inputs, *integers])
     weights = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from bricks.backends.base import Binding, BoundModel, Evaluator, ValueObserver
-from bricks.backends.synthetic_data import synthetic_data
+from bricks.backends.synthetic_data import OBSERVED, synthetic_data
 from bricks.errors import BackendError
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
@@ -51,7 +51,7 @@ class TensorRuntime(Evaluator, ValueObserver):
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
         """The contents of small tensors in one run on synthetic data."""
-        tensors = self.observe(proto, names, key="observed")
+        tensors = self.observe(proto, names, key=OBSERVED)
         return {name: array.ravel().tolist() for name, array in tensors.items()}
 
     def observe(

@@ -129,7 +129,8 @@ class Estimate:
     working time of all workers. ``device`` are the seconds on a host and its device, None without
     one; shares are then of the lane that limits the step. The estimate is for the usual conditions
     of its host, which was watched for ``watched_s`` seconds. ``own_runs`` is how many whole models
-    that it ran show its error of recomposition; None where that is not asked.
+    that it ran show its error of recomposition; None where that is not asked. ``assumed`` says what
+    synthetic data decided, such as branches, one a line.
     """
 
     model: str
@@ -150,6 +151,7 @@ class Estimate:
     device: DeviceTimes | None = None
     watched_s: float = 0.0
     own_runs: int | None = None
+    assumed: tuple[str, ...] = ()
 
     @property
     def latency_s(self) -> Interval:

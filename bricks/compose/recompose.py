@@ -62,7 +62,8 @@ def recompose(basis: Basis) -> Estimate | IncompleteEstimate:
     phases = phase_shares(plan, bricks.latencies.net_s, overheads)
     seconds = _seconds(basis, bricks, phases, _common_errors(basis, bricks, overheads, host))
     own_runs = None if host is None else host.runs
-    return replace(_estimate(basis, bricks, phases, seconds), own_runs=own_runs)
+    estimate = _estimate(basis, bricks, phases, seconds)
+    return replace(estimate, own_runs=own_runs, assumed=plan.assumed)
 
 
 def own_run(basis: Basis, run: Measurement) -> OwnRun | None:

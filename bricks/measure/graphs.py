@@ -72,13 +72,14 @@ class Graphs:
 
         cuttable = self._executed(model) if granularity.executed else self._source(model)
         answer = cuttable.answer
-        observed = observations(cuttable.graph, set(answer.observed), specified=given_inputs(model))
+        values, given = self._steering_values(model, cuttable), given_inputs(model)
+        observed = observations(cuttable.graph, set(answer.observed), given, values)
         decomposition = build(
             model,
             cuttable.graph,
             granularity,
             lowering=answer.lowering,
-            contents=replace(answer.contents, steering=self._steering_values(model, cuttable)),
+            contents=replace(answer.contents, steering=values),
             assumed=[*answer.notes, *observed],
         )
         return replace(decomposition, wall_s=time.perf_counter() - started), cuttable.graph
@@ -131,7 +132,9 @@ class Graphs:
         names = steering_values(of.graph)
         if not names:
             return {}
-        return self.ask(model, ReadValues(of.proto, tuple(names)))
+        return self.ask(
+            model, ReadValues(of.proto, tuple(names), model.skeleton, str(model.folder))
+        )
 
 
 class Decomposer:

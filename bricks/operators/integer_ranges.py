@@ -8,7 +8,7 @@ values are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ from bricks.graph.form import nodes_form
 from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.synthesis import Range
 from bricks.graph.topology import inner_nodes, label, used_values
+from bricks.graph.view import graph_of
+from bricks.operators.dependence import values_decide
 from bricks.operators.node import Node
 from bricks.operators.registry import operator_of
 from bricks.operators.restrictions import MASKING, STEERING, Restriction
@@ -101,20 +103,22 @@ def synthetic_inputs(graph: Graph, specified: Collection[str] = ()) -> list[str]
 
 
 def observations(
-    graph: Graph, observed: Collection[str], specified: Collection[str] = ()
+    graph: Graph,
+    observed: Collection[str],
+    specified: Collection[str] = (),
+    values: Mapping[str, Sequence[float]] | None = None,
 ) -> list[str]:
     """Return notes on the first values of ``observed`` whose types depend on the data of inputs.
 
     A runtime cannot infer every type that depends only on shapes, or on inputs with specified
-    values (``specified``); such types need no note.
+    values (``specified``); such types need no note. With the observed ``values`` of conditions,
+    there is a note on each branch that data chose.
     """
     # Values that depend on the data of inputs, and values whose type depends on the data too.
-    data, dependent = set(graph.inputs).difference(specified), set[str]()
+    data, dependent = data_of(graph, specified), set[str]()
     notes = []
     for node in graph.nodes:
         reads = used_values(node)
-        if not operator_of(node).reads_shapes and data.intersection(reads):
-            data.update(node.output)
         outputs = [name for name in node.output if name in observed]
         if dependent.intersection(reads):
             dependent.update(outputs)
@@ -122,7 +126,37 @@ def observations(
             dependent.update(outputs)
             types = ", ".join(f"'{name}' {graph.types[name]}" for name in outputs)
             notes.append(f"{label(node)} gives {types}, as on synthetic data")
+    for node in branches_on_data(graph, specified):
+        if condition := (values or {}).get(node.input[0]):
+            taken, other = ("then", "else") if condition[0] else ("else", "then")
+            notes.append(
+                f"{label(node)} takes its {taken}_branch, as on synthetic data: real data may take"
+                f" its {other}_branch, which is not measured"
+            )
     return notes
+
+
+def data_of(graph: Graph, specified: Collection[str] = ()) -> set[str]:
+    """The values that depend on the data of inputs, other than ``specified`` ones."""
+    data = set(graph.inputs).difference(specified)
+    for node in graph.nodes:
+        if not operator_of(node).reads_shapes and data.intersection(used_values(node)):
+            data.update(node.output)
+    return data
+
+
+def branches_on_data(graph: Graph, specified: Collection[str] = ()) -> list[onnx.NodeProto]:
+    """The If nodes whose branch depends on the data of inputs, other than ``specified`` ones."""
+    conditional = [node for node in graph.nodes if node.op_type == "If"]
+    if not conditional:
+        return []
+    data = data_of(graph, specified)
+    return [node for node in conditional if node.input[0] in data]
+
+
+def data_decides(proto: onnx.ModelProto) -> bool:
+    """Whether the work of a model depends on its weights and inputs, by values or by branches."""
+    return values_decide(proto.graph.node) or bool(branches_on_data(graph_of(proto)))
 
 
 def _steered_by(node: onnx.NodeProto, data: Collection[str], graph: Graph) -> bool:

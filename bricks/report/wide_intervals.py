@@ -85,7 +85,7 @@ def estimate_lines(shown: Sequence[ShownEstimate], *, sources: bool = True) -> l
     A share that makes an interval wide is not repeated. Without ``sources``, the table tells how
     much is predicted.
     """
-    lines = []
+    lines = [line for item in shown for line in _assumed(item)]
     for item in shown:
         reasons = () if item.interval is None else item.interval.reasons
         explained = {reason.source for reason in reasons}
@@ -96,6 +96,15 @@ def estimate_lines(shown: Sequence[ShownEstimate], *, sources: bool = True) -> l
         if item.estimate.device is not None:
             lines += assumed_launching(item.title, item.estimate.device)
     return [*lines, *wide_lines(shown)]
+
+
+def _assumed(shown: ShownEstimate) -> list[str]:
+    """A line about what synthetic data decided, if anything."""
+    first, *others = shown.estimate.assumed or ("",)
+    if not first:
+        return []
+    more = f" (and {len(others)} more: bricks decompose shows them)" if others else ""
+    return [f"{printable(shown.title)}: {printable(first)}{more}."]
 
 
 def _published(shown: ShownEstimate) -> list[str]:

@@ -28,7 +28,7 @@ from bricks.backends.onnxruntime.standalone import StandaloneSession, write_stan
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import known_values, noted_sketches
 from bricks.graph.view import graph_of, without_shapes
-from bricks.operators.dependence import values_decide
+from bricks.operators.integer_ranges import data_decides
 
 if TYPE_CHECKING:
     import onnx
@@ -108,7 +108,7 @@ class OnnxRuntimeBackend(OnnxRuntimeGraphs, Profiler, StandaloneLoader, TextGene
         The names are empty unless nodes were renamed to their positions for the streams.
         """
         # Values that decide latencies have the same scale as in the run that observed them.
-        share = not values_decide(proto.graph.node)
+        share = not data_decides(proto)
         weights, inputs = self.data.of(proto, key, share=share)
         if not streams:
             session = create_session(without_shapes(proto), weights, options)

@@ -25,6 +25,7 @@ from bricks.backends.onnxruntime.sessions import NONE, create_session, session_o
 from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
 from bricks.backends.onnxruntime.synthetic_data import SyntheticData
 from bricks.backends.onnxruntime.values import run, translated, type_of_value
+from bricks.backends.synthetic_data import OBSERVED
 from bricks.graph.payload import is_referenced
 from bricks.graph.sketch import SIGNS
 from bricks.graph.synthesis import Pool
@@ -144,7 +145,7 @@ class OnnxRuntimeGraphs(Evaluator, ValueObserver, WeightObserver):
         return ExecutedGraph(optimized, types, in_place, observed)
 
     def _observed(
-        self, proto: onnx.ModelProto, names: Sequence[str], key: str = "observed"
+        self, proto: onnx.ModelProto, names: Sequence[str], key: str = OBSERVED
     ) -> Iterator[tuple[str, tuple[Any, ValueType]]]:
         """The values called ``names``, and their types, in one run of ``proto`` on synthetic data.
 

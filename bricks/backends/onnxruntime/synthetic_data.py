@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from bricks.backends.onnxruntime.sessions import at
-from bricks.backends.synthetic_data import synthetic_data
+from bricks.backends.synthetic_data import data_key, synthetic_data
 from bricks.graph.containers import ValueType
 from bricks.graph.model_metadata import noted_weights
 from bricks.graph.tensor import TensorType
@@ -55,7 +55,7 @@ class SyntheticData:
 
         With ``share``, large weights are views of one block: only for sessions, which copy them.
         """
-        graph = graph_of(proto)
+        key, graph = data_key(key), graph_of(proto)
         weights, makers = synthetic_data(
             self._pool,
             proto,

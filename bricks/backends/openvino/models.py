@@ -19,6 +19,7 @@ from bricks.backends.openvino.boundary import (
 from bricks.backends.openvino.compiling import Compiler
 from bricks.backends.openvino.loaded import LoadedModel, Ports
 from bricks.backends.openvino.quantisation import with_fake_quantised_inputs
+from bricks.backends.synthetic_data import OBSERVED
 from bricks.backends.tensor_runtime import TensorInputs, TensorRuntime, results_of
 from bricks.decompose.identity import is_brick
 from bricks.errors import BackendError
@@ -65,7 +66,7 @@ class OpenvinoModels(TensorRuntime):
             names = exc.open_values
             if not names:
                 raise BackendError(f"OpenVINO needs all types, but {exc}") from exc
-            arrays = self.observe(proto, names, key="observed")
+            arrays = self.observe(proto, names, key=OBSERVED)
         known: dict[str, ValueType] = {
             name: TensorType(_dtype(array), array.shape) for name, array in arrays.items()
         }

@@ -51,10 +51,15 @@ class ReadSource(Request[TypedGraph]):
 
 @dataclass(frozen=True, slots=True)
 class ReadValues(Request[Mapping[str, tuple[float, ...]]]):
-    """The flattened contents of the values called ``names``."""
+    """The flattened contents of the values called ``names`` of the graph of ``model``.
+
+    ``source`` is the model as written, whose weights lie in ``folder``.
+    """
 
     model: bytes
     names: tuple[str, ...]
+    source: bytes
+    folder: str
 
 
 @dataclass(frozen=True, slots=True)

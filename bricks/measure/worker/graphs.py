@@ -29,7 +29,7 @@ from bricks.measure.worker.observation import contents_of
 from bricks.measure.worker.process_limits import memory_limited_for
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.source_graphs import source_of
-from bricks.operators.dependence import values_decide
+from bricks.operators.integer_ranges import data_decides
 
 
 class GraphRequests:
@@ -64,9 +64,7 @@ class GraphRequests:
         backend = self._runtime.backend
         if not isinstance(backend, ValueObserver):
             return Contents(sketches=noted_sketches(proto))
-        if request.folder and values_decide(proto.graph.node):
-            proto = with_own_weights(proto, Path(request.folder))
-        return contents_of(backend, proto, executed, request.key)
+        return contents_of(backend, _with_deciding(proto, request.folder), executed, request.key)
 
     def read_source(self, request: ReadSource) -> TypedGraph:
         """Read a model's graph as written, with the types of its values."""
@@ -86,10 +84,20 @@ class GraphRequests:
         )
 
     def read_values(self, request: ReadValues) -> Mapping[str, tuple[float, ...]]:
-        """Read the contents of some values."""
-        proto = parse_model(request.model)
+        """Read the contents of some values, with the data that the whole model runs on."""
+        proto, source, backend = (
+            parse_model(request.model), parse_model(request.source), self._runtime.backend
+        )  # fmt: skip
+        made = {info.name for info in source.graph.input}
+        made |= {name for node in source.graph.node for name in node.output}
+        written = [name for name in request.names if name in made]
+        others = [name for name in request.names if name not in made]
+        if not data_decides(source):
+            written, others = [], [*request.names]
         with memory_limited_for(proto):
-            values = self._runtime.backend.values(proto, request.names)
+            values = dict(backend.values(proto, others)) if others else {}
+            if written:
+                values |= backend.values(_with_deciding(source, request.folder), written)
         return {name: tuple(contents) for name, contents in values.items()}
 
     def record(self, request: RecordProgram) -> bytes:
@@ -97,3 +105,8 @@ class GraphRequests:
         recorder = self._runtime.capable(Recorder)
         proto = recorder.record(ProgramSource(request.entry, request.folder, request.options))
         return bytes(proto.SerializeToString())
+
+
+def _with_deciding(proto: onnx.ModelProto, folder: str) -> onnx.ModelProto:
+    """``proto`` with its own weights, where these decide what it does."""
+    return with_own_weights(proto, Path(folder)) if folder and data_decides(proto) else proto

@@ -22,7 +22,8 @@ from bricks.measure.protocol.loading import BindPiece, LoadPiece
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.operators.dependence import decisive_values, values_decide
+from bricks.operators.dependence import decisive_values
+from bricks.operators.integer_ranges import data_decides
 from bricks.units.sample import Sample
 
 
@@ -87,7 +88,7 @@ class LoadedPieces:
     def load(self, request: LoadPiece) -> None:
         """Load a piece; several threads may do so at once if the backend allows it."""
         proto = with_noted_iterations(parse_model(request.model))
-        if request.folder and values_decide(proto.graph.node):
+        if request.folder and data_decides(proto):
             proto = with_own_weights(proto, Path(request.folder))
         backend = self._runtime.backend
         loaded = backend.load(
