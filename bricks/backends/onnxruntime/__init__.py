@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
 
+# The first version in which Python can set the size of the global thread pool.
+OLDEST = "1.23"
+
 _LEVELS = ("all", "extended", "basic", "none")
 
 # The optimiser blocks layouts by the width of vectors (NCHWc), from convolutions and pools on.
@@ -110,4 +113,5 @@ OFFER = OnnxRuntimeOffer(
     memory=MemoryUse.SESSION,
     default=True,
     package="onnxruntime",
+    oldest=OLDEST,
 )
