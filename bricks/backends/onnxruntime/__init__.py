@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.backends.offer import BackendInfo, MemoryUse, Offer
+from bricks.backends.onnxruntime.oldest import OLDEST
 from bricks.backends.portable import Portable
 from bricks.backends.quantising import QuantisationMethod, Quantiser
 from bricks.errors import BackendError
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     import onnx
 
     from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
-
-# The first version in which Python can set the size of the global thread pool.
-OLDEST = "1.23"
 
 _LEVELS = ("all", "extended", "basic", "none")
 

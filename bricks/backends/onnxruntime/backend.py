@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import onnxruntime as ort
 
 from bricks.backends.base import Profiler, StandaloneLoader, TextGenerator
-from bricks.backends.onnxruntime import OLDEST
 from bricks.backends.onnxruntime.generating import GeneratingSession
 from bricks.backends.onnxruntime.graphs import OnnxRuntimeGraphs
 from bricks.backends.onnxruntime.loaded import LoadedSession
+from bricks.backends.onnxruntime.oldest import OLDEST
 from bricks.backends.onnxruntime.optimized import save_optimized
 from bricks.backends.onnxruntime.parallel import create_parallel_session
 from bricks.backends.onnxruntime.profile import ProfiledSession, profiling
