@@ -24,7 +24,8 @@ from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, digits
 from benchmarks.study import Results, Run
 from bricks.compose.device.host_cost import HostCosts
-from bricks.compose.device.recompose import HOST_SHARE, OTHER_HOST_SHARE
+from bricks.compose.device.recompose import HOST_SHARE
+from bricks.compose.recomposition_error import OTHER_HOST_CALLS_SHARE
 from bricks.decompose.plan import Brick
 from bricks.predict.kernels.host_times import HostTimes
 from bricks.report.tables import percent
@@ -107,7 +108,7 @@ def _error(
         half_s[operator] = half_s.get(operator, 0.0) + counts[key] * seconds.half_width
     total_s = sum(counts[key] * seconds.value for key, seconds in calls.items())
     own = math.hypot(*half_s.values()) / total_s
-    return min(0.95, math.hypot(own, costs.error, HOST_SHARE, OTHER_HOST_SHARE))
+    return min(0.95, math.hypot(own, costs.error, HOST_SHARE, OTHER_HOST_CALLS_SHARE))
 
 
 def parts(results: Results[HostRow]) -> dict[str, str]:

@@ -80,7 +80,8 @@ class Offer(ABC):
     where the user names none. A ``variant`` is another runtime with other settings, and is compared
     only where it is named. One that does not ``compute`` returns latencies by formula, needs no
     installation, and runs in workers whose runtime does not matter. ``package`` is the name of its
-    package for pip; None if other versions cannot be installed. ``vectorised`` are the operators,
+    package for pip; None if other versions cannot be installed, and ``oldest`` the first version
+    that runs; None if all do. ``vectorised`` are the operators,
     by their plain names, around which the executed graph depends on the width of the processor's
     vectors; None if that of any model may.
     """
@@ -96,6 +97,7 @@ class Offer(ABC):
     computes: bool = True
     order: int = 100
     package: str | None = None
+    oldest: str | None = None
     vectorised: frozenset[str] | None = None
 
     @property

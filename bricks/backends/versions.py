@@ -35,12 +35,15 @@ class RuntimeVersion:
 
     @classmethod
     def parse(cls, word: str) -> RuntimeVersion:
-        """Parse ``NAME==VERSION``; :class:`UsageError` if there is no such runtime."""
+        """Parse ``NAME==VERSION``; :class:`UsageError` if there is none, or it is too old."""
         name, _, version = (part.strip() for part in word.partition(_SIGN))
         if name not in names():
             raise UsageError(f"no runtime is called {name!r}: {suggestion(name, names())}")
         if not _VERSION.fullmatch(version):
             raise UsageError(f"{word!r} has no version: write it like {name}==1.30.0")
+        oldest = offer(name).oldest
+        if oldest is not None and _older(version, oldest):
+            raise UsageError(f"{word} is too old to be measured: give {name}=={oldest} or newer")
         return cls(name, version)
 
     def describe(self) -> BackendInfo:
@@ -53,6 +56,12 @@ class RuntimeVersion:
             raise BackendError(f"{self.name} {self.version} is not installed: 'bricks diff' does")
         build = None if info.build is None else environment.build
         return replace(info, version=self.version, python=str(environment.python), build=build)
+
+    def check(self) -> None:
+        """Raise :class:`UsageError` if it is not here, and other versions cannot be installed."""
+        info = describe(self.name)
+        if info.version != self.version:
+            self._environment(info)
 
     def install(self, say: Callable[[str], None] = lambda line: None) -> bool:
         """Install it unless it is; return whether it is new. ``say`` receives progress.
@@ -71,3 +80,9 @@ class RuntimeVersion:
                 f"versions of {self.name} cannot be installed: only {info.version} is there"
             )
         return VersionEnvironment(package, self.version, info.python)
+
+
+def _older(version: str, than: str) -> bool:
+    from bricks.system.version_environments import numbers  # slow import
+
+    return numbers(version) < numbers(than)

@@ -99,19 +99,18 @@ def diff(asked: DiffOptions, measured: VersionOptions, output: DiffOutput) -> No
     from bricks.report.answers.difference import difference_answer
     from bricks.units.facts import facts
 
-    result, errors = _difference(asked, measured, output.general)
+    result = _difference(asked, measured, output.general)
     answer = difference_answer(result)
     if output.general.json:
         print_json({"answer": answer, **facts(result)})
     else:
         _show(answer, result, every=output.detail.every)
-    finish([*errors, *_errors(result)])
+    finish(_errors(result))
 
 
 def _difference(
     asked: DiffOptions, measured: VersionOptions, general: GeneralOptions
-) -> tuple[TargetDiff, list[str]]:
-    """The difference, and a line for each model that could not be measured."""
+) -> TargetDiff:
     from bricks.analysis.target_diff import diff_targets
 
     if (both := versions_of(asked.old, asked.new)) is not None:
@@ -127,7 +126,7 @@ def _difference(
         return diff_targets(
             source, asked.old, asked.new, asked.models or [],
             granularity=asked.granularity, fail_on=asked.fail_on,
-        ), []  # fmt: skip
+        )  # fmt: skip
 
 
 def _options(

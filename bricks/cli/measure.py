@@ -27,7 +27,7 @@ class FleetOptions:
 
     scheduler: str | None = option(
         "Measure on the hosts that have joined there with 'bricks worker'.",
-        default=None, metavar="tcp://HOST:PORT",
+        default=None, metavar="tls://HOST:PORT",
     )  # fmt: skip
 
 

@@ -113,8 +113,8 @@ def _print(console: Console, part: RenderableType) -> None:
 
 def drop_output() -> None:
     """Discard the remaining output; Python would try to write it again at exit."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 @contextmanager

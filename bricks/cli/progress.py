@@ -1,9 +1,9 @@
-"""Progress on a terminal: the current activity, its share, and the time left. Quiet in a pipe.
+"""Progress on a terminal: the current activity, its share, and the time left.
 
 It appears when work takes longer than a moment. A single line that is redrawn, and removed at the
-end of the work, however that ends. The cursor is
-never hidden, so that it stays visible even if the process is killed. Must not know what work is
-done.
+end of the work, however that ends. The cursor is never hidden, so that it stays visible even if the
+process is killed. A pipe gets only a line for each process that the work waits for. Must not know
+what work is done.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bricks.cli.output import console_of
+from bricks.cli.output import console_of, note
 from bricks.cli.verbosity import Verbosity, verbosity
 from bricks.errors import printable
+from bricks.measure.progress import Wait
 
 _BAR_WIDTH = 24
 
@@ -37,7 +38,7 @@ _AROUND = 14
 def terminal_progress() -> Iterator[Callable[[str, float], None]]:
     """Yield a function of the current activity and its finished share, from 0 to 1."""
     if not _enabled():
-        yield lambda what, share: None
+        yield _noting_waits()
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
     from rich.table import Column
@@ -68,6 +69,18 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
 
     with _after_a_moment(bar.start, bar.stop):
         yield show
+
+
+def _noting_waits() -> Callable[[str, float], None]:
+    """A function that notes each process that the work waits for, once."""
+    noted: set[str] = set()
+
+    def show(what: str, share: float) -> None:
+        if isinstance(what, Wait) and what.others not in noted:
+            noted.add(what.others)
+            note(what)
+
+    return show
 
 
 @contextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks.cli.options import CommonOptions
 from bricks.cli.output import note
 from bricks.cli.reading import DecomposedModel, decompositions, read_all
 from bricks.cli.workspaces import opened_workspace, workspace_options
-from bricks.errors import UsageError
+from bricks.errors import ModelError, UsageError
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
@@ -47,12 +48,21 @@ def versions_of(old: str, new: str) -> tuple[RuntimeVersion, RuntimeVersion] | N
 
 def diff_versions(
     both: tuple[RuntimeVersion, RuntimeVersion], options: CommonOptions, fail_on: float | None
-) -> tuple[TargetDiff, list[str]]:
-    """Measure the models of ``options`` in both versions; also a line for each that fails."""
+) -> TargetDiff:
+    """Measure the models of ``options`` in both versions.
+
+    Nothing is installed for models of which none can be read: :class:`ModelError` is raised.
+    """
+    from bricks.analysis.difference import IncomparableModel
     from bricks.analysis.target_diff import diff_models
     from bricks.session.alternating import measure_in_turn
     from bricks.session.crowding import refuse_crowding
 
+    for version in both:
+        version.check()
+    read = read_all(options).models
+    if read and (unread := [model for model in read if isinstance(model, Unread)]) == list(read):
+        raise ModelError("; ".join(model.error for model in unread))
     for version in both:
         version.install(note)
     opened = opened_workspace(options.general.cache, workspace_options(options))
@@ -62,23 +72,25 @@ def diff_versions(
         workspace.with_options(version=both[1].version) as new,
     ):
         refuse_crowding(workspace.target)
-        models, errors = _decomposable((old, new), read_all(options).models)
+        models, refused = _decomposable((old, new), read)
         measure_in_turn((old, new), models)
         diff = diff_models(
             workspace.store, (old.target, new.target), [model.digest for model in models],
             granularity=options.runtime.granularity, fail_on=fail_on,
         )  # fmt: skip
-        return diff, errors
+    # Models that one of the two refuses count as others that cannot be compared.
+    failed = dict.fromkeys(IncomparableModel(model.name, model.error) for model in refused)
+    incomparable = (*failed, *diff.difference.incomparable)
+    return replace(diff, difference=replace(diff.difference, incomparable=incomparable))
 
 
 def _decomposable(
     pair: tuple[Workspace, Workspace], models: Sequence[Model | Unread]
-) -> tuple[list[Model], list[str]]:
-    """The models that both versions run, and a line for each of the others."""
-    errors: dict[str, None] = {}
+) -> tuple[list[Model], list[Unread]]:
+    """The models that both versions run, and the others."""
+    refused: list[Unread] = []
     for workspace in pair:
         results = list(decompositions(workspace, models))
-        refused = [result for result in results if isinstance(result, Unread)]
-        errors |= dict.fromkeys(result.error for result in refused)
+        refused += [result for result in results if isinstance(result, Unread)]
         models = [result.model for result in results if isinstance(result, DecomposedModel)]
-    return [model for model in models if not isinstance(model, Unread)], list(errors)
+    return [model for model in models if not isinstance(model, Unread)], refused

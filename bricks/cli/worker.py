@@ -13,7 +13,7 @@ from bricks.studies.options import argument, option
 class WorkerOptions:
     """The scheduler that this host joins, its name there, and the seconds to wait for it."""
 
-    scheduler: str = argument("The scheduler that gives out work.", metavar="tcp://HOST:PORT")
+    scheduler: str = argument("The scheduler that gives out work.", metavar="tls://HOST:PORT")
     name: str | None = option("What this host is called there.", default=None, shown="its address")
     wait_s: float = option(
         "How long to wait for the scheduler.",
@@ -25,10 +25,10 @@ class WorkerOptions:
 def worker(options: WorkerOptions) -> None:
     """Measure on this host what 'bricks measure --scheduler' asks for, until interrupted.
 
-    Any program that can connect to the scheduler can run code on this host. Use it on networks
-    whose users you trust, or with Dask's TLS.
+    Any program that can connect to the scheduler can run code on this host. So use Dask's TLS; on a
+    network whose users you trust, insecure+tcp://HOST:PORT is an address without it.
 
-    Example: bricks worker tcp://192.0.2.1:8786
+    Example: bricks worker tls://192.0.2.1:8786
     """
     from bricks.fleet.worker import serve
 

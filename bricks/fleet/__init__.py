@@ -3,8 +3,8 @@
 Hosts join a Dask scheduler, which the user starts, with ``bricks worker``. A coordinator on one
 host distributes the bricks of its models among them, and merges their measurements into its cache.
 Data that arrives is checked as a file from anybody would be; but Dask pickles functions, so any
-program that can connect to the scheduler can run code on every host. A fleet is for networks whose
-users are trusted, or for Dask's TLS.
+program that can connect to the scheduler can run code on every host. A fleet is for Dask's TLS, or
+for networks whose users are trusted: addresses without TLS off loopback need an explicit word.
 
     queue.py        the batches of one target that are still to be measured
     work.py         the queues of all targets, and the cache that results are merged into

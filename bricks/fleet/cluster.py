@@ -2,15 +2,17 @@
 
 With ``worker.py`` the only module that knows Dask. Dask pickles functions and their results, so any
 program that can connect to the scheduler can run code on all hosts, and a host can run code on the
-coordinator's: nothing here protects against that. The scheduler belongs on a network whose users
-are trusted, or behind Dask's TLS (its own configuration, with addresses that begin ``tls://``). No
-address is contacted but the one that the user gives. Must not know what is called on the hosts.
+coordinator's: nothing here protects against that. The scheduler belongs behind Dask's TLS (its own
+configuration, with addresses that begin ``tls://``), or on a network whose users are trusted: the
+user must say that such an address is insecure. No address is contacted but the one that the user
+gives. Must not know what is called on the hosts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import ipaddress
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -30,15 +32,38 @@ RESOURCE = "bricks"
 # A call that is cancelled has so long to end by itself: Dask logs an error where it is cut off.
 _CANCEL_S = 1.0
 
-_SCHEMES = ("tcp://", "tls://", "ws://", "wss://")
+# Of addresses, by whether Dask encrypts what is sent, and checks by certificates who sends it.
+_SCHEMES = {"tls": True, "wss": True, "tcp": False, "ws": False}
+
+# Before the scheme of an address off loopback without TLS: the user knows what that means.
+_INSECURE = "insecure+"
 
 
 def checked_address(address: str) -> str:
-    """The address of a scheduler; UsageError unless it looks like one."""
-    host, colon, port = address.partition("://")[2].rpartition(":")
-    if not address.startswith(_SCHEMES) or not (host and colon and port.isdecimal()):
-        raise UsageError(f"{address!r} is no scheduler: give its address, as tcp://host:8786")
-    return address
+    """The address of a scheduler, as Dask takes it; UsageError unless it looks like one.
+
+    One that is not protected by TLS must be on this host, or begin with ``insecure+``.
+    """
+    plain = address.removeprefix(_INSECURE)
+    scheme, _, place = plain.partition("://")
+    host, colon, port = place.rpartition(":")
+    if scheme not in _SCHEMES or not (host and colon and port.isdecimal()):
+        raise UsageError(f"{address!r} is no scheduler: give its address, as tls://host:8786")
+    if not (address != plain or _SCHEMES[scheme] or _is_loopback(host)):
+        raise UsageError(
+            f"{address} is not protected by TLS, and Dask runs the code that it is sent, so"
+            f" everybody on that network could run code on all hosts: give tls://{place}, or"
+            f" {_INSECURE}{plain} where you trust them all"
+        )
+    return plain
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether ``host`` is a name or an address of this host that no other can reach."""
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bricks.measure.progress import Wait
 from bricks.measure.sampler import Sampler
 from bricks.measure.walk_sampling import WalkSampling
 
@@ -58,7 +59,7 @@ class TaskSampler:
 
         def waiting(owners: Sequence[str]) -> None:
             others = " and ".join(owners) or "another process"
-            self.progress(f"waiting for {others}: the rest of {what}", share)
+            self.progress(Wait(others, f": the rest of {what}"), share)
 
         return self.loop.claims(keys, deadline, waiting=waiting if patient else None)
 

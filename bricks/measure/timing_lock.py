@@ -22,6 +22,8 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from bricks.errors import WorkerError
+from bricks.measure.progress import Wait
+from bricks.system.processes import process_name
 
 # In the order in which they are locked.
 FOLDERS: tuple[Path, ...] = (Path("/run/lock"), Path("/dev/shm"), Path("/tmp"))
@@ -83,11 +85,11 @@ def _locked(on_wait: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def _waiting(descriptor: int) -> str:
+def _waiting(descriptor: int) -> Wait:
     """The message about the process that has locked this file, which writes its number into it."""
     text = os.pread(descriptor, 16, 0)
-    process = f"process {int(text)}, which" if text.isdigit() else "another process, which"
-    return f"waiting for {process} is measuring on this host"
+    process = process_name(int(text)) if text.isdigit() else "another process"
+    return Wait(process, ", which is measuring on this host")
 
 
 def _lock_files() -> list[Path]:

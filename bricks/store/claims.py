@@ -23,10 +23,11 @@ from bricks.store.measurement_rows import (
     opened_row,
     round_counts,
 )
-from bricks.store.owners import Claim, Owner, Watch, lease_columns
+from bricks.store.owners import Claim, Owner, Watch, host_id, lease_columns
 from bricks.store.rounds import rounds_of
 from bricks.store.schema import measurements
 from bricks.store.views import ConnectionView, chunks
+from bricks.system.processes import process_name
 
 if TYPE_CHECKING:
     from bricks.store.database import Database
@@ -85,7 +86,7 @@ class Claims:
         return self._watch.is_valid(other, row.lease_until_s, row.lease_until_monotonic_s)
 
     def owners(self, target_key: str, keys: Sequence[str]) -> list[str]:
-        """Processes that have open claims on ``keys``, for people: ``process 1234 on host``."""
+        """Processes that have open claims on ``keys``, for people."""
         owners: set[tuple[str, int]] = set()
         claimed = measurements.c.state == OPEN, measurements.c.owner_token != NOBODY
         query = select(measurements.c.owner_host, measurements.c.owner_pid).where(*claimed)
@@ -93,7 +94,11 @@ class Claims:
             for chunk in chunks(sorted(keys)):
                 rows = connection.execute(query.where(of_keys(target_key, chunk)).distinct())
                 owners |= {(row.owner_host, row.owner_pid) for row in rows}
-        return [f"process {pid} on {host}" for host, pid in sorted(owners)]
+        here = host_id()
+        return [
+            process_name(pid) if host == here else f"process {pid} on {host}"
+            for host, pid in sorted(owners)
+        ]
 
     def append_rounds(self, target_key: str, walk: Mapping[str, TimedRound], owner: Owner) -> None:
         """Add one round to each key of a walk: its raw samples and wall time, in seconds.

@@ -117,12 +117,13 @@ def _packages_of(python: str) -> str:
 
 def nearest(version: str, known: Sequence[str]) -> list[str]:
     """The released versions in ``known`` right below and above ``version``, ascending."""
-    releases = sorted((each for each in known if _RELEASE.fullmatch(each)), key=_numbers)
-    wanted = _numbers(version)
-    below = [each for each in releases if _numbers(each) <= wanted]
-    above = [each for each in releases if _numbers(each) > wanted]
+    releases = sorted((each for each in known if _RELEASE.fullmatch(each)), key=numbers)
+    wanted = numbers(version)
+    below = [each for each in releases if numbers(each) <= wanted]
+    above = [each for each in releases if numbers(each) > wanted]
     return [*below[-1:], *above[:1]] if below and above else [*below[-_NEAREST:], *above[:_NEAREST]]
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version, by which releases are in order."""
     return tuple(map(int, re.findall(r"\d+", version)))

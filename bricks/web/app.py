@@ -7,7 +7,7 @@ how answers are computed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -48,26 +48,32 @@ def application(
     *,
     host: str,
     limits: ServerLimits | None = None,
+    allowed_hosts: Sequence[str] = (),
     keep: Keep = Keep.PLAN,
     measure: bool = False,
 ) -> Starlette:
-    """The application, for a server that listens on ``host``."""
+    """The application, for a server that listens on ``host``.
+
+    It refuses requests to other host names than this, ``allowed_hosts``, those of loopback, and the
+    address that a connection leads to.
+    """
     if keep is Keep.MODEL and "://" in cache:
         raise UsageError("models are kept in the folder of a cache: give --cache a folder")
     if measure and keep is Keep.NOTHING:
         raise UsageError("what is measured is kept: leave out --measure or --keep nothing")
-    return _Site(cache, options, limits or ServerLimits(), host, keep, measure=measure).app()
+    names = (host, *allowed_hosts)
+    return _Site(cache, options, limits or ServerLimits(), names, keep, measure=measure).app()
 
 
 class _Guarded(Starlette):
     """An application whose guard checks requests first, also before error handlers."""
 
-    def __init__(self, host: str, **fields: Any) -> None:
-        self._host = host
+    def __init__(self, names: Sequence[str], **fields: Any) -> None:
+        self._names = names
         super().__init__(**fields)
 
     def build_middleware_stack(self) -> ASGIApp:
-        return Guard(super().build_middleware_stack(), self._host)
+        return Guard(super().build_middleware_stack(), self._names)
 
 
 class _Site:
@@ -76,12 +82,12 @@ class _Site:
         cache: str,
         options: Options,
         limits: ServerLimits,
-        host: str,
+        names: Sequence[str],
         keep: Keep,
         *,
         measure: bool,
     ) -> None:
-        self._limits, self._host, self._pages = limits, host, Pages(measure=measure)
+        self._limits, self._names, self._pages = limits, names, Pages(measure=measure)
         self._service = AnswerService(cache, options, limits, keep, measure=measure)
         local = [] if "://" in cache else [cache]
         self._error_text = error_texts([*local, zoo_folder(), published_folder()])
@@ -94,7 +100,7 @@ class _Site:
         """The application with its routes."""
         get = ["GET"]
         return _Guarded(
-            self._host,
+            self._names,
             routes=[
                 Route("/", self._home, methods=get),
                 *self._models.routes(),

@@ -1,29 +1,34 @@
 """Checks of every request and headers of every answer; texts of errors without paths of the host.
 
-Any page that is open in a user's browser can reach a server on the user's machine. So requests with
-another host name and requests from pages of other sites are refused. Must not know routes.
+Any page that is open in a user's browser can reach a server that the user can reach, also under a
+name of its own that leads to the server's address (DNS rebinding). So requests to another host name
+and requests from pages of other sites are refused. Must not know routes.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 
-from bricks.errors import BricksError, StoreError, first_line
+from bricks.errors import BricksError, StoreError, first_line, printable
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+# Characters of an unknown host name that its refusal repeats.
+_MAX_NAME = 100
 
 # Pages with pictures: Vega compiles expressions, and sets styles of its own.
 _STRICT = (
@@ -45,11 +50,14 @@ _ALWAYS = {
 
 
 class Guard:
-    """Wraps an application; ``host`` is the address it listens on."""
+    """Wraps an application that is called by one of ``names``, or by its address, or locally.
 
-    def __init__(self, app: ASGIApp, host: str) -> None:
+    A server that listens on all addresses is called by the one that a connection leads to.
+    """
+
+    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self._app = app
-        self._names = frozenset((*_LOOPBACK, host)) if host in _LOOPBACK else None
+        self._names = frozenset(map(_normal, (*_LOOPBACK, *names)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on to the application."""
@@ -65,17 +73,19 @@ class Guard:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        refusal = self._refusal(scope["method"], Headers(scope=scope))
+        refusal = self._refusal(scope, Headers(scope=scope))
         if refusal is None:
             await self._app(scope, receive, sending)
         else:
             await PlainTextResponse(refusal, 403)(scope, receive, sending)
 
-    def _refusal(self, method: str, headers: Headers) -> str | None:
+    def _refusal(self, scope: Scope, headers: Headers) -> str | None:
         host = headers.get("host", "")
-        if self._names is not None and _name_of(host) not in self._names:
-            return "this server answers on this machine only"
-        if method in ("GET", "HEAD"):
+        name, address = _name_of(host), (scope.get("server") or ("",))[0]
+        if name not in self._names and name != _normal(address):
+            shown = printable(name[:_MAX_NAME])
+            return f"this server has no host name {shown!r}: 'bricks web --allow-host' gives it one"
+        if scope["method"] in ("GET", "HEAD"):
             return None
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
@@ -86,9 +96,20 @@ class Guard:
 
 
 def _name_of(host: str) -> str:
+    """The name or address in a Host header, without the port."""
     if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
+        return _normal(host[1:].partition("]")[0])
+    return _normal(host.partition(":")[0])
+
+
+def _normal(name: str) -> str:
+    """A host name in lower case; an address as it is usually written."""
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return name.lower()
+    # A socket for both versions of the protocol reports IPv4 addresses as such ones.
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def error_texts(folders: Iterable[str | Path]) -> Callable[[BaseException], str]:

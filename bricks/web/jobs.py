@@ -34,6 +34,8 @@ QUEUED, READING, DECOMPOSING, PREDICTING, DONE, FAILED = (
     "queued", "reading", "decomposing", "predicting", "done", "failed",
 )  # fmt: skip
 
+_GOING_DOWN = "the server is going down"
+
 
 class Busy(BricksError):
     """The server has no room for another model now."""
@@ -106,13 +108,17 @@ class Jobs:
         self._workers = [asyncio.create_task(self._work()) for _ in range(self._limits.decomposers)]
 
     async def close(self) -> None:
-        """Drop jobs that wait, and end those that run."""
+        """End all jobs: those that wait, too."""
         self._closing = True
         for decomposer in self._decomposers:
             decomposer.close()
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
+        while not self._waiting.empty():
+            job = self._waiting.get_nowait()
+            job.state, job.error = FAILED, _GOING_DOWN
+            self._end(job)
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     @contextmanager
@@ -168,7 +174,7 @@ class Jobs:
 
     def _refuse(self, client: str) -> None:
         if self._closing:
-            raise Busy("the server is going down")
+            raise Busy(_GOING_DOWN)
         if self._waiting.qsize() >= self._limits.queue:
             raise Busy("too many models wait already: try again in a minute")
         if self._of_client[client] >= self._limits.per_client:
@@ -182,30 +188,46 @@ class Jobs:
             del self._of_client[client]
 
     async def _work(self) -> None:
-        decomposer = await self._service.decomposer()
-        self._decomposers.append(decomposer)
-        worker = JobWorker(decomposer, self._threads)
+        """Work on one job after another; the worker starts with the first.
+
+        If it cannot, that job fails with the reason, and the next one tries anew.
+        """
+        worker: JobWorker | None = None
         try:
             while True:
-                await self._do(await self._waiting.get(), worker)
+                job = await self._waiting.get()
+                with self._ending(job):
+                    assert job.work is not None
+                    worker = worker or await self._started()
+                    await job.work(job, worker)
         finally:
-            with contextlib.suppress(BricksError):
-                decomposer.close()
+            if worker is not None:
+                with contextlib.suppress(BricksError):
+                    worker.decomposer.close()
 
-    async def _do(self, job: Job, worker: JobWorker) -> None:
-        assert job.work is not None
+    async def _started(self) -> JobWorker:
+        decomposer = await self._service.decomposer()
+        self._decomposers.append(decomposer)
+        return JobWorker(decomposer, self._threads)
+
+    @contextmanager
+    def _ending(self, job: Job) -> Iterator[None]:
+        """Set the last state of ``job``, by what happens to it here."""
         try:
-            await job.work(job, worker)
+            yield
             job.state = DONE
         except asyncio.CancelledError:
-            job.state, job.error = FAILED, "the server is going down"
+            job.state, job.error = FAILED, _GOING_DOWN
             raise
         except Exception as error:  # whatever it is, the next question has its turn
             self._fail(job, error)
         finally:
-            job.work = None
-            job.ended.set()
-            self._leave(job.client)
+            self._end(job)
+
+    def _end(self, job: Job) -> None:
+        job.work = None
+        job.ended.set()
+        self._leave(job.client)
 
     def _fail(self, job: Job, error: Exception) -> None:
         if not isinstance(error, BricksError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -45,8 +45,18 @@ def bound(host: str, port: int) -> socket.socket:
     return made
 
 
-def serve(app: Starlette, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM; ``ready`` is called once requests are answered."""
+def serve(
+    app: Starlette,
+    listening: socket.socket,
+    ready: Callable[[], None],
+    *,
+    trusted_proxies: Sequence[str] = (),
+) -> None:
+    """Serve until SIGINT or SIGTERM; ``ready`` is called once requests are answered.
+
+    Of ``trusted_proxies``, addresses or networks, the header X-Forwarded-For is believed: a client
+    is the last address in it that is no such proxy. Nobody else's is.
+    """
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -60,7 +70,8 @@ def serve(app: Starlette, listening: socket.socket, ready: Callable[[], None]) -
         log_level=logging.WARNING,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
         limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=_PATIENCE_S,
         lifespan="on",

@@ -1,3 +1,4 @@
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,6 +13,7 @@ from sqlalchemy import Engine, event
 from tiers import slow_but
 
 from bricks import __version__
+from bricks.cli.output import drop_output
 from bricks.store import SCHEMA_VERSION
 
 X, Y = value("x", [1]), value("y", [1])
@@ -355,6 +357,18 @@ def test_a_reader_that_stops_reading_is_no_reason_to_shout(tmp_path: Path) -> No
         assert process.wait(PATIENCE_S) == 1
         assert process.stderr.read() == ""
         process.stdout = None
+
+
+def test_output_that_is_discarded_holds_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open(tmp_path / "output", "w") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        before = len(os.listdir("/proc/self/fd"))
+        drop_output()
+        assert len(os.listdir("/proc/self/fd")) == before
+        output.write("lost")
+    assert (tmp_path / "output").read_text() == ""
 
 
 def test_a_terminal_without_unicode_gets_replacements() -> None:

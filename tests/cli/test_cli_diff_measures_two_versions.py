@@ -10,6 +10,7 @@ from commands import CommandResult, Here, chain
 from factories import conv_net, save
 from refusals import refused
 
+from bricks.backends.onnxruntime.oldest import OLDEST
 from bricks.backends.versions import RuntimeVersion
 from bricks.errors import UsageError
 from bricks.system.version_environments import nearest
@@ -74,7 +75,18 @@ def test_a_model_that_cannot_be_read_is_one_line_beside_the_others(
     done = diff(here, OLD, NEW, models[1], "squeezenett", "--threads", 1, "--json")
     assert done.status == 1
     assert [model["model"] for model in done.json["models"]] == ["pair"]
-    assert "squeezenet" in done.err.splitlines()[-1]
+    (failed,) = done.json["incomparable"]
+    assert failed["model"] == "squeezenett"
+    assert done.err.splitlines()[-1] == f"bricks: {failed['error']}"
+
+
+def test_models_are_read_before_a_version_is_installed(
+    here: Here, models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    done = diff(here, OLD, NEW, "squeezenett", tmp_path / "none.onnx", "--json", "--fail-on", "3%")
+    assert (done.status, done.out) == (1, "")
+    assert "squeezenet" in done.complaint and "none.onnx" in done.complaint
+    assert not (tmp_path / "environments").exists()
 
 
 @pytest.mark.parametrize(
@@ -85,6 +97,10 @@ def test_a_model_that_cannot_be_read_is_one_line_beside_the_others(
         ((OLD, OLD, "net"), ("twice",)),
         ((OLD, "onnxruntime==1.30.0", "net"), ("two runtimes", "--runtime tiny,onnxruntime")),
         (("tinny==1", NEW, "net"), ("'tinny'", "did you mean tiny?")),
+        (
+            ("onnxruntime==1.20.1", "onnxruntime==1.31.1", "net"),
+            ("onnxruntime==1.20.1", f"give onnxruntime=={OLDEST}"),
+        ),
         (("tiny==", NEW, "net"), ("tiny==", "has no version")),
         (("fake==1", "fake==2", "net"), ("versions of fake cannot be installed",)),
         (("a", "b", "--threads", 2), ("leave out --threads",)),

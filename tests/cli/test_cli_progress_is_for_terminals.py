@@ -1,4 +1,5 @@
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -6,6 +7,10 @@ import pytest
 from commands import COMMAND, Here, gone, until, workers
 from factories import mlp, save
 from terminals import CTRL_C, Shown, plain, shown_here, terminal
+
+from bricks.cli.progress import terminal_progress
+from bricks.measure.progress import Wait
+from bricks.system.processes import process_name
 
 # Rounds take so long that somebody can watch, or stop, them.
 PACE = "0.004"
@@ -55,6 +60,28 @@ def test_a_pipe_sees_nothing(here: Here, words: list[str]) -> None:
     done = here.plain(*words, "--json")
     assert (done.status, done.err) == (0, "")
     assert done.json["new_bricks"] == 4
+
+
+def test_a_pipe_sees_once_which_process_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal_progress() as progress:
+        for share in (0.1, 0.2):
+            progress(Wait("process 7 (bricks measure net)", f": the rest at {share}"), share)
+            progress("measuring net", share)
+        progress(Wait("process 8", ", which is measuring"), 0.3)
+    first, second = capsys.readouterr().err.splitlines()
+    assert "process 7 (bricks measure net)" in first and "process 8" in second
+
+
+def test_a_process_is_named_by_its_command_without_options() -> None:
+    code = "import sys; print(flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", code]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        name = Path(sys.executable).name
+        assert process_name(process.pid) == f"process {process.pid} ({name})"
+        process.communicate()
+    assert process_name(process.pid) == f"process {process.pid}"
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])

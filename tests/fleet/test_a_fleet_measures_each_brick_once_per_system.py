@@ -28,7 +28,7 @@ from refusals import refused
 from bricks import __version__
 from bricks.errors import FleetError, UsageError
 from bricks.fleet import host as on_host
-from bricks.fleet.cluster import connected
+from bricks.fleet.cluster import checked_address, connected
 from bricks.fleet.coordinator import Coordinator
 from bricks.fleet.hosts import Cluster, HostStatus
 from bricks.fleet.report import FleetMeasured
@@ -426,13 +426,26 @@ def test_without_dask_it_is_said_what_to_install(
     assert "pip install 'onnx-bricks[fleet]'" in done.complaint
 
 
+def test_a_scheduler_without_tls_off_this_host_needs_an_explicit_word(here: Here) -> None:
+    for address in ("tcp://host:8786", "ws://192.0.2.1:8786", "tcp://[2001:db8::1]:8786"):
+        safe = f"tls://{address.partition('://')[2]}"
+        with refused(UsageError, address, safe, f"insecure+{address}"):
+            checked_address(address)
+        assert checked_address(f"insecure+{address}") == address
+        assert checked_address(safe) == safe
+        for done in (here.plain("worker", address), here("measure", ".", "--scheduler", address)):
+            assert done.status == 2 and f"insecure+{address}" in done.complaint
+    for place in ("localhost:1", "127.0.0.1:1", "127.8.0.1:1", "[::1]:1"):
+        assert checked_address(f"tcp://{place}") == f"tcp://{place}"
+
+
 def test_what_cannot_be_dealt_out_is_refused(
     here: Here, models: list[Path], tmp_path: Path
 ) -> None:
     for address in ("host", "host:8786", "http://host:8786", "tcp://host", ""):
         done = here("measure", models[0], "--scheduler", address)
         assert done.status == 2, address
-        assert "tcp://host:8786" in done.complaint, address
+        assert "tls://host:8786" in done.complaint, address
     with pytest.raises(UsageError), connected("127.0.0.1:8786"):
         raise AssertionError("unreachable")
     suite = tmp_path / "private.zip"

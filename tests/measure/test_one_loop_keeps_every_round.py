@@ -16,6 +16,7 @@ from bricks.measure.loop import Loop
 from bricks.measure.turns import ChargedRound, in_turn
 from bricks.samples.measurement import Failure, Measurement, Round
 from bricks.store import Owner, Store
+from bricks.system.processes import process_name
 
 TARGET = make_target()
 
@@ -136,7 +137,7 @@ def test_what_another_process_measures_is_left_to_it_or_waited_for(store: Store)
 
     assert list(loop.claims(["b1-a", "b1-b"], waiting=waiting)) == []
     assert loop.unfinished == set()
-    assert waited_for == [f"process {other.pid} on {other.host}"]
+    assert waited_for == [process_name(other.pid)]
 
 
 def test_when_the_time_is_up_nothing_is_claimed(store: Store) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,10 +108,18 @@ def serving(*options: object, **variables: str) -> Iterator[Served]:
 
 
 @contextmanager
-def serving_here(cache: Path, published: str = os.devnull, **how: Any) -> Iterator[Served]:
+def serving_here(
+    cache: Path,
+    published: str = os.devnull,
+    *,
+    host: str = "127.0.0.1",
+    trusted_proxies: Sequence[str] = (),
+    **how: Any,
+) -> Iterator[Served]:
     """A server in a thread of this process, for what does not depend on how a process ends.
 
-    ``how`` are options of ``application``; ``published`` is the folder of what is published.
+    It listens on ``host``. ``how`` are options of ``application``; ``published`` is the folder of
+    what is published.
     """
     import uvicorn
 
@@ -126,12 +134,16 @@ def serving_here(cache: Path, published: str = os.devnull, **how: Any) -> Iterat
             servers.append(self)
 
     ready = threading.Event()
-    with bound("127.0.0.1", 0) as listening:
+    with bound(host, 0) as listening:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("BRICKS_PUBLISHED", published)
             patch.setattr(uvicorn, "Server", Noted)
-            app = application(str(cache), Options(runtime="fake"), host="127.0.0.1", **how)
-            thread = threading.Thread(target=serve, args=(app, listening, ready.set))
+            app = application(str(cache), Options(runtime="fake"), host=host, **how)
+            thread = threading.Thread(
+                target=serve,
+                args=(app, listening, ready.set),
+                kwargs={"trusted_proxies": trusted_proxies},
+            )
             thread.start()
             assert ready.wait(PATIENCE_S)
         try:

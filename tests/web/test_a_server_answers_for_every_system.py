@@ -260,6 +260,10 @@ def test_wrong_options_are_one_line(here: Here) -> None:
     for words, status, *facts in (
         ("--keep all", 2, "--keep 'all'", "plan", "model", "nothing"),
         ("--keep nothing --measure", 2, "--keep nothing", "--measure"),
+        ("--allow-host http://x", 2, "--allow-host 'http://x'", "bricks.example.com"),
+        ("--allow-host x:8080", 2, "--allow-host 'x:8080'"),
+        ("--trust-proxy *", 2, "--trust-proxy '*'", "192.0.2.0/24"),
+        ("--trust-proxy proxy", 2, "--trust-proxy 'proxy'"),
         ("--host 256.1.1.1", 1, "256.1.1.1", "--host"),
     ):
         done = here("web", *words.split())

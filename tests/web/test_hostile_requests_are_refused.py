@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT, gone, until, workers
 from factories import conv_net, mlp, model, node, value
-from web_server import Served, serving
+from web_server import Reply, Served, serving, serving_here
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -120,6 +120,67 @@ def test_pages_of_others_cannot_use_it(served: Served) -> None:
     assert served.get("/", host="evil.example:8080").status == 403
     own = served.ask("POST", "/api/zoo/no-such-model", origin=served.url)
     assert own.status == 400
+
+
+def test_off_loopback_only_its_own_and_allowed_names_are_answered(tmp_path: Path) -> None:
+    """A page elsewhere reaches any server that its reader can reach, by a name of its own."""
+    content = mlp().SerializeToString()
+    with serving_here(tmp_path, host="0.0.0.0", allowed_hosts=["Bricks.example"]) as served:
+        port = served.address.partition(":")[2]
+        for name in (
+            f"127.0.0.1:{port}",
+            f"localhost:{port}",
+            "bricks.example",
+            "BRICKS.example:443",
+        ):
+            assert served.get("/", host=name).status == 200, name
+        for name in (f"evil.example:{port}", "192.0.2.7", "sub.bricks.example", "[::2]", ""):
+            for reply in (
+                served.get("/", host=name),
+                served.ask("POST", "/api/models", content, host=name, origin=f"http://{name}"),
+            ):
+                assert reply.status == 403, name
+                assert len(reply.text.splitlines()) == 1
+                assert "--allow-host" in reply.text
+        assert "evil.example" in served.get("/", host="evil.example").text
+
+
+def test_the_address_that_a_connection_leads_to_is_a_name(tmp_path: Path) -> None:
+    with serving_here(tmp_path, host="0.0.0.0") as served:
+        port = served.address.partition(":")[2]
+        other = Served(f"127.0.0.2:{port}")
+        assert other.get("/").status == 200
+        assert other.get("/", host=f"127.0.0.3:{port}").status == 403
+
+
+def test_clients_behind_a_proxy_have_shares_of_their_own_only_where_it_is_trusted(
+    tmp_path: Path,
+) -> None:
+    def busy(served: Served) -> list[bool]:
+        """Whether a client has no room left, while another client behind the proxy uploads two."""
+        begun = head(served, 1000).replace(b"\r\n\r\n", b"\r\nX-Forwarded-For: %s\r\n\r\n\x08")
+        arriving = [raw(served, begun % b"203.0.113.9, 198.51.100.1") for _ in range(2)]
+        try:
+            same = "192.0.2.5, 198.51.100.1"  # what a client itself claims stands before
+            until(lambda: _upload(served, same).status == 503)
+            return [_upload(served, client).status == 503 for client in (same, "198.51.100.2")]
+        finally:
+            for connection in arriving:
+                connection.close()
+
+    with serving_here(tmp_path / "trusting", trusted_proxies=["127.0.0.1"]) as served:
+        assert busy(served) == [True, False]
+    with serving_here(tmp_path / "other", trusted_proxies=["192.0.2.1"]) as served:
+        assert busy(served) == [True, True]
+    with serving_here(tmp_path / "none") as served:
+        assert busy(served) == [True, True]
+
+
+def _upload(served: Served, forwarded_for: str) -> Reply:
+    return served.ask(
+        "POST", "/api/models?name=x", b"x", content_type="application/octet-stream",
+        x_forwarded_for=forwarded_for,
+    )  # fmt: skip
 
 
 def test_one_client_has_a_share_and_others_are_served(served: Served) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.backends.offer import BackendInfo, MemoryUse, Offer
+from bricks.backends.onnxruntime.oldest import OLDEST
 from bricks.backends.portable import Portable
 from bricks.backends.quantising import QuantisationMethod, Quantiser
 from bricks.errors import BackendError
@@ -110,4 +111,5 @@ OFFER = OnnxRuntimeOffer(
     memory=MemoryUse.SESSION,
     default=True,
     package="onnxruntime",
+    oldest=OLDEST,
 )

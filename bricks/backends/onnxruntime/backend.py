@@ -20,6 +20,7 @@ from bricks.backends.base import Profiler, StandaloneLoader, TextGenerator
 from bricks.backends.onnxruntime.generating import GeneratingSession
 from bricks.backends.onnxruntime.graphs import OnnxRuntimeGraphs
 from bricks.backends.onnxruntime.loaded import LoadedSession
+from bricks.backends.onnxruntime.oldest import OLDEST
 from bricks.backends.onnxruntime.optimized import save_optimized
 from bricks.backends.onnxruntime.parallel import create_parallel_session
 from bricks.backends.onnxruntime.profile import ProfiledSession, profiling
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
     from bricks.graph.decoder import Decoder
 
-# The first version in which Python can set the size of the global thread pool.
-_OLDEST = "1.23"
 # The runtime's code for an arena that grows by the requested sizes.
 _AS_REQUESTED = 1
 
@@ -56,7 +55,7 @@ class OnnxRuntimeBackend(OnnxRuntimeGraphs, Profiler, StandaloneLoader, TextGene
         if not hasattr(ort, "set_global_thread_pool_sizes"):
             raise BackendError(
                 f"onnxruntime {ort.__version__} is too old, its sessions cannot share a pool of"
-                f" threads of a given size: install {_OLDEST} or newer"
+                f" threads of a given size: install {OLDEST} or newer"
             )
         super().__init__(seed, optimization)
         ort.set_default_logger_severity(4)

@@ -27,6 +27,7 @@ from bricks.compose.device.waiting import with_copies
 from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
 from bricks.compose.occurrences import DEVICE
 from bricks.compose.parts import gap
+from bricks.compose.recomposition_error import OTHER_HOST_CALLS_SHARE
 from bricks.compose.uncertainty import ErrorSource, Uncertainty
 from bricks.graph.form import operator_title
 from bricks.samples.measurement import Measurement
@@ -39,10 +40,8 @@ if TYPE_CHECKING:
     from bricks.compose.device.basis import DeviceBasis, PredictedKernels
 
 # Half the widths, relative to their sums, of errors that intervals include beside that of the state
-# of caches and clocks. Of kernels that another card of the same kind ran, and of calls that another
-# host issued: assumed, since the hosts of cards differ, and the speed of one changed by up to 1.6
-# times within minutes.
-OTHER_CARD_SHARE, HOST_SHARE, OTHER_HOST_SHARE = 0.02, 0.1, 0.4
+# of caches and clocks: of kernels that another card of the same kind ran, and of calls.
+OTHER_CARD_SHARE, HOST_SHARE = 0.02, 0.1
 
 # The same for kernels that no card ran, and for those that another card ran: about the 95th
 # percentiles of the errors of whole steps of such calls (research/gpu.md).
@@ -242,7 +241,7 @@ class _Step:
     @property
     def host_error(self) -> float:
         """Half the width of the interval of the host's seconds, relative to them."""
-        own = self.host.error, HOST_SHARE, OTHER_HOST_SHARE * self._other_host
+        own = self.host.error, HOST_SHARE, OTHER_HOST_CALLS_SHARE * self._other_host
         return min(0.95, math.hypot(*own, self._predicted_host_error))
 
     @property
