@@ -1,7 +1,8 @@
-"""Records which keys do not run in the worker, and why: for lack of memory, or other reasons.
+"""Records which keys do not run in the worker, and why.
 
-Where memory is short, all pieces that are loaded together may be the cause: such a key is no
-failure yet. It must not know how keys are loaded or run.
+Where memory is short or the worker crashes, anything that the worker has loaded may be the cause:
+such a key is no failure, until it fails in a worker of its own. It must not know how keys are
+loaded or run.
 """
 
 from __future__ import annotations
@@ -10,21 +11,22 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from bricks.measure.failure_explanation import is_out_of_memory
-from bricks.measure.supervisor import MAX_ATTEMPTS, WorkerKilled
+from bricks.measure.supervisor import MAX_ATTEMPTS, WorkerCrashed, WorkerKilled
 
 if TYPE_CHECKING:
     from bricks.errors import WorkerError
 
 
 class FailedKeys:
-    """Keys that do not run, with the reasons: ``failures``, and keys ``out_of_memory``.
+    """Keys that do not run, with the reasons: ``failures``, and ``suspects``.
 
-    ``shared`` is whether the worker may hold memory of other keys.
+    Suspects ran out of memory or crashed in a worker that is ``shared``: one that may hold memory
+    of other keys. Whether they run by themselves is unknown.
     """
 
     def __init__(self, *, shared: bool) -> None:
         self.failures: dict[str, str] = {}
-        self.out_of_memory: dict[str, str] = {}
+        self.suspects: dict[str, str] = {}
         self._shared = shared
         self._kills: Counter[str] = (
             Counter()
@@ -32,24 +34,24 @@ class FailedKeys:
 
     def runs(self, key: str) -> bool:
         """Whether a key has no known reason not to run."""
-        return key not in self.failures and key not in self.out_of_memory
+        return key not in self.failures and key not in self.suspects
 
     @property
     def count(self) -> int:
         """The number of keys that do not run."""
-        return len(self.failures) + len(self.out_of_memory)
+        return len(self.failures) + len(self.suspects)
 
     def note(self, key: str, error: WorkerError) -> None:
         """Note why ``key`` does not run.
 
-        A lack of memory is a failure only where nothing else was loaded. The first kills of the
-        worker are ignored: the key that it was busy with need not be the cause.
+        A lack of memory or a crash is a failure only where nothing else was loaded. The first kills
+        of the worker are ignored: the key that it was busy with need not be the cause.
         """
         if isinstance(error, WorkerKilled):
             self._kills[key] += 1
             if self._kills[key] < MAX_ATTEMPTS:
                 return
         reason = str(error)
-        shared_memory = self._shared and is_out_of_memory(reason)
-        reasons = self.out_of_memory if shared_memory else self.failures
+        by_others = is_out_of_memory(reason) or isinstance(error, WorkerCrashed)
+        reasons = self.suspects if self._shared and by_others else self.failures
         reasons[key] = reason

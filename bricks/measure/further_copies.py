@@ -109,7 +109,7 @@ class FurtherCopies(Closing):
         ]
         for loaded in self._loaded:
             loaded.set_up()
-            failed = {**loaded.failed_keys.failures, **loaded.failed_keys.out_of_memory}
+            failed = {**loaded.failed_keys.failures, **loaded.failed_keys.suspects}
             for reason in failed.values():
                 raise WorkerError(f"a further copy of the model cannot run: {reason}")
         self._walk = walk

@@ -18,12 +18,26 @@ from bricks.closing import Closing
 from bricks.errors import WorkerError
 from bricks.measure.conversation import START_TIMEOUT_S, Conversation, OnStep
 from bricks.measure.protocol.process import BackendSettings, Hello, LimitMemory
-from bricks.measure.worker_process import Freed, WorkerDied, WorkerKilled, worker_command
+from bricks.measure.worker_process import (
+    Freed,
+    WorkerCrashed,
+    WorkerDied,
+    WorkerKilled,
+    worker_command,
+)
 
 if TYPE_CHECKING:
     from bricks.measure.protocol.request import Answer, Request
 
-__all__ = ["MAX_ATTEMPTS", "Freed", "Supervisor", "WorkerDied", "WorkerKilled", "WorkerSettings"]
+__all__ = [
+    "MAX_ATTEMPTS",
+    "Freed",
+    "Supervisor",
+    "WorkerCrashed",
+    "WorkerDied",
+    "WorkerKilled",
+    "WorkerSettings",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -126,10 +140,20 @@ class Supervisor(Closing):
         return conversation.ask(request, timeout_s, None)
 
     def ask_afresh(self, request: Request[Answer], *, timeout_s: float) -> Answer:
-        """As :meth:`ask`, for requests that any worker can answer: sent again if it is killed."""
+        """As :meth:`ask`, for requests that any worker can answer.
+
+        Sent again if the worker is killed, or crashes although other requests came before: one of
+        these may be the cause.
+        """
         for _ in range(MAX_ATTEMPTS - 1):
-            with suppress(WorkerKilled):
+            fresh = self.fresh
+            try:
                 return self.ask(request, timeout_s=timeout_s)
+            except WorkerKilled:
+                continue
+            except WorkerCrashed:
+                if fresh:
+                    raise
         return self.ask(request, timeout_s=timeout_s)
 
     @contextmanager

@@ -1,7 +1,7 @@
 """Samples tasks (walks and the claims that they complete) in the worker.
 
-Keys that fail for lack of memory are tried once more with no other key loaded. It must not know
-which walks are worthwhile.
+Keys that run out of memory or crash the worker are tried once more with no other key loaded. It
+must not know which walks are worthwhile.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class TaskSampler:
             done = self.loop.sample(sampling, task.claims, deadline=task.deadline)
         _logger.info("%s: rounds taken: %d", task.what, self.tally.rounds - before)
         self._note_failed(task, sampler)
-        for key in sorted(task.claimed & sampler.failed_keys.out_of_memory.keys()):
+        for key in sorted(task.claimed & sampler.failed_keys.suspects.keys()):
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
             done |= self.sample(task.isolated(key))
         return done

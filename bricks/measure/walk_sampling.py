@@ -102,8 +102,7 @@ class WalkPieces:
         if self.active_keys is None:
             return set()
         failed = (
-            self._sampler.failed_keys.failures.keys()
-            | self._sampler.failed_keys.out_of_memory.keys()
+            self._sampler.failed_keys.failures.keys() | self._sampler.failed_keys.suspects.keys()
         )
         return self._steady.keys() - self.active_keys - failed
 

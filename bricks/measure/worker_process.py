@@ -57,6 +57,10 @@ class WorkerDied(WorkerError):
     """The worker ended, by itself or because it took too long."""
 
 
+class WorkerCrashed(WorkerDied):
+    """The worker ended by itself: maybe for what it did earlier, since damage shows late."""
+
+
 class WorkerKilled(WorkerDied):
     """The worker was killed, not by the kernel for lack of memory: maybe by a person."""
 
@@ -168,7 +172,7 @@ class WorkerProcess:
         if code is not None and code < 0:
             name = _signal_name(-code)
             if -code != signal.SIGKILL:
-                return WorkerDied(f"it crashed the process ({name})")
+                return WorkerCrashed(f"it crashed the process ({name})")
             if (oom_kills() or 0) > (self._oom_kills or 0):
                 return WorkerDied(f"it crashed the process ({name}, for lack of memory)")
             return WorkerKilled(f"its process was killed ({name}), maybe for lack of memory")
@@ -176,7 +180,7 @@ class WorkerProcess:
         lines = self._log.read().decode(errors="replace").splitlines()
         last = next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
         reason = f": {last.strip()[:200]}" if last else ""
-        return WorkerDied(f"it ended the process (exit status {code}){reason}")
+        return WorkerCrashed(f"it ended the process (exit status {code}){reason}")
 
     def _clean_up(self) -> None:
         self._close_lifeline()

@@ -96,6 +96,33 @@ def test_comparing_says_which_brick_failed_and_goes_on_with_other_models(
     assert done.complaint == first["error"]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_only_the_model_that_damages_the_worker_is_left_without_an_estimate(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Sigmoid=damage")
+    chains = [("Relu", "Neg"), ("Exp",), ("Tanh", "Relu")]
+    fine = [save(chain(*c), tmp_path, f"fine{i}.onnx") for i, c in enumerate(chains)]
+    bad = save(chain("Sigmoid", "Abs"), tmp_path, "bad.onnx")
+    done = here("compare", *([bad, *fine] if first else [*fine, bad]), "--json")
+    errors = {row["model"]: row["error"] for row in done.json["models"]}
+    assert (done.status, done.json["summary"]["models"]) == (1, 3)
+    assert "it crashed the process (SIGABRT)" in errors.pop("bad")
+    assert list(errors.values()) == [None] * 3
+    row = here("predict", bad, "--json", "--no-measure").json["models"][0]
+    assert [gap["reason"] for gap in row["missing"]] == [REASONS["Sigmoid"]]
+
+
+def test_bricks_measured_together_with_one_that_damages_the_worker_have_latencies(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKS_FAKE_FAULTS", "Sigmoid=damage")
+    paths = [save(chain(op), tmp_path, f"{op}.onnx") for op in ("Relu", "Sigmoid", "Neg")]
+    facts = here("measure", *paths, "--json").json
+    assert (facts["new_bricks"], facts["unfinished"]) == (2, 0)
+    assert [f["reason"] for f in facts["failures"]] == [REASONS["Sigmoid"]]
+
+
 def test_a_whole_model_that_crashes_takes_no_brick_with_it(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

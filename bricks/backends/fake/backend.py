@@ -10,7 +10,8 @@ node, and recording a node takes 200 ns.
 The environment variable ``BRICKS_FAKE_FAULTS`` injects faults by operator. For example, with
 ``Sigmoid=crash,Tanh=hang,Exp=memory,Log=error`` running such an operator ends the process, never
 returns, exhausts memory, or fails. With ``later`` it fails from its second run on; with ``crowd``
-it runs out of memory while anything else is loaded. ``Sigmoid+Tanh=crash`` applies only to graphs
+it runs out of memory while anything else is loaded. With ``damage``, decomposing or loading it
+makes whatever the process runs next crash. ``Sigmoid+Tanh=crash`` applies only to graphs
 that contain both operators, such as a whole model but none of its bricks. Reference kernels never
 fail. When a fault occurs, the file named by ``BRICKS_FAKE_STRUCK`` is created. ``BRICKS_FAKE_PACE``
 is the number of seconds that each run really takes, so that it can be interrupted.
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
 CALL_OVERHEAD_S = 2e-6
 PROFILING_S = 2e-7
+DAMAGE = "damage"
 
 _REFERENCES = frozenset(map(KERNEL.format, KERNELS))
 
@@ -72,6 +74,7 @@ class FakeBackend(Backend, Profiler, StandaloneLoader, Communicator, Instrumente
 
     def __init__(self) -> None:
         self._loaded: WeakSet[FakeModel] = WeakSet()
+        self._damage: FakeModel | None = None  # kept as long as the process
 
     def instruments(self) -> FakeInstruments:
         """Instruments with made-up latencies, too."""
@@ -84,6 +87,9 @@ class FakeBackend(Backend, Profiler, StandaloneLoader, Communicator, Instrumente
     def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
         """The source graph: this runtime's only optimisation removes unused outputs."""
         graph = _typed(proto)
+        if _fault(graph) == DAMAGE:
+            self._damage = FakeModel(0.0, DAMAGE, self._loaded)
+            self._loaded.add(self._damage)
         executed = onnx.ModelProto()
         executed.CopyFrom(proto)
         del executed.graph.node[:]
@@ -147,6 +153,11 @@ class FakeModel:
         """Whether another model is loaded."""
         return len(self._loaded) > 1
 
+    @property
+    def damaged(self) -> bool:
+        """Whether a model that was decomposed or is loaded has damaged the process."""
+        return any(model.fault == DAMAGE for model in self._loaded)
+
 
 class FakeStandalone:
     """A whole model that takes memory for its weights and values, and writes to all of it."""
@@ -182,8 +193,9 @@ class FakeBoundModel:
         if self._pace_s:  # sleeping for no time takes as long as the system's timer is coarse
             time.sleep(self._pace_s)
         run = next(self._runs)
-        if self._model.fault is not None:
-            self._strike(self._model.fault, run)
+        fault = "crash" if self._model.damaged else self._model.fault
+        if fault is not None:
+            self._strike(fault, run)
         factor = 1 + self._unrest * PATTERN[run % len(PATTERN)]
         return Sample(self._state * self._model.latency_s * factor)
 
