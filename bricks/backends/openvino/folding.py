@@ -10,7 +10,8 @@ Must not know kernels or groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,13 @@ from bricks.errors import BackendError
 from bricks.graph.onnx_types import type_proto
 from bricks.graph.payload import is_referenced
 from bricks.graph.tensor import TensorType
-from bricks.graph.topology import captured, default_domain, subgraphs, used_values
+from bricks.graph.topology import captured, default_domain, label, subgraphs, used_values
 from bricks.operators.steering import SMALL, steered_values, steering_inputs, value_counts
 
 if TYPE_CHECKING:
     from bricks.graph.graph import Graph
+
+_logger = logging.getLogger(__name__)
 
 # Arrays by the names of their values.
 Arrays = Mapping[str, np.ndarray]
@@ -220,21 +223,12 @@ def _shape_name(name: str) -> str:
     return f"{name}:shape"
 
 
-def _constant_nodes(graph: Graph, without: set[int]) -> Iterator[int]:
-    """The positions of nodes whose results follow from shapes and initializers."""
-    constant = set(graph.initializers)
-    for position, node in enumerate(graph.nodes):
-        if (
-            position in without
-            or default_domain(node.domain)
-            or node.op_type in _KEPT
-            or subgraphs(node)
-        ):
-            continue
-        known = node.op_type in _OF_SHAPES or all(name in constant for name in used_values(node))
-        if known and all(isinstance(graph.types.get(n), TensorType) for n in node.output if n):
-            constant.update(name for name in node.output if name)
-            yield position
+def _is_constant(graph: Graph, node: onnx.NodeProto, constant: Collection[str]) -> bool:
+    """Whether the results of ``node`` follow from shapes and values that are ``constant``."""
+    if default_domain(node.domain) or node.op_type in _KEPT or subgraphs(node):
+        return False
+    known = node.op_type in _OF_SHAPES or all(name in constant for name in used_values(node))
+    return known and all(isinstance(graph.types.get(n), TensorType) for n in node.output if n)
 
 
 def _from_weights(graph: Graph, name: str, gone: set[int]) -> bool:
@@ -260,22 +254,22 @@ def _evaluated(
 
     Nodes that can be evaluated in no way are not constant.
     """
-    failing: set[int] = set()
-    while True:
-        gone, known = list(_constant_nodes(graph, failing)), dict(values)
-        for position in gone:
-            node = graph.nodes[position]
-            names = used_values(node)
-            if node.op_type in _OF_SHAPES:
-                known[node.output[0]] = _size(graph, node)
-            elif all(name in known for name in names):
-                try:
-                    known.update(_run(graph, node, {name: known[name] for name in names}, compute))
-                except Exception:  # of no documented class
-                    failing.add(position)
-                    break
-        else:
-            return set(gone), known
+    gone, known, constant = set[int](), dict(values), set(graph.initializers)
+    for position, node in enumerate(graph.nodes):
+        if not _is_constant(graph, node, constant):
+            continue
+        names = used_values(node)
+        if node.op_type in _OF_SHAPES:
+            known[node.output[0]] = _size(graph, node)
+        elif all(name in known for name in names):
+            try:
+                known.update(_run(graph, node, {name: known[name] for name in names}, compute))
+            except Exception as error:  # of no documented class
+                _logger.debug("%s is not folded: %s", label(node), error, exc_info=True)
+                continue
+        gone.add(position)
+        constant.update(name for name in node.output if name)
+    return gone, known
 
 
 def _run(
