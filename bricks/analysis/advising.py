@@ -166,6 +166,12 @@ class _KnownModel:
 
     def times(self, target: Target, largest: int) -> ServiceTimes:
         """Latencies of batches on ``target``; :class:`BricksError` where there is no estimate."""
+        if target.system.quota is not None:
+            raise ModelError(
+                f"{self.name}: how many hosts keep a rate is not known where a quota of"
+                f" {target.system.processors:.3g} processors stops them, as on"
+                f" {target.system.name}: ask 'bricks scenario' about one of them"
+            )
         return ServiceTimes([self._batch(target, size) for size in batch_sizes(largest)])
 
     def _batch(self, target: Target, size: int) -> BatchLatency:

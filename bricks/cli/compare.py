@@ -82,10 +82,17 @@ def _advised(result: Comparison, shown: Sequence[ShownEstimate | None]) -> Compa
 def _show(answer: str, result: Comparison, shown: Sequence[ShownEstimate], *, every: bool) -> None:
     from bricks.report.comparison import comparison_remarks, comparison_table
     from bricks.report.tables import disturbance
+    from bricks.report.throttling import quota_remarks
     from bricks.report.wide_intervals import estimate_lines
 
     summary, *details = comparison_remarks(result)
-    remarks = [*estimate_lines(shown), *disturbance(result), summary, *(details if every else [])]
+    throttled = [
+        line
+        for row in result.compared
+        for line in quota_remarks(row.model, row.estimate.latency_s, result.target)
+    ]
+    remarks = [*estimate_lines(shown), *throttled, *disturbance(result), summary]
+    remarks += details if every else []
     if not result.new_models and not any(row.new_bricks for row in result.rows):
         remarks.append("Nothing was run: all latencies were in the cache.")
     show_answer(answer, comparison_table(result), remarks=remarks, every=every)

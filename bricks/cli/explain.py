@@ -134,6 +134,7 @@ def _show(
     from bricks.report.answers.explanation import explanation_answer
     from bricks.report.explanation import detail_lines, explanation_remarks
     from bricks.report.gains import gains_table, operators_table
+    from bricks.report.throttling import quota_remarks
     from bricks.report.wide_intervals import estimate_lines
 
     assert of.explanation is not None, "it has parts"
@@ -144,6 +145,7 @@ def _show(
     if every:
         parts += ["", *detail_lines(of)]
     remarks = estimate_lines([] if estimate is None else [estimate]) + explanation_remarks(of)
+    remarks += quota_remarks(of.model, of.latency_s, target)
     left_out = (
         []
         if every or len(times) <= _MOST

@@ -256,9 +256,13 @@ def _show(
 ) -> None:
     from bricks.report.matrix import prediction_parts
     from bricks.report.prediction import host_remarks, memory_remarks, phase_lines, run_remarks
+    from bricks.report.throttling import quota_remarks
     from bricks.report.wide_intervals import estimate_lines
 
     remarks = estimate_lines(shown, sources=result.swept)
+    if not result.swept:
+        for of in result.estimated:
+            remarks += quota_remarks(of.model, of.latency_s, of.setting.target)
     if every:
         remarks += [line for of in result.models for line in phase_lines(of.model, of.phases)]
         remarks += [line for of in result.models for line in run_remarks(of)]

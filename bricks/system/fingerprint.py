@@ -8,13 +8,21 @@ a user, because a fingerprint is published with results. Must not know runtimes 
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
 from pathlib import Path
 from typing import Any
 
-from bricks.system.limits import cpu_quota, logical_cpus, memory_limits, read_int, read_text
+from bricks.system.limits import (
+    cpu_period_s,
+    cpu_quota,
+    logical_cpus,
+    memory_limits,
+    read_int,
+    read_text,
+)
 from bricks.system.processor import Processor, count_cores, read_processor
 from bricks.system.target import System, digest_of
 
@@ -25,13 +33,16 @@ ROOT = Path("/")
 def fingerprint(name: str | None = None) -> System:
     """This host, called ``name``; by default after processor and cores (``amd-epyc-zen5-2c``).
 
+    Under a quota of fewer processors than cores, the name has the quota (``amd-epyc-zen5-0.5c``).
     Takes milliseconds on Linux and up to seconds elsewhere. A fact that can't be read is None.
     """
     cpus = logical_cpus()
     processor = read_processor(ROOT)
     cores = count_cores(cpus, ROOT) or _counted_cores()
+    quota = cpu_quota(ROOT)
+    available = min(quota or math.inf, cores or len(cpus))
     return System(
-        name=name or _default_name(processor, cores or len(cpus)),
+        name=name or _default_name(processor, available),
         identity=_identity(processor, cores, len(cpus)),
         recorded=_recorded(processor, ROOT),
     )
@@ -114,7 +125,9 @@ def _identity(processor: Processor, cores: int | None, logical: int) -> dict[str
 def _recorded(processor: Processor, root: Path) -> dict[str, Any]:
     cpu = root / "sys/devices/system/cpu"
     max_khz = read_int(cpu / "cpu0/cpufreq/cpuinfo_max_freq")
+    period_s = cpu_period_s(root)
     return {
+        **({} if period_s is None else {"cpu_period_s": period_s}),
         "kernel": platform.release() or None,
         "governor": read_text(cpu / "cpu0/cpufreq/scaling_governor"),
         "turbo": _turbo(cpu),
@@ -135,7 +148,7 @@ def _turbo(cpu: Path) -> bool | None:
     return None if no_turbo is None else no_turbo == 0
 
 
-def _default_name(processor: Processor, cores: int) -> str:
+def _default_name(processor: Processor, cores: float) -> str:
     text = processor.name or platform.machine() or "unknown"
     text = re.sub(r"\((r|tm|c)\)", " ", text.lower())
     text = re.sub(r"@.*|\b\d+-core\b|\bwith\b.*|\b(cpu|processor)\b", " ", text)
@@ -143,7 +156,7 @@ def _default_name(processor: Processor, cores: int) -> str:
     # A virtual machine may say no more than the brand, whichever processor it runs on.
     numbered = re.search(r"\d", slug) is not None
     generation = None if numbered else _generation(processor)
-    return f"{slug}-{generation}-{cores}c" if generation else f"{slug}-{cores}c"
+    return f"{slug}-{generation}-{cores:.3g}c" if generation else f"{slug}-{cores:.3g}c"
 
 
 def _generation(processor: Processor) -> str | None:

@@ -33,6 +33,18 @@ def logical_cpus() -> tuple[int, ...]:
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
     """The quota of the tightest control group, in processors; None without a limit."""
+    tightest = _tightest(root)
+    return None if tightest is None else tightest[0]
+
+
+def cpu_period_s(root: Path = Path("/")) -> float | None:
+    """The seconds after which the budget of :func:`cpu_quota` is renewed; None without a limit."""
+    tightest = _tightest(root)
+    return None if tightest is None else tightest[1]
+
+
+def _tightest(root: Path) -> tuple[float, float] | None:
+    """The least quota in processors, and its period in seconds."""
     quotas = [_quota_v2(folder) for folder in _groups(root, "")]
     quotas += [_quota_v1(folder) for folder in _groups(root, "cpu")]
     return min((quota for quota in quotas if quota is not None), default=None)
@@ -85,17 +97,17 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
                 yield mount / part
 
 
-def _quota_v2(folder: Path) -> float | None:
+def _quota_v2(folder: Path) -> tuple[float, float] | None:
     numbers = (read_text(folder / "cpu.max") or "").split()
     if len(numbers) != 2 or not all(map(str.isdigit, numbers)) or not int(numbers[1]):
         return None
-    return int(numbers[0]) / int(numbers[1])
+    return int(numbers[0]) / int(numbers[1]), int(numbers[1]) / 1e6
 
 
-def _quota_v1(folder: Path) -> float | None:
+def _quota_v1(folder: Path) -> tuple[float, float] | None:
     quota = read_int(folder / "cpu.cfs_quota_us")
     period = read_int(folder / "cpu.cfs_period_us")
-    return quota / period if quota and period and quota > 0 else None
+    return (quota / period, period / 1e6) if quota and period and quota > 0 else None
 
 
 def _memory(folder: Path, limit: str, usage: str, reclaimable: str) -> MemoryLimit | None:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from bricks.system.accelerator import ACCELERATOR, Accelerator
+from bricks.system.quota import PERIOD_S, Quota
 
 
 def digest_of(facts: Mapping[str, Any]) -> str:
@@ -62,6 +63,18 @@ class System:
         """Logical processors available to threads; a container's quota may be a fraction of one."""
         logical, quota = self.identity["logical_cpus"], self.identity["cpu_quota"]
         return float(logical if quota is None else min(logical, quota))
+
+    @property
+    def most_threads(self) -> int:
+        """Threads that run at once without taking turns; one under a :attr:`quota`."""
+        return max(1, int(self.processors))
+
+    @property
+    def quota(self) -> Quota | None:
+        """The quota below one processor, under which a thread stops; None if no thread does."""
+        if self.identity.get("cpu_quota") is None or self.processors >= 1:
+            return None
+        return Quota(self.processors, self.recorded.get("cpu_period_s") or PERIOD_S)
 
     @property
     def accelerator(self) -> Accelerator | None:

@@ -244,3 +244,12 @@ def test_the_width_of_vectors_decides_which_hosts_execute_the_same_graphs() -> N
     assert not Target(one, runtime).executes_like(Target(other, replace(runtime, version="2")))
     assert not Target(arm, runtime).executes_like(Target(other_arm, runtime))
     assert Target(arm, runtime).executes_like(Target(arm, runtime))
+
+
+@pytest.mark.parametrize(("quota", "ending"), [(None, "-4c"), (0.5, "-0.5c"), (8.0, "-4c")])
+def test_a_quota_below_the_cores_is_in_the_name(
+    quota: float | None, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MODULE, "count_cores", lambda cpus, root: 4)
+    monkeypatch.setattr(MODULE, "cpu_quota", lambda root: quota)
+    assert fingerprint().name.endswith(ending)

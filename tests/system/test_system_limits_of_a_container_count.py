@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from bricks.system import limits
-from bricks.system.limits import MemoryLimit, cpu_quota, memory_limits
+from bricks.system.limits import MemoryLimit, cpu_period_s, cpu_quota, memory_limits
 
 GIB = 1 << 30
 
@@ -90,3 +90,8 @@ def test_processors_are_counted_where_there_is_no_affinity(monkeypatch: pytest.M
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     assert limits.logical_cpus() == (0, 1, 2)
+
+
+def test_the_period_is_that_of_the_tightest_quota(tmp_path: Path) -> None:
+    files = {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "25000 50000"}
+    assert cpu_period_s(lay_out(tmp_path, files)) == 0.05

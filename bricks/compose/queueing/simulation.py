@@ -17,6 +17,7 @@ import numpy as np
 
 from bricks.compose.queueing.arrivals import Queue
 from bricks.compose.queueing.idle import NO_IDLE_PENALTY, IdleModel
+from bricks.system.quota import Quota, ThrottledClock
 
 # Seconds that the network adds to each of a number of answers: shape (answers,).
 TransportSeconds = Callable[[int], np.ndarray]
@@ -109,15 +110,17 @@ def simulate(
     max_queue: int | None = None,
     idle_model: IdleModel = NO_IDLE_PENALTY,
     transport_s: TransportSeconds = np.zeros,
+    quota: Quota | None = None,
 ) -> ServerRun:
     """Simulate ``instances`` that serve requests with the ascending arrival times ``arrivals_s``.
 
     Requests that arrive while ``max_queue`` others wait are dropped. ``idle_model`` gives the idle
     depth of processors. The network adds ``transport_s`` to each answer, without occupying an
-    instance.
+    instance. A ``quota`` stops the only instance.
     """
     log = Log()
-    last_s = _serve(Queue(arrivals_s, max_queue), instances, idle_model, log)
+    clock = None if quota is None else ThrottledClock(quota)
+    last_s = _serve(Queue(arrivals_s, max_queue), instances, idle_model, log, clock)
     arrived_s = np.asarray(arrivals_s, dtype=float)
     first_s, done_s = np.full((2, len(arrived_s)), np.nan)
     first_s[log.first], done_s[log.done] = log.first_s, log.done_s
@@ -142,14 +145,19 @@ def simulate_in_turn(
     instances: Sequence[InstancePolicy],
     *,
     transport_s: TransportSeconds = np.zeros,
+    quota: Quota | None = None,
 ) -> ServerRun:
     """Simulate ``queries`` of ``samples`` each; the next arrives when one is done."""
     log = Log()
-    at_once = [0.0] * samples
-    done_s = np.asarray(
-        [_serve(Queue(at_once), instances, NO_IDLE_PENALTY, log) for _ in range(queries)]
-    )
     added_s = transport_s(queries)
+    clock = None if quota is None else ThrottledClock(quota)
+    done_s, begin_s = np.zeros(queries), 0.0
+    for query in range(queries):
+        at_once = [begin_s] * samples
+        end_s = _serve(Queue(at_once), instances, NO_IDLE_PENALTY, log, clock)
+        done_s[query] = end_s - begin_s
+        if clock is not None:  # else all queries are served in the same way, at any time
+            begin_s = end_s + float(added_s[query])
     return ServerRun(
         np.zeros(queries),
         done_s,
@@ -164,7 +172,11 @@ def simulate_in_turn(
 
 
 def _serve(
-    queue: Queue, instances: Sequence[InstancePolicy], idle_model: IdleModel, log: Log
+    queue: Queue,
+    instances: Sequence[InstancePolicy],
+    idle_model: IdleModel,
+    log: Log,
+    clock: ThrottledClock | None = None,
 ) -> float:
     """Serve all requests of ``queue``; return the end of the last run."""
     last_s = begun_s = queue.first_s() if queue else 0.0
@@ -181,6 +193,8 @@ def _serve(
         depth = idle_model.after_idling(depth, begin_s - free_s)
         busy = 1 + sum(free_s > begin_s for free_s, _, _ in free)
         run_s = policy.seconds(len(log.occupied_s), depth, busy)
+        if clock is not None:
+            run_s = clock.end_s(begin_s, run_s) - begin_s
         policy.end(begin_s + run_s, log)
         log.occupied_s.append(run_s)
         heapq.heapreplace(free, (begin_s + run_s, idle_model.after_work(depth, run_s), number))

@@ -36,7 +36,8 @@ def service_times(
     Raises :class:`~bricks.errors.BricksError` where there is no estimate.
     """
     return ServiceTimes(
-        [batch_latency(workspace, size, model, target) for size, model in models.items()]
+        [batch_latency(workspace, size, model, target) for size, model in models.items()],
+        quota=target.system.quota,
     )
 
 
@@ -51,14 +52,22 @@ def batch_latency(workspace: Workspace, size: int, model: Model, target: Target)
 
 
 def most_instances(target: Target) -> int:
-    """How many instances have a physical core for each thread; 1 where cores are unknown."""
+    """How many instances have a core for each thread; 1 where cores are unknown."""
+    cores = available_cores(target)
+    return 1 if cores is None else cores // target.runtime.threads
+
+
+def available_cores(target: Target) -> int | None:
+    """The physical cores that a quota leaves to threads, at least 1; None if unknown."""
     cores = target.system.identity.get("physical_cores")
-    return 1 if cores is None else int(cores) // target.runtime.threads
+    if cores is None or target.system.identity.get("cpu_quota") is None:
+        return cores
+    return min(int(cores), target.system.most_threads)
 
 
 def refuse_crowding(target: Target, serving: Serving) -> None:
     """:class:`UsageError` if instances would have to share cores: bricks were measured without."""
-    cores = target.system.identity["physical_cores"]
+    cores = available_cores(target)
     threads = target.runtime.threads
     if serving.instances > 1 and cores is not None and serving.instances * threads > cores:
         raise UsageError(

@@ -49,7 +49,9 @@ def in_server(
     clients. Batches of long runs are not corrected. The result is not stored.
     """
     short = [batch for batch in times.batches if batch.run.latency_s.value <= _LONG_RUN_S]
-    if not backends.describe(workspace.runtime.backend).timed:
+    # A quota stops passes in a server and back to back, by itself: their ratio tells nothing.
+    throttled = workspace.target.system.quota is not None
+    if throttled or not backends.describe(workspace.runtime.backend).timed:
         short = []
     idle_model, states = None, {}
     for done, batch in enumerate(short):

@@ -109,12 +109,13 @@ def expected(
     sample = times.sampler(serving, VALUE, seed=0)
     match load.kind:
         case ScenarioKind.SERVER:
-            return serve(issued_s, serving, sample, times.idle_model)
+            return serve(issued_s, serving, sample, times.idle_model, times.quota)
         case ScenarioKind.MULTI_STREAM:
-            return serve_in_turn(len(issued_s), load.samples, serving, sample)
+            return serve_in_turn(len(issued_s), load.samples, serving, sample, times.quota)
         case ScenarioKind.OFFLINE:
-            return serve([0.0] * len(issued_s), replace(serving, timeout_s=0.0), sample)
-    return serve_in_turn(len(issued_s), 1, serving, sample)
+            everything = replace(serving, timeout_s=0.0)
+            return serve([0.0] * len(issued_s), everything, sample, quota=times.quota)
+    return serve_in_turn(len(issued_s), 1, serving, sample, times.quota)
 
 
 def _run(
@@ -124,16 +125,18 @@ def _run(
     sample = times.sampler(serving, draw, seed=seed)
     match load.kind:
         case ScenarioKind.SINGLE_STREAM:
-            return serve_in_turn(queries, 1, serving, sample)
+            return serve_in_turn(queries, 1, serving, sample, times.quota)
         case ScenarioKind.MULTI_STREAM:
-            return serve_in_turn(max(1, queries // load.samples), load.samples, serving, sample)
+            return serve_in_turn(
+                max(1, queries // load.samples), load.samples, serving, sample, times.quota
+            )
         case ScenarioKind.OFFLINE:
             everything = replace(serving, max_queue=None, timeout_s=0.0)
-            return serve([0.0] * queries, everything, sample, times.idle_model)
+            return serve([0.0] * queries, everything, sample, times.idle_model, times.quota)
     if load.arrivals_s is not None:
-        return serve(load.arrivals_s, serving, sample, times.idle_model)
+        return serve(load.arrivals_s, serving, sample, times.idle_model, times.quota)
     assert load.qps is not None
-    return serve(poisson_s(load.qps, queries, seed), serving, sample, times.idle_model)
+    return serve(poisson_s(load.qps, queries, seed), serving, sample, times.idle_model, times.quota)
 
 
 def _steady_s(run: ServerRun, load: ScenarioLoad) -> np.ndarray:

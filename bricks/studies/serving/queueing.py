@@ -14,6 +14,7 @@ from bricks.compose.queueing.simulation import ServerRun, simulate, simulate_in_
 
 if TYPE_CHECKING:
     from bricks.studies.serving.scenario import Serving
+    from bricks.system.quota import Quota
 
 
 def serve(
@@ -21,6 +22,7 @@ def serve(
     serving: Serving,
     batch_s: BatchSeconds,
     idle_model: IdleModel = NO_IDLE_PENALTY,
+    quota: Quota | None = None,
 ) -> ServerRun:
     """Simulate samples with the ascending arrival times ``arrivals_s``."""
     return simulate(
@@ -28,17 +30,25 @@ def serve(
         _instances(serving, batch_s, serving.timeout_s),
         max_queue=serving.max_queue,
         idle_model=idle_model,
+        quota=quota,
         transport_s=serving.drawn_transports_s,
     )
 
 
-def serve_in_turn(queries: int, samples: int, serving: Serving, batch_s: BatchSeconds) -> ServerRun:
+def serve_in_turn(
+    queries: int,
+    samples: int,
+    serving: Serving,
+    batch_s: BatchSeconds,
+    quota: Quota | None = None,
+) -> ServerRun:
     """Simulate ``queries`` of ``samples`` each; the next arrives when one is done.
 
     All samples of a query arrive at once, so instances do not wait for a full batch.
     """
     instances = _instances(serving, batch_s, 0.0)
-    return simulate_in_turn(queries, samples, instances, transport_s=serving.drawn_transports_s)
+    transport_s = serving.drawn_transports_s
+    return simulate_in_turn(queries, samples, instances, transport_s=transport_s, quota=quota)
 
 
 def _instances(serving: Serving, batch_s: BatchSeconds, timeout_s: float) -> list[BatchPolicy]:

@@ -25,6 +25,7 @@ from bricks.units.interval import Interval
 if TYPE_CHECKING:
     from bricks.compose.queueing.batching import BatchSeconds
     from bricks.studies.serving.scenario import Serving
+    from bricks.system.quota import Quota
 
 # Costs of batches that are drawn once and reused cyclically.
 _DRAWS = 1 << 16
@@ -96,12 +97,14 @@ class ServiceTimes:
     """Latencies of batches of ascending sizes from 1 on; sizes between are interpolated.
 
     ``idle_model`` gives the idle depth of the processor. ``busy`` says how instances slow each
-    other down; None: that was not measured, or there is one.
+    other down; None: that was not measured, or there is one. ``quota`` stops the only instance on a
+    system with less than one processor.
     """
 
     batches: Sequence[BatchLatency]
     idle_model: IdleModel = NO_IDLE_PENALTY
     busy: BusyInstances | None = None
+    quota: Quota | None = None
 
     @cached_property
     def curve(self) -> Curve:
@@ -188,4 +191,6 @@ class ServiceTimes:
         larger = self.batches[bisect_left(self.curve.sizes, size)]
         run_s = self.latency_s(size, draw) * float(larger.run.factors.mean())
         run_s *= self._slowdowns(serving, draw)[size][serving.instances]
-        return serving.instances * size / (run_s + serving.batch_s + size * serving.request_s)
+        work_s = run_s + serving.batch_s + size * serving.request_s
+        batch_s = work_s if self.quota is None else self.quota.mean_s(work_s)
+        return serving.instances * size / batch_s

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.errors import BricksError
+from bricks.session.crowding import refuse_crowding as refuse_threads
 from bricks.studies.serving.batches import read_sizes, refuse_crowding, service_times
 from bricks.studies.serving.check import ServedScenario
 from bricks.studies.serving.in_server import in_server
@@ -69,6 +70,7 @@ class ServingStudy(Study[ScenarioOptions, ScenarioResult, ScenarioResult, Scenar
         refuse_crowding(self.target, self.options.serving)
         if self.target.key != self.workspace.target.key:
             return Needs()
+        refuse_threads(self.target)
         others = [self._measure_at_once] if self.options.serving.instances > 1 else []
         if self.options.load.kind is ScenarioKind.SERVER:
             others.append(self._measure_in_server)

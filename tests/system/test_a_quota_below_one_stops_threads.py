@@ -1,0 +1,125 @@
+"""A quota below one processor: one thread runs until the budget is spent, and stops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import refused
+
+from bricks.compose.queueing.run import RunLatency
+from bricks.errors import UsageError
+from bricks.report.throttling import quota_remarks
+from bricks.session.crowding import refuse_crowding
+from bricks.studies.serving.batches import most_instances
+from bricks.studies.serving.batches import refuse_crowding as refuse_instances
+from bricks.studies.serving.outcome import scenario_of
+from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
+from bricks.studies.serving.service import BatchLatency, ServiceTimes
+from bricks.system import Runtime, System, Target
+from bricks.system.quota import Quota, ThrottledClock
+from bricks.units.interval import Interval
+
+HALF = Quota(0.5)
+
+
+def target(quota: float | None, threads: int = 1, copies: int = 1) -> Target:
+    identity = {"physical_cores": 4, "logical_cpus": 8, "cpu_quota": quota}
+    runtime = Runtime("onnxruntime", "1", "cpu", threads, "none", copies=copies)
+    return Target(System("host", identity, {}), runtime)
+
+
+def looped(quota: Quota, work_s: float, runs: int) -> np.ndarray:
+    """Latencies of runs in a loop, in steps of the kernel: run while there is budget, or stop."""
+    steps = 100
+    step_s = quota.period_s / steps
+    budget, work = round(quota.share * steps), round(work_s / step_s)
+    now = begun = done = 0
+    latencies = []
+    while len(latencies) < runs:
+        done += now % steps < budget
+        now += 1
+        if done == work:
+            latencies.append((now - begun) * step_s)
+            begun, done = now, 0
+    return np.asarray(latencies)
+
+
+@pytest.mark.parametrize("work", [1, 7, 23, 49, 51, 117])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.93])
+def test_a_loop_of_runs_is_that_of_a_simulation_in_steps(share: float, work: int) -> None:
+    quota, work_s = Quota(share), work * 1e-3
+    latencies = looped(quota, work_s, 3000)
+    assert latencies.mean() == pytest.approx(quota.mean_s(work_s), rel=0.01)
+    for percent in (50, 99):
+        predicted_s = quota.percentile_s(work_s, percent)
+        around = np.percentile(latencies, [percent - 3, min(100, percent + 3)])
+        assert around[0] - 1e-9 <= predicted_s <= around[1] + 1e-9
+
+
+@given(st.floats(0.01, 0.99), st.lists(st.floats(1e-4, 0.5), min_size=1, max_size=30))
+def test_no_work_is_faster_than_the_quota(share: float, works_s: list[float]) -> None:
+    quota = Quota(share)
+    clock, now_s = ThrottledClock(quota), 0.0
+    for work_s in works_s:
+        end_s = clock.end_s(now_s, work_s)
+        assert end_s >= now_s + work_s - 1e-9
+        now_s = end_s
+    work_s = sum(works_s)
+    assert now_s >= work_s / share - quota.stop_s - 1e-6
+    assert now_s <= work_s / share + 1e-6
+
+
+def test_work_that_begins_late_in_a_period_runs_on_in_the_next() -> None:
+    clock = ThrottledClock(HALF)
+    assert clock.end_s(0.08, 0.06) == pytest.approx(0.14)  # 20 ms, then 40 of the next 50 ms
+    assert clock.end_s(0.14, 0.06) == pytest.approx(0.25)  # 10 ms, a stop, 50 ms
+    assert clock.end_s(0.95, 0.01) == pytest.approx(0.96)
+
+
+@pytest.mark.parametrize(
+    "load", [ScenarioLoad(ScenarioKind.OFFLINE), ScenarioLoad(ScenarioKind.SINGLE_STREAM)]
+)
+def test_a_server_serves_what_the_quota_pays_for(load: ScenarioLoad) -> None:
+    run = RunLatency(Interval.exact(1e-3), np.ones(64))
+    times = ServiceTimes([BatchLatency(1, run)], quota=HALF)
+    result = scenario_of("model", target(0.5), times, load, Serving())
+    assert result.throughput.value == pytest.approx(500, rel=0.01)
+    assert result.capacity_qps.value == pytest.approx(500)
+
+
+def test_a_server_stops_at_rates_it_keeps_in_the_mean() -> None:
+    run = RunLatency(Interval.exact(1e-3), np.ones(64))
+    of = [BatchLatency(1, run)]
+    load = ScenarioLoad(ScenarioKind.SERVER, qps=490)
+    free = scenario_of("model", target(None), ServiceTimes(of), load, Serving())
+    stopped = scenario_of("model", target(0.5), ServiceTimes(of, quota=HALF), load, Serving())
+    assert stopped.latencies["p99_s"].value > 5 * free.latencies["p99_s"].value
+
+
+@pytest.mark.parametrize(("quota", "threads"), [(0.5, 1), (1.0, 1), (2.5, 2), (None, 8)])
+def test_threads_that_do_not_take_turns_are_measured(quota: float | None, threads: int) -> None:
+    refuse_crowding(target(quota, threads))
+
+
+@pytest.mark.parametrize(("quota", "threads", "most"), [(0.5, 2, 1), (1.5, 2, 1), (2.5, 3, 2)])
+def test_more_threads_than_the_quota_pays_for_are_refused(
+    quota: float, threads: int, most: int
+) -> None:
+    with refused(UsageError, f"--threads {threads}", quota, f"--threads {most}"):
+        refuse_crowding(target(quota, threads))
+
+
+def test_instances_share_no_quota() -> None:
+    assert [most_instances(target(quota)) for quota in (None, 2.5, 0.5)] == [4, 2, 1]
+    with refused(UsageError, "host", "--instances 1"):
+        refuse_instances(target(0.5), Serving(instances=2))
+
+
+def test_a_remark_has_what_the_quota_makes_of_a_loop() -> None:
+    latency_s = Interval.exact(1e-3)
+    (line,) = quota_remarks("model", latency_s, target(0.5))
+    assert "51.0 ms" in line  # one of fifty runs stops for 50 ms
+    assert "500 are done a second" in line
+    assert not quota_remarks("model", latency_s, target(2.0))
