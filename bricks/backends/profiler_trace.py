@@ -89,11 +89,14 @@ class ProfilerTrace:
 class CallMatch:
     """The keys of the bricks that equal a traced call; none if no known brick does.
 
-    ``unseen`` says that there are bricks whose difference the profiler does not write.
+    ``unseen`` says that there are bricks whose difference the profiler does not write. Where
+    ``unsized``, it wrote no shapes of tensors that decide the size of the results: the keys hold
+    only if calls that read these results prove it.
     """
 
     keys: tuple[str, ...] = ()
     unseen: bool = False
+    unsized: bool = False
 
 
 class CallMatcher(ABC):

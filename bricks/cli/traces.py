@@ -129,11 +129,22 @@ def _remarks(imported: ImportedTrace) -> Iterator[str]:
     if imported.unknown:
         yield f"No known brick equals {_few(imported.unknown)}."
     if imported.unseen:
-        yield f"The trace tells too little of {_few(imported.unseen)}: --model names what ran."
+        yield _left_out(imported)
     if imported.unfinished:
         yield f"{imported.unfinished} calls are left out: not all of their kernels are traced."
     if imported.loose_kernels:
         yield f"{imported.loose_kernels} kernels are left out: no call has launched them."
+
+
+def _left_out(imported: ImportedTrace) -> str:
+    """Why calls that may be several bricks are left out, and what to do."""
+    few = _few(imported.unseen)
+    if not imported.named:
+        return f"The trace tells too little of {few}: --model names what ran."
+    return (
+        f"{few} left out: the trace does not tell which of the model's bricks they are, or of"
+        " which size. Measure these bricks with bricks measure, where the model runs."
+    )
 
 
 def _few(operators: Mapping[str, int]) -> str:

@@ -19,6 +19,7 @@ from bricks.errors import StoreError
 from bricks.samples.measurement import PROTOCOL, Round
 from bricks.session.defaults import GRANULARITY
 from bricks.session.trace_overheads import overhead_rounds
+from bricks.session.trace_sizes import proven
 from bricks.session.trace_target import TracedHost, trace_target
 from bricks.session.translation import decomposed, translated
 from bricks.store import Merged, Published, Reading, Store, Union
@@ -45,8 +46,9 @@ class ImportedTrace:
     """What became of a trace: ``merged`` rows of the cache, and calls by what they are.
 
     ``matched`` of the ``calls`` equal known bricks, ``bricks`` of them. Of the others, ``unknown``
-    equal none and ``unseen`` may be several, by operator. ``unfinished`` calls and
-    ``loose_kernels`` as in :class:`~bricks.backends.profiler_trace.ProfilerTrace`.
+    equal none and ``unseen`` may be several or of another size, by operator. ``unfinished`` calls
+    and ``loose_kernels`` as in :class:`~bricks.backends.profiler_trace.ProfilerTrace`. ``named``
+    says whether the model that ran was given.
     """
 
     target: Target
@@ -58,6 +60,7 @@ class ImportedTrace:
     unseen: Mapping[str, int]
     unfinished: int
     loose_kernels: int
+    named: bool
 
 
 def trace_offer(path: Path) -> tuple[Offer, TraceFormat] | None:
@@ -105,7 +108,7 @@ class TraceImport:
         ran = None if model is None else model(target)
         own = {} if ran is None else ran.bricks
         bricks = {**self._known_bricks(), **own}
-        matches = _matches(trace, self._format, bricks, own)
+        matches = proven(trace, _matches(trace, self._format, bricks, own), ran)
         samples = _samples(trace, matches)
         if not samples:
             raise StoreError(
@@ -117,7 +120,7 @@ class TraceImport:
         records += _plan(target, ran)
         records += [_measurement(target, key, of) for key, of in rounds.items()]
         merged = self._store.contents.merge_records(records, mismatch)
-        return _imported(trace, target, merged, matches)
+        return _imported(trace, target, merged, matches, ran is not None)
 
     def _known_bricks(self) -> dict[str, Brick]:
         keys: dict[str, None] = {}
@@ -176,7 +179,7 @@ def _measurement(target: Target, key: str, rounds: Sequence[Round]) -> Record:
 
 
 def _imported(
-    trace: ProfilerTrace, target: Target, merged: Merged, matches: Sequence[CallMatch]
+    trace: ProfilerTrace, target: Target, merged: Merged, matches: Sequence[CallMatch], named: bool
 ) -> ImportedTrace:
     pairs = list(zip(trace.calls, matches, strict=True))
     lacking = [(call.operator, match.unseen) for call, match in pairs if not match.keys]
@@ -190,4 +193,5 @@ def _imported(
         unseen=Counter(operator for operator, unseen in lacking if unseen),
         unfinished=trace.unfinished,
         loose_kernels=trace.loose_kernels,
+        named=named,
     )

@@ -201,6 +201,26 @@ def test_without_the_model_what_a_trace_does_not_tell_is_no_match(
     assert store.systems.all() == []
 
 
+@pytest.mark.parametrize("rows", [2, 100])
+def test_a_gather_is_known_only_where_what_reads_its_rows_proves_their_number(
+    store: Store, tmp_path: Path, rows: int
+) -> None:
+    proto = recorded_programs.gathering_step()
+    skeleton = proto.SerializeToString(deterministic=True)
+    model = Model("gather", Path(), skeleton, (), "m1-" + "0" * 16)
+    ran = build(model, graph_of(proto), Granularity.parse("executed"))
+    events = [
+        kineto.call("aten::index", [kineto.tensor([2, 8], [8, 1]), kineto.NOTHING], 0, 5),
+        kineto.call("aten::relu", [kineto.tensor([rows, 4], [4, 1])], 10, 15),
+    ]
+    path = written(tmp_path, events)
+    if rows == 2:
+        assert imported(store, path, ran).matched == 2
+    else:
+        with refused(StoreError, path):
+            imported(store, path, ran)
+
+
 def test_a_trace_of_another_host_needs_a_name(
     store: Store, program: Decomposition, tmp_path: Path
 ) -> None:

@@ -56,6 +56,15 @@ def inference_step() -> onnx.ModelProto:
     return _program(nodes, {"y": [2, 4], "z": [2, 4]}, ["z"], INFERENCE, [])
 
 
+def gathering_step() -> onnx.ModelProto:
+    """``z = relu(x[x])``, whose rows have the shape of ``x``."""
+    nodes = [
+        _call("index.Tensor", [{"t": 0}, [{"t": 1}]], ["x", "x"], ["y"], FORWARD),
+        _call("relu", [{"t": 0}], ["y"], ["z"], FORWARD, freed=["y"]),
+    ]
+    return _program(nodes, {"y": [2, 4], "z": [2, 4]}, ["z"], INFERENCE, [])
+
+
 def _program(
     nodes: Sequence[onnx.NodeProto],
     shapes: dict[str, list[int]],

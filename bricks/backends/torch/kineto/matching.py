@@ -49,6 +49,9 @@ _FORMATS = {
 # A number in place of a tensor is a tensor without dimensions of one of these types.
 _NUMBER_TYPES = {"double", "bool", "c10::complex<double>", *_CPP_TYPES["int64"]}
 
+# Results of these calls have the shape of the first argument, whatever the indices are.
+_SHAPED_BY_FIRST = ("index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put")
+
 _NOTHING, _LIST, _NUMBER, _NUMBERS = "", "TensorList", "Scalar", "ScalarList"
 
 
@@ -57,6 +60,7 @@ class _Agreement(Enum):
 
     SAME = "same"
     UNSEEN = "unseen"
+    UNSIZED = "unsized"  # the shapes of tensors in a list are not written
     DIFFERENT = "different"
 
 
@@ -111,10 +115,13 @@ class BrickMatcher(CallMatcher):
         same = [known.key for agreement, known in candidates if agreement is _Agreement.SAME]
         if same:
             return CallMatch(tuple(same))
-        unseen = [known for agreement, known in candidates if agreement is _Agreement.UNSEEN]
+        possible = [(a, known) for a, known in candidates if a is not _Agreement.DIFFERENT]
+        unseen = [known for _, known in possible]
+        unsized = any(agreement is _Agreement.UNSIZED for agreement, _ in possible)
         ran = [known for known in unseen if known.key in self._ran]
-        if len({known.text for known in ran}) == 1:
-            return CallMatch(tuple(known.key for known in ran))
+        provable = not unsized or operator.rpartition("::")[2] not in _SHAPED_BY_FIRST
+        if provable and len({known.text for known in ran}) == 1:
+            return CallMatch(tuple(known.key for known in ran), unsized=unsized)
         return CallMatch(unseen=bool(unseen))
 
 
@@ -140,8 +147,8 @@ def _agreement(known: BrickCall, arguments: Sequence[TracedArgument]) -> _Agreem
     if len(arguments) > len(known.arguments):
         return _Agreement.DIFFERENT
     every = set(_agreements(known, arguments))
-    unsure = _Agreement.UNSEEN if _Agreement.UNSEEN in every else _Agreement.SAME
-    return _Agreement.DIFFERENT if _Agreement.DIFFERENT in every else unsure
+    worst_first = (_Agreement.DIFFERENT, _Agreement.UNSIZED, _Agreement.UNSEEN)
+    return next((each for each in worst_first if each in every), _Agreement.SAME)
 
 
 def _agreements(known: BrickCall, arguments: Sequence[TracedArgument]) -> Iterator[_Agreement]:
@@ -179,7 +186,7 @@ def _tensors(known: BrickCall, argument: Any, traced: TracedArgument) -> _Agreem
         return _same(traced.type == _NOTHING)
     numbers = [each["t"] for each in argument if isinstance(each, dict) and "t" in each]
     if traced.type != _LIST or not traced.shape:
-        return _Agreement.UNSEEN
+        return _Agreement.UNSIZED if numbers else _Agreement.UNSEEN
     shapes = tuple(known.types[i].shape for i in numbers)
     strides = tuple(known.strides(i) for i in numbers)
     if traced.shape != shapes or not _strides_agree(shapes, strides, traced.strides):
