@@ -214,3 +214,25 @@ def test_loops_that_compute_other_trip_counts_are_other_bricks(
     few, many = loops(4), loops(1024)
     assert (list(few.values()), list(many.values())) == ([(4,)], [(1024,)])
     assert few.keys().isdisjoint(many)
+
+
+PACKED_TYPES = {"INT4": 21, "UINT4": 21, "FLOAT8E4M3FN": 21, "INT2": 25, "UINT2": 25}
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (51, 51), (3, 3), ()], ids=str)
+@pytest.mark.parametrize("dtype", PACKED_TYPES)
+def test_constants_of_few_bits_are_exact_as_weights_and_as_outputs(
+    tmp_path: Path, dtype: str, shape: tuple[int, ...]
+) -> None:
+    """(64, 64) and (51, 51) lie outside the executed model; an odd number leaves a part byte."""
+    values = np.arange(np.prod(shape, dtype=int)) % 2
+    weight = helper.make_tensor("w", getattr(TensorProto, dtype), shape, values)
+    nodes = [node("DequantizeLinear", ["w", "s"], ["d"]), node("Add", ["x", "d"], ["y"])]
+    outputs = [value("y", list(shape)), value("w", list(shape), dtype)]
+    scale, opset = constant("s", 0.1, "FLOAT"), PACKED_TYPES[dtype]
+    proto = model(nodes, [value("x", list(shape))], outputs, [weight, scale], opset=opset,
+                  ir_version=11)  # fmt: skip
+    with Bench(tmp_path / "cache", threads=1) as bench:
+        result = bench.verify(bench.read(save(proto, tmp_path, "few_bits.onnx")))
+    assert result.exact
+    assert result.own_weights

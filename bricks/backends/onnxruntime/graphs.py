@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import onnx
-from onnx import numpy_helper
 
 from bricks.backends.base import Evaluator, ExecutedGraph, ValueObserver, WeightObserver
 from bricks.backends.onnxruntime.inplace import in_place_values
@@ -26,7 +25,7 @@ from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
 from bricks.backends.onnxruntime.synthetic_data import SyntheticData
 from bricks.backends.onnxruntime.values import run, translated, type_of_value
 from bricks.backends.synthetic_data import OBSERVED
-from bricks.graph.payload import is_referenced
+from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.sketch import SIGNS
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
@@ -81,7 +80,8 @@ class OnnxRuntimeGraphs(Evaluator, ValueObserver, WeightObserver):
         """The weights of the executed graph, made of the synthetic weights of :meth:`load`."""
         optimized, arrays = save_with_weights(proto, self.data.of(proto, key)[0], self.level)
         small = (t for t in optimized.graph.initializer if not is_referenced(t))
-        return {**arrays, **{t.name: numpy_helper.to_array(t) for t in small}}
+        numbers = (t for t in small if t.data_type != onnx.TensorProto.STRING)
+        return {**arrays, **{t.name: read_inline(t) for t in numbers}}
 
     def weights_of(
         self,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import onnx
 import onnx.shape_inference
-from onnx import numpy_helper
 
 from bricks.backends.onnxruntime.sessions import (
     NONE,
@@ -30,7 +29,7 @@ from bricks.backends.onnxruntime.sessions import (
 from bricks.backends.onnxruntime.values import translated
 from bricks.errors import BackendError
 from bricks.graph.onnx_types import type_proto
-from bricks.graph.payload import is_referenced, numpy_dtype, type_of
+from bricks.graph.payload import is_referenced, read_referenced
 from bricks.graph.subgraphs import hoist
 from bricks.graph.topology import producers, used_values
 from bricks.graph.view import graph_of, parse_model, without_values
@@ -96,8 +95,9 @@ def save_with_weights(
         arrays = {}
         for tensor in optimized.graph.initializer:
             if is_referenced(tensor):
-                storage = numpy_dtype(type_of(tensor).dtype)
-                arrays[tensor.name] = numpy_helper.to_array(tensor, str(folder)).view(storage)
+                values = read_referenced(folder, tensor)
+                assert values is not None  # the session has just written the file
+                arrays[tensor.name] = values
     return optimized, arrays
 
 

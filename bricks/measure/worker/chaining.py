@@ -18,6 +18,8 @@ from bricks.decompose.granularity import EXECUTED
 from bricks.decompose.identity import Cutter, Piece
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Plan
+from bricks.graph.payload import is_referenced, read_inline, type_of, unpacked
+from bricks.graph.tensor import ELEMENT_BITS
 from bricks.graph.view import without_shapes, without_values
 
 # Bricks without weights, by key.
@@ -98,7 +100,17 @@ def weights_of_pieces(
 
 
 def array_of(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The values of a constant called ``name``, from ``weights`` if it only refers to them."""
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+    """The values of a constant called ``name``, from ``weights`` if it only refers to them.
+
+    Numbers are in their storage type, as weights are: elements of fewer than 8 bits are packed.
+    """
+    if is_referenced(tensor):
         return weights[name]
-    return numpy_helper.to_array(tensor)
+    strings = tensor.data_type == onnx.TensorProto.STRING
+    return numpy_helper.to_array(tensor) if strings else read_inline(tensor)
+
+
+def output_of(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The same values as a run returns them: packed elements each as a value of ml_dtypes' type."""
+    values, type_ = array_of(tensor, name, weights), type_of(tensor)
+    return unpacked(values, type_) if ELEMENT_BITS.get(type_.dtype, 8) < 8 else values

@@ -29,7 +29,7 @@ from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.topology import subgraphs
 from bricks.graph.view import graph_of, parse_model, upstream, without_values
-from bricks.measure.worker.chaining import Bricks, array_of, chain, weights_of_pieces
+from bricks.measure.worker.chaining import Bricks, chain, output_of, weights_of_pieces
 from bricks.measure.worker.model_data import ModelData, model_data
 from bricks.measure.worker.output_difference import difference_of
 from bricks.measure.worker.plan_fit import fitting
@@ -162,7 +162,7 @@ class _Compared:
         chained = chain(backend, plan, bricks, weights, data.inputs)
         constants = pieces.cutter.graph.initializers
         computed = [
-            chained[number] if number in chained else array_of(constants[name], name, arrays)
+            chained[number] if number in chained else output_of(constants[name], name, arrays)
             for name, number in zip(self.lowered.graph.outputs, outputs, strict=True)
         ]
         return self.expected(computed, [chained[number] for number in read])
