@@ -127,7 +127,8 @@ def observations(
             types = ", ".join(f"'{name}' {graph.types[name]}" for name in outputs)
             notes.append(f"{label(node)} gives {types}, as on synthetic data")
     for node in branches_on_data(graph, specified):
-        if condition := (values or {}).get(node.input[0]):
+        condition = (values or {}).get(node.input[0])
+        if condition and node.input[0] not in graph.inputs:  # of these, others speak
             taken, other = ("then", "else") if condition[0] else ("else", "then")
             notes.append(
                 f"{label(node)} takes its {taken}_branch, as on synthetic data: real data may take"

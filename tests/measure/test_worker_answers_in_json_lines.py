@@ -28,7 +28,7 @@ from bricks.measure.protocol.walking import RunWalk, Walked
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerKilled, WorkerSettings
 from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.worker import Worker
-from bricks.measure.worker_process import worker_command
+from bricks.measure.worker_process import WorkerCrashed, worker_command
 from bricks.system.host_conditions import KERNELS
 
 WORKER = [sys.executable, "-m", "bricks.measure.worker"]
@@ -138,10 +138,10 @@ def test_a_program_that_cannot_be_started_is_named() -> None:
 @pytest.mark.parametrize(
     ("program", "error", "named"),
     [
-        ("raise SystemExit('no such module')", WorkerDied, (1, "no such module")),
-        ("import os; os.abort()", WorkerDied, ("SIGABRT",)),
+        ("raise SystemExit('no such module')", WorkerCrashed, (1, "no such module")),
+        ("import os; os.abort()", WorkerCrashed, ("SIGABRT",)),
         ("import os; os.kill(os.getpid(), 9)", WorkerKilled, ("SIGKILL",)),
-        ("import os; os.kill(os.getpid(), 40)", WorkerDied, (40,)),
+        ("import os; os.kill(os.getpid(), 40)", WorkerCrashed, (40,)),
     ],
 )
 def test_a_worker_that_dies_says_why(
