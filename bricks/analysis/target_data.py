@@ -86,7 +86,8 @@ class TargetLatencies:
         rounds_s = {key: [r.latency_s for r in m.walked] for key, m in corrected.items()}
         deviation = _SINGLE
         if any(len(of) > 1 for of in rounds_s.values()):
-            deviation = pooled_deviation(rounds_s.values())
+            undisturbed = ([r.latency_s for r in m.undisturbed] for m in corrected.values())
+            deviation = pooled_deviation(undisturbed)
         self.latencies = {
             key: self._latency_of(parts[key], of, deviation, correction)
             for key, of in rounds_s.items()

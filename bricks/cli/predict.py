@@ -279,7 +279,7 @@ _AT_ONCE = 3
 def _answer_at_once(workspace: Workspace, models: Sequence[Model | Unread]) -> None:
     """Print estimates by measurements of other hosts, before this new host is measured.
 
-    A second of its reference kernels says how fast it is beside them.
+    A second of its reference kernels says how fast it is compared with them.
     Nothing is printed once this host has measurements: learning from them takes longer than
     measuring a few more bricks. Nothing is printed without measurements of others.
     """

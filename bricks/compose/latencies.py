@@ -147,10 +147,7 @@ def _sampled(
 ) -> dict[str, Interval]:
     """Median and interval of each measured brick; few rounds take the deviation of all bricks."""
     rounds_s = {key: [r.latency_s for r in m.walked] for key, m in measured.items()}
-    deviation = pooled_deviation(
-        [r.latency_s for r in m.walked if not r.disturbed] or rounds_s[key]
-        for key, m in measured.items()
-    )
+    deviation = pooled_deviation([r.latency_s for r in m.undisturbed] for m in measured.values())
     errors = {key: Factor(1.0, factors[key].independent_sd) for key in measured}
     return {
         key: _translated(pooled_spread(rounds_s[key], deviation, m.weights), errors[key])

@@ -6,7 +6,7 @@ know how values are observed or drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from bricks.graph.containers import ValueType
@@ -15,11 +15,14 @@ from bricks.graph.loops import conditional_loops
 from bricks.graph.program import call_of, is_call, leaves
 from bricks.graph.sketch import DISTINCT, ORDER, QUANTILES, SELECTED, Sketch
 from bricks.graph.tensor import TensorType
+from bricks.graph.topology import used_values
+from bricks.graph.view import graph_of
 from bricks.operators.registry import operator_of
 
 if TYPE_CHECKING:
     import onnx
 
+    from bricks.graph.graph import Graph
     from bricks.operators.operator import Dependence, Operator
 
 # Tables of fewer bytes stay in the caches.
@@ -46,6 +49,29 @@ def values_decide(nodes: Iterable[onnx.NodeProto]) -> bool:
     rows = (operator_of(node) for node in nodes if not is_call(node))
     deciding = any(not dependence.large_table for row in rows for dependence in row.values)
     return deciding or bool(conditional_loops(nodes))
+
+
+def data_of(graph: Graph, specified: Collection[str] = ()) -> set[str]:
+    """The values that depend on the data of inputs, other than ``specified`` ones."""
+    data = set(graph.inputs).difference(specified)
+    for node in graph.nodes:
+        if not operator_of(node).reads_shapes and data.intersection(used_values(node)):
+            data.update(node.output)
+    return data
+
+
+def branches_on_data(graph: Graph, specified: Collection[str] = ()) -> list[onnx.NodeProto]:
+    """The If nodes whose branch depends on the data of inputs, other than ``specified`` ones."""
+    conditional = [node for node in graph.nodes if node.op_type == "If"]
+    if not conditional:
+        return []
+    data = data_of(graph, specified)
+    return [node for node in conditional if node.input[0] in data]
+
+
+def data_decides(proto: onnx.ModelProto) -> bool:
+    """Whether the work of a model depends on its weights and inputs, by values or by branches."""
+    return values_decide(proto.graph.node) or bool(branches_on_data(graph_of(proto)))
 
 
 def dependent_inputs(

@@ -17,8 +17,7 @@ from bricks.graph.form import nodes_form
 from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.synthesis import Range
 from bricks.graph.topology import inner_nodes, label, used_values
-from bricks.graph.view import graph_of
-from bricks.operators.dependence import values_decide
+from bricks.operators.dependence import branches_on_data, data_of
 from bricks.operators.node import Node
 from bricks.operators.registry import operator_of
 from bricks.operators.restrictions import MASKING, STEERING, Restriction
@@ -135,29 +134,6 @@ def observations(
                 f" its {other}_branch, which is not measured"
             )
     return notes
-
-
-def data_of(graph: Graph, specified: Collection[str] = ()) -> set[str]:
-    """The values that depend on the data of inputs, other than ``specified`` ones."""
-    data = set(graph.inputs).difference(specified)
-    for node in graph.nodes:
-        if not operator_of(node).reads_shapes and data.intersection(used_values(node)):
-            data.update(node.output)
-    return data
-
-
-def branches_on_data(graph: Graph, specified: Collection[str] = ()) -> list[onnx.NodeProto]:
-    """The If nodes whose branch depends on the data of inputs, other than ``specified`` ones."""
-    conditional = [node for node in graph.nodes if node.op_type == "If"]
-    if not conditional:
-        return []
-    data = data_of(graph, specified)
-    return [node for node in conditional if node.input[0] in data]
-
-
-def data_decides(proto: onnx.ModelProto) -> bool:
-    """Whether the work of a model depends on its weights and inputs, by values or by branches."""
-    return values_decide(proto.graph.node) or bool(branches_on_data(graph_of(proto)))
 
 
 def _steered_by(node: onnx.NodeProto, data: Collection[str], graph: Graph) -> bool:

@@ -327,7 +327,7 @@ class ZeroShotTransfer:
 
     def _changes(self, features: Mapping[str, BrickFeatures], logs: Array) -> Array:
         """The logarithm of each brick's change from the host of each source to this one."""
-        work = {key: work_of(of) for key, of in features.items()}
+        work = {key: _work_of(of) for key, of in features.items()}
         sensitivities = Sensitivities(work, self.threads, self.host)
         followed = [
             [sensitivities.of(key, math.exp(log)) for log in of]
@@ -343,7 +343,7 @@ class ZeroShotTransfer:
         return 1.0
 
 
-def work_of(features: BrickFeatures) -> BrickWork:
+def _work_of(features: BrickFeatures) -> BrickWork:
     """The work of a brick, which says how it follows reference kernels."""
     values = features.read_bytes + features.written_bytes
     nodes = features.operator.count("+") + 1

@@ -181,7 +181,7 @@ def _followed_at_once(seen: Iterable[Measurement], sensitivities: Sensitivities)
     """
     kernels_2 = both = latencies_2 = rounds_s = seconds = 0.0
     for measurement in seen:
-        rounds, mean = [r for r in measurement.walked if not r.disturbed], measurement.host
+        rounds, mean = measurement.undisturbed, measurement.host
         if mean is None or len(rounds) < 2:
             continue
         weight_s = measurement.latency_s

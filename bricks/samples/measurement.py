@@ -121,7 +121,7 @@ class Round:
 
     @property
     def weight(self) -> float:
-        """How much the round counts beside others: less, the longer its threads waited."""
+        """How much the round counts among others: less, the longer its threads waited."""
         if self.device_state is not None and self.device_state.unsteady:
             return _UNSTEADY
         return min(1.0, DISTURBED_SHARE / max(DISTURBED_SHARE, self.waited_share or 0.0))
@@ -170,6 +170,11 @@ class Measurement:
         """The rounds of walks; all, if there are none."""
         return tuple(r for r in self.rounds if r.displaced_bytes is None) or self.rounds
 
+    @property
+    def undisturbed(self) -> tuple[Round, ...]:
+        """The rounds of walks that nothing disturbed; all, if there are none."""
+        return _undisturbed(self.walked)
+
     @cached_property
     def weights(self) -> tuple[float, ...] | None:
         """The weight of each round of :attr:`walked`; None if no round is disturbed."""
@@ -207,8 +212,7 @@ class Measurement:
     @cached_property
     def throttled(self) -> AcceleratorState | None:
         """The state of the device over undisturbed rounds whose clock was lowered; None: none."""
-        steady = [r for r in self.walked if not r.disturbed] or self.walked
-        return joined(r.device_state for r in steady if r.throttled)
+        return joined(r.device_state for r in self.undisturbed if r.throttled)
 
     @property
     def runs(self) -> RunVariation:
@@ -267,8 +271,7 @@ class _Used:
     @cached_property
     def runs(self) -> RunVariation:
         most_s = _MOST_OF_A_RUN * self.latency_s
-        quiet = [r for r in self.rounds if not r.disturbed] or self.rounds
-        rounds = [[min(s, most_s) for s in r.host_s] for r in quiet]
+        rounds = [[min(s, most_s) for s in r.host_s] for r in _undisturbed(self.rounds)]
         counted = [s for samples in rounds for s in samples]
         if len(counted) < _ENOUGH_SAMPLES:
             return RunVariation(1.0, 0.0)
@@ -276,6 +279,10 @@ class _Used:
         share = min(1.0, own / every) if every > 0 else 1.0
         more_s = share * (sum(counted) / len(counted) - self.latency_s)
         return RunVariation(1.0 + more_s / self.latency_s, own / self.latency_s**2)
+
+
+def _undisturbed(rounds: tuple[Round, ...]) -> tuple[Round, ...]:
+    return tuple(r for r in rounds if not r.disturbed) or rounds
 
 
 def _weights(rounds: Sequence[Round]) -> tuple[float, ...] | None:

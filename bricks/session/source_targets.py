@@ -51,9 +51,14 @@ def _with_host(source: SourceTarget, target: MeasuredTarget) -> SourceTarget:
     Published files have only the kernel of exchange. The others are bricks whose latencies follow
     from its measurements, where such a kernel was measured at all.
     """
+    from bricks.predict.context import slowed
+
     features = kernel_features()
     known = {name: of for name, of in features.items() if of.kernel in source.kernels}
-    latency_s = {name: p.latency_s for name, p in source.predictor.predict(known).items()}
+    latency_s = {
+        name: p.latency_s
+        for name, p in source.predictor.predict(slowed(known, source.slowness)).items()
+    }
     probes = target.source.measurements.results(target.key, [PROBES[LONG]])
     if isinstance(chain := probes.get(PROBES[LONG]), Measurement):
         latency_s["calls"] = chain.latency_s * CALLS / LONG

@@ -29,7 +29,7 @@ from bricks.backends.onnxruntime.standalone import StandaloneSession, write_stan
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import known_values, noted_sketches
 from bricks.graph.view import graph_of, without_shapes
-from bricks.operators.integer_ranges import data_decides
+from bricks.operators.dependence import data_decides
 
 if TYPE_CHECKING:
     import onnx

@@ -29,7 +29,7 @@ from bricks.measure.worker.observation import contents_of
 from bricks.measure.worker.process_limits import memory_limited_for
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.source_graphs import source_of
-from bricks.operators.integer_ranges import data_decides
+from bricks.operators.dependence import data_decides
 
 
 class GraphRequests:
@@ -88,12 +88,12 @@ class GraphRequests:
         proto, source, backend = (
             parse_model(request.model), parse_model(request.source), self._runtime.backend
         )  # fmt: skip
-        made = {info.name for info in source.graph.input}
-        made |= {name for node in source.graph.node for name in node.output}
+        made = set[str]()  # by the source graph, whose weights are its own where they decide
+        if data_decides(source):
+            made.update(info.name for info in source.graph.input)
+            made.update(name for node in source.graph.node for name in node.output)
         written = [name for name in request.names if name in made]
         others = [name for name in request.names if name not in made]
-        if not data_decides(source):
-            written, others = [], [*request.names]
         with memory_limited_for(proto):
             values = dict(backend.values(proto, others)) if others else {}
             if written:

@@ -22,8 +22,7 @@ from bricks.measure.protocol.loading import BindPiece, LoadPiece
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.operators.dependence import decisive_values
-from bricks.operators.integer_ranges import data_decides
+from bricks.operators.dependence import data_decides, decisive_values
 from bricks.units.sample import Sample
 
 
