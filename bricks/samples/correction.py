@@ -131,7 +131,11 @@ class Correction:
         log = sum(change.log * share for change, share in changed)
         open_sd = sum(change.open_sd * abs(share) for change, share in changed)
         ahead = to.relative_sd(mean_sensitivity([(of, part_s) for _, part_s, of in every]))
-        return math.hypot(SHARED_SD * log, UNSEEN_SD * log, open_sd, ahead, UNSEEN_SD * ahead)
+        unshown = sum(
+            to.unshown_sd(m.host) * abs(part_s) / total_s for m, part_s, _ in every if m.host
+        )
+        of_change = math.hypot(SHARED_SD * log, UNSEEN_SD * log)
+        return math.hypot(of_change, open_sd, ahead, UNSEEN_SD * ahead, unshown)
 
     def _change(
         self, measurement: Measurement, follows: NDArray[np.float64] | None = None

@@ -25,13 +25,18 @@ _PERIOD_S = 600
 # Priors: how much blocks of one period and how much periods differ, as standard deviations of
 # logarithms that all kernels have in common, and the number of blocks or periods that each counts
 # for. A host that changes within a period changes between periods too: by this share of the
-# variance, if nothing else is known. Assumed, not fitted: well-kept servers differ by a few per
-# cent.
-_BLOCK_SD, _PERIOD_SD, _PERIODS_SHARE, _PRIOR = 0.02, 0.02, 0.25, 3.0
+# variance, if nothing else is known. Assumed, not fitted: of three virtual machines that were
+# watched for hours, none differed by less than 5 % between periods; well-kept servers differ less.
+_BLOCK_SD, _PERIOD_SD, _PERIODS_SHARE, _PRIOR = 0.02, 0.04, 0.25, 3.0
 
-# What conditions of one second say about the next ones: the share of a deviation that lasts, where
-# fewer pairs of both than these were seen.
-_LASTING, _ENOUGH_PAIRS = 0.7, 10
+# How much latencies of another period differ by what kernels do not show: measured once, on an
+# Intel Xeon whose networks took 15 % longer two hours later, and whose kernels 8 %
+# (research/another_time.md).
+_UNSHOWN_SD = 0.04
+
+# Prior of how much each kernel of one second differs by itself from that of the next ones, and the
+# number of seconds that it counts for.
+_SECOND_SD, _PRIOR_SECONDS = 0.03, 10.0
 
 _Array = NDArray[np.float64]
 
@@ -42,16 +47,15 @@ class UsualConditions:
 
     The covariance is of logarithms of seconds, in the order of ``KERNELS``, for the mean over a run
     of some seconds at another time. ``watched_s`` is how long the host was watched, in ``periods``
-    of ten minutes. ``lasting`` is the share of a deviation that lasts for the next seconds, and
-    ``ahead`` the covariance of what then differs. ``error`` is the covariance of the mean's error.
+    of ten minutes. ``passing`` is the covariance of what a second has by itself, which is gone in
+    the next ones. ``error`` is the covariance of the mean's error.
     """
 
     mean: HostConditions
     covariance: _Array
     watched_s: float = 0.0
     periods: int = 0
-    lasting: float = _LASTING
-    ahead: _Array | None = None
+    passing: _Array = field(default_factory=lambda: _of_each(_SECOND_SD))
     error: _Array = field(default_factory=lambda: np.zeros((len(KERNELS),) * 2))
 
     @classmethod
@@ -77,10 +81,9 @@ class UsualConditions:
         prior = _prior(_PERIOD_SD) + _PERIODS_SHARE * within
         between = _learned(means - middle, prior, len(periods) - 1)
         error = within / len(blocks) + between / len(periods)
-        lasting, ahead = _forecast(known, middle, within)
         mean = HostConditions(tuple(map(float, np.exp(middle))))
         covariance = within + between + error
-        return cls(mean, covariance, len(known), len(periods), lasting, ahead, error)
+        return cls(mean, covariance, len(known), len(periods), _passing(known), error)
 
     @classmethod
     def assumed(cls, mean: HostConditions) -> UsualConditions:
@@ -100,15 +103,30 @@ class UsualConditions:
         return cls(mean, none, error=none if error is None else error)
 
     def from_now(self, every: Sequence[HostConditions]) -> UsualConditions:
-        """The conditions of the next seconds, where ``every`` are those of this one."""
+        """The conditions of the next seconds, where ``every`` are those of this one.
+
+        A second differs from usual by what lasts and by what passes: as much of its deviation is
+        believed as the one is larger than the other (the gain of a Kalman filter).
+        """
         now = mean_conditions(every)
         if now is None:
             return self
-        deviation = np.array(self.mean.changes_to(now))
-        logs = np.log(np.array(self.mean.kernels_s, float)) + self.lasting * deviation
+        of_run = self.passing / BLOCK_S
+        lasting = _nonnegative(self.covariance - of_run)
+        gain = lasting @ np.linalg.inv(lasting + self.passing)
+        deviation = gain @ np.array(self.mean.changes_to(now))
+        logs = np.log(np.array(self.mean.kernels_s, float)) + deviation
         mean = HostConditions(tuple(map(float, np.exp(logs))), now.taken_s)
-        ahead = self.covariance if self.ahead is None else self.ahead
+        ahead = _nonnegative(lasting - gain @ lasting) + of_run
         return UsualConditions(mean, ahead, self.watched_s, self.periods)
+
+    def unshown_sd(self, measured: HostConditions) -> float:
+        """How much a latency ``measured`` in those conditions differs that kernels do not show."""
+        if not self.covariance.any():
+            return 0.0
+        now, then = self.mean.taken_s, measured.taken_s
+        together = now is not None and then is not None and abs(now - then) < _PERIOD_S
+        return 0.0 if together else _UNSHOWN_SD
 
     def relative_sd(self, sensitivity: _Array) -> float:
         """How much a latency of this ``sensitivity`` differs: the sd of its logarithm."""
@@ -139,19 +157,16 @@ def _means(known: Mapping[int, _Array], length_s: int) -> dict[int, _Array]:
     return {block: np.mean(every, axis=0) for block, every in by_block.items()}
 
 
-def _forecast(known: Mapping[int, _Array], middle: _Array, within: _Array) -> tuple[float, _Array]:
-    """The share of a second's deviation that lasts, and the covariance of what it leaves open."""
-    pairs = []
+def _passing(known: Mapping[int, _Array]) -> _Array:
+    """The covariance of what a second has by itself, from its difference to the next ones."""
+    seen, count = _PRIOR_SECONDS * _of_each(_SECOND_SD), _PRIOR_SECONDS
     for second, logs in known.items():
         after = [known[s] for s in range(second + 1, second + BLOCK_S) if s in known]
-        if len(after) >= 2:
-            pairs.append((logs - middle, np.mean(after, axis=0) - middle))
-    if len(pairs) < _ENOUGH_PAIRS:
-        return _LASTING, within
-    now, then = (np.array(side) for side in zip(*pairs, strict=True))
-    squares = float((now * now).sum())
-    lasting = min(1.0, max(0.0, float((now * then).sum()) / squares)) if squares else _LASTING
-    return lasting, _learned(then - lasting * now, _prior(_BLOCK_SD), len(pairs) / BLOCK_S)
+        if after:
+            difference = logs - np.mean(after, axis=0)
+            seen = seen + np.outer(difference, difference) / (1 + 1 / len(after))
+            count += 1
+    return seen / count
 
 
 def _learned(deviations: _Array, prior: _Array, freedom: float) -> _Array:
@@ -164,3 +179,14 @@ def _learned(deviations: _Array, prior: _Array, freedom: float) -> _Array:
 
 def _prior(deviation: float) -> _Array:
     return np.full((len(KERNELS),) * 2, deviation**2)
+
+
+def _of_each(deviation: float) -> _Array:
+    return np.eye(len(KERNELS)) * deviation**2
+
+
+def _nonnegative(covariance: _Array) -> _Array:
+    """The nearest covariance: without what rounding and subtraction make negative."""
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    nearest: _Array = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return nearest
