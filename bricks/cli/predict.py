@@ -48,7 +48,7 @@ class PredictOptions(SweepOptions):
 
     no_measure: bool = no_measure_option()
     now: bool = option(
-        "Answer for the present speed of this host too: takes a second.", default=False
+        "Answer for the present speed of this host too: takes some seconds.", default=False
     )
 
 

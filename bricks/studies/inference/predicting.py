@@ -65,11 +65,16 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         return Needs(others=[self._measure])
 
     def _measure(self) -> None:
-        models = predicting.lacking(
-            self.workspace, decomposable(self.workspace, self.options.models)
-        )
-        if not models:
-            return
+        every = decomposable(self.workspace, self.options.models)
+        models = predicting.lacking(self.workspace, every)
+        if models:
+            self._measure_lacking(models)
+        if self.options.now and self.target.system.accelerator is None:
+            from bricks.session import measuring
+
+            measuring.renew(self.workspace, every)
+
+    def _measure_lacking(self, models: Sequence[Model]) -> None:
         from bricks.session import measuring  # an answer from the cache needs none of it
 
         done = measuring.measure(self.workspace, models)
