@@ -126,8 +126,8 @@ class Campaigns:
     ) -> CampaignResult:
         """Measure all missing bricks of ``jobs``, as far as ``budget_s`` seconds last.
 
-        Each is sampled until ``rule`` is met, and known ones ``again``; the defaults are those of the
-        conditions.
+        Each is sampled until ``rule`` is met, and known ones ``again``; by default as the
+        conditions say.
         """
         started = time.monotonic()
         self._plans.save_target()
