@@ -22,6 +22,7 @@ from bricks.studies.inference.settings import Setting
 if TYPE_CHECKING:
     from bricks.compose.memory.peak import PeakMemory, UnknownMemory
     from bricks.system import Target
+    from bricks.system.quota import Loop, Quota
     from bricks.units.interval import Interval
 
 _MEMORY_PARTS = (
@@ -75,6 +76,7 @@ class PredictedModel:
         ("estimate.uncertainty", "uncertainty"), "advice", ("estimate.watched_s", "watched_s"),
         ("estimate.own_runs", "own_runs"), ("usual_s", "usual_s", "usual_low_s", "usual_high_s"),
         *((f"single_runs.{name}", name) for name in ("p50_s", "p90_s", "p99_s")),
+        *((f"loop.{name}", f"loop_{name}") for name in ("p50_s", "p99_s", "runs_per_s")),
     )  # fmt: skip
 
     model: str
@@ -122,8 +124,20 @@ class PredictedModel:
     @property
     def samples_per_s(self) -> Interval:
         """Samples a second of all copies together, of a model that has a whole estimate."""
-        samples = self.setting.copies * self.batch
+        share = 1.0 if self._quota is None else self._quota.share
+        samples = share * self.setting.copies * self.batch
         return self.latency_s.map(lambda seconds: samples / seconds if seconds else math.inf)
+
+    @property
+    def _quota(self) -> Quota | None:
+        target = self.setting.target
+        return None if target is None else target.system.quota
+
+    @property
+    def loop(self) -> Loop | None:
+        """Runs in a loop where a quota below one processor stops them; None elsewhere."""
+        interval, quota = self.interval, self._quota
+        return None if interval is None or quota is None else quota.loop(interval.value)
 
     @property
     def gaps(self) -> Sequence[Gap]:
