@@ -119,6 +119,11 @@ def users_errors(entry: str) -> Iterator[None]:
         yield
     except (BackendError, MemoryError):
         raise
+    except ModuleNotFoundError as exc:
+        raise BackendError(
+            f"{entry} imports {exc.name!r}, which {sys.executable} lacks: name a Python that has it"
+            " with --python, or in BRICKS_PYTHON"
+        ) from exc
     except (Exception, SystemExit) as exc:
         if "NestedTensor" in str(exc):
             raise BackendError(
@@ -142,7 +147,7 @@ def _function(entry: str, where: str, name: str, folder: str) -> Callable[..., A
                     raise
                 raise BackendError(
                     f"there is no Python module {where!r} where PyTorch runs: give FILE.py:{name},"
-                    " or set PYTHONPATH"
+                    " set PYTHONPATH, or name the Python that has it with --python"
                 ) from exc
     function: Any = getattr(module, name, None)
     if not callable(function):
