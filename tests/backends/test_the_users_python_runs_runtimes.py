@@ -8,8 +8,10 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import older_onnxruntime
 import pytest
-from commands import Here
+import torch_environment
+from commands import Here, bricks
 from factories import mlp, save
 from refusals import refused
 
@@ -181,3 +183,53 @@ def test_runtimes_with_a_python_of_their_own_refuse(tmp_path: Path) -> None:
         pass
     with pytest.raises(UsageError):
         describe("nowhere", python=str(tmp_path))
+
+
+def test_a_program_imports_what_its_author_has(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BRICKS_ENVIRONMENTS")
+    torch = torch_environment.python()
+    users = tmp_path / "users"
+    subprocess.run([str(torch), "-m", "venv", "--without-pip", str(users)], check=True)
+    (site,) = users.glob("lib/python*/site-packages")
+    (packages,) = torch.parent.parent.glob("lib/python*/site-packages")
+    (site / "torch.pth").write_text(f"{packages}\n")
+    (site / "authors_layers.py").write_text(
+        "import torch\ndef layer(): return torch.nn.Linear(8, 8)\n"
+    )
+    program = tmp_path / "own.py"
+    program.write_text(
+        "import authors_layers, torch\n"
+        "def step(batch=2):\n"
+        "    return {'module': authors_layers.layer(), 'inputs': (torch.ones(batch, 8),)}\n"
+    )
+    words = ("decompose", f"{program}:step", "--verify")
+    done = here(*words, runtime=None)
+    assert (done.status, done.out) == (1, "")
+    for fact in ("authors_layers", "--python", VARIABLE):
+        assert fact in done.complaint
+    done = here(*words, "--python", users, runtime=None)
+    assert done.status == 0, done.err
+    assert "bit by bit" in done.out
+    monkeypatch.setenv("VIRTUAL_ENV", str(users))
+    assert here(*words, runtime=None).status == 0
+
+
+@pytest.mark.slow
+def test_another_version_of_onnxruntime_is_another_target(tmp_path: Path) -> None:
+    """A fresh environment gets it with pip, as a user would; bricks gets what it lacks."""
+    folder = tmp_path / "users"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    wanted = f"{ORT}=={older_onnxruntime.VERSION}"
+    pip = [str(python), "-m", "pip", "install", "--quiet", wanted]
+    if subprocess.run(pip, capture_output=True).returncode:
+        pytest.skip(f"{wanted} cannot be installed here")
+    done = bricks(
+        "compare", save(mlp(), tmp_path), "--threads", 1, "--python", python, "--json",
+        "--cache", tmp_path / "cache", BRICKS_ENVIRONMENTS=str(tmp_path / "environments"),
+    )  # fmt: skip
+    assert done.status == 0, done.err
+    assert done.json["runtime"]["version"] == older_onnxruntime.VERSION
+    assert str(python) in done.err
