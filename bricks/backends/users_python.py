@@ -57,17 +57,17 @@ def users_python(
     from bricks.system.interpreters import inspected, program_of  # most commands need no other
 
     if named is not None:
-        return _fit(program_of(named), package, oldest, "--python")
+        return _fit(program_of(named, "--python"), package, oldest, "--python")
     for path, origin in candidates:
-        python = program_of(path)
+        python = program_of(path, origin)
         if package in inspected(python, package).packages:
             try:
                 return _fit(python, package, oldest, origin)
             except BackendError as error:
                 problem, _, _ = str(error).partition(": ")
                 raise BackendError(
-                    f"{problem}, and it is that of {origin}: give --python {OWN} for the {package}"
-                    " that bricks has installed, or the path of another"
+                    f"{problem}, and it is that of {origin}: give --python {OWN}, or set {VARIABLE}"
+                    f"={OWN}, for the {package} that bricks installs, or name another"
                 ) from error
     return None
 

@@ -135,14 +135,19 @@ def observations(
             taken = ("then", "else") if condition[0] else ("else", "then")
             branching.setdefault(taken, []).append(node)
     return [
-        *(_sized(types, nodes) for (_, types), nodes in sized.items()),
+        *(_sized(types, nodes, observed, graph) for (_, types), nodes in sized.items()),
         *(_branching(*taken, nodes) for taken, nodes in branching.items()),
     ]
 
 
-def _sized(types: str, nodes: Sequence[onnx.NodeProto]) -> str:
-    verb = "gives" if len(nodes) == 1 else "give each"
-    return f"{_labels(nodes)} {verb} {types}, as on synthetic data"
+def _sized(
+    types: str, nodes: Sequence[onnx.NodeProto], observed: Collection[str], graph: Graph
+) -> str:
+    if len(nodes) > 1:
+        return f"{_labels(nodes)} give each {types}, as on synthetic data"
+    names = (name for name in nodes[0].output if name in observed)
+    listed = ", ".join(f"'{name}' {graph.types[name]}" for name in names)
+    return f"{label(nodes[0])} gives {listed}, as on synthetic data"
 
 
 def _branching(taken: str, other: str, nodes: Sequence[onnx.NodeProto]) -> str:

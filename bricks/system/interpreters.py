@@ -19,12 +19,17 @@ from bricks.errors import BackendError, first_line
 _TIMEOUT_S = 60.0
 
 # Prints the implementation, the version, and for each package among the arguments its version, the
-# tags of its wheel, and the file of its module. Runs on any Python 3.8 or newer.
+# tags of its wheel, and the file of its module. Runs on Pythons that are too old for anything else.
 _ASK = """
-import importlib.util, json, sys
-from importlib import metadata
+import json, platform, sys
 packages = {}
-for name in sys.argv[1:]:
+try:
+    import importlib.util
+    from importlib import metadata
+    names = sys.argv[1:]
+except ImportError:
+    names = []
+for name in names:
     try:
         package = metadata.distribution(name)
     except metadata.PackageNotFoundError:
@@ -33,7 +38,7 @@ for name in sys.argv[1:]:
     tags = [line.partition(":")[2].strip() for line in lines if line.startswith("Tag:")]
     module = importlib.util.find_spec(name) if name.isidentifier() else None
     packages[name] = [package.version, ", ".join(tags) or None, module and module.origin]
-print(json.dumps([sys.implementation.name, sys.version_info[:2], packages]))
+print(json.dumps([platform.python_implementation().lower(), sys.version_info[:2], packages]))
 """
 
 
@@ -56,17 +61,17 @@ class Interpreter:
     packages: Mapping[str, Package]
 
 
-def program_of(path: str) -> str:
+def program_of(path: str, origin: str) -> str:
     """Return the program that ``path`` means: a Python, its name, or the folder that it is in.
 
-    Raises :class:`BackendError` if there is none.
+    Raises :class:`BackendError` if there is none, with the option or variable of its ``origin``.
     """
     expanded = Path(path).expanduser()
     if expanded.is_dir():
         expanded = expanded / "bin" / "python"
     found = shutil.which(expanded if "/" in path or "~" in path else path)
     if found is None:
-        raise BackendError(f"there is no Python {path!r}: give the path of one")
+        raise BackendError(f"{origin} names no Python: {path!r} is none, give the path of one")
     return str(Path(found).absolute())  # not resolved: the link itself leads to an environment
 
 

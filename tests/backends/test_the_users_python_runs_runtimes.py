@@ -138,14 +138,20 @@ def test_what_cannot_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     python = that_says(tmp_path / "numpy", [3, 12], torch="2.8.0", numpy="1.20.0")
     with refused(BackendError, python, "numpy", "1.20.0", "1.26"):
         describe("torch", python=str(python))
-    with refused(BackendError, "/nowhere/python"):
+    with refused(BackendError, "--python", "/nowhere/python"):
         describe("torch", python="/nowhere/python")
+    ancient = that_says(tmp_path / "27", [2, 7])
+    with refused(BackendError, ancient, "torch"):
+        describe("torch", python=str(ancient))
     with refused(BackendError, script(tmp_path / "none", "exit 3")):
         describe("torch", python=str(tmp_path / "none"))
     with refused(BackendError, "mxnet", "--python"):
         describe("mxnet", python=str(old))
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "old"))
-    with refused(BackendError, "2.3.1", f"--python {OWN}"):
+    with refused(BackendError, "2.3.1", f"--python {OWN}", f"{VARIABLE}={OWN}"):
+        describe("torch")
+    monkeypatch.setenv(VARIABLE, "/nowhere/python")
+    with refused(BackendError, VARIABLE, "/nowhere/python"):
         describe("torch")
 
 

@@ -255,7 +255,7 @@ def test_equal_nodes_have_one_note():
         graph = graph_of(model(nodes, [value("x", [3, 4])], outputs))
         return observations(graph, {f"n{n}" for n in range(count)})
 
-    assert observed(1) == ["NonZero 'n0' gives int64[2,7], as on synthetic data"]
+    assert observed(1) == ["NonZero 'n0' gives 'n0' int64[2,7], as on synthetic data"]
     assert observed(64) == [
         "64 NonZero ('n0', 'n1', 'n2' and 61 more) give each int64[2,7], as on synthetic data"
     ]

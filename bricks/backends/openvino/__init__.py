@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from bricks.backends.openvino.backend import OpenvinoBackend
     from bricks.system.environments import Environment
 
+# The first version that reads weights at addresses in memory.
+_OLDEST = "2025.4"
+
 # The instruction sets of processors that compute in bfloat16.
 _BFLOAT16 = ("avx512_bf16", "amx_bf16")
 
@@ -74,6 +77,7 @@ OFFER = OpenvinoOffer(
     order=20,
     precision="f32",
     package="openvino",
+    oldest=_OLDEST,
 )
 BFLOAT16 = OpenvinoOffer(
     name="openvino-bf16",
@@ -82,4 +86,5 @@ BFLOAT16 = OpenvinoOffer(
     variant=True,
     precision="bf16",
     package="openvino",
+    oldest=_OLDEST,
 )
