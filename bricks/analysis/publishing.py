@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks._version import __version__
-from bricks.backends import describe
 from bricks.decompose.identity import mismatch
 from bricks.errors import BricksError, StoreError, UsageError, first_line
 from bricks.predict import learned_file
@@ -97,10 +96,7 @@ def validated(workspace: Workspace, models: Sequence[Model]) -> Validated:
     runs = workspace.store.measurements.results(
         workspace.target.key, [model.digest for model in models]
     )
-    if (
-        len(runs) < len({model.digest for model in models})
-        and describe(workspace.runtime.backend).timed
-    ):
+    if len(runs) < len({model.digest for model in models}) and workspace.setup.info.timed:
         refuse_busy()
     return Validated.of(workspace, compare(workspace, models))
 
@@ -125,7 +121,7 @@ class Validated:
         results = workspace.store.measurements.results(workspace.target.key, keys)
         rounds = [r for m in results.values() if isinstance(m, Measurement) for r in m.rounds]
         share = sum(r.disturbed for r in rounds) / max(1, len(rounds))
-        if share > MAX_DISTURBED_SHARE and describe(workspace.runtime.backend).timed:
+        if share > MAX_DISTURBED_SHARE and workspace.setup.info.timed:
             raise NotQuiet(
                 f"{share:.0%} of the rounds were disturbed by other work: measure on a quieter host"
             )

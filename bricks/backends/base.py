@@ -10,11 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from bricks.backends.capability import Capability
 
 if TYPE_CHECKING:
+    from typing import Self  # workers run on Python 3.10, which has none
+
     import numpy as np
     import onnx
 

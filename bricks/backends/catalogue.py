@@ -101,26 +101,29 @@ def _first(suits: Callable[[Offer], bool]) -> str:
     )
 
 
-def on_device(name: str, device: str, location: str = "") -> Offer:
-    """Return the offer of the runtime ``name`` on a device.
+def on_device(name: str, device: str, location: str = "", python: str | None = None) -> Offer:
+    """Return the offer of the runtime ``name`` on a device, in ``python`` of the user if any.
 
-    See :meth:`~bricks.backends.offer.Offer.on`.
+    See :meth:`~bricks.backends.offer.Offer.on` and :meth:`~bricks.backends.offer.Offer.in_python`.
     """
     if device not in DEVICES:
         raise UsageError(f"there is no device {device!r}: give {' or '.join(DEVICES)}")
     found = offer(name, location)
+    if python is not None:
+        found = found.in_python(python)
     if device == CPU:
         return found
     placed: Offer = asked(found, "on", device=device)
     return placed
 
 
-def describe(name: str, device: str = CPU) -> BackendInfo:
+def describe(name: str, device: str = CPU, python: str | None = None) -> BackendInfo:
     """Return the facts about the runtime ``name`` on a device, without importing it.
 
+    ``python`` is the path of the user's Python that runs it, or ``bricks`` for the installed one.
     Raises :class:`BackendError` if the runtime is not installed; the message says how to fix it.
     """
-    return _checked(name, asked(on_device(name, device), "describe"))
+    return _checked(name, asked(on_device(name, device, python=python), "describe"))
 
 
 def describe_elsewhere(name: str) -> BackendInfo:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from bricks.system.accelerator import CPU
 if TYPE_CHECKING:
     from bricks.backends.base import Backend
     from bricks.backends.profiler_trace import TraceFormat
+    from bricks.backends.users_python import UsersPython
     from bricks.system.accelerator import Accelerator
     from bricks.system.environments import Environment
 
@@ -38,11 +39,14 @@ class BackendInfo:
 
     ``timed`` is whether latencies are measured, ``parallel`` whether nodes can run in parallel.
     ``brick_optimization`` is the optimisation of bricks of any granularity, ``all`` or ``none``;
-    None if the granularity decides. ``python`` is the interpreter of the worker. ``bounded_memory``
+    None if the granularity decides. ``bounded_memory``
     is whether a process has only the memory that loaded models need; otherwise the memory of a
     model cannot be predicted. ``levels`` are the levels of optimisation. ``build`` is the package
     that was installed, if known. ``cutting_times`` multiplies the time limit for returning executed
     graphs: more where bricks are compiled for them.
+
+    ``python`` is the interpreter of the worker. If that is one of the user, ``note`` says which and
+    why, and ``python_version``, such as ``3.13``, is part of the target of programs.
     """
 
     name: str
@@ -56,6 +60,8 @@ class BackendInfo:
     levels: tuple[str, ...] = ("all",)
     build: str | None = None
     cutting_times: int = 1
+    python_version: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +86,10 @@ class Offer(ABC):
     where the user names none. A ``variant`` is another runtime with other settings, and is compared
     only where it is named. One that does not ``compute`` returns latencies by formula, needs no
     installation, and runs in workers whose runtime does not matter. ``package`` is the name of its
-    package for pip; None if other versions cannot be installed, and ``oldest`` the first version
-    that runs; None if all do. ``vectorised`` are the operators,
-    by their plain names, around which the executed graph depends on the width of the processor's
-    vectors; None if that of any model may.
+    package for pip; None if neither other versions nor a Python of the user can run. ``oldest`` is
+    the first version that runs; None if all do. ``vectorised`` are the operators, by their plain
+    names, around which the executed graph depends on the width of the processor's vectors; None if
+    that of any model may. ``python`` is the Python that the user names for it.
     """
 
     name: str
@@ -99,6 +105,7 @@ class Offer(ABC):
     package: str | None = None
     oldest: str | None = None
     vectorised: frozenset[str] | None = None
+    python: str | None = None
 
     @property
     def environment(self) -> Environment | None:
@@ -138,6 +145,38 @@ class Offer(ABC):
         if device == CPU:
             return self
         raise BackendError(f"{self.name} runs on the processor alone: leave out --device {device}")
+
+    def in_python(self, python: str | None) -> Offer:
+        """Return the offer of this runtime in the Python at a path; ``bricks``: its installed one.
+
+        None leaves the choice to :meth:`users_python`. Raises
+        :class:`~bricks.errors.BackendError` if no Python of the user can run it.
+        """
+        if python is not None and self.package is None:
+            raise BackendError(f"{self.name} runs in its own Python alone: leave out --python")
+        return replace(self, python=python)
+
+    def users_python(self) -> UsersPython | None:
+        """Return the Python of the user that runs it; None for that of bricks.
+
+        Raises :class:`~bricks.errors.BackendError` if the user's cannot run it.
+        """
+        if self.package is None:
+            return None
+        from bricks.backends.users_python import users_python  # slow import
+
+        own = self.environment is not None
+        return users_python(self.package, self.oldest, self.python, own=own)
+
+    def described_in(self, found: UsersPython) -> BackendInfo:
+        """Return the facts about the runtime in a Python of the user."""
+        return replace(
+            self.describe_elsewhere(),
+            version=found.package.version,
+            build=found.package.build,
+            python=found.python,
+            note=found.note,
+        )
 
     def accelerator(self) -> Accelerator | None:
         """Return the accelerator that runs models; None for the processor."""

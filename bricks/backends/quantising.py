@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,7 +21,7 @@ _CONVOLUTIONS = frozenset(("Conv", "ConvTranspose"))
 _PRODUCTS = frozenset(("MatMul", "Gemm", "Attention", "LSTM"))
 
 
-class QuantisationMethod(StrEnum):
+class QuantisationMethod(str, Enum):  # noqa: UP042  # workers run on 3.10, without StrEnum
     """The numbers that a quantised model reads: ``static`` scales, or one computed in each run.
 
     A static quantisation calibrates the scales of activations beforehand.
@@ -29,6 +29,8 @@ class QuantisationMethod(StrEnum):
 
     STATIC = "static"
     DYNAMIC = "dynamic"
+
+    __str__ = str.__str__
 
 
 class Quantiser(Capability):

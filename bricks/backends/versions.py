@@ -46,9 +46,12 @@ class RuntimeVersion:
             raise UsageError(f"{word} is too old to be measured: give {name}=={oldest} or newer")
         return cls(name, version)
 
-    def describe(self) -> BackendInfo:
-        """The facts about it; :class:`BackendError` unless it is installed."""
-        info = describe(self.name)
+    def describe(self, python: str | None = None) -> BackendInfo:
+        """The facts about it; :class:`BackendError` unless it is installed.
+
+        All other packages are those of ``python``, a path as in :func:`bricks.backends.describe`.
+        """
+        info = describe(self.name, python=python)
         if info.version == self.version:
             return info
         environment = self._environment(info)

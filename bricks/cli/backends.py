@@ -46,7 +46,7 @@ def list_backends(output: OutputOptions) -> None:
         return
     from bricks.report.tables import backends_table
 
-    show(backends_table(rows))
+    show(backends_table(rows), *dict.fromkeys(row["note"] for row in rows if row["note"]))
 
 
 @app.command()
@@ -56,14 +56,15 @@ def install(runtime: RuntimeName, output: OutputOptions) -> None:
 
     Example: bricks backends install mxnet
     """
-    from bricks.backends import built_in
+    from bricks.backends import built_in, offer
+    from bricks.backends.users_python import OWN
     from bricks.system import environments
 
     name = runtime.name
     environment, new = _environment(name), False
     if environment is not None:
         _, new = environments.install(environment, note)
-    row = _row(name)
+    row = _row(name, OWN if offer(name).package is not None else None)
     if output.json:
         print_json({**row, "new": new})
     elif row["installed"]:
@@ -82,21 +83,24 @@ def _environment(name: str) -> Environment | None:
         return None
 
 
-def _row(name: str) -> dict[str, Any]:
-    """The facts of a runtime; ``missing`` is the remedy if it is not installed."""
+def _row(name: str, python: str | None = None) -> dict[str, Any]:
+    """The facts of a runtime in ``python``; ``missing`` is the remedy if it is not installed.
+
+    ``note`` says which Python of the user runs it.
+    """
     from bricks.backends import describe
 
     environment = _environment(name)
     folder = None if environment is None else str(environment.folder)
     try:
-        info = describe(name)
+        info = describe(name, python=python)
     except BackendError as error:
         pinned = None if environment is None else environment.pinned(environment.name)
         return {
             "name": name, "installed": False, "version": pinned, "provider": None,
-            "environment": folder, "missing": str(error),
+            "environment": folder, "missing": str(error), "note": None,
         }  # fmt: skip
     return {
         "name": name, "installed": True, "version": info.version, "provider": info.provider,
-        "environment": folder, "missing": None,
+        "environment": folder, "missing": None, "note": info.note,
     }  # fmt: skip

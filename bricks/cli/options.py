@@ -199,6 +199,12 @@ class RuntimeOptions:
         "What runs the models of a program: the processor, or the first GPU.",
         default=CPU, metavar="|".join(DEVICES), values=DEVICES, group=RUNNING,
     )  # fmt: skip
+    python: str | None = option(
+        "Your Python (3.10 or newer) that has the runtime and what programs import; 'bricks': the"
+        " installed runtime.",
+        default=None, metavar="PATH", group=RUNNING,
+        shown="BRICKS_PYTHON, or an active environment with the runtime",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
@@ -133,8 +134,11 @@ def _writing() -> Iterator[None]:
 
 
 def print_error(text: str) -> None:
-    """Print an error on one line of standard error."""
-    print(f"bricks: {one_line(text)}", file=sys.stderr)
+    """Print an error on standard error: on one line, which a terminal's width breaks at words."""
+    line = f"bricks: {one_line(text)}"
+    if sys.stderr.isatty() and (columns := _width(sys.stderr)) is not None:
+        line = textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False)
+    print(line, file=sys.stderr)
 
 
 def note(text: str) -> None:

@@ -169,7 +169,7 @@ def _predictions(
     axes = asked.axes(options, _systems(workspace, asked.systems))
     first, *more = axes.settings
     at_once = not (asked.no_measure or options.general.json or more or first.system)
-    if not (asked.no_measure or more or first.system):
+    if not (more or first.system):
         refuse_crowding(workspace.target)
     if at_once and options.measuring.budget_s is None:
         _answer_at_once(workspace, reader(first))
@@ -198,13 +198,13 @@ def _systems(workspace: Workspace, asked: Sequence[str] | None) -> Sequence[str 
 
 
 def asked_target(workspace: Workspace, options: EstimateOptions, asked: TargetOptions) -> Target:
-    """The target of ``asked``; refuses to measure with more threads than processors."""
+    """The target of ``asked``; refuses more threads than this host has processors."""
     if asked.system is not None:
         target = target_called(workspace, asked.system)
     else:
         target = workspace.target
     warn_of_crowding(target, options.parallel.workers)
-    if asked.system is None and not asked.no_measure:
+    if asked.system is None:
         refuse_crowding(target)
     return target
 

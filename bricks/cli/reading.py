@@ -127,6 +127,7 @@ def _read_options(options: CommonOptions) -> ReadOptions:
         runtime=runtime_of(options),
         threads=options.runtime.threads or physical_cores(),
         device=options.runtime.device,
+        python=options.runtime.python,
         seed=options.models.seed,
         quantize=options.models.quantize,
     )

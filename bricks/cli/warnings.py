@@ -44,11 +44,11 @@ def warn_of_empty_inputs(model: Model) -> None:
 
 def warn_of_crowding(target: Target, workers: int) -> None:
     """Warn if there are too few processors for the workers to run in parallel."""
-    from bricks.backends import describe
+    from bricks.backends import describe_elsewhere
 
     needed = workers + target.runtime.threads
     there = target.system.processors
-    if workers > 1 and describe(target.runtime.backend).timed and needed > there:
+    if workers > 1 and describe_elsewhere(target.runtime.backend).timed and needed > there:
         note(
             f"warning: {workers} workers with --threads {target.runtime.threads} need {needed}"
             f" processors, one for the thread that waits for them, and {target.system.name} has"

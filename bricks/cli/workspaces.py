@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli import clock
 from bricks.cli.caches import note_published
 from bricks.cli.options import CommonOptions
+from bricks.cli.output import note
 from bricks.cli.progress import terminal_progress
 from bricks.cli.rules import load_rule
 from bricks.session.defaults import PROGRAMS_RUNTIME, RUNTIME
@@ -40,8 +41,19 @@ def opened_workspace(cache: str, options: Options) -> Iterator[Workspace]:
         terminal_progress() as progress,
         Workspace.open(cache, options, progress=progress) as workspace,
     ):
+        _note_python(workspace)
         yield workspace
         note_published(workspace.published)
+
+
+def _note_python(workspace: Workspace) -> None:
+    """Note which Python of the user runs the runtime, and get what a worker lacks there."""
+    info = workspace.setup.info
+    if info.note is not None:
+        from bricks.system.worker_packages import worker_packages  # most runtimes need none
+
+        note(info.note)
+        worker_packages(info.python, note)
 
 
 def workspace_options(options: CommonOptions) -> Options:
@@ -54,6 +66,7 @@ def workspace_options(options: CommonOptions) -> Options:
         optimization=options.runtime.optimization,
         threads=options.runtime.threads,
         device=options.runtime.device,
+        python=options.runtime.python,
         seed=options.models.seed,
         **_measuring(options),
         **_parallel(options),

@@ -16,6 +16,7 @@ from bricks.decompose.content import DTYPE_NUMBER, constant, normal_type, plain_
 from bricks.decompose.structure import Path, schedule
 from bricks.errors import ModelError
 from bricks.graph.containers import ContainerType, ValueType
+from bricks.graph.form import ModelForm, nodes_form
 from bricks.graph.model_metadata import ITEMS, STEERING, note, note_inner_types
 from bricks.graph.onnx_types import type_proto
 from bricks.graph.topology import default_domain, located_subgraphs
@@ -54,6 +55,7 @@ class PieceContent:
         self.produced = produced
         self.steering = steering
         self._steered = steered
+        self._calls = nodes_form(graph.nodes[:1]) is ModelForm.PROGRAMS
 
     def type(self, name: str) -> ValueType:
         """The value's type."""
@@ -68,6 +70,8 @@ class PieceContent:
             return "v"
         if name not in self.graph.initializers:
             return "i"
+        if self._calls:
+            return "w"  # a call gets its tensors from the step, empty ones too
         return "c" if value_counts(self.type(name), steering=name in self._steered) else "w"
 
     def label(self, name: str) -> bytes:

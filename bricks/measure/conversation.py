@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks.errors import WorkerError
@@ -34,8 +35,8 @@ class Conversation:
     every exchange raises :class:`WorkerError`.
     """
 
-    def __init__(self, command: Sequence[str], *, freed: Freed) -> None:
-        process = WorkerProcess(command, freed=freed)
+    def __init__(self, command: Sequence[str], *, freed: Freed, packages: Path | None) -> None:
+        process = WorkerProcess(command, freed=freed, packages=packages)
         self.pid = process.pid
         self.asked = 0
         self._process: WorkerProcess | None = process

@@ -77,6 +77,7 @@ def measure_steps(
     delays_s: Sequence[float] = (),
     seed: int = 0,
     rule: StopRule = RULE,
+    python: str | None = None,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> DistributedSteps:
     """Measure steps of a training on ranks at ``locations`` (see :mod:`bricks.measure.ranks`).
@@ -84,11 +85,12 @@ def measure_steps(
     ``program`` has its ``entry``, the ``folder`` that a relative file starts from, and ``options``
     such as ``batch``, the batch size of each rank. ``bucket_cap_mb`` is DDP's option; gradients of
     ``accumulation`` batches are added before they are reduced. Each rank computes for its
-    ``delays_s`` longer in every synchronised step: a straggler.
+    ``delays_s`` longer in every synchronised step: a straggler. ``python`` is the user's, as in
+    :func:`bricks.backends.describe`.
 
     Raises :class:`WorkerError` for a program that is no training, and if a rank dies or hangs.
     """
-    offer = backends.offer(backends.default(ModelForm.PROGRAMS))
+    offer = backends.offer(backends.default(ModelForm.PROGRAMS)).in_python(python)
     seeded = SeededProgram(**program, seed=seed)
     entry = str(program["entry"])
     with (
@@ -132,7 +134,8 @@ def _launched(offer: Offer, locations: Sequence[RankLocation]) -> LocalRanks:
         )
         for rank in range(len(locations))
     ]  # fmt: skip
-    return LocalRanks(WorkerSettings(offer.name, 1, 0), locations, launchers=launchers)
+    settings = WorkerSettings(offer.name, 1, 0, python=offer.describe().python)
+    return LocalRanks(settings, locations, launchers=launchers)
 
 
 def _free_port(location: RankLocation) -> int:

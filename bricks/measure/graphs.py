@@ -85,7 +85,7 @@ class Graphs:
         return replace(decomposition, wall_s=time.perf_counter() - started), cuttable.graph
 
     def _info(self) -> backends.BackendInfo:
-        return backends.describe(self._supervisor.backend, self._supervisor.device)
+        return backends.describe_elsewhere(self._supervisor.backend)
 
     def ask(self, of: Model, request: Request[Answer]) -> Answer:
         """The worker's answer about a model; errors name the model and perhaps a remedy."""

@@ -25,6 +25,7 @@ from bricks.measure.worker_process import (
     WorkerKilled,
     worker_command,
 )
+from bricks.system.worker_packages import worker_packages
 
 if TYPE_CHECKING:
     from bricks.measure.protocol.request import Answer, Request
@@ -52,10 +53,11 @@ MAX_ATTEMPTS = 3
 class WorkerSettings(BackendSettings):
     """The settings of a worker process and of its backend.
 
-    ``python`` is the interpreter that the runtime is installed for; ``command`` starts another
-    program in place of the worker. A worker that is not ``timing`` keeps freed memory for later
-    use, since it spends most of its time on filling memory for the first time. One that times must
-    not, for that would change latencies. ``freed`` decides otherwise.
+    ``python`` is the interpreter that the runtime is installed for, of bricks or of the user;
+    ``command`` starts another program in place of the worker, with that interpreter. A worker that
+    is not ``timing`` keeps freed memory for later use, since it spends most of its time on filling
+    memory for the first time. One that times must not, for that would change latencies. ``freed``
+    decides otherwise.
     """
 
     python: str = sys.executable
@@ -200,7 +202,11 @@ class Supervisor(Closing):
         if conversation is not None:
             return conversation
         settings = self._settings
-        conversation = Conversation(settings.start_command, freed=settings.freed_memory)
+        conversation = Conversation(
+            settings.start_command,
+            freed=settings.freed_memory,
+            packages=worker_packages(settings.python, _logger.info),
+        )
         self._conversation = conversation
         _logger.info(
             "worker %d started: %s, threads: %d",

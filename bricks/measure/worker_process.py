@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
+from pathlib import Path
 
 import psutil
 
 from bricks.errors import WorkerError
-from bricks.measure.protocol.pipe import LIFELINE, SCRATCH
+from bricks.measure.protocol.pipe import LIFELINE, PACKAGES, SCRATCH
 from bricks.system.allocator import KEPT_TUNABLES, TUNABLES
 
 # Models travel without weights; a longer answer than this would fill the parent's memory.
@@ -68,10 +69,17 @@ class WorkerKilled(WorkerDied):
 class WorkerProcess:
     """A process that runs ``command``, from its start to :meth:`end`.
 
-    Raises :class:`~bricks.errors.WorkerError` where the process cannot be started.
+    ``packages`` is a folder with what the Python of the process lacks. Raises
+    :class:`~bricks.errors.WorkerError` where the process cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], *, freed: Freed = Freed.BY_DEFAULT) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        freed: Freed = Freed.BY_DEFAULT,
+        packages: Path | None = None,
+    ) -> None:
         self._pending = bytearray()
         self._oom_kills = oom_kills()
         self._log = tempfile.TemporaryFile()
@@ -80,8 +88,10 @@ class WorkerProcess:
         watched, lifeline = os.pipe()
         self._lifeline: int | None = lifeline
         self._scratch = tempfile.TemporaryDirectory(prefix="bricks-", ignore_cleanup_errors=True)
-        environment = _environment(freed)
+        environment = _environment(freed, Path(self._scratch.name))
         environment |= {LIFELINE: str(watched), SCRATCH: self._scratch.name}
+        if packages is not None:
+            environment[PACKAGES] = str(packages)
         try:
             self._process = launch(
                 list(command),
@@ -203,12 +213,14 @@ def oom_kills() -> int | None:
     return None
 
 
-def _environment(freed: Freed) -> dict[str, str]:
-    """The environment of a worker: this process's, and the path that this package comes from."""
+def _environment(freed: Freed, scratch: Path) -> dict[str, str]:
+    """The environment of a worker: this process's, and a path that this package comes from."""
     environment = dict(os.environ, PYTHONUNBUFFERED="1")
-    # The package may be imported from a source tree that is not installed.
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    paths = [root, environment.get("PYTHONPATH", "")]
+    # A folder with this package alone: others next to it may be for another Python.
+    code = scratch / "code"
+    code.mkdir()
+    (code / "bricks").symlink_to(Path(__file__).resolve().parents[1])
+    paths = [str(code), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     if freed.value:
         of_user = environment.get(TUNABLES)

@@ -33,6 +33,9 @@ _UNRESTRICTED = "nothing in the graph restricts it: assumed 0 or 1"
 # the graph's bound is exhausted.
 _MAX_STEPS, _ALL_STEPS, _FEW_STEPS = 10_000, 200_000, 10
 
+# Nodes of one operator that a note names.
+_MOST_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True)
 class _Affine:
@@ -115,7 +118,8 @@ def observations(
     """
     # Values that depend on the data of inputs, and values whose type depends on the data too.
     data, dependent = data_of(graph, specified), set[str]()
-    notes = []
+    sized: dict[tuple[str, str], list[onnx.NodeProto]] = {}
+    branching: dict[tuple[str, str], list[onnx.NodeProto]] = {}
     for node in graph.nodes:
         reads = used_values(node)
         outputs = [name for name in node.output if name in observed]
@@ -123,17 +127,45 @@ def observations(
             dependent.update(outputs)
         elif outputs and (operator_of(node).sized_by_data or _steered_by(node, data, graph)):
             dependent.update(outputs)
-            types = ", ".join(f"'{name}' {graph.types[name]}" for name in outputs)
-            notes.append(f"{label(node)} gives {types}, as on synthetic data")
+            types = ", ".join(str(graph.types[name]) for name in outputs)
+            sized.setdefault((node.op_type, types), []).append(node)
     for node in branches_on_data(graph, specified):
         condition = (values or {}).get(node.input[0])
         if condition and node.input[0] not in graph.inputs:  # of these, others speak
-            taken, other = ("then", "else") if condition[0] else ("else", "then")
-            notes.append(
-                f"{label(node)} takes its {taken}_branch, as on synthetic data: real data may take"
-                f" its {other}_branch, which is not measured"
-            )
-    return notes
+            taken = ("then", "else") if condition[0] else ("else", "then")
+            branching.setdefault(taken, []).append(node)
+    return [
+        *(_sized(types, nodes, observed, graph) for (_, types), nodes in sized.items()),
+        *(_branching(*taken, nodes) for taken, nodes in branching.items()),
+    ]
+
+
+def _sized(
+    types: str, nodes: Sequence[onnx.NodeProto], observed: Collection[str], graph: Graph
+) -> str:
+    if len(nodes) > 1:
+        return f"{_labels(nodes)} give each {types}, as on synthetic data"
+    names = (name for name in nodes[0].output if name in observed)
+    listed = ", ".join(f"'{name}' {graph.types[name]}" for name in names)
+    return f"{label(nodes[0])} gives {listed}, as on synthetic data"
+
+
+def _branching(taken: str, other: str, nodes: Sequence[onnx.NodeProto]) -> str:
+    verb, whose = ("takes", "its") if len(nodes) == 1 else ("take", "their")
+    return (
+        f"{_labels(nodes)} {verb} {whose} {taken}_branch, as on synthetic data: real data may take"
+        f" {whose} {other}_branch, which is not measured"
+    )
+
+
+def _labels(nodes: Sequence[onnx.NodeProto]) -> str:
+    """The label of a node, or the number of several of one operator, and some of their names."""
+    if len(nodes) == 1:
+        return label(nodes[0])
+    operator = nodes[0].op_type
+    named = ", ".join(label(node).removeprefix(f"{operator} ") for node in nodes[:_MOST_NAMED])
+    more = len(nodes) - _MOST_NAMED
+    return f"{len(nodes)} {operator} ({named}{f' and {more} more' if more > 0 else ''})"
 
 
 def _steered_by(node: onnx.NodeProto, data: Collection[str], graph: Graph) -> bool:

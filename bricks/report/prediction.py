@@ -99,9 +99,9 @@ def _order(of: PredictedModel) -> float:
 
 
 def _rate(of: PredictedModel) -> str | None:
-    """Samples per second of all copies; None for a model that takes no time."""
+    """Samples per second of all copies; None for a model that takes no time, or no samples."""
     rate = of.samples_per_s.value
-    return f"{rate:.4g}" if math.isfinite(rate) else None
+    return f"{rate:.4g}" if math.isfinite(rate) and rate > 0 else None
 
 
 def _source_column(name: str) -> Cell:

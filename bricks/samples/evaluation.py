@@ -62,7 +62,7 @@ class DirectionalDerivative:
     ``analytic`` is that of automatic differentiation, ``numeric`` the central difference.
     """
 
-    FACTS: ClassVar = ("of", "analytic", "numeric", "relative_error")
+    FACTS: ClassVar[tuple[object, ...]] = ("of", "analytic", "numeric", "relative_error")
 
     of: str
     analytic: float

@@ -301,7 +301,7 @@ def _weights(rounds: Sequence[Round]) -> tuple[float, ...] | None:
 class Failure:
     """A brick, model or probe that could not be measured on a target, and why, in one line."""
 
-    FACTS: ClassVar = (("key", "brick"), "reason")
+    FACTS: ClassVar[tuple[object, ...]] = (("key", "brick"), "reason")
 
     key: str
     reason: str

@@ -42,7 +42,7 @@ class Verification:
     numbers, so their inputs were compared instead; None for a recorded program.
     """
 
-    FACTS: ClassVar = (
+    FACTS: ClassVar[tuple[object, ...]] = (
         "own_weights", "optimised", "exact", ("difference.max_abs", "max_abs_difference"),
         ("difference.max_rel", "max_rel_difference"), ("difference.tolerance", "tolerance"),
         ("difference.finite", "finite"),

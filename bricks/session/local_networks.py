@@ -83,7 +83,7 @@ def measure_locally(
     See :func:`local_rank_locations`, and :func:`measure_on` for the errors.
     """
     request.refuse()
-    settings, version = collectives_settings(request.backend)
+    settings, version = collectives_settings(request.backend, request.python)
     with (
         local_rank_locations(request.ranks, bandwidth_bps, shaped=shaped) as locations,
         LocalRanks(settings, locations) as workers,
@@ -116,7 +116,7 @@ def loopback_network(
     ``announce`` is called with the network's name. Raises the errors of :func:`measure_on`.
     """
     request.refuse()
-    version = collectives_settings(request.backend)[1]
+    version = collectives_settings(request.backend, request.python)[1]
     system = store.systems.named(fingerprint())
     facts = [interface_facts(location.interface) for location in loopback(request.ranks)]
     network = _called_as_known(store, _on_this_host(request.name, facts, system), request.ranks)

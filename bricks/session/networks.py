@@ -39,7 +39,8 @@ class NetworkRequest:
     """A request to measure a network as ``name``, between ``ranks`` over a collective ``backend``.
 
     Each of ``operations`` is measured with each of ``sizes`` in bytes; with ``computing``, also
-    while ranks compute; with ``again``, measured collectives get further rounds.
+    while ranks compute; with ``again``, measured collectives get further rounds. Ranks on this host
+    run in ``python``, as in :func:`bricks.backends.describe`.
     """
 
     name: str
@@ -49,6 +50,7 @@ class NetworkRequest:
     sizes: Sequence[int] = SIZES
     computing: bool = False
     again: bool = False
+    python: str | None = None
 
     def refuse(self) -> None:
         """Raise :class:`UsageError` if the network cannot be measured."""
@@ -81,13 +83,13 @@ class NetworkMeasured:
     done: CollectivesMeasured
 
 
-def collectives_settings(backend: str) -> tuple[WorkerSettings, str]:
-    """Settings of workers that are ranks over ``backend``, and its package's version.
+def collectives_settings(backend: str, python: str | None = None) -> tuple[WorkerSettings, str]:
+    """Settings of workers that are ranks over ``backend`` in ``python``, and its package's version.
 
     Raises :class:`UsageError` for an unknown backend, and :class:`BackendError` for one that cannot
     be used here.
     """
-    info = _offering(backend).for_ranks(backend)
+    info = _offering(backend).in_python(python).for_ranks(backend)
     return WorkerSettings(info.name, 1, 0, python=info.python), info.version
 
 

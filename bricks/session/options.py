@@ -70,6 +70,8 @@ class Options:
     :class:`~bricks.backends.versions.RuntimeVersion` has installed.
 
     ``device`` runs the models: ``cpu``, or ``cuda`` for the first GPU of the host.
+    ``python`` is the path of the user's Python that runs the runtime, ``bricks`` for the installed
+    one; None: see :mod:`~bricks.backends.users_python`.
     ``elsewhere`` asks about other hosts only, so the runtime need not be installed on this one.
 
     Without ``keep_plans``, models that are decomposed leave nothing in the cache; their bricks can
@@ -93,6 +95,7 @@ class Options:
     keep_plans: bool = True
     version: str | None = None
     device: str = CPU
+    python: str | None = None
     elsewhere: bool = False
 
 
@@ -101,10 +104,10 @@ def described(options: Options) -> BackendInfo:
     if options.elsewhere:
         return backends.describe_elsewhere(options.runtime)
     if options.version is None:
-        return backends.describe(options.runtime, options.device)
+        return backends.describe(options.runtime, options.device, options.python)
     if options.device != CPU:
         raise UsageError("versions are compared on the processor: leave out --device")
-    return RuntimeVersion(options.runtime, options.version).describe()
+    return RuntimeVersion(options.runtime, options.version).describe(options.python)
 
 
 def effort_of(options: Options) -> Effort:
@@ -139,6 +142,7 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
         build=info.build,
         allocator=(allocator_settings() or KEPT) if programs else None,
         copies=copies,
+        python=info.python_version,
     )
 
 

@@ -122,6 +122,7 @@ class Resources(Closing):
             runtime=self.runtime.backend,
             threads=self.runtime.threads,
             device=self.options.device,
+            python=self.options.python,
             seed=self.options.seed,
             **fields,
         )

@@ -190,6 +190,7 @@ def as_there(runtime: Runtime, target: Target) -> Runtime:
         threads=there.threads,
         allocator=there.allocator,
         provider=provider,
+        python=there.python,
     )
 
 
@@ -200,6 +201,7 @@ def nearness(runtime: Runtime, target: Target) -> tuple[object, ...]:
         there.threads == runtime.threads,
         there.version == runtime.version,
         there.allocator == runtime.allocator,
+        there.python == runtime.python,
         there.threads,
         version_numbers(there.version),
     )

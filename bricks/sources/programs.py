@@ -83,6 +83,7 @@ class Function:
             threads=options.threads,
             seed=options.seed,
             device=options.device,
+            python=options.python,
         ) as recorder:
             return recorder.record(request, name=options.name)
 

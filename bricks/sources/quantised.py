@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bricks import backends
 from bricks.backends.quantising import QuantisationMethod, quantisation_method, quantised
+from bricks.backends.users_python import OWN
 from bricks.errors import ModelError, WorkerError
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
@@ -106,7 +107,7 @@ class Quantisation:
 
     def _kept(self) -> Path:
         """The file of the quantised graph, which may not exist."""
-        version = backends.describe(self.tool).version
+        version = backends.describe(self.tool, python=OWN).version
         facts = (self.model.digest, self.tool, version, self.method, str(_RULE))
         name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
         return _root() / f"{name}.onnx"

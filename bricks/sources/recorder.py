@@ -31,9 +31,20 @@ _TIMEOUT_S = 1800.0
 class ProgramRecorder(Closing):
     """Records many programs with one worker; use it as a context manager, or close it."""
 
-    def __init__(self, *, runtime: str, threads: int, seed: int, device: str = CPU) -> None:
-        """Raises :class:`~bricks.errors.BackendError` if the runtime is not installed."""
-        info = backends.describe(runtime, device)
+    def __init__(
+        self,
+        *,
+        runtime: str,
+        threads: int,
+        seed: int,
+        device: str = CPU,
+        python: str | None = None,
+    ) -> None:
+        """``python`` is the path of the user's Python, whose packages the programs import.
+
+        Raises :class:`~bricks.errors.BackendError` if the runtime is not installed.
+        """
+        info = backends.describe(runtime, device, python)
         self._worker = Supervisor(
             WorkerSettings(
                 info.name, threads, seed, timing=False, python=info.python, device=device

@@ -25,7 +25,7 @@ class ReadOptions:
     ``batch``, ``shapes`` and ``values`` are parameters of :func:`bricks.reading.read.read_model`;
     ``name`` replaces a model's own name. ``granularity`` is how models will be cut, and must be the
     granularity of a suite. A program is recorded for ``runtime`` on ``device``
-    with ``threads``, from ``seed``.
+    with ``threads``, from ``seed``, in the user's ``python``.
     ``quantize`` is ``int8`` for models that the tool of a runtime quantises.
     """
 
@@ -37,6 +37,7 @@ class ReadOptions:
     runtime: str = PROGRAMS_RUNTIME
     threads: int = 1
     device: str = CPU
+    python: str | None = None
     seed: int = 0
     quantize: str = UNQUANTIZED
 

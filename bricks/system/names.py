@@ -109,6 +109,8 @@ def _runtime_words(target: Target) -> list[str]:
         words.append(f"optimization={runtime.optimization}")
     if runtime.brick_optimization != "none":  # whole layers, which the runtime optimises
         words.append(f"bricks={runtime.brick_optimization}")
+    if runtime.python is not None:
+        words.append(f"python-{runtime.python}")
     return words
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from bricks.errors import BackendError
 from bricks.system.environments import CommandFailed, made_once, ready, root, run
+from bricks.system.worker_packages import worker_packages
 
 _KNOWN = re.compile(r"\(from versions: (.*)\)")
 _RELEASE = re.compile(r"\d+(?:\.\d+)*(?:\.post\d+)?")
@@ -82,7 +83,10 @@ class VersionEnvironment:
         run(self.name, [self.base, "-m", "venv", "--without-pip", str(self.folder)])
         own, base = str(self._packages), _packages_of(self.base)
         # First on the path, even before PYTHONPATH, which workers get.
-        line = f"import sys, site; sys.path.insert(0, {own!r}); site.addsitedir({base!r})\n"
+        line = f"import sys, site; sys.path.insert(0, {own!r}); site.addsitedir({base!r})"
+        if (packages := worker_packages(self.base, say)) is not None:
+            line += f"; sys.path.append({str(packages)!r})"
+        line += "\n"
         (self._packages / "base.pth").write_text(line, encoding="utf-8")
         wanted = f"{self.package}=={self.version}"
         try:

@@ -457,5 +457,19 @@ def test_an_operator_that_openvino_refuses_is_named_in_one_line(
         [value("x", [2, 3])],
         [value("y", [4, 3])],
     )
-    with refused(WorkerError, "sequence", "OpenVINO", "SequenceMark"):
+    with refused(WorkerError, "sequence", "OpenVINO", "sequences"):
         bench.decompose(bench.read(save(proto, tmp_path, "sequence.onnx")))
+
+
+def test_a_refusal_names_what_the_model_has(bench: Bench, tmp_path: Path) -> None:
+    """Neither nodes of OpenVINO's own graph nor positions in its source."""
+    det = model([node("Det", ["x"], ["y"])], [value("x", [4, 4])], [value("y", [])])
+    with refused(WorkerError, "det", "OpenVINO", "Det"):
+        bench.decompose(bench.read(save(det, tmp_path, "det.onnx")))
+    nodes = [node("Relu", ["x"], ["r"]), node("Reshape", ["r", "shape"], ["y"])]
+    shape = constant("shape", [3, 5], "INT64")
+    bad = model(nodes, [value("x", [4, 4])], [value("y", None)], [shape])
+    with refused(WorkerError, "bad", "Reshape", "[3,5]") as caught:
+        bench.decompose(bench.read(save(bad, tmp_path, "bad.onnx")))
+    text = str(caught.value)
+    assert not any(inner in text for inner in ("Reshape_", "opset1::", "src/", "While")), text

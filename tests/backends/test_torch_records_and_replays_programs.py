@@ -178,6 +178,12 @@ def test_chained_bricks_equal_the_real_step_bit_by_bit(bench: Bench, name: str) 
     assert facts.difference.finite
 
 
+def test_tensors_without_elements_are_those_of_the_step(bench: Bench) -> None:
+    model = bench.read(program("without_elements"))
+    assert bench.verify(model).exact
+    assert bench.measure([model]).failures == ()
+
+
 @pytest.mark.parametrize(
     "name", slow_but({"recomputed", "reseeded"}.__contains__, (*RECOMPUTED, "reseeded"))
 )

@@ -124,9 +124,9 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "backends list": (
-        "backends", {"backends": "name installed version provider environment missing"}
+        "backends", {"backends": "name installed version provider environment missing note"}
     ),
-    "backends install": ("name installed version provider environment missing new", {}),
+    "backends install": ("name installed version provider environment missing note new", {}),
 }  # fmt: skip
 
 NUMBER, COUNT, TEXT, NOTHING = (int, float), int, str, type(None)

@@ -97,3 +97,22 @@ def test_two_runtimes_are_compared_and_too_many_threads_refused(net: Path, tmp_p
     ]  # fmt: skip
     assert all(row["measured_share"] == 1.0 for row in rows.values() if row["error"] is None)
     assert "--threads 1000 is more than the" in done.err
+
+
+def test_more_threads_than_processors_are_refused_without_measuring_too(
+    here: Here, net: Path
+) -> None:
+    words = (net, "--threads", 1000, "--no-measure")
+    for command in ("predict", "explain"):
+        done = here(command, *words, runtime="onnxruntime")
+        assert (done.status, done.out) == (2, "")
+        assert "--threads 1000" in done.complaint
+
+
+def test_a_batch_without_samples_has_no_rate(here: Here, tmp_path: Path) -> None:
+    words = ("predict", save(mlp(batch="n"), tmp_path), "--threads", 1, "--shape", "x=0x32")
+    done = here(*words)
+    assert done.status == 0, done.err
+    assert "samples/s" not in done.out and "a sample" not in done.out
+    (row,) = here(*words, "--json").json["models"]
+    assert row["batch"] == 0

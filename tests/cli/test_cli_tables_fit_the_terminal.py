@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Here
+from commands import Here, bricks
 from factories import conv_net, mlp, save
 from rich.console import Console
 from rich.table import Table
 from rough import ROUGH
-from terminals import shown_here
+from terminals import shown, shown_here
 
 from bricks import Bench
 from bricks.report.row_lists import fitting
@@ -145,3 +145,10 @@ def test_json_does_not_ask_how_wide_anything_is(
     monkeypatch.setenv("COLUMNS", "30")
     assert len(usual.json["models"]) == 2
     assert here.plain(*words).out == usual.out
+
+
+def test_a_refusal_is_broken_at_words() -> None:
+    words = ("predict", "torch_gpt2", "--device", "cuda", "--runtime", "torch-compiled")
+    lines = shown(*words, columns=60, status=1).screen
+    assert len(lines) > 1 and max(map(len, lines)) <= 60
+    assert " ".join(lines).split() == bricks(*words).err.split()

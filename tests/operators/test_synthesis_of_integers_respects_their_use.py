@@ -12,7 +12,7 @@ from bricks.graph.source import source_graph
 from bricks.graph.synthesis import Range
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, parse_model
-from bricks.operators.integer_ranges import assumptions, integer_ranges
+from bricks.operators.integer_ranges import assumptions, integer_ranges, observations
 from bricks.reading.read import read_model
 
 
@@ -245,6 +245,19 @@ def test_what_is_assumed_is_said():
         "input 'free': nothing in the graph restricts it: assumed 0 or 1",
         "input 'shape' gives a shape, count or axis, and is made up all the same:"
         " say with --value what it holds",
+    ]
+
+
+def test_equal_nodes_have_one_note():
+    def observed(count: int) -> list[str]:
+        nodes = [node("NonZero", ["x"], [f"n{n}"], name=f"n{n}") for n in range(count)]
+        outputs = [value(f"n{n}", [2, 7], "INT64") for n in range(count)]
+        graph = graph_of(model(nodes, [value("x", [3, 4])], outputs))
+        return observations(graph, {f"n{n}" for n in range(count)})
+
+    assert observed(1) == ["NonZero 'n0' gives 'n0' int64[2,7], as on synthetic data"]
+    assert observed(64) == [
+        "64 NonZero ('n0', 'n1', 'n2' and 61 more) give each int64[2,7], as on synthetic data"
     ]
 
 

@@ -455,3 +455,19 @@ def reseeded():
             return x * torch.rand_like(x)
 
     return {"module": Reseeded(), "inputs": (torch.ones(4, 4),)}
+
+
+class _Cached(torch.nn.Module):
+    """A cache that begins without elements, in the step and as a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(0, 8))
+
+    def forward(self, x):
+        begun = torch.tensor([], dtype=x.dtype).reshape(0, 8)
+        return torch.cat([begun, self.kept, x]).relu()
+
+
+def without_elements(batch=2):
+    return {"module": _Cached().eval(), "inputs": (torch.randn(batch, 8),)}

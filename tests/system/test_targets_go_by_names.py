@@ -95,3 +95,10 @@ def test_a_host_may_be_called_anything() -> None:
     odd = Target(replace(LAB.system, name="rack 7/left"), LAB.runtime)
     assert names_of([odd])[odd.key] == "rack 7-left/fake-1.0/1-thread"
     assert target_named("rack 7-left/1-thread", [odd]) == odd
+
+
+def test_a_python_of_the_user_is_in_the_name() -> None:
+    users = Target(LAB.system, replace(LAB.runtime, python="3.13"))
+    assert names_of([LAB, users])[users.key] == "lab/fake-1.0/1-thread/python-3.13"
+    assert target_named("python-3.13", [LAB, users]) == users
+    assert target_named("lab/fake-1.0/1-thread", [LAB, users]) == LAB

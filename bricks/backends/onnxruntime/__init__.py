@@ -48,7 +48,12 @@ class OnnxRuntimeOffer(Offer, Quantiser, Portable):
         return {"reference": piece_of(reference_kernels()["exchange"]), "probes": probes}
 
     def describe(self) -> BackendInfo:
-        """The installed version."""
+        """The version in the user's Python, or else the installed one."""
+        found = self.users_python()
+        return self.describe_elsewhere() if found is None else self.described_in(found)
+
+    def describe_elsewhere(self) -> BackendInfo:
+        """The installed version, with which bricks comes."""
         try:
             version = metadata.version("onnxruntime")
         except metadata.PackageNotFoundError as exc:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bricks.backends.offer import BackendInfo, Offer, locked_environment, unimportable
@@ -11,6 +11,9 @@ from bricks.errors import BackendError
 if TYPE_CHECKING:
     from bricks.backends.openvino.backend import OpenvinoBackend
     from bricks.system.environments import Environment
+
+# The first version that reads weights at addresses in memory.
+_OLDEST = "2025.4"
 
 # The instruction sets of processors that compute in bfloat16.
 _BFLOAT16 = ("avx512_bf16", "amx_bf16")
@@ -31,22 +34,27 @@ class OpenvinoOffer(Offer):
         return locked_environment(__file__, "openvino")
 
     def describe(self) -> BackendInfo:
-        """The pinned version."""
+        """The version in the user's Python, or else the pinned one."""
         from bricks.system.processor import read_processor  # here: importing it takes a moment
 
-        python = str(self.environment.required())
+        found, environment = self.users_python(), self.environment
+        python = str(environment.required()) if found is None else found.python
         if self.precision == "bf16" and not read_processor().flags.intersection(_BFLOAT16):
             raise BackendError(
                 f"{self.name} needs a processor with instructions for bfloat16"
                 f" ({' or '.join(_BFLOAT16)}), and this one has none: use {OFFER.name}"
             )
+        info = self.describe_elsewhere() if found is None else self.described_in(found)
+        return replace(info, python=python)
+
+    def describe_elsewhere(self) -> BackendInfo:
+        """The facts of the pinned version, which need not be installed."""
         return BackendInfo(
             self.name,
             self.environment.pinned("openvino"),
             f"CPU {self.precision}",
             timed=True,
             brick_optimization="all",
-            python=python,
             bounded_memory=False,  # the memory of compiled models is not known before
             cutting_times=6,
         )
@@ -69,6 +77,7 @@ OFFER = OpenvinoOffer(
     order=20,
     precision="f32",
     package="openvino",
+    oldest=_OLDEST,
 )
 BFLOAT16 = OpenvinoOffer(
     name="openvino-bf16",
@@ -77,4 +86,5 @@ BFLOAT16 = OpenvinoOffer(
     variant=True,
     precision="bf16",
     package="openvino",
+    oldest=_OLDEST,
 )

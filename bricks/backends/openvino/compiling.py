@@ -26,6 +26,21 @@ _IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
 # Positions in OpenVINO's source code, which begin its messages.
 _SOURCE_POSITION = re.compile(r"(?:Exception from |Check '.*?' failed at )?src/\S+:\d+:?\s*")
 
+# Nodes of OpenVINO's own graph that it was checking, by names that no model has.
+_ITS_NODES = re.compile(
+    r"While validating (?:ONNX )?node '.*?'(?: with friendly_name '.*?')?:\s*"
+    r"|Shape inference input shapes \{.*?\}\s+"
+)
+
+# Operators of the model that it cannot convert: those that it does not have, and one that it
+# refuses, with its reason.
+_LACKING = re.compile(r"No conversion rule found for operations: (.+)")
+_REFUSED = re.compile(r"^-- (\S+) with a message:\n(.*?)(?=^-- |^Summary:|\Z)", re.M | re.S)
+_OPERATOR = re.compile(r"(\S+)-(\d+)")
+
+# An operator of its own, which it makes of the model's.
+_SEQUENCE = "util::SequenceMark"
+
 
 class Compiler:
     """Compiles models for the processor, all with one stream and threads that are not pinned.
@@ -79,7 +94,21 @@ def translated(doing: str) -> Iterator[None]:
     except (BricksError, MemoryError):
         raise
     except Exception as exc:  # its errors have no common base class
-        text = _SOURCE_POSITION.sub("", first_line(exc, 10_000))
+        text = _reason(str(exc))
         if "bad_alloc" in text or "allocate memory" in text:
             raise MemoryError(text) from exc
-        raise BackendError(f"OpenVINO failed while {doing}: {first_line(Exception(text))}") from exc
+        raise BackendError(f"OpenVINO failed while {doing}: {text}") from exc
+
+
+def _reason(text: str) -> str:
+    """What OpenVINO says, in one line, without its own nodes and positions in its source."""
+    if (lacking := _LACKING.search(text)) is not None:
+        named = lacking[1].replace(_SEQUENCE, "sequences of tensors")
+        return f"it has no {_OPERATOR.sub(_of_opset, named)}"
+    if (refused := _REFUSED.search(text)) is not None:
+        text = f"it refuses {_OPERATOR.sub(_of_opset, refused[1])}: {refused[2]}"
+    return first_line(Exception(_ITS_NODES.sub("", _SOURCE_POSITION.sub("", text))))
+
+
+def _of_opset(operator: re.Match[str]) -> str:
+    return f"{operator[1]} (opset {operator[2]})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from bricks.backends.decoders import DecoderWriter
 from bricks.backends.offer import BackendInfo, Counterparts, Offer, locked_environment, unimportable
 from bricks.backends.portable import Portable
 from bricks.backends.translating import ProgramTranslator, TranslatedProgram
+from bricks.backends.users_python import VARIABLE
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm
 from bricks.system.accelerator import CPU
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from bricks.architectures.architecture import Architecture
     from bricks.backends.profiler_trace import TraceFormat
     from bricks.backends.torch.backend import TorchBackend
+    from bricks.backends.users_python import UsersPython
     from bricks.system.accelerator import Accelerator
     from bricks.system.environments import Environment
 
@@ -32,8 +35,20 @@ _COUNTERPARTS = Counterparts(
 )
 _GPU = Path("/dev/nvidia0")
 
+# The version of PyTorch with its build, and that of CUDA, in the file that its build writes.
+_BUILD = re.compile(r"^(__version__|cuda)\b[^=]*= *['\"](.*)['\"]", re.MULTILINE)
+
 # The provider of targets whose programs run on a GPU.
 CUDA = "CUDA"
+
+
+def build_of(found: UsersPython) -> tuple[str, str | None]:
+    """The version of a PyTorch, such as ``2.11.0+cu130``, and of its CUDA; None without CUDA."""
+    facts = {}
+    if found.package.module is not None:
+        file = Path(found.package.module).with_name("version.py")
+        facts = dict(_BUILD.findall(file.read_text("utf-8"))) if file.is_file() else {}
+    return facts.get("__version__", found.package.version), facts.get("cuda")
 
 
 def cxx_compiler() -> str | None:
@@ -59,14 +74,38 @@ class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
         return locked_environment(__file__, "torch")
 
     def describe(self) -> BackendInfo:
-        """Return the facts of the pinned version."""
+        """Return the facts of the user's version, or else of the pinned one."""
         if self.compiled and cxx_compiler() is None:
             raise BackendError(
                 f"{self.name} needs a C++ compiler, and there is none: install g++ or clang++, or"
                 " name one in CXX"
             )
-        version, python = self.installed()
-        return replace(self.describe_elsewhere(), version=version, python=python)
+        found = self.users_python()
+        if self.device != CPU:
+            return self._on_gpu(found)
+        if found is None:
+            return replace(self.describe_elsewhere(), python=str(self.environment.required()))
+        return self.described_in(found)
+
+    def _on_gpu(self, found: UsersPython | None) -> BackendInfo:
+        """The facts of a PyTorch for CUDA, which only a Python of the user has."""
+        version, cuda = (None, None) if found is None else build_of(found)
+        if found is None or cuda is None:
+            has = "there is none" if found is None else f"{found.python} has {version}"
+            raise BackendError(
+                f"--device cuda needs a PyTorch built for CUDA, and {has}: name a Python that has"
+                f" one with --python, or in {VARIABLE}"
+            )
+        return self.described_in(found)
+
+    def described_in(self, found: UsersPython) -> BackendInfo:
+        """The facts in a Python of the user, whose version decides how long calls from it take."""
+        usual = self.environment.python
+        return replace(
+            super().described_in(found),
+            version=build_of(found)[0],
+            python_version=None if found.version == usual else found.version,
+        )
 
     def describe_elsewhere(self) -> BackendInfo:
         """Return the facts of the pinned version, which need not be installed."""
@@ -97,15 +136,6 @@ class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
         from bricks.system.nvidia import nvidia_accelerator
 
         return nvidia_accelerator()
-
-    def installed(self) -> tuple[str, str]:
-        """Return the version of PyTorch for the device, and the interpreter that has it."""
-        if self.device == CPU:
-            return self.environment.pinned("torch"), str(self.environment.required())
-        from bricks.backends.torch.cuda_python import cuda_python
-
-        found = cuda_python()
-        return found.version, found.python
 
     def create(self, *, threads: int, seed: int, workers: int, optimization: str) -> TorchBackend:
         """Return PyTorch with ``threads`` threads within an operator."""
@@ -169,7 +199,7 @@ class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
     def launcher(self, rank: int, ranks: int, address: str, port: int) -> tuple[str, ...]:
         """Return the command of torchrun, one for each rank as if it were a host of its own."""
         return (
-            str(self.environment.required()), "-m", "torch.distributed.run",
+            self.describe().python, "-m", "torch.distributed.run",
             f"--nnodes={ranks}", "--nproc-per-node=1", f"--node-rank={rank}",
             f"--master-addr={address}", f"--master-port={port}",
         )  # fmt: skip
@@ -185,6 +215,7 @@ OFFER = TorchOffer(
     default=True,
     compiled=False,
     package="torch",
+    oldest="2.4",
 )
 COMPILED = TorchOffer(
     name="torch-compiled",
@@ -195,4 +226,5 @@ COMPILED = TorchOffer(
     variant=True,
     compiled=True,
     package="torch",
+    oldest="2.4",
 )

@@ -26,9 +26,11 @@ from typing import Any, cast
 import torch
 
 from bricks.backends.torch.devices.device import PROCESSOR, Device
+from bricks.backends.users_python import OWN, VARIABLE
 from bricks.errors import BackendError, first_line
 from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, TRAINING
 from bricks.system.accelerator import CPU, CUDA
+from bricks.system.environments import ready
 
 # The class of modules that torch.compile returns.
 _COMPILED = "OptimizedModule"
@@ -119,6 +121,13 @@ def users_errors(entry: str) -> Iterator[None]:
         yield
     except (BackendError, MemoryError):
         raise
+    except ModuleNotFoundError as exc:
+        installed = ready(Path(sys.executable).parent.parent)
+        raise BackendError(
+            f"{entry} imports {exc.name!r}, which {sys.executable} lacks: name a Python that has it"
+            f" with --python, or in {VARIABLE}"
+            + ("" if installed else f"; --python {OWN} is the one that bricks installs")
+        ) from exc
     except (Exception, SystemExit) as exc:
         if "NestedTensor" in str(exc):
             raise BackendError(
@@ -142,7 +151,7 @@ def _function(entry: str, where: str, name: str, folder: str) -> Callable[..., A
                     raise
                 raise BackendError(
                     f"there is no Python module {where!r} where PyTorch runs: give FILE.py:{name},"
-                    " or set PYTHONPATH"
+                    " set PYTHONPATH, or name the Python that has it with --python"
                 ) from exc
     function: Any = getattr(module, name, None)
     if not callable(function):

@@ -17,6 +17,8 @@ LIFELINE = "BRICKS_LIFELINE"
 # The environment variable that names a folder for the worker's temporary files; the parent made
 # it, and removes it.
 SCRATCH = "BRICKS_SCRATCH"
+# The environment variable that names the folder of what the worker's Python lacks, if there is one.
+PACKAGES = "BRICKS_WORKER_PACKAGES"
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

@@ -64,6 +64,8 @@ def _latency(of: PredictedModel) -> str:
         text = f"{text} now, {usual},"
     if of.batch == 1:
         return text
+    if of.batch == 0:
+        return f"{text} at batch 0, without samples,"
     return f"{text} at batch {of.batch}, {seconds(of.sample_s.value)} a sample,"
 
 

@@ -114,12 +114,15 @@ class PredictedModel:
     @property
     def batch(self) -> int:
         """The number of samples in one run."""
-        return self.setting.batch or 1
+        return 1 if self.setting.batch is None else self.setting.batch
 
     @property
     def sample_s(self) -> Interval:
-        """The latency for each sample of the batch, of a model that has a whole estimate."""
-        return self.latency_s.scaled(1 / self.batch)
+        """The latency for each sample of the batch, of a model that has a whole estimate.
+
+        That of the run for a batch without samples.
+        """
+        return self.latency_s.scaled(1 / max(1, self.batch))
 
     @property
     def samples_per_s(self) -> Interval:

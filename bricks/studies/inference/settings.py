@@ -68,7 +68,7 @@ def batch_of(model: Model) -> int:
     """The number of samples in one run: the first dimension of the first input, or 1."""
     type_ = model.inputs[0][1] if model.inputs else None
     shape = type_.shape if isinstance(type_, TensorType) else ()
-    return max(1, int(shape[0])) if shape else 1
+    return int(shape[0]) if shape else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

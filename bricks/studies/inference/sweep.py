@@ -97,7 +97,7 @@ class Sweep:
         """
         measure = self.measure and system is None
         try:
-            target = _target(workspace, system, measure=measure)
+            target = _target(workspace, system)
         except (BackendError, UsageError) as error:
             if only and not all(isinstance(m, Unread) for of in models.values() for m in of):
                 raise
@@ -179,12 +179,11 @@ def _by_runtime(settings: Iterable[Setting]) -> Iterable[Iterable[Setting]]:
     return (group for _, group in groupby(sorted(settings, key=key), key))
 
 
-def _target(workspace: Workspace, system: str | None, *, measure: bool) -> Target:
+def _target(workspace: Workspace, system: str | None) -> Target:
     """The target on ``system``; :class:`UsageError` if there is none, or too few processors."""
     if system is not None:
         return target_called(workspace, system)
-    if measure:
-        refuse_crowding(workspace.target)
+    refuse_crowding(workspace.target)
     return workspace.target
 
 

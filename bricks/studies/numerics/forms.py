@@ -103,7 +103,10 @@ class Forms(Closing):
         if name not in self._recorders:
             self._recorders[name] = self._opened.enter_context(
                 ProgramRecorder(
-                    runtime=name, threads=workspace.runtime.threads, seed=workspace.options.seed
+                    runtime=name,
+                    threads=workspace.runtime.threads,
+                    seed=workspace.options.seed,
+                    python=workspace.options.python,
                 )
             )
         return self._recorders[name]

@@ -47,6 +47,7 @@ def real_step(
             delays_s=[(step.straggler - 1) * computing_s],
             seed=workspace.options.seed,
             rule=rule,
+            python=workspace.options.python,
             progress=workspace.progress,
         )
     return CheckedStep(ranks, times.synchronised.value, times.solo.value)

@@ -237,7 +237,11 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         """This host's loopback between the ranks to check; unmeasured messages are measured."""
         operations = {of for name in self.options.strategies.names for of in COLLECTIVES[name]}
         loopback = NetworkRequest(
-            "loopback", self.options.check or 1, operations=sorted(operations), sizes=CHECKED_SIZES
+            "loopback",
+            self.options.check or 1,
+            operations=sorted(operations),
+            sizes=CHECKED_SIZES,
+            python=self.workspace.options.python,
         )
         return local_networks.loopback_network(
             self.workspace.store, loopback, announce=announce, progress=self.workspace.progress

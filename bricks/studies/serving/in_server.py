@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bricks import backends
 from bricks.compose.queueing.idle import NO_IDLE_PENALTY, ServerRuns, fit_server_state
 from bricks.compose.queueing.spread import single_runs_s
 from bricks.errors import WorkerError
@@ -51,7 +50,7 @@ def in_server(
     short = [batch for batch in times.batches if batch.run.latency_s.value <= _LONG_RUN_S]
     # A quota stops passes in a server and back to back, by itself: their ratio tells nothing.
     throttled = workspace.target.system.quota is not None
-    if throttled or not backends.describe(workspace.runtime.backend).timed:
+    if throttled or not workspace.setup.info.timed:
         short = []
     idle_model, states = None, {}
     for done, batch in enumerate(short):

@@ -1,0 +1,187 @@
+"""The packages that a worker imports, for Pythons of the user that lack some of them.
+
+They travel as a folder at the end of the worker's path: what the user's Python has comes first, and
+nothing is installed there. For a Python of this process's version the folder links to the packages
+of this process; else, or where these do not fit, pip fills it. Must not know any runtime.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+
+from bricks.errors import BackendError
+from bricks.system.environments import CommandFailed, made_once, ready, root, run
+from bricks.system.interpreters import Interpreter, inspected
+
+# What a worker imports: packages, the oldest version of each that works, and its module.
+_NEEDED = {
+    "numpy": ("1.26", "numpy"),
+    "onnx": ("1.17", "onnx"),
+    "ml_dtypes": ("0.4", "ml_dtypes"),
+    "networkx": ("3.2", "networkx"),
+    "psutil": ("5.9", "psutil"),
+    "py-cpuinfo": ("9.0", "cpuinfo"),
+}
+
+# What these import, which a Python may also have, in a version that they must fit.
+_BELOW = ("protobuf", "typing_extensions")
+
+# The first Python that the code of workers runs on.
+OLDEST = 3, 10
+
+_LEAST = re.compile(r"([\w-]+)\s*>=\s*([\d.]+)")
+
+
+def worker_packages(python: str, say: Callable[[str], None] = lambda line: None) -> Path | None:
+    """Return the folder with what a worker in ``python`` needs; None if it lacks nothing.
+
+    The folder is made at the first call, once; ``say`` receives progress. Raises
+    :class:`BackendError` in one line if ``python`` is too old, has a package that is, or if what it
+    lacks cannot be had.
+    """
+    if python == sys.executable or ready(Path(python).parent.parent):
+        return None  # environments of bricks have what workers need
+    interpreter = inspected(python, *_NEEDED, *_BELOW, "pip")
+    _refuse_old(interpreter)
+    lacking = [name for name in _NEEDED if name not in interpreter.packages]
+    if not lacking:
+        return None
+    facts = [*_versions(interpreter).items(), sys.version_info[:2], *_own_versions().items()]
+    digest = hashlib.sha256(f"{interpreter.version} {sorted(map(str, facts))}".encode())
+    name = "worker-{}.{}".format(*interpreter.version)
+    folder = root() / f"{name}-{digest.hexdigest()[:12]}"
+    made_once(name, folder, lambda: _make(name, folder, interpreter, lacking, say))
+    return folder
+
+
+def refuse_unfit(python: str) -> None:
+    """Raise :class:`BackendError` if no worker can run in ``python``, before one is started."""
+    if python != sys.executable:
+        _refuse_old(inspected(python, *_NEEDED, *_BELOW))
+
+
+def _refuse_old(interpreter: Interpreter) -> None:
+    python = interpreter.python
+    if interpreter.implementation != "cpython" or interpreter.version < OLDEST:
+        title = "{} {}.{}".format(interpreter.implementation, *interpreter.version)
+        raise BackendError(
+            f"{python} is {title}, and bricks measures in cpython {OLDEST[0]}.{OLDEST[1]} or newer:"
+            " give another --python"
+        )
+    for name, (oldest, _) in _NEEDED.items():
+        package = interpreter.packages.get(name)
+        if package is not None and _numbers(package.version) < _numbers(oldest):
+            raise BackendError(
+                f"{python} has {name} {package.version}, and bricks needs {oldest} or newer there:"
+                " upgrade it, or give another --python"
+            )
+
+
+def _make(
+    name: str,
+    folder: Path,
+    interpreter: Interpreter,
+    lacking: list[str],
+    say: Callable[[str], None],
+) -> None:
+    folder.mkdir()
+    if interpreter.version == sys.version_info[:2] and _fits(interpreter):
+        for entry in _own_entries([*lacking, *_BELOW]):
+            (folder / entry.name).symlink_to(entry)
+        if _import_error(interpreter.python, folder) is None:
+            return
+        for link in folder.iterdir():
+            link.unlink()
+    say(
+        f"getting what bricks needs next to {interpreter.python}"
+        f" ({', '.join(lacking)}) into {folder}, once"
+    )
+    _install(name, folder, interpreter)
+    if (error := _import_error(interpreter.python, folder)) is not None:
+        raise BackendError(
+            f"what bricks needs cannot be imported in {interpreter.python}: {error}:"
+            f" install {', '.join(lacking)} there, or give another --python"
+        )
+
+
+def _install(name: str, folder: Path, interpreter: Interpreter) -> None:
+    """Have pip fill ``folder`` with packages that fit those of ``interpreter``."""
+    # A local part of a version, such as +cu130, is of no index.
+    wanted = [f"{n}=={v.partition('+')[0]}" for n, v in _versions(interpreter).items()]
+    constraints = folder / "constraints.txt"
+    constraints.write_text("\n".join(wanted), encoding="utf-8")
+    # In the user's Python: pip's option --python-version does not hold for all that it compares.
+    pip = [interpreter.python, "-m", "pip"]
+    if "pip" not in interpreter.packages:
+        pip = [sys.executable, "-m", "pip", "--python", interpreter.python]
+    try:
+        run(
+            name,
+            [
+                *(*pip, "--quiet", "--disable-pip-version-check", "--no-input", "install"),
+                *("--target", str(folder), "--only-binary", ":all:"),
+                *("--constraint", str(constraints)),
+                *(f"{package}>={oldest}" for package, (oldest, _) in _NEEDED.items()),
+            ],
+        )
+    except CommandFailed as error:
+        raise BackendError(
+            f"{interpreter.python} lacks packages that bricks needs, and pip cannot get them:"
+            f" {error.line[:160]}"
+        ) from error
+
+
+def _versions(interpreter: Interpreter) -> Mapping[str, str]:
+    return {
+        name: package.version for name, package in interpreter.packages.items() if name != "pip"
+    }
+
+
+def _own_versions() -> Mapping[str, str]:
+    return {name: metadata.version(name) for name in (*_NEEDED, *_BELOW)}
+
+
+def _fits(interpreter: Interpreter) -> bool:
+    """Whether the packages of ``interpreter`` are new enough for those of this process."""
+    for name in _NEEDED:
+        for line in metadata.requires(name) or ():
+            requirement, _, marker = line.partition(";")
+            least = _LEAST.match(requirement.strip())
+            if least is None or "extra" in marker:
+                continue
+            theirs = interpreter.packages.get(least[1])
+            if theirs is not None and _numbers(theirs.version) < _numbers(least[2]):
+                return False
+    return True
+
+
+def _own_entries(names: list[str]) -> Iterator[Path]:
+    """Files and folders of this process's packages, next to which others may lie."""
+    found = {}
+    for name in names:
+        package = metadata.distribution(name)
+        for file in package.files or ():
+            top = file.parts[0]
+            if top not in ("..", "__pycache__") and not top.endswith(".dist-info"):
+                found[top] = Path(str(package.locate_file(top)))
+    yield from found.values()
+
+
+def _import_error(python: str, folder: Path) -> str | None:
+    """The error of importing what workers import, with ``folder`` last; None if there is none."""
+    modules = ", ".join(module for _, module in _NEEDED.values())
+    code = f"import sys; sys.path.append({str(folder)!r}); import {modules}"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:160]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version.partition("+")[0])))
