@@ -51,7 +51,8 @@ def make_concrete(
         if isinstance(type_, TensorType):
             binding.set_shape(name, type_.shape, f"the value given for input '{name}'")
     if batch is not None:
-        binding.set_batch(batch, skip={*shapes, *specified})
+        stated = (name for name, shape in shapes.items() if not shape or shape[0] is not None)
+        binding.set_batch(batch, skip={*stated, *specified})
     types, rebatched = binding.concrete_types()
     named: dict[str, ValueType] = dict(types)
     for value in graph.input:

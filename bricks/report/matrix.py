@@ -14,6 +14,7 @@ from bricks.report.figures import count_text
 from bricks.report.prediction import (
     FEW,
     MARK,
+    TITLES,
     best_cells,
     dimension_text,
     is_among,
@@ -35,7 +36,7 @@ _MOST = 4
 _EACH = "  a sample"
 
 # The dimensions that make good columns, the best first.
-_ACROSS = ("batch", "threads", "runtime", "quantize", "system", "model")
+_ACROSS = ("batch", "threads", "runtime", "quantize", "system", "shapes", "model")
 
 
 def prediction_parts(of: ModelPredictions, *, every: bool = False) -> list[RenderableType]:
@@ -55,8 +56,11 @@ def _others(of: ModelPredictions, *, every: bool) -> list[str]:
 
 def _legend(of: ModelPredictions) -> str:
     least = "the least latency for each sample" if "batch" in of.dimensions else "the least latency"
-    several = len({model.model for model in of.models}) > 1
-    return f"{MARK} {least}{' of a model' if several else ''}"
+    if of.dimensions == ("shapes",):
+        return ""  # of other shapes none is the best
+    each = ["model"] if len({model.model for model in of.models}) > 1 else []
+    each += ["shape"] if "shapes" in of.dimensions else []
+    return f"{MARK} {least}{' of each ' if each else ''}{' and '.join(each)}"
 
 
 def _grid(of: ModelPredictions) -> Table | None:
@@ -84,7 +88,7 @@ def _cells(of: ModelPredictions, down: str, across: str) -> Cells:
             rows.append((_EACH, *(_sample_text(cell, best) for cell in cells)))
         else:
             rows.append((value, *(_text(cell, best) for cell in cells)))
-    titles = (down, *(f"{across} {column}" if column.isdecimal() else column for column in columns))
+    titles = (TITLES.get(down, down), *(f"{across} {column}" if column.isdecimal() else column for column in columns))
     return Cells(titles, tuple(rows), (True, *(False for _ in columns)))
 
 

@@ -32,8 +32,8 @@ _MEMORY_PARTS = (
 # The facts of the setting in which a model was predicted.
 SETTING_FACTS = (
     ("setting.system_name", "system"), ("setting.runtime", "runtime"),
-    ("setting.threads", "threads"), ("setting.copies", "copies"), ("setting.batch", "batch"),
-    ("setting.quantize", "quantize"),
+    ("setting.threads", "threads"), ("setting.copies", "copies"), ("setting.shapes", "shapes"),
+    ("setting.batch", "batch"), ("setting.quantize", "quantize"),
 )  # fmt: skip
 
 
