@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bricks.cli.choices import QUANTIZED
 from bricks.cli.options import MODELS, RUNNING
@@ -20,6 +21,7 @@ from bricks.studies.options import option, systems_option
 
 if TYPE_CHECKING:
     from bricks.cli.options import EstimateOptions
+    from bricks.studies.inference.mix import MixedSize
     from bricks.studies.inference.settings import Axes, Setting
 
 T = TypeVar("T")
@@ -77,6 +79,13 @@ def shapes_of_each(flag: str, texts: Sequence[str]) -> tuple[tuple[str, ...], ..
     return _few(flag, tuple(dict.fromkeys(every)))
 
 
+def sizes_of(flag: str, text: str) -> Sequence[MixedSize]:
+    """The sizes in the file ``text``; see :func:`~bricks.studies.inference.mix.read_sizes`."""
+    from bricks.studies.inference.mix import read_sizes
+
+    return read_sizes(Path(text))
+
+
 def runtimes_of(flag: str, text: str) -> tuple[str, ...]:
     """The runtimes of a list such as ``onnxruntime,openvino``; :class:`UsageError` for others."""
     from bricks import backends
@@ -129,6 +138,12 @@ class SweepOptions:
         read=partial(numbers_of, most=LARGEST_DIM),
     )  # fmt: skip
 
+    sizes: Sequence[Any] | None = option(
+        "Sizes of a server's requests: a column for each input whose shape changes, and batch, and"
+        " weight for how often. The answer is the mean and percentiles.",
+        default=None, metavar="FILE.csv", group=MODELS, shown=False, read=sizes_of,
+    )  # fmt: skip
+
     precisions: Sequence[str | None] | None = option(
         "Compare the models with what the tool of onnxruntime quantises them to.",
         default=None, flag="--quantize", metavar="|".join(QUANTIZED), values=QUANTIZED,
@@ -150,8 +165,32 @@ class SweepOptions:
             threads=self.threads or (None,),
             shapes=self.shapes or ((),),
             batches=self.batches or (None,),
+            sizes=self._mixed,
             quantizations=self.precisions or (None,),
         )
+
+    def check_sizes(self) -> None:
+        """Raise :class:`UsageError` for other sizes than those of a mix."""
+        if not self.sizes:
+            return
+        for flag, values in (("--shape", self.shapes), ("--batch", self.batches)):
+            if values and len(values) > 1:
+                raise UsageError(f"--sizes and {flag} both list sizes: give one {flag[2:]}")
+        if self.batches and self.sizes[0].batch is not None:
+            raise UsageError("--batch is a column of --sizes too: leave one of them out")
+        for shape in self.shapes[0] if self.shapes else ():
+            name = shape.rpartition("=")[0]
+            if any(of.rpartition("=")[0] == name for of in self.sizes[0].shapes):
+                raise UsageError(f"--shape gives input {name!r}, a column of --sizes: leave it out")
+
+    @property
+    def _mixed(self) -> Sequence[tuple[tuple[str, ...], int | None]] | None:
+        """The sizes of the mix, with the shape and the batch that all have; None: no mix."""
+        if not self.sizes:
+            return None
+        shapes = self.shapes[0] if self.shapes else ()
+        batch = self.batches[0] if self.batches else None
+        return [((*of.shapes, *shapes), of.batch or batch) for of in self.sizes]
 
     def typed(self, options: EstimateOptions, setting: Setting) -> EstimateOptions:
         """``options`` in ``setting``, as a person types them: without values that nobody gave."""
@@ -161,7 +200,7 @@ class SweepOptions:
                 setting,
                 runtime=setting.runtime if self.runtimes else options.runtime.name,
                 threads=setting.threads if self.threads else None,
-                batch=setting.batch if self.batches else None,
+                batch=setting.batch if self.batches or self.sizes else None,
             ),
         )
 

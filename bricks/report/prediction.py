@@ -39,8 +39,7 @@ def prediction_table(of: ModelPredictions, *, every: bool = False) -> Table:
     rows = [model for model in of.models if model.interval or (every and model.memory)]
     if not of.swept:
         rows.sort(key=_order)
-    # Of other shapes none is the best: they are other work.
-    best = best_cells(of) if of.swept and of.dimensions != ("shapes",) else ()
+    best = best_cells(of) if has_best(of) else ()
     several = len({model.model for model in of.models}) > 1
     lanes = _LANES if any(map(device_of, rows)) else ()
     columns = [
@@ -67,6 +66,11 @@ def best_cells(of: ModelPredictions) -> Sequence[PredictedModel]:
         if cell.sample_s.value < known.sample_s.value:
             best[cell.model, cell.setting.shapes] = cell
     return list(best.values())
+
+
+def has_best(of: ModelPredictions) -> bool:
+    """Whether a setting can be the best: of other shapes none is, as they are other work."""
+    return of.swept and of.dimensions != ("shapes",) and not of.mixes
 
 
 def is_among(cell: PredictedModel, cells: Sequence[PredictedModel]) -> bool:

@@ -358,6 +358,7 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         "granularity",
         "workers",
         "models",
+        "mixes",
         "orders",
     }
     assert done.json["workers"] == 1

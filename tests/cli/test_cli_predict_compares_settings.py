@@ -90,6 +90,43 @@ def test_bricks_that_shapes_share_are_measured_once(here: Here, tmp_path: Path) 
         assert set(store.measurements.costs(target.key)) >= narrow | wide
 
 
+def test_a_file_of_sizes_gives_the_distribution_over_them(here: Here, tmp_path: Path) -> None:
+    net, sizes = save(line_net(), tmp_path, "ocr.onnx"), tmp_path / "sizes.csv"
+    sizes.write_text("x,batch,weight\n?x1x8x16,1,3\n?x1x8x32,2,1\n")
+    words = ("predict", net, "--sizes", sizes, "--threads", 1)
+    facts = here(*words, "--json").json
+    (mix,) = facts["mixes"]
+    one, two = mix["sizes"]
+    assert (one["shapes"], one["batch"], one["share"]) == (["x=?x1x8x16"], 1, 0.75)
+    assert mix["mean_s"] == pytest.approx(0.75 * one["estimate_s"] + 0.25 * two["estimate_s"])
+    # The fake runtime takes a quarter longer after another size.
+    costs = [0.25 * of["estimate_s"] for of in (one, two)]
+    assert mix["change_s"] == pytest.approx(sum(costs) / 2, rel=0.02)
+    assert (one["new_s"], mix["change_unknown"], mix["error"]) == (None, None, None)
+    done = here(*words)
+    assert done.out.startswith("ocr takes ") and " on average over 2 sizes here" in done.out
+    assert "a run after another size takes" in done.out
+    header = done.out.splitlines()[2]
+    assert header.split()[:4] == ["shape", "batch", "share", "latency"] and len(header) <= 80
+    known = here(*words, "--no-measure", "--json").json["mixes"][0]
+    assert known["mean_s"] == mix["mean_s"] and known["change_s"] is None
+    assert "--no-measure" in known["change_unknown"]
+
+
+def test_a_size_that_the_model_refuses_is_named(here: Here, tmp_path: Path) -> None:
+    net, sizes = save(line_net(), tmp_path, "ocr.onnx"), tmp_path / "sizes.csv"
+    sizes.write_text("x,weight\n1x1x8x16,3\n1x2x8x16,1\n")
+    done = here("predict", net, "--sizes", sizes, "--threads", 1)
+    refusal, lacking = done.err.splitlines()
+    assert done.status == 1 and "axis 1 is fixed at 1" in refusal
+    assert lacking == "bricks: ocr: no mix without 1 of its 2 sizes"
+    for words, said in (
+        (("--shape", "x=1x1x8x16"), "--shape gives input 'x'"),
+        (("--batch", "1,2"), "both list sizes"),
+    ):
+        assert said in here("predict", net, "--sizes", sizes, *words).complaint
+
+
 def test_lists_of_several_inputs_belong_together() -> None:
     words = ["ids=1x8,1x16", "mask=1x8,1x16", "types=1x4"]
     assert shapes_of_each("--shape", words) == (

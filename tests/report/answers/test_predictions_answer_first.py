@@ -69,8 +69,8 @@ def test_shapes_are_other_work_of_which_none_is_the_best() -> None:
     ]
     assert prediction_answer(predictions(*cells)) == (
         "At ?x3x48x320, ocr is fastest with 2 threads here with fake: 2.00 ms (±3 %), with 1 thread"
-        " it takes 2.0 times as long (sure: >99 %); at ?x3x48x640, ocr is fastest with 1 thread here"
-        " with fake: 9.00 ms (±3 %), with 2 threads it takes 2.0 times as long (sure: >99 %)."
+        " it takes 2.0 times as long (sure: >99 %); at ?x3x48x640, ocr is fastest with 1 thread"
+        " here with fake: 9.00 ms (±3 %), with 2 threads it takes 2.0 times as long (sure: >99 %)."
     )
 
 
