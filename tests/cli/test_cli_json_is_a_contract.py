@@ -373,7 +373,7 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         places = {"system": TEXT, "runtime": TEXT}
         places |= {"threads": COUNT, "copies": COUNT, "batch": COUNT}
         usual = dict.fromkeys(("own_runs", "usual_s", "usual_low_s", "usual_high_s"), NOTHING)
-        setting = {**places, "quantize": NOTHING, **usual}
+        setting = {**places, "shapes": list, "quantize": NOTHING, **usual}
         has(
             row, {"model": TEXT, **setting, **expected, **memory, **lists, "error": NOTHING, **wide}
         )
