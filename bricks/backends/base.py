@@ -215,6 +215,21 @@ class StandaloneLoader(Capability):
         """
 
 
+class SizeLoader(Capability):
+    """An optional interface of a backend: one session that takes inputs of several sizes."""
+
+    lacking: ClassVar[str] = "{name} has no session that takes several sizes"
+
+    @abstractmethod
+    def load_sizes(
+        self, opened: onnx.ModelProto, sizes: Sequence[onnx.ModelProto], *, key: str
+    ) -> Sequence[BoundModel]:
+        """Load ``opened``, a model with open dimensions, once, as users do by default.
+
+        Return it bound to synthetic inputs of each of ``sizes``, the same model with closed ones.
+        """
+
+
 class LoadedDecoder(Protocol):
     """A decoder that is loaded for any number of tokens."""
 

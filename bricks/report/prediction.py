@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bricks.compose.estimate import Estimate, PhaseShare
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.report.answers.device import device_of
+from bricks.report.answers.settings import shapes_text
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import Column, table_of
 from bricks.report.figures import count_text
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 # Of many models, so many of the fastest are shown.
 FEW = 10
 
-_TITLES = {"quantize": "precision"}
+TITLES = {"quantize": "precision", "shapes": "shape"}
 MARK = "*"
 
 Cell = Column[PredictedModel]
@@ -38,7 +39,7 @@ def prediction_table(of: ModelPredictions, *, every: bool = False) -> Table:
     rows = [model for model in of.models if model.interval or (every and model.memory)]
     if not of.swept:
         rows.sort(key=_order)
-    best = best_cells(of) if of.swept else ()
+    best = best_cells(of) if has_best(of) else ()
     several = len({model.model for model in of.models}) > 1
     lanes = _LANES if any(map(device_of, rows)) else ()
     columns = [
@@ -57,13 +58,19 @@ def prediction_table(of: ModelPredictions, *, every: bool = False) -> Table:
 
 
 def best_cells(of: ModelPredictions) -> Sequence[PredictedModel]:
-    """The estimate of each model in the setting that takes least for each sample."""
-    best: dict[str, PredictedModel] = {}
+    """The estimate of each model and shape in the setting that takes least for each sample."""
+    best: dict[tuple[str, Sequence[str]], PredictedModel] = {}
     for cell in of.estimated:
-        known = best.setdefault(cell.model, cell)
+        # Other shapes are other work: their times for a sample do not compare.
+        known = best.setdefault((cell.model, cell.setting.shapes), cell)
         if cell.sample_s.value < known.sample_s.value:
-            best[cell.model] = cell
+            best[cell.model, cell.setting.shapes] = cell
     return list(best.values())
+
+
+def has_best(of: ModelPredictions) -> bool:
+    """Whether a setting can be the best: of other shapes none is, as they are other work."""
+    return of.swept and of.dimensions != ("shapes",) and not of.mixes
 
 
 def is_among(cell: PredictedModel, cells: Sequence[PredictedModel]) -> bool:
@@ -80,12 +87,14 @@ def dimension_text(setting: Setting, name: str) -> str:
     """The value of a setting in the dimension ``name``."""
     if name == "system":
         return "here" if setting.system is None else str(setting.system_name)
+    if name == "shapes":
+        return shapes_text(setting.shapes) or "as it is"
     value = getattr(setting, name)
     return "as it is" if value is None else str(value)
 
 
 def _dimension_column(name: str) -> Cell:
-    title = _TITLES.get(name, name)
+    title = TITLES.get(name, name)
     return Column(title, lambda row: dimension_text(row.setting, name), left=True)
 
 

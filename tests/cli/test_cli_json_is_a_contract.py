@@ -359,6 +359,7 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         "granularity",
         "workers",
         "models",
+        "mixes",
         "orders",
     }
     assert done.json["workers"] == 1
@@ -375,7 +376,7 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         loop = ("loop_p50_s", "loop_p99_s", "loop_runs_per_s")
         none = ("own_runs", "usual_s", "usual_low_s", "usual_high_s", *loop)
         usual = dict.fromkeys(none, NOTHING)
-        setting = {**places, "quantize": NOTHING, **usual}
+        setting = {**places, "shapes": list, "quantize": NOTHING, **usual}
         has(
             row, {"model": TEXT, **setting, **expected, **memory, **lists, "error": NOTHING, **wide}
         )

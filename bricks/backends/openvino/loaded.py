@@ -7,6 +7,7 @@ know how a model was made.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,14 @@ class Ports:
     def inputs(self) -> int:
         """The number of inputs of the compiled model."""
         return len(self._inputs)
+
+    def tensors(self, inputs: TensorInputs) -> list[ov.Tensor]:
+        """Values of ``inputs``, of these names and any shapes, for the compiled model's inputs."""
+        made = (
+            (np.ascontiguousarray(make()), type_)
+            for make, type_ in (inputs[name] for name in self._inputs)
+        )
+        return [to_tensor(values, type_.dtype, type_.shape) for values, type_ in made]
 
     def bind(
         self,
@@ -106,10 +115,31 @@ class LoadedModel:
 
     def bind(self, binding: Binding, region: np.ndarray) -> BoundRequest:
         """Bind inputs and outputs; see :meth:`Ports.bind`."""
-        with translated("preparing a run"):
-            request = self._compiled.create_infer_request()
+        request = self.request()
         keep = [self._weights, self._ports.bind(request, binding, region)]
         return BoundRequest(request, keep, len(binding.outputs))
+
+    def request(self) -> ov.InferRequest:
+        """A new request, with nothing bound."""
+        with translated("preparing a run"):
+            return self._compiled.create_infer_request()
+
+
+class SizedRequest:
+    """A request that takes inputs of several sizes, with those of one; it keeps ``keep`` alive."""
+
+    def __init__(self, request: ov.InferRequest, inputs: Sequence[ov.Tensor], keep: object) -> None:
+        self._request, self._inputs, self._keep = request, inputs, keep
+
+    def sample(self) -> Sample:
+        """Run once; the latency with what a change of shapes takes, some of it before the run."""
+        clock = time.perf_counter_ns
+        with translated("running it"):
+            start = clock()
+            for number, tensor in enumerate(self._inputs):
+                self._request.set_input_tensor(number, tensor)
+            self._request.infer(share_outputs=True)
+            return Sample((clock() - start) * 1e-9)
 
 
 class BoundRequest:

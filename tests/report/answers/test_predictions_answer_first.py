@@ -54,6 +54,26 @@ def test_batches_are_compared_by_sample() -> None:
     )
 
 
+def test_shapes_are_other_work_of_which_none_is_the_best() -> None:
+    cells = [
+        predicted("ocr", ms(latency), runtime="onnxruntime", shapes=(f"x=?x3x48x{width}",))
+        for width, latency in ((320, 4), (640, 9), (960, 13), (1280, 19))
+    ]
+    assert prediction_answer(predictions(*cells)) == (
+        "ocr takes 4.00 ms (±3 %) at ?x3x48x320, 9.00 ms (±3 %) at ?x3x48x640 and 13.0 ms (±3 %) at"
+        " ?x3x48x960 here with 1 thread; 1 more shape below."
+    )
+    cells = [
+        predicted("ocr", ms(latency), threads=threads, shapes=(f"x=?x3x48x{width}",))
+        for width, threads, latency in ((320, 1, 4), (320, 2, 2), (640, 1, 9), (640, 2, 18))
+    ]
+    assert prediction_answer(predictions(*cells)) == (
+        "At ?x3x48x320, ocr is fastest with 2 threads here with fake: 2.00 ms (±3 %), with 1 thread"
+        " it takes 2.0 times as long (sure: >99 %); at ?x3x48x640, ocr is fastest with 1 thread"
+        " here with fake: 9.00 ms (±3 %), with 2 threads it takes 2.0 times as long (sure: >99 %)."
+    )
+
+
 def test_many_models_are_ranked_with_how_sure_that_is() -> None:
     models = [predicted(f"c{n}", ms(10 + n, 0.01)) for n in range(12)]
     lacking = PredictedModel(model="c12", failure="c12 cannot be read")
