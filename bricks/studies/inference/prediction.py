@@ -21,6 +21,7 @@ from bricks.studies.inference.settings import Setting
 
 if TYPE_CHECKING:
     from bricks.compose.memory.peak import PeakMemory, UnknownMemory
+    from bricks.session.agreement import Agreement
     from bricks.system import Target
     from bricks.units.interval import Interval
 
@@ -173,12 +174,12 @@ class ModelPredictions:
     """Models in one setting, or in several that differ in ``dimensions``.
 
     The settings of each model follow one another. ``target`` is the only target, None if there are
-    several.
+    several. ``agreements`` say whether runtimes of this host compute the same.
     """
 
     FACTS: ClassVar = (
         ("target.system", "system"), ("target.runtime", "runtime"), "granularity", "workers",
-        "models",
+        "models", "agreements",
     )  # fmt: skip
 
     target: Target | None
@@ -186,6 +187,12 @@ class ModelPredictions:
     workers: int
     models: tuple[PredictedModel, ...]
     dimensions: tuple[str, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+
+    @property
+    def disagreements(self) -> tuple[Agreement, ...]:
+        """The models for which two runtimes compute different results."""
+        return tuple(of for of in self.agreements if of.verdict.agree is False)
 
     @property
     def swept(self) -> bool:
