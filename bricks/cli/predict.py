@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -88,7 +88,7 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
         print_json({"answer": answer, **facts, "orders": json_of(predicted_orders(result))})
     elif result.estimated or (detail.every and any(of.memory for of in result.models)):
         estimates = [estimate for estimate in shown if estimate is not None]
-        _show(answer, result, estimates, every=detail.every)
+        _show(answer, result, estimates, reader.words, every=detail.every)
     finish(result.errors)
 
 
@@ -259,19 +259,32 @@ def _shown(
 
 
 def _show(
-    answer: str, result: ModelPredictions, shown: Sequence[ShownEstimate], *, every: bool
+    answer: str,
+    result: ModelPredictions,
+    shown: Sequence[ShownEstimate],
+    words: Mapping[str, str],
+    *,
+    every: bool,
 ) -> None:
     from bricks.report.matrix import prediction_parts
     from bricks.report.mix import mix_remarks
-    from bricks.report.prediction import host_remarks, memory_remarks, phase_lines, run_remarks
+    from bricks.report.prediction import (
+        agreement_remarks,
+        host_remarks,
+        memory_remarks,
+        phase_lines,
+        run_remarks,
+        unknown_agreements,
+    )
     from bricks.report.throttling import quota_remarks
     from bricks.report.wide_intervals import estimate_lines
 
-    remarks = estimate_lines(shown, sources=result.swept)
+    remarks = agreement_remarks(result, words) + estimate_lines(shown, sources=result.swept)
     if not result.swept:
         for of in result.estimated:
             remarks += quota_remarks(of.model, of.latency_s, of.setting.target)
     if every:
+        remarks += unknown_agreements(result)
         remarks += [line for of in result.models for line in phase_lines(of.model, of.phases)]
         remarks += [line for of in result.models for line in run_remarks(of)]
         remarks += [line for of in result.models for line in memory_remarks(of)]

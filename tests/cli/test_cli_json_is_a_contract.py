@@ -360,9 +360,10 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         "workers",
         "models",
         "mixes",
+        "agreements",
         "orders",
     }
-    assert done.json["workers"] == 1
+    assert (done.json["workers"], done.json["agreements"]) == (1, [])
     of_this_target(done.json)
     for row in done.json["models"]:
         times = ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s")

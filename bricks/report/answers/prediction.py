@@ -38,7 +38,8 @@ def prediction_answer(of: ModelPredictions) -> str:
         return f"{'; '.join(map(quantised_text, pairs))}{_lacking(lacking, 'setting')}"
     if of.swept:
         limits = limited_up_to(known) if of.dimensions == ("batch",) else ""
-        return f"{best_settings(known, of.dimensions)}{limits}{_lacking(lacking, 'setting')}"
+        best = f"{best_settings(known, of.dimensions)}{limits}{_differing(of)}"
+        return f"{best}{_lacking(lacking, 'setting')}"
     text = _one(known[0]) if len(known) == 1 else _fastest(known)
     return f"{text}{_lacking(lacking, 'model')}"
 
@@ -121,6 +122,21 @@ def _pairs(ranking: Ranking) -> str:
     if len(ranking.order) <= NAMED:
         return ""
     return f"; the order of {share_text(ranking.decided_share)} of all pairs is decided"
+
+
+def _differing(of: ModelPredictions) -> str:
+    """The end of a sentence where runtimes compute different results, else empty."""
+    models = dict.fromkeys(pair.model for pair in of.disagreements)
+    if not models:
+        return ""
+    errs = [pair.verdict.errs for pair in of.disagreements]
+    wrong = list(dict.fromkeys(name for names in errs for name in names or ()))
+    how = "they compute different results"
+    if wrong and all(errs):
+        how = f"{listed(wrong)} {verb(len(wrong), 'computes', 'compute')} something else"
+    if len({model.model for model in of.models}) > 1:
+        how = f"for {count_text(len(models), 'model')}, {how}"
+    return f"; but {how}"
 
 
 def _lacking(count: int, noun: str) -> str:

@@ -27,6 +27,7 @@ from bricks.units.interval import Interval, common_sum, independent_sum
 
 if TYPE_CHECKING:
     from bricks.compose.memory.peak import PeakMemory, UnknownMemory
+    from bricks.session.agreement import Agreement
     from bricks.studies.inference.mix import MixedSize
     from bricks.system import Target
     from bricks.system.quota import Loop, Quota
@@ -358,11 +359,12 @@ class ModelPredictions:
 
     The settings of each model follow one another. ``target`` is the only target, None if there are
     several. ``mixes`` are over all sizes of each model, where shares of sizes were given.
+    ``agreements`` say whether runtimes of this host compute the same.
     """
 
     FACTS: ClassVar = (
         ("target.system", "system"), ("target.runtime", "runtime"), "granularity", "workers",
-        "models", "mixes",
+        "models", "mixes", "agreements",
     )  # fmt: skip
 
     target: Target | None
@@ -371,6 +373,12 @@ class ModelPredictions:
     models: tuple[PredictedModel, ...]
     dimensions: tuple[str, ...] = ()
     mixes: tuple[Mix, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+
+    @property
+    def disagreements(self) -> tuple[Agreement, ...]:
+        """The models for which two runtimes compute different results."""
+        return tuple(of for of in self.agreements if of.verdict.agree is False)
 
     @property
     def swept(self) -> bool:

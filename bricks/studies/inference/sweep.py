@@ -6,7 +6,7 @@ fails does not stop the others. Must not know how models are found, nor how a ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bricks.measure.conditions import Conditions
     from bricks.measure.progress import Progress
     from bricks.samples.size_changes import SizeTimes
+    from bricks.session.agreement import Agreement
     from bricks.session.workspace import Workspace
     from bricks.studies.inference.mix import MixedSize
     from bricks.system import Target
@@ -62,6 +63,7 @@ class Sweep:
         cells: Cells = {}
         for number, part in enumerate(parts):
             cells |= self._part(workspace, part, _Part(number, len(parts)))
+        agreements = tuple(self._agreements(workspace, cells))
         rows = zip(*(cells[setting] for setting in settings), strict=True)
         models = tuple(chain.from_iterable(map(_as_one, rows)))
         return ModelPredictions(
@@ -71,7 +73,43 @@ class Sweep:
             models,
             dimensions=_dimensions(settings, models),
             mixes=tuple(mixes_of(models, self.mix)) if self.mix else (),
+            agreements=agreements,
         )
+
+    def _agreements(self, workspace: Workspace, cells: Cells) -> Iterator[Agreement]:
+        """Whether runtimes of this host compute the same as the first, once for each model.
+
+        Within a budget, which is for measuring, only verdicts that were kept.
+        """
+        runs = [(model, targets) for model, targets in self._runs_here(cells) if len(targets) > 1]
+        if not runs:
+            return
+        from bricks.session.agreement import Agreements  # settings of one runtime need none
+
+        check = self.measure and workspace.options.conditions.budget_s is None
+        with Agreements(workspace, check=check) as agreements:
+            for model, (first, *others) in runs:
+                for other in others:
+                    yield agreements.of(model, first, other)
+
+    def _runs_here(self, cells: Cells) -> list[tuple[Model, Sequence[Target]]]:
+        """The models that have estimates here, in their first batch, and a target by runtime."""
+        models: dict[str, Model] = {}
+        targets: dict[str, dict[str, Target]] = {}
+        batches: dict[tuple[int, str | None], int | None] = {}
+        for setting in self.axes.settings:
+            if setting.system is not None:
+                continue
+            pairs = zip(self.read(setting), cells[setting], strict=True)
+            for number, (model, cell) in enumerate(pairs):
+                target = cell.setting.target
+                if isinstance(model, Unread) or cell.interval is None or target is None:
+                    continue
+                first = batches.setdefault((number, setting.quantize), setting.batch)
+                if setting.batch == first:
+                    models.setdefault(model.digest, model)
+                    targets.setdefault(model.digest, {}).setdefault(setting.runtime, target)
+        return [(models[digest], [*of.values()]) for digest, of in targets.items()]
 
     def _part(self, base: Workspace, settings: Sequence[Setting], part: _Part) -> Cells:
         """The cells of settings with one runtime and as many threads."""
