@@ -69,6 +69,8 @@ class Options:
     ``version`` is another version of the runtime than the installed one, which
     :class:`~bricks.backends.versions.RuntimeVersion` has installed.
 
+    With ``repeat_inputs``, all runs have the same inputs, which processors learn.
+
     ``device`` runs the models: ``cpu``, or ``cuda`` for the first GPU of the host.
     ``elsewhere`` asks about other hosts only, so the runtime need not be installed on this one.
 
@@ -94,6 +96,7 @@ class Options:
     version: str | None = None
     device: str = CPU
     elsewhere: bool = False
+    repeat_inputs: bool = False
 
 
 def described(options: Options) -> BackendInfo:
@@ -139,6 +142,7 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
         build=info.build,
         allocator=(allocator_settings() or KEPT) if programs else None,
         copies=copies,
+        repeat_inputs=options.repeat_inputs,
     )
 
 

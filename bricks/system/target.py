@@ -123,7 +123,8 @@ class Runtime:
     ``extended``, ``basic`` and ``none``. ``allocator`` are the settings of the memory allocator if
     calls allocate their results. ``network`` is the key of the network between ranks if the runtime
     is a backend of collectives. ``copies`` of a model run at once on the host, each
-    with ``threads`` and in a process of its own.
+    with ``threads`` and in a process of its own. With ``repeat_inputs``, all runs have the same
+    inputs, which processors learn; otherwise those on which latencies depend change.
     """
 
     backend: str
@@ -136,6 +137,7 @@ class Runtime:
     allocator: str | None = None
     network: str | None = None
     copies: int = 1
+    repeat_inputs: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All fields of the runtime; an unknown ``build`` and the default level are omitted."""
@@ -147,7 +149,10 @@ class Runtime:
         """The fields that identify the runtime."""
         facts = asdict(self)
         del facts["build"]
-        defaults = {"optimization": "all", "allocator": None, "network": None, "copies": 1}
+        defaults = {
+            "optimization": "all", "allocator": None, "network": None, "copies": 1,
+            "repeat_inputs": False,
+        }  # fmt: skip
         return {n: fact for n, fact in facts.items() if n not in defaults or fact != defaults[n]}
 
 
@@ -167,7 +172,8 @@ class Target:
         the model is one whose layouts are not blocked: those are equal on processors with AVX2 too.
         """
         mine, theirs = (
-            replace(t.runtime, threads=1, copies=1, allocator=None) for t in (self, other)
+            replace(t.runtime, threads=1, copies=1, allocator=None, repeat_inputs=False)
+            for t in (self, other)
         )
         (architecture, vectors), (its, other_vectors) = self.system.vectors, other.system.vectors
         same = vectors == other_vectors or any_vectors
