@@ -20,7 +20,7 @@ from bricks.cli.output import finish, note, print_json, show_answer
 from bricks.cli.reading import ReadModels, read_all
 from bricks.cli.remedies import Remedies
 from bricks.cli.sweep_options import ALL, HERE, SweepOptions, in_setting
-from bricks.cli.warnings import warn_of_crowding
+from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 from bricks.cli.workspaces import open_workspace, runtime_of
 from bricks.errors import BackendError, BricksError, UsageError
 from bricks.session.crowding import refuse_crowding
@@ -104,6 +104,7 @@ class _Reader:
     _models: dict[Setting, Sequence[Model | Unread]] = field(default_factory=dict)
     _begun: dict[Setting, Future[ReadModels]] = field(default_factory=dict)
     _assumed: dict[str, str] = field(default_factory=dict)
+    _inspected: set[str] = field(default_factory=set)
 
     def begin(self, setting: Setting) -> None:
         """Read the models for ``setting`` in the background.
@@ -126,6 +127,10 @@ class _Reader:
             options = in_setting(self.options, setting)
             read = self._read(options)() if begun is None else begun.result()
             self._models[key] = read.models
+            for model in read.models:
+                if not isinstance(model, Unread) and model.name not in self._inspected:
+                    self._inspected.add(model.name)
+                    warn_of_denormals(model)
             self.words |= {model.name: word for model in read.models if (word := read.word(model))}
         return self._models[key]
 

@@ -28,7 +28,6 @@ from bricks.backends.onnxruntime.profile import ProfiledSession, profiling
 from bricks.backends.onnxruntime.sessions import ALL, create_session, default_options
 from bricks.backends.onnxruntime.standalone import StandaloneSession, write_standalone
 from bricks.errors import BackendError
-from bricks.graph.model_metadata import known_values, noted_sketches
 from bricks.graph.view import graph_of, without_shapes
 from bricks.operators.dependence import data_decides
 
@@ -125,8 +124,7 @@ class OnnxRuntimeBackend(OnnxRuntimeGraphs, Profiler, StandaloneLoader, SizeLoad
         weights, inputs = self.data.of(proto, key, share=share)
         if not streams:
             session = create_session(without_shapes(proto), weights, options)
-            fixed, sketches = known_values(proto), noted_sketches(proto)
-            return LoadedSession(session, weights, inputs, fixed, sketches), ()
+            return LoadedSession(session, weights, inputs), ()
         executed, _ = save_optimized(proto, self.surrogates, self.level)
         weights = self.weights_of(executed, proto, weights, key)
         session = create_parallel_session(without_shapes(executed), weights, streams, options)
