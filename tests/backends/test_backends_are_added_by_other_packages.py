@@ -49,7 +49,7 @@ def test_a_runtime_of_another_package_measures(here: Here, site: Path) -> None:
     assert [row["name"] for row in rows] == [*backends.built_in(), "mine"]
     assert rows[-1] == {
         "name": "mine", "installed": True, "version": "3", "provider": "none",
-        "environment": None, "missing": None,
+        "environment": None, "missing": None, "note": None,
     }  # fmt: skip
     model = save(chain("Relu", "Neg"), site, "pair.onnx")
     done = here("compare", model, "--json", runtime="mine")

@@ -5,7 +5,8 @@ Must not know which nodes become a brick.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,10 +94,12 @@ class OpenvinoModels(TensorRuntime):
         """The outputs of one run of ``proto``, whose graph is known."""
         layouts = noted_layouts(proto)
 
-        def maker(name: str) -> Callable[[], Any]:
-            return lambda: to_channels_last(feeds[name]) if name in layouts else feeds[name]
+        def value(name: str, turn: int = 0) -> Any:
+            return to_channels_last(feeds[name]) if name in layouts else feeds[name]
 
-        inputs = {name: (maker(name), self.tensor_type(graph, name)) for name in graph.inputs}
+        inputs = {
+            name: (partial(value, name), self.tensor_type(graph, name)) for name in graph.inputs
+        }
         own = {name: np.ascontiguousarray(values) for name, values in weights.items()}
         model, ports, shapes = self.read(proto, own, inputs)
         results = results_of(LoadedModel(self.compiler.compile(model), ports, own), graph)
