@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from bricks.analysis.explanation import BestImplementation, Explanation, same_work
 from bricks.analysis.explanation import explain as explained
 from bricks.analysis.gains import OWN, Gain, gains
+from bricks.analysis.integer_execution import IntegerExecution, integer_execution
 from bricks.analysis.quantised_gain import quantised_gain
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.latencies import latencies
@@ -118,6 +119,12 @@ class Explainer:
             return found
         quantised = quantised_gain(self.workspace, model, estimate, own)
         return found if quantised is None else (*found, quantised)
+
+    def integers(self, model: Model, explanation: Explanation) -> IntegerExecution | None:
+        """How an explained model is executed if it is quantised; None for a model in floats."""
+        plan = self.workspace.plans.plan(model, target=self._target)
+        bricks = self.workspace.plans.bricks(plan)
+        return integer_execution(model, explanation, bricks, self._target.system)
 
     @property
     def _target(self) -> Target:

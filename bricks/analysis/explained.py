@@ -13,6 +13,7 @@ from bricks.studies.inference.prediction import SETTING_FACTS, PredictedModel
 if TYPE_CHECKING:
     from bricks.analysis.explanation import Explanation, OperatorPart, Part
     from bricks.analysis.gains import Gain
+    from bricks.analysis.integer_execution import IntegerExecution
 
 _NOT_MEASURED = Peaks()
 
@@ -21,17 +22,18 @@ _NOT_MEASURED = Peaks()
 class ExplainedModel(PredictedModel):
     """A prediction with its explanation, and what replacing its operators would gain.
 
-    The explanation is None where there is no prediction.
+    The explanation is None where there is no prediction, ``integers`` for models in floats too.
     """
 
     FACTS: ClassVar = (
         *(("parts", "bricks") if fact == ("shares", "bricks") else fact
           for fact in PredictedModel.FACTS if fact not in SETTING_FACTS),
-        "fastest_s", "peaks", "operators", "gains",
+        "fastest_s", "peaks", "operators", "gains", "integers",
     )  # fmt: skip
 
     explanation: Explanation | None = None
     gains: tuple[Gain, ...] = ()
+    integers: IntegerExecution | None = None
 
     @property
     def LIKE(self) -> type:

@@ -54,11 +54,13 @@ def explain(
     """Tell where the time of models goes, and what replacing their costliest operators would gain.
 
     Of each operator its share, how far it is from the machine's roofline, and how much faster
-    another runtime's kernels, 8-bit integers or a perfect implementation would be. With --all, also
-    each brick and the peak memory. With --without, the latency of the model without some nodes,
-    whose readers get their input, or else their results. Example: bricks explain resnet50
+    another runtime's kernels, 8-bit integers or a perfect implementation would be. Of a quantised
+    model, what runs in integers, next to the same model in floats if that is named too. With --all,
+    also each brick and the peak memory. With --without, the latency of the model without some
+    nodes, whose readers get their input, or else their results. Example: bricks explain resnet50
     """
     from bricks.analysis.explain import Explainer
+    from bricks.analysis.integer_execution import with_float_versions
     from bricks.report.answers.explanation import explanation_answers
     from bricks.units.facts import json_of
 
@@ -78,7 +80,7 @@ def explain(
             explain_without(insight, models, patterns, options, detail)
             return
         remedies = Remedies.on(target, here, "explain", options)
-        explained = [_explained(insight, model) for model in models]
+        explained = with_float_versions(models, [_explained(insight, model) for model in models])
         shown = [
             shown_with(remedies, of, read.word(model))
             for of, model in zip(explained, models, strict=True)
@@ -123,6 +125,7 @@ def _explained(insight: Explainer, model: Model | Unread) -> ExplainedModel:
         memory=explanation.memory,
         explanation=explanation,
         gains=insight.gains(explanation, model),
+        integers=insight.integers(model, explanation),
     )
 
 
@@ -134,17 +137,21 @@ def _show(
     from bricks.report.answers.explanation import explanation_answer
     from bricks.report.explanation import detail_lines, explanation_remarks
     from bricks.report.gains import gains_table, operators_table
+    from bricks.report.integers import number_remarks, numbers_table
     from bricks.report.throttling import quota_remarks
     from bricks.report.wide_intervals import estimate_lines
 
     assert of.explanation is not None, "it has parts"
     times = operator_times(of.explanation)
     parts: list[Any] = [operators_table(times if every else times[:_MOST])]
+    if of.integers is not None:
+        parts += ["", "Numbers it computes in", numbers_table(of.integers)]
     if of.gains:
         parts += ["", "What replacing would gain", gains_table(of.gains)]
     if every:
         parts += ["", *detail_lines(of)]
-    remarks = estimate_lines([] if estimate is None else [estimate]) + explanation_remarks(of)
+    remarks = number_remarks(of) + estimate_lines([] if estimate is None else [estimate])
+    remarks += explanation_remarks(of)
     remarks += quota_remarks(of.model, of.latency_s, target)
     left_out = (
         []

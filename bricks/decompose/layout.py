@@ -4,9 +4,10 @@ A runtime lets activations share memory once their last reader is done. A brick 
 writes the addresses that it has inside its model, after the bricks before it, finds its inputs in
 the same caches (of the same cores) as in the model.
 
-Only floating-point tensors and tensors of bytes (quantised numbers) have offsets. Larger integers
-must keep values that the graph accepts, and so must scalars (the share that Dropout drops), but all
-bricks overwrite the shared region. It must not know which bricks are timed.
+Only tensors of floats, of bytes (quantised numbers) and of 32-bit integers (sums of products of
+these) have offsets. Other integers must keep values that the graph accepts, and so must scalars
+(the share that Dropout drops), but all bricks overwrite the shared region. It must not know which
+bricks are timed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64
 
-# Integers that are mostly quantised numbers.
+# Integers that are mostly quantised numbers, and those that are mostly sums of their products.
 BYTES = frozenset(("UINT8", "INT8"))
+SUMS = "INT32"
 
 
 class _BestFitAllocator:
@@ -83,8 +85,9 @@ def arrange(flow: Flow) -> MemoryLayout:
 
 
 def _has_offset(type_: ValueType) -> bool:
-    tensor = isinstance(type_, TensorType) and (type_.floating or type_.dtype in BYTES)
-    return tensor and bool(type_.shape)
+    if not isinstance(type_, TensorType) or not type_.shape:
+        return False
+    return type_.floating or type_.dtype in BYTES or type_.dtype == SUMS
 
 
 def _bytes(buffer: Buffer) -> int:

@@ -55,7 +55,7 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
             f" {' '.join(DEVICE_FACTS)}"
             " missing bricks phases error uncertainty advice watched_s own_runs usual_s usual_low_s"
             " usual_high_s p50_s p90_s p99_s loop_p50_s loop_p99_s loop_runs_per_s fastest_s peaks"
-            " operators gains"
+            " operators gains integers"
         },
     ),
     "report": (

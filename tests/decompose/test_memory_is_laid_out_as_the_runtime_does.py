@@ -23,6 +23,14 @@ def test_bytes_are_quantised_numbers() -> None:
     assert arrange(plan([("a", [0], [1]), ("b", [1], [2])], types=kinds)).offsets == (0, 64, None)
 
 
+def test_sums_of_quantised_products_are_converted_in_place() -> None:
+    kinds = {1: TensorType("INT32", (4,))}
+    places = [Occurrence("a", (0,), (1,)), Occurrence("b", (1,), (2,), in_place=0)]
+    places.append(Occurrence("c", (2,), (3,)))
+    offsets = arrange(plan(places, types=kinds)).offsets
+    assert offsets[1] is not None and offsets[1] == offsets[2]
+
+
 def test_a_value_in_place_takes_its_sources_memory() -> None:
     places = [
         Occurrence("a", (0,), (1,)),

@@ -175,6 +175,31 @@ def test_bytes_that_are_indices_are_not_read_from_the_region(tmp_path: Path) -> 
     assert None in of["Cast", "Gather"].inputs
 
 
+def test_sums_of_integers_are_read_from_the_region_unless_they_are_indices(tmp_path: Path) -> None:
+    proto = model(
+        [
+            node("ConvInteger", ["x", "w"], ["sum"]),
+            node("Cast", ["sum"], ["f"], to=onnx.TensorProto.FLOAT),
+            node("Relu", ["f"], ["y"]),
+            node("Add", ["i", "one"], ["j"]),
+            node("Gather", ["table", "j"], ["z"]),
+        ],
+        [value("x", [1, 2, 8, 8], "UINT8"), value("i", [8], "INT32")],
+        [value("y", [1, 2, 6, 6]), value("z", [8])],
+        [
+            constant("w", [[[[1] * 3] * 3] * 2] * 2, "UINT8"),
+            constant("one", [1] * 8, "INT32"),
+            constant("table", [0.1] * 5, "FLOAT"),
+        ],
+    )
+    with Bench(tmp_path / "cache", runtime="fake") as bench:
+        made = bench.decompose(bench.read(save(proto, tmp_path)))
+    walk = walk_of(made, made.plan.keys)
+    of = {made.bricks[step.key].operators: step for step in walk.steps}
+    assert of["ConvInteger",].outputs == of["Cast",].inputs != (None,)
+    assert None in of["Add",].inputs and None in of["Gather",].inputs
+
+
 def test_what_goes_on_being_timed_is_led_in_by_no_more_than_one_long_step() -> None:
     steps = [
         WalkStep(str(i), key, (), (), timed=True, position=i, long=key == "L")
