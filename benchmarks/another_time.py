@@ -25,7 +25,7 @@ from bricks.compose.estimate import Estimate
 from bricks.report.tables import number, percent
 from bricks.samples.statistics import median
 from bricks.samples.usual_conditions import UsualConditions
-from bricks.session import predicting
+from bricks.session import measuring, predicting
 from bricks.session.present import present_conditions
 from bricks.zoo import entries
 
@@ -117,6 +117,7 @@ def run(case: Case, run: Run) -> Row:
 def _pass(bench: Bench, models: Iterable[Model], threads: int, seconds: float) -> Iterator[Timed]:
     for model in models:
         usual = predicting.predict(bench.workspace, model, measure=False)
+        measuring.renew(bench.workspace, [model])
         conditions = present_conditions(bench.workspace)
         now = predicting.predict(bench.workspace, model, measure=False, conditions=conditions)
         bench.workspace.supervisor.reset()  # its threads would be in the way

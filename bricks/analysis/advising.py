@@ -113,6 +113,11 @@ def _run(
     latency_s = estimate.latency_s
     if question.percentile is not None:
         latency_s = latency_s.scaled(_slower(known, which, question.percentile))
+    quota, run_s = target.system.quota, estimate.estimate_s
+    if quota is not None:  # of runs in a loop
+        percent = 50.0 if question.percentile is None else question.percentile
+        latency_s = latency_s.map(lambda work_s: quota.percentile_s(work_s, percent))
+        run_s = quota.mean_s(run_s)
     price, size = target.system.price_per_hour, known.plan.inferences if batch is None else batch
     return AdvisedSetting(
         model=model.name,
@@ -121,7 +126,7 @@ def _run(
         latency_s=latency_s,
         provenance=estimate.provenance,
         meets_slo=meets_slo(latency_s, question.slo_s),
-        cost_per_million=None if price is None else per_million(price, estimate.estimate_s, size),
+        cost_per_million=None if price is None else per_million(price, run_s, size),
     )
 
 

@@ -7,7 +7,7 @@ backend. Must not know the store, plans, or the number of samples.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -76,12 +76,16 @@ class BoundModel(Protocol):
         """Run once; return the times."""
 
 
-class RedrawableInputs(ABC):
-    """An optional interface of a bound model: its synthetic inputs can be redrawn."""
+class RotatingInputs(ABC):
+    """An optional interface of a bound model: its synthetic inputs can change from run to run."""
 
     @abstractmethod
-    def redraw(self) -> None:
-        """Write other random numbers to the float32 inputs with buffers of their own."""
+    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
+        """Return a function that writes the next values of the inputs ``names``.
+
+        It writes to inputs with buffers of their own alone, and takes as long as copying the
+        values. None if there is nothing to write.
+        """
 
 
 class FusedRun(Protocol):
@@ -174,9 +178,19 @@ class ValueObserver(ABC):
 
     @abstractmethod
     def observe(
-        self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
+        self,
+        proto: onnx.ModelProto,
+        names: Sequence[str],
+        *,
+        key: str,
+        turning: Collection[str] = (),
+        turns: int = 1,
     ) -> Mapping[str, np.ndarray]:
-        """Return the tensors ``names`` of a run, with the data of :meth:`Backend.load`."""
+        """Return the tensors ``names`` of a run, with the data of :meth:`Backend.load`.
+
+        In several runs (``turns``), the inputs ``turning`` have other values each time, and the
+        tensors of the runs are joined along their first axis.
+        """
 
 
 class WeightObserver(ABC):
@@ -212,6 +226,21 @@ class StandaloneLoader(Capability):
         """Write ``proto`` and synthetic weights to ``folder``.
 
         The weights are in a second file, or with ``inline`` in that of the model.
+        """
+
+
+class SizeLoader(Capability):
+    """An optional interface of a backend: one session that takes inputs of several sizes."""
+
+    lacking: ClassVar[str] = "{name} has no session that takes several sizes"
+
+    @abstractmethod
+    def load_sizes(
+        self, opened: onnx.ModelProto, sizes: Sequence[onnx.ModelProto], *, key: str
+    ) -> Sequence[BoundModel]:
+        """Load ``opened``, a model with open dimensions, once, as users do by default.
+
+        Return it bound to synthetic inputs of each of ``sizes``, the same model with closed ones.
         """
 
 

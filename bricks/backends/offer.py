@@ -84,12 +84,13 @@ class Offer(ABC):
     ``counterparts`` are its programs in place of ONNX models, None without. ``memory`` are the
     predictable parts of a model's memory. A ``default`` runtime runs the models that it accepts
     where the user names none. A ``variant`` is another runtime with other settings, and is compared
-    only where it is named. One that does not ``compute`` returns latencies by formula, needs no
-    installation, and runs in workers whose runtime does not matter. ``package`` is the name of its
-    package for pip; None if neither other versions nor a Python of the user can run. ``oldest`` is
-    the first version that runs; None if all do. ``vectorised`` are the operators, by their plain
-    names, around which the executed graph depends on the width of the processor's vectors; None if
-    that of any model may. ``python`` is the Python that the user names for it.
+    only where it is named; a ``narrow`` one computes in fewer bits than models have. One that does
+    not ``compute`` returns latencies by formula, needs no installation, and runs in workers whose
+    runtime does not matter. ``package`` is the name of its package for pip; None if neither other
+    versions nor a Python of the user can run. ``oldest`` is the first version that runs; None if
+    all do. ``vectorised`` are the operators, by their plain names, around which the executed graph
+    depends on the width of the processor's vectors; None if that of any model may. ``python`` is
+    the Python that the user names for it.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Offer(ABC):
     memory: MemoryUse = MemoryUse.UNPREDICTED
     default: bool = False
     variant: bool = False
+    narrow: bool = False
     computes: bool = True
     order: int = 100
     package: str | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,18 +86,27 @@ class ProfilerTrace:
     loose_kernels: int = 0
 
 
+class Unmatched(Enum):
+    """Why a traced call is no sample of a brick."""
+
+    UNKNOWN = "no known brick equals it"
+    UNNAMED = "the profiler writes too little, and the model that ran is not named"
+    FOREIGN = "the profiler writes too little, and the named model makes no such call"
+    SEVERAL = "several bricks of the model differ only in what the profiler does not write"
+    UNPROVEN = "its size is not written, and no call that reads its results proves one"
+
+
 @dataclass(frozen=True, slots=True)
 class CallMatch:
-    """The keys of the bricks that equal a traced call; none if no known brick does.
+    """The keys of the bricks that equal a traced call; none if it is ``unmatched``.
 
-    ``unseen`` says that there are bricks whose difference the profiler does not write. Where
-    ``unsized``, it wrote no shapes of tensors that decide the size of the results: the keys hold
-    only if calls that read these results prove it.
+    The call may still be one of the ``candidates``, groups of equal bricks of the program that ran,
+    if calls that read its results prove which.
     """
 
     keys: tuple[str, ...] = ()
-    unseen: bool = False
-    unsized: bool = False
+    unmatched: Unmatched | None = None
+    candidates: tuple[tuple[str, ...], ...] = ()
 
 
 class CallMatcher(ABC):

@@ -6,11 +6,11 @@ Must not know runtimes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.graph.feeds import feeds
+from bricks.graph.feeds import InputMaker, feeds
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import without_values
 from bricks.operators.integer_ranges import integer_ranges
@@ -42,7 +42,7 @@ def synthetic_data(
     *,
     whole: Graph | None = None,
     shared: Shared = lambda number, type_: None,
-) -> tuple[dict[str, np.ndarray], Mapping[str, Callable[[], Any]]]:
+) -> tuple[dict[str, np.ndarray], Mapping[str, InputMaker]]:
     """Return weights and functions that make inputs, by name, for ``proto`` and its ``graph``.
 
     ``key`` and the pool determine their values, except of inputs with values in the metadata of

@@ -6,14 +6,16 @@ Such a runtime takes no sequences or maps. Must not know how it runs models.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from bricks.backends.base import Binding, BoundModel, Evaluator, ValueObserver
+from bricks.backends.rotation import joined
 from bricks.backends.synthetic_data import OBSERVED, synthetic_data
 from bricks.errors import BackendError
+from bricks.graph.feeds import InputMaker
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of, upstream
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from bricks.graph.graph import Graph
 
 # By name of an input: a function that makes its value, and its type.
-TensorInputs = Mapping[str, tuple[Callable[[], Any], TensorType]]
+TensorInputs = Mapping[str, tuple[InputMaker, TensorType]]
 
 
 class Readable(BoundModel, Protocol):
@@ -55,19 +57,28 @@ class TensorRuntime(Evaluator, ValueObserver):
         return {name: array.ravel().tolist() for name, array in tensors.items()}
 
     def observe(
-        self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
+        self,
+        proto: onnx.ModelProto,
+        names: Sequence[str],
+        *,
+        key: str,
+        turning: Collection[str] = (),
+        turns: int = 1,
     ) -> dict[str, np.ndarray]:
-        """Tensors in one run on synthetic data, in which only the nodes that they need run."""
+        """Tensors in runs on synthetic data, in which only the nodes that they need run."""
         whole = self.known_graph(proto)
         part = upstream(proto, names)
         graph = graph_of(part, whole.types)
         weights, inputs = self.synthesised(part, graph, key, whole)
-        feeds = {name: make() for name, (make, _) in inputs.items()}
-        tensors = {name: feeds[name] for name in names if name in feeds}
-        if part.graph.node:
-            results = self.run_once(part, graph, weights, feeds)
-            tensors |= dict(zip(graph.outputs, results, strict=True))
-        return tensors
+        runs: list[dict[str, np.ndarray]] = []
+        for turn in range(turns):
+            feeds = {n: make(turn if n in turning else 0) for n, (make, _) in inputs.items()}
+            tensors = {name: feeds[name] for name in names if name in feeds}
+            if part.graph.node:
+                results = self.run_once(part, graph, weights, feeds)
+                tensors |= dict(zip(graph.outputs, results, strict=True))
+            runs.append(tensors)
+        return joined(runs)
 
     def synthesised(
         self, proto: onnx.ModelProto, graph: Graph, key: str, whole: Graph | None = None

@@ -230,6 +230,10 @@ class MeasuringOptions:
     again: bool = option(
         "Measure further rounds of what is measured already.", default=False, group=MEASURING
     )
+    repeat_inputs: bool = option(
+        "Run on the same inputs again and again, as loops do: processors learn them.",
+        default=False, group=MEASURING,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

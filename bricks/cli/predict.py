@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +20,7 @@ from bricks.cli.output import finish, note, print_json, show_answer
 from bricks.cli.reading import ReadModels, read_all
 from bricks.cli.remedies import Remedies
 from bricks.cli.sweep_options import ALL, HERE, SweepOptions, in_setting
-from bricks.cli.warnings import warn_of_crowding
+from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 from bricks.cli.workspaces import open_workspace, runtime_of
 from bricks.errors import BackendError, BricksError, UsageError
 from bricks.session.crowding import refuse_crowding
@@ -48,7 +48,7 @@ class PredictOptions(SweepOptions):
 
     no_measure: bool = no_measure_option()
     now: bool = option(
-        "Answer for the present speed of this host too: takes a second.", default=False
+        "Answer for the present speed of this host too: takes some seconds.", default=False
     )
 
 
@@ -58,8 +58,9 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
 
     Bricks without a measurement are measured first; or predicted, where there are enough to learn
     from and --no-measure, --effort or --budget say so. Lists, as in --threads 1,2 --batch 1,8,
-    compare all their combinations. --on asks about known systems, and measures nothing there. With
-    --all, also how much memory the models need. Example: bricks predict resnet50 --threads 2
+    compare all their combinations. With --sizes, the distribution over a mix of sizes, and what a
+    change of size costs. --on asks about known systems, and measures nothing there. With --all,
+    also how much memory the models need. Example: bricks predict resnet50 --threads 2
     """
     from bricks.analysis.predicted_order import predicted_orders
     from bricks.report.answers.prediction import prediction_answer
@@ -67,6 +68,7 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
 
     if asked.now and asked.elsewhere:
         raise UsageError("--now is for this host: leave out --on")
+    asked.check_sizes()
     options = replace(options, runtime=replace(options.runtime, name=runtime_of(options)))
     reader = _Reader(options)
     if asked.elsewhere and any(map(is_entry, options.models.words)):
@@ -86,7 +88,7 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
         print_json({"answer": answer, **facts, "orders": json_of(predicted_orders(result))})
     elif result.estimated or (detail.every and any(of.memory for of in result.models)):
         estimates = [estimate for estimate in shown if estimate is not None]
-        _show(answer, result, estimates, every=detail.every)
+        _show(answer, result, estimates, reader.words, every=detail.every)
     finish(result.errors)
 
 
@@ -101,6 +103,8 @@ class _Reader:
     words: dict[str, str] = field(default_factory=dict)
     _models: dict[Setting, Sequence[Model | Unread]] = field(default_factory=dict)
     _begun: dict[Setting, Future[ReadModels]] = field(default_factory=dict)
+    _assumed: dict[str, str] = field(default_factory=dict)
+    _inspected: set[str] = field(default_factory=set)
 
     def begin(self, setting: Setting) -> None:
         """Read the models for ``setting`` in the background.
@@ -113,17 +117,25 @@ class _Reader:
         self._begun[_key(setting)] = begun
         options = in_setting(self.options, setting)
         # A daemon: a command that fails meanwhile must not wait for it.
-        Thread(target=_fulfil, args=(begun, partial(read_all, options)), daemon=True).start()
+        Thread(target=_fulfil, args=(begun, self._read(options)), daemon=True).start()
 
     def __call__(self, setting: Setting) -> Sequence[Model | Unread]:
         """The models for a setting."""
         key = _key(setting)
         if key not in self._models:
             begun = self._begun.pop(key, None)
-            read = read_all(in_setting(self.options, setting)) if begun is None else begun.result()
+            options = in_setting(self.options, setting)
+            read = self._read(options)() if begun is None else begun.result()
             self._models[key] = read.models
+            for model in read.models:
+                if not isinstance(model, Unread) and model.name not in self._inspected:
+                    self._inspected.add(model.name)
+                    warn_of_denormals(model)
             self.words |= {model.name: word for model in read.models if (word := read.word(model))}
         return self._models[key]
+
+    def _read(self, options: EstimateOptions) -> Callable[[], ReadModels]:
+        return partial(read_all, options, assumed=self._assumed)
 
 
 def _key(setting: Setting) -> Setting:
@@ -174,7 +186,7 @@ def _predictions(
     if at_once and options.measuring.budget_s is None:
         _answer_at_once(workspace, reader(first))
     sweep = Sweep(axes=axes, read=reader, measure=not asked.no_measure, notice=note, memory=memory,
-                  now=asked.now)  # fmt: skip
+                  now=asked.now, mix=asked.sizes or ())  # fmt: skip
     result = sweep.predicted(workspace)
     return result if asked.systems != (ALL,) else result.on_known()
 
@@ -252,21 +264,36 @@ def _shown(
 
 
 def _show(
-    answer: str, result: ModelPredictions, shown: Sequence[ShownEstimate], *, every: bool
+    answer: str,
+    result: ModelPredictions,
+    shown: Sequence[ShownEstimate],
+    words: Mapping[str, str],
+    *,
+    every: bool,
 ) -> None:
     from bricks.report.matrix import prediction_parts
-    from bricks.report.prediction import host_remarks, memory_remarks, phase_lines, run_remarks
+    from bricks.report.mix import mix_remarks
+    from bricks.report.prediction import (
+        agreement_remarks,
+        host_remarks,
+        memory_remarks,
+        phase_lines,
+        run_remarks,
+        unknown_agreements,
+    )
     from bricks.report.throttling import quota_remarks
     from bricks.report.wide_intervals import estimate_lines
 
-    remarks = estimate_lines(shown, sources=result.swept)
+    remarks = agreement_remarks(result, words) + estimate_lines(shown, sources=result.swept)
     if not result.swept:
         for of in result.estimated:
             remarks += quota_remarks(of.model, of.latency_s, of.setting.target)
     if every:
+        remarks += unknown_agreements(result)
         remarks += [line for of in result.models for line in phase_lines(of.model, of.phases)]
         remarks += [line for of in result.models for line in run_remarks(of)]
         remarks += [line for of in result.models for line in memory_remarks(of)]
+    remarks = [*mix_remarks(result.mixes), *remarks]
     parts = prediction_parts(result, every=every)
     remarks += host_remarks(result.models, every=every)
     show_answer(answer, *parts, remarks=remarks, every=every)

@@ -52,18 +52,22 @@ class ReadModels:
         return None if isinstance(model, Unread) else self.words[model.digest]
 
 
-def read_all(options: CommonOptions, *, private: bool = False) -> ReadModels:
+def read_all(
+    options: CommonOptions, *, private: bool = False, assumed: dict[str, str] | None = None
+) -> ReadModels:
     """Read the models of the command line; one that cannot be read doesn't stop the others.
 
-    Unless ``private``, suites that contain no models but bricks are refused.
+    Unless ``private``, suites that contain no models but bricks are refused. ``assumed`` has the
+    words of models about whose open batch a note was printed, and gets further ones.
     """
+    noted = {} if assumed is None else assumed
     models: list[Model | Unread] = []
     private_bricks: list[Brick] = []
     words: dict[str, str] = {}
     read_options = _read_options(options)
-    assumed: dict[str, str] = {}
+    new: dict[str, str] = {}
     for reference in _references(options):
-        for result in _opened(reference, read_options, assumed):
+        for result in _opened(reference, read_options, new):
             found = result.content
             if isinstance(found, PrivateBricks):
                 if not private:
@@ -78,7 +82,8 @@ def read_all(options: CommonOptions, *, private: bool = False) -> ReadModels:
                     note(result.note)
                 if result.adjustable and not read_options.shapes and not read_options.values:
                     warn_of_empty_inputs(found)
-    _note_assumed(assumed)
+    _note_assumed({word: axis for word, axis in new.items() if word not in noted})
+    noted |= new
     return ReadModels(models, private_bricks, words)
 
 

@@ -66,7 +66,7 @@ class StudySettings:
 
 
 # Settings that no study has, and those that only studies of models have.
-_NEVER = frozenset({"budget", "retry", "again"})
+_NEVER = frozenset({"budget", "retry", "again", "repeat_inputs"})
 _OF_MODELS = frozenset({"granularity", "optimization", "effort"})
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bricks.cli.choices import QUANTIZED
 from bricks.cli.options import MODELS, RUNNING
@@ -20,7 +21,10 @@ from bricks.studies.options import option, systems_option
 
 if TYPE_CHECKING:
     from bricks.cli.options import EstimateOptions
+    from bricks.studies.inference.mix import MixedSize
     from bricks.studies.inference.settings import Axes, Setting
+
+T = TypeVar("T")
 
 # The word for all known systems, and the one for this host.
 ALL, HERE = "all", "here"
@@ -40,10 +44,46 @@ def numbers_of(flag: str, text: str, *, most: int) -> tuple[int, ...]:
     return _few(flag, tuple(dict.fromkeys(map(int, words))))
 
 
-def _few(flag: str, values: tuple[int, ...]) -> tuple[int, ...]:
+def _few(flag: str, values: tuple[T, ...]) -> tuple[T, ...]:
     if len(values) > _MOST:
         raise UsageError(f"{flag} lists {len(values)} values: give {_MOST} or fewer")
     return values
+
+
+def shapes_of_each(flag: str, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The shapes of inputs in each setting, from texts such as ``x=1x3x32x32,1x3x64x64``.
+
+    Lists of several inputs have as many entries, which belong together in order; an input with a
+    single shape has it in every setting. Raises :class:`UsageError`.
+    """
+    from bricks.graph.sizes import parse_shape
+
+    lists: dict[str, list[str]] = {}
+    for text in texts:
+        name, separator, shapes = text.rpartition("=")
+        if name in lists:
+            raise UsageError(f"{flag} gives input {name!r} twice: list its shapes in one {flag}")
+        each = [f"{name}{separator}{shape.strip()}" for shape in shapes.split(",")]
+        for shape in each:
+            parse_shape(shape)
+        lists[name] = list(dict.fromkeys(each)) if len(texts) == 1 else each
+    lengths = {name: len(each) for name, each in lists.items() if len(each) > 1}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name!r} {count}" for name, count in lengths.items())
+        raise UsageError(
+            f"{flag} lists shapes that belong together, but not as many of each input ({listed}):"
+            " give as many"
+        )
+    count = max(lengths.values(), default=1)
+    every = zip(*(each * count if len(each) == 1 else each for each in lists.values()), strict=True)
+    return _few(flag, tuple(dict.fromkeys(every)))
+
+
+def sizes_of(flag: str, text: str) -> Sequence[MixedSize]:
+    """The sizes in the file ``text``; see :func:`~bricks.studies.inference.mix.read_sizes`."""
+    from bricks.studies.inference.mix import read_sizes
+
+    return read_sizes(Path(text))
 
 
 def runtimes_of(flag: str, text: str) -> tuple[str, ...]:
@@ -86,10 +126,22 @@ class SweepOptions:
         default=None, metavar="N,…", group=RUNNING, shown="physical cores",
         read=partial(numbers_of, most=MAX_THREADS),
     )  # fmt: skip
+    shapes: Sequence[tuple[str, ...]] | None = option(
+        "Shapes of an input, ? for sizes that stay; several are compared. May be repeated: lists of"
+        " several inputs belong together, in order.",
+        default=None, flag="--shape", metavar="NAME=1x3x32x32,…", group=MODELS, shown=False,
+        written=list[str], read=shapes_of_each,
+    )  # fmt: skip
     batches: Sequence[int] | None = option(
         "Size of the first dimension of the models' inputs; several sizes are compared.",
         default=None, flag="--batch", metavar="N,…", group=MODELS, shown="the models' own, or 1",
         read=partial(numbers_of, most=LARGEST_DIM),
+    )  # fmt: skip
+
+    sizes: Sequence[Any] | None = option(
+        "Sizes of a server's requests: a column for each input whose shape changes, and batch, and"
+        " weight for how often. The answer is the mean and percentiles.",
+        default=None, metavar="FILE.csv", group=MODELS, shown=False, read=sizes_of,
     )  # fmt: skip
 
     precisions: Sequence[str | None] | None = option(
@@ -111,9 +163,34 @@ class SweepOptions:
             systems=systems,
             runtimes=self.runtimes or (options.runtime.name,),
             threads=self.threads or (None,),
+            shapes=self.shapes or ((),),
             batches=self.batches or (None,),
+            sizes=self._mixed,
             quantizations=self.precisions or (None,),
         )
+
+    def check_sizes(self) -> None:
+        """Raise :class:`UsageError` for other sizes than those of a mix."""
+        if not self.sizes:
+            return
+        for flag, values in (("--shape", self.shapes), ("--batch", self.batches)):
+            if values and len(values) > 1:
+                raise UsageError(f"--sizes and {flag} both list sizes: give one {flag[2:]}")
+        if self.batches and self.sizes[0].batch is not None:
+            raise UsageError("--batch is a column of --sizes too: leave one of them out")
+        for shape in self.shapes[0] if self.shapes else ():
+            name = shape.rpartition("=")[0]
+            if any(of.rpartition("=")[0] == name for of in self.sizes[0].shapes):
+                raise UsageError(f"--shape gives input {name!r}, a column of --sizes: leave it out")
+
+    @property
+    def _mixed(self) -> Sequence[tuple[tuple[str, ...], int | None]] | None:
+        """The sizes of the mix, with the shape and the batch that all have; None: no mix."""
+        if not self.sizes:
+            return None
+        shapes = self.shapes[0] if self.shapes else ()
+        batch = self.batches[0] if self.batches else None
+        return [((*of.shapes, *shapes), of.batch or batch) for of in self.sizes]
 
     def typed(self, options: EstimateOptions, setting: Setting) -> EstimateOptions:
         """``options`` in ``setting``, as a person types them: without values that nobody gave."""
@@ -123,7 +200,7 @@ class SweepOptions:
                 setting,
                 runtime=setting.runtime if self.runtimes else options.runtime.name,
                 threads=setting.threads if self.threads else None,
-                batch=setting.batch if self.batches else None,
+                batch=setting.batch if self.batches or self.sizes else None,
             ),
         )
 
@@ -133,7 +210,10 @@ def in_setting(options: EstimateOptions, setting: Setting) -> EstimateOptions:
     return replace(
         options,
         models=replace(
-            options.models, batch=setting.batch, quantize=setting.quantize or UNQUANTIZED
+            options.models,
+            batch=setting.batch,
+            shape=list(setting.shapes) or None,
+            quantize=setting.quantize or UNQUANTIZED,
         ),
         runtime=replace(options.runtime, name=setting.runtime, threads=setting.threads),
     )

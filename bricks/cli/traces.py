@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bricks.backends.profiler_trace import Unmatched
 from bricks.cli.options import CacheOptions, threads_option
 from bricks.cli.output import print_json, show, show_notes
 from bricks.cli.workspaces import opened_workspace
@@ -126,25 +127,29 @@ def _show(path: Path, imported: ImportedTrace) -> None:
 
 def _remarks(imported: ImportedTrace) -> Iterator[str]:
     yield "Times on the host have the profiler's own in them; caches are as in these steps."
-    if imported.unknown:
-        yield f"No known brick equals {_few(imported.unknown)}."
-    if imported.unseen:
-        yield _left_out(imported)
+    for why, operators in imported.left_out.items():
+        yield f"Left out: {_few(operators)}."
+        yield from WHY[why]
     if imported.unfinished:
         yield f"{imported.unfinished} calls are left out: not all of their kernels are traced."
     if imported.loose_kernels:
         yield f"{imported.loose_kernels} kernels are left out: no call has launched them."
 
 
-def _left_out(imported: ImportedTrace) -> str:
-    """Why calls that may be several bricks are left out, and what to do."""
-    few = _few(imported.unseen)
-    if not imported.named:
-        return f"The trace tells too little of {few}: --model names what ran."
-    return (
-        f"{few} left out: the trace does not tell which of the model's bricks they are, or of"
-        " which size. Measure these bricks with bricks measure, where the model runs."
-    )
+# Why calls are left out, and what to do: lines of at most 80 columns.
+WHY = {
+    Unmatched.UNKNOWN: ("No known brick equals these calls.",),
+    Unmatched.UNNAMED: ("The trace tells too little of these: --model names what ran.",),
+    Unmatched.FOREIGN: ("It tells too little of these, and the model makes no such calls.",),
+    Unmatched.SEVERAL: (
+        "Bricks of the model differ only in what the trace does not write.",
+        "Measure them with bricks measure, where the model runs.",
+    ),
+    Unmatched.UNPROVEN: (
+        "Their size is not written, and no call that reads the results proves it.",
+        "Measure them with bricks measure, where the model runs.",
+    ),
+}
 
 
 def _few(operators: Mapping[str, int]) -> str:

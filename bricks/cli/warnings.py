@@ -26,9 +26,9 @@ def warn_of_denormals(model: Model) -> float | None:
         return None
     if share is not None and share > MANY_DENORMALS:
         note(
-            f"warning: {model.name}: {100 * share:.0f} % of its weights are denormal; here all"
-            " are ordinary, and with these a runtime may be many times slower"
-            " (onnxruntime: unless session.set_denormal_as_zero is set)"
+            f"warning: {model.name}: {100 * share:.0f} % of its weights are denormal: a runtime may"
+            " be many times slower than with ordinary ones (onnxruntime computes with float32 ones"
+            " unless session.set_denormal_as_zero is set)"
         )
     return share
 

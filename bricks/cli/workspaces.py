@@ -60,6 +60,11 @@ def workspace_options(options: CommonOptions) -> Options:
     """Convert the options of a command to the library's options of a workspace."""
     from bricks.session.options import Options
 
+    if options.measuring is not None and options.measuring.repeat_inputs:
+        note(
+            "all runs have the same inputs, which processors learn: sorting, searching and trees"
+            " may take twice as long on inputs that change"
+        )
     return Options(
         runtime=runtime_of(options),
         granularity=options.runtime.granularity,
@@ -87,7 +92,12 @@ def _measuring(options: CommonOptions) -> dict[str, Any]:
         budget_began_s=clock.began_s(),
         again=measuring.again,
     )
-    return {"conditions": conditions, "retry": measuring.retry, "effort": measuring.effort}
+    return {
+        "conditions": conditions,
+        "retry": measuring.retry,
+        "effort": measuring.effort,
+        "repeat_inputs": measuring.repeat_inputs,
+    }
 
 
 def _parallel(options: CommonOptions) -> dict[str, Any]:

@@ -33,8 +33,8 @@ What counts:
 * of an input whose values decide the latency of an operator: a sketch of its values in the model
   (see ``graph.sketch``; also listed in ``metadata_props``), without facts that the usual synthetic
   values share; and of a loop with a computed condition: the number of iterations;
-* of a weight that the runtime has folded into denormals, and of an input with many of them: the
-  number of denormals, in steps of an eighth (also listed in ``metadata_props``);
+* of a weight with many denormals, folded by the runtime or not, and of an input with many: their
+  share, in steps of an eighth (also listed in ``metadata_props``);
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
   unsigned, or BOOL; those at steering inputs (see ``operators.steering``), also as
   floating-point numbers; strings; and empty tensors. The initializer must be the input itself: a

@@ -51,7 +51,8 @@ def make_concrete(
         if isinstance(type_, TensorType):
             binding.set_shape(name, type_.shape, f"the value given for input '{name}'")
     if batch is not None:
-        binding.set_batch(batch, skip={*shapes, *specified})
+        stated = (name for name, shape in shapes.items() if not shape or shape[0] is not None)
+        binding.set_batch(batch, skip={*stated, *specified})
     types, rebatched = binding.concrete_types()
     named: dict[str, ValueType] = dict(types)
     for value in graph.input:
@@ -66,6 +67,44 @@ def make_concrete(
                 )
             named[value.name] = type_
     return tuple((value.name, named[value.name]) for value in graph.input), rebatched
+
+
+def with_open_sizes(models: Sequence[onnx.ModelProto], name: str) -> onnx.ModelProto:
+    """Return one model for the sizes of all ``models``: dimensions in which inputs differ are open.
+
+    Raises :class:`ShapeError` where the models, called ``name``, differ in more than that.
+    """
+    opened = [onnx.ModelProto() for _ in models]
+    for copy, proto in zip(opened, models, strict=True):
+        copy.CopyFrom(proto)
+        del copy.graph.value_info[:]
+        for value in copy.graph.output:
+            if value.type.HasField("tensor_type"):
+                value.type.tensor_type.ClearField("shape")
+    for values in zip(*(copy.graph.input for copy in opened), strict=True):
+        dims = [value.type.tensor_type.shape.dim for value in values]
+        if len({len(each) for each in dims}) == 1:
+            for axis, sizes in enumerate(zip(*dims, strict=True)):
+                if len({dim.dim_value for dim in sizes}) > 1:
+                    for dim in sizes:
+                        dim.dim_param = f"{values[0].name}_{axis}"
+    if len({copy.SerializeToString(deterministic=True) for copy in opened}) > 1:
+        raise ShapeError(
+            f"{name}: its graph depends on the size, so that no session runs several: give a model"
+            " whose dimensions are open"
+        )
+    return opened[0]
+
+
+def with_sizes(opened: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    """Return a copy of a model with ``shapes`` of its inputs, by name."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(opened)
+    for value in copy.graph.input:
+        if value.type.HasField("tensor_type"):
+            for dim, size in zip(value.type.tensor_type.shape.dim, shapes[value.name], strict=True):
+                dim.dim_value = size
+    return copy
 
 
 def assumed_container(proto: onnx.TypeProto, depth: int = 0) -> ValueType:

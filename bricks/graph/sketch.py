@@ -206,8 +206,10 @@ class Sketch:
             return boxes.astype(random.dtype).reshape(random.shape)
         if self.columns is not None:
             rows = count // random.shape[-1]
-            shares = (np.arange(rows) + rng.random()) / rows
-            columns = [rng.permutation(values_at_shares(shares, column)) for column in self.columns]
+            columns = [
+                rng.permutation(values_at_shares((np.arange(rows) + rng.random()) / rows, column))
+                for column in self.columns
+            ]
             flat = np.stack(columns, axis=1).reshape(-1)
         elif {self.quantiles, self.distinct, self.rises} != {None}:
             flat = self._ordered(self._ascending(random), rng)

@@ -21,7 +21,7 @@ from bricks.measure.allowance import allowed_s
 from bricks.measure.failure_explanation import explain_failure, given_inputs
 from bricks.measure.protocol.evaluation import EvaluateModel, VerifyModel, WriteReference
 from bricks.measure.protocol.graphs import ReadExecuted, ReadSource, ReadValues, TypedGraph
-from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel
+from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel, RunSizes
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.operators.integer_ranges import observations, steering_values
 from bricks.samples.profile import Profile, profile_of
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # that are read from a disk; a profile takes several runs; a reference is computed in Python.
 _TIMES: Mapping[type[Request[Any]], int] = {
     VerifyModel: 20, ProfileModel: 20, MeasureMemory: 20, WriteReference: 60, EvaluateModel: 60,
+    RunSizes: 60,
 }  # fmt: skip
 
 # Characters of a runtime's error text that are kept if a remedy follows.

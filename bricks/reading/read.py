@@ -188,7 +188,7 @@ def _read_graph(request: _ReadRequest, proto: onnx.ModelProto) -> Model:
     _note_inputs(proto, dict(inputs), {name: value for name, (value, _) in specified.items()})
     drop_shapes(proto.graph, changed=rebatched)
     load_steering_values(proto.graph, folder, path.name)
-    note_weights(proto, tiny_weights(proto.graph, folder, noted))
+    note_weights(proto, tiny_weights(proto.graph, folder, noted, path.name))
     return request.model(proto, folder, inputs, rebatched=rebatched)
 
 

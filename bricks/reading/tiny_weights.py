@@ -1,9 +1,10 @@
-"""Weights so small that a runtime may fold them into denormals, noted as sketches of a model.
+"""Weights that are denormal, or that a runtime may fold into denormals, as sketches of a model.
 
 Training leaves scales of batch normalisations near zero on unused channels. A runtime multiplies a
 scale into the weights of the convolution before it, and processors may take a hundred times as long
-on denormals. So a model with such scales, and its bricks with the products, have other digests.
-Reads only weights with one number a channel; larger weights stay on disk. Must not know runtimes.
+on denormals. Weights of eight-bit floats with an unfitting scale are mostly denormal too. So a
+model with such weights or scales, and its bricks with them or the products, have other digests.
+Reads all weights with one number a channel, and parts of larger ones. Must not know runtimes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy as np
 import onnx
 
 from bricks.errors import ModelError
-from bricks.graph.distributions import SHARES
+from bricks.graph.denormals import weight_shares
+from bricks.graph.distributions import SHARES, stepped
 from bricks.graph.payload import (
     PayloadError,
     is_referenced,
@@ -37,14 +39,20 @@ _MOST_CHANNELS = 1 << 14
 
 
 def tiny_weights(
-    graph: onnx.GraphProto, folder: Path, noted: Mapping[str, Sketch]
+    graph: onnx.GraphProto, folder: Path, noted: Mapping[str, Sketch], file: str
 ) -> dict[str, Sketch]:
-    """Return sketches of the weights of ``graph`` with one number a channel, many of them tiny.
+    """Return sketches of the weights of ``graph`` that are denormal, or scales that may make some.
 
     Weights whose data are not in ``folder``, as in a suite, have their ``noted`` sketch, if any.
-    Raises :class:`ModelError` for a noted sketch that is no distribution.
+    Raises :class:`ModelError` for a noted sketch that is none of either kind, and where the data of
+    the model in ``file`` cannot be read.
     """
     sketches: dict[str, Sketch] = {}
+    for name, type_, share in weight_shares(graph, folder, file):
+        if share is None and name in noted:
+            sketches[name] = _checked(name, noted[name])
+        elif share is not None and len(type_.shape) != 1 and stepped(share):
+            sketches[name] = Sketch(denormals=stepped(share))
     for name, values in _channel_weights(graph, folder):
         if values is None:
             sketches |= {name: _checked(name, noted[name])} if name in noted else {}
@@ -54,7 +62,9 @@ def tiny_weights(
 
 
 def _checked(name: str, sketch: Sketch) -> Sketch:
-    quantiles = sketch.quantiles or ()
+    quantiles, share = sketch.quantiles or (), sketch.denormals
+    if not quantiles and isinstance(share, float) and 0 < share <= 1:
+        return Sketch(denormals=share)
     finite = all(isinstance(value, float) and math.isfinite(value) for value in quantiles)
     if len(quantiles) != len(SHARES) or not finite:
         raise ModelError(f"what is noted of weight '{name}' is no distribution")

@@ -66,7 +66,9 @@ def runtime_text(target: Target) -> str:
     """The runtime, its version and its threads."""
     runtime = target.runtime
     copies = f", {runtime.copies} copies" if runtime.copies > 1 else ""
-    return f"{runtime.backend} {runtime.version}, {count_text(runtime.threads, 'thread')}{copies}"
+    inputs = ", inputs repeated" if runtime.repeat_inputs else ""
+    threads = count_text(runtime.threads, "thread")
+    return f"{runtime.backend} {runtime.version}, {threads}{copies}{inputs}"
 
 
 def rate_text(value: float | None) -> str:

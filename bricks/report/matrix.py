@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import DASH, Cells, render_table
 from bricks.report.figures import count_text
+from bricks.report.mix import mix_parts
 from bricks.report.prediction import (
     FEW,
     MARK,
+    TITLES,
     best_cells,
     dimension_text,
+    has_best,
     is_among,
     marked,
     prediction_table,
@@ -35,16 +38,19 @@ _MOST = 4
 _EACH = "  a sample"
 
 # The dimensions that make good columns, the best first.
-_ACROSS = ("batch", "threads", "runtime", "quantize", "system", "model")
+_ACROSS = ("batch", "threads", "runtime", "quantize", "system", "shapes", "model")
 
 
 def prediction_parts(of: ModelPredictions, *, every: bool = False) -> list[RenderableType]:
     """One table: a grid where two dimensions vary, else rows; ``every`` lists all facts."""
+    if any(mix.sizes for mix in of.mixes) and not every:
+        return mix_parts(of.mixes, every=False)
     table = prediction_table(of, every=every)
     if not of.swept:
         return [table, *_others(of, every=every)]
     grid = None if every else _grid(of)
-    return [table if grid is None else grid, _legend(of)]
+    mixes = mix_parts(of.mixes, every=every) if of.mixes else []
+    return [table if grid is None else grid, _legend(of), *mixes]
 
 
 def _others(of: ModelPredictions, *, every: bool) -> list[str]:
@@ -55,8 +61,11 @@ def _others(of: ModelPredictions, *, every: bool) -> list[str]:
 
 def _legend(of: ModelPredictions) -> str:
     least = "the least latency for each sample" if "batch" in of.dimensions else "the least latency"
-    several = len({model.model for model in of.models}) > 1
-    return f"{MARK} {least}{' of a model' if several else ''}"
+    if not has_best(of):
+        return ""
+    each = ["model"] if len({model.model for model in of.models}) > 1 else []
+    each += ["shape"] if "shapes" in of.dimensions else []
+    return f"{MARK} {least}{' of each ' if each else ''}{' and '.join(each)}"
 
 
 def _grid(of: ModelPredictions) -> Table | None:
@@ -75,7 +84,7 @@ def _grid(of: ModelPredictions) -> Table | None:
 
 def _cells(of: ModelPredictions, down: str, across: str) -> Cells:
     by_place = {(_value(cell, down), _value(cell, across)): cell for cell in of.estimated}
-    best, columns = best_cells(of), _values(of.estimated, across)
+    best, columns = best_cells(of) if has_best(of) else (), _values(of.estimated, across)
     rows: list[tuple[str, ...]] = []
     for value in _values(of.estimated, down):
         cells = [by_place.get((value, column)) for column in columns]
@@ -84,7 +93,8 @@ def _cells(of: ModelPredictions, down: str, across: str) -> Cells:
             rows.append((_EACH, *(_sample_text(cell, best) for cell in cells)))
         else:
             rows.append((value, *(_text(cell, best) for cell in cells)))
-    titles = (down, *(f"{across} {column}" if column.isdecimal() else column for column in columns))
+    heads = (f"{across} {column}" if column.isdecimal() else column for column in columns)
+    titles = (TITLES.get(down, down), *heads)
     return Cells(titles, tuple(rows), (True, *(False for _ in columns)))
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Estimate, PhaseShare
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
+from bricks.errors import printable
 from bricks.report.answers.device import device_of
-from bricks.report.answers.words import uncertainty_text
+from bricks.report.answers.settings import shapes_text
+from bricks.report.answers.words import listed, uncertainty_text, verb
 from bricks.report.columns import Column, table_of
 from bricks.report.figures import count_text
 from bricks.report.tables import notable, peak_size, seconds, share_text
@@ -18,13 +21,14 @@ from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from bricks.session.agreement import Agreement
     from bricks.studies.inference.settings import Setting
     from bricks.units.interval import Interval
 
 # Of many models, so many of the fastest are shown.
 FEW = 10
 
-_TITLES = {"quantize": "precision"}
+TITLES = {"quantize": "precision", "shapes": "shape"}
 MARK = "*"
 
 Cell = Column[PredictedModel]
@@ -38,7 +42,7 @@ def prediction_table(of: ModelPredictions, *, every: bool = False) -> Table:
     rows = [model for model in of.models if model.interval or (every and model.memory)]
     if not of.swept:
         rows.sort(key=_order)
-    best = best_cells(of) if of.swept else ()
+    best = best_cells(of) if has_best(of) else ()
     several = len({model.model for model in of.models}) > 1
     lanes = _LANES if any(map(device_of, rows)) else ()
     columns = [
@@ -57,13 +61,19 @@ def prediction_table(of: ModelPredictions, *, every: bool = False) -> Table:
 
 
 def best_cells(of: ModelPredictions) -> Sequence[PredictedModel]:
-    """The estimate of each model in the setting that takes least for each sample."""
-    best: dict[str, PredictedModel] = {}
+    """The estimate of each model and shape in the setting that takes least for each sample."""
+    best: dict[tuple[str, Sequence[str]], PredictedModel] = {}
     for cell in of.estimated:
-        known = best.setdefault(cell.model, cell)
+        # Other shapes are other work: their times for a sample do not compare.
+        known = best.setdefault((cell.model, cell.setting.shapes), cell)
         if cell.sample_s.value < known.sample_s.value:
-            best[cell.model] = cell
+            best[cell.model, cell.setting.shapes] = cell
     return list(best.values())
+
+
+def has_best(of: ModelPredictions) -> bool:
+    """Whether a setting can be the best: of other shapes none is, as they are other work."""
+    return of.swept and of.dimensions != ("shapes",) and not of.mixes
 
 
 def is_among(cell: PredictedModel, cells: Sequence[PredictedModel]) -> bool:
@@ -80,12 +90,14 @@ def dimension_text(setting: Setting, name: str) -> str:
     """The value of a setting in the dimension ``name``."""
     if name == "system":
         return "here" if setting.system is None else str(setting.system_name)
+    if name == "shapes":
+        return shapes_text(setting.shapes) or "as it is"
     value = getattr(setting, name)
     return "as it is" if value is None else str(value)
 
 
 def _dimension_column(name: str) -> Cell:
-    title = _TITLES.get(name, name)
+    title = TITLES.get(name, name)
     return Column(title, lambda row: dimension_text(row.setting, name), left=True)
 
 
@@ -190,6 +202,49 @@ def host_remarks(models: Sequence[PredictedModel], *, every: bool) -> list[str]:
         "This host ran no whole model along with its bricks yet, so a wide error is assumed. To"
         " narrow it: bricks compare MODEL"
     ]
+
+
+def agreement_remarks(of: ModelPredictions, words: Mapping[str, str]) -> list[str]:
+    """A line for each model for which two runtimes compute different results.
+
+    ``words`` name models on a command line, by the models' names.
+    """
+    return [_disagreement(pair, words.get(pair.model)) for pair in of.disagreements]
+
+
+def _disagreement(pair: Agreement, word: str | None) -> str:
+    verdict = pair.verdict
+    how = f"with {pair.other}, {verdict.reason}".replace("the reference", pair.one)
+    if verdict.difference is not None:
+        how = f"it differs by {_share(verdict.difference)} of its greatest value"
+        how += f" ({_share(verdict.allowed or 0.0)} would be rounding)"
+    who = f"{pair.one} and {pair.other} compute different results, and no reference says who errs"
+    if verdict.errs:
+        others = [name for name in (pair.one, pair.other) if name not in verdict.errs]
+        who = f"{listed(verdict.errs)} {verb(len(verdict.errs), 'errs', 'err')}"
+        who += f" by a reference in double precision, {others[0]} does not" if others else ""
+    line = (
+        f"{printable(pair.model)}: {who}, so latencies do not compare: of output"
+        f" {printable(str(verdict.output))!r}, {how}."
+    )
+    if word is None:
+        return line
+    named = ("--runtime", pair.one, "--runtime", pair.other)
+    return f"{line} More: {shlex.join(['bricks', 'validate', 'models', word, *named])}"
+
+
+def unknown_agreements(of: ModelPredictions) -> list[str]:
+    """A line for each model whose outputs with two runtimes were not compared, and why."""
+    return [
+        f"{printable(pair.model)}: whether {pair.one} and {pair.other} compute the same is not"
+        f" known: {pair.verdict.reason}."
+        for pair in of.agreements
+        if pair.verdict.agree is None
+    ]
+
+
+def _share(share: float) -> str:
+    return f"{share:.2g} times" if share > 1 else f"{100 * share:.2g} %"
 
 
 def memory_remarks(of: PredictedModel) -> list[str]:

@@ -16,10 +16,10 @@ def quota_remarks(model: str, latency_s: Interval, target: Target | None) -> lis
     quota = None if target is None else target.system.quota
     if quota is None or not latency_s.value:
         return []
-    median_s, tail_s = (quota.percentile_s(latency_s.value, percent) for percent in (50, 99))
+    loop = quota.loop(latency_s.value)
     return [
         f"{model}: that is a run within the quota, {seconds(quota.budget_s)} of each"
         f" {seconds(quota.period_s)}. In a loop, runs stop when it is spent: half of them take at"
-        f" most {seconds(median_s)}, 99 % at most {seconds(tail_s)}, and"
-        f" {1 / quota.mean_s(latency_s.value):.4g} are done a second."
+        f" most {seconds(loop.p50_s)}, 99 % at most {seconds(loop.p99_s)}, and"
+        f" {loop.runs_per_s:.4g} are done a second."
     ]

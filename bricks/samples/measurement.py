@@ -185,6 +185,13 @@ class Measurement:
         """The mean conditions of the host over the rounds of walks; None if unknown."""
         return mean_conditions((r.host for r in self.walked), self.weights)
 
+    def since(self, second: int) -> Measurement:
+        """The rounds that were taken at this Unix time or later; all, if there are none."""
+        late = tuple(
+            r for r in self.rounds if r.host and r.host.taken_s and r.host.taken_s >= second
+        )
+        return replace(self, rounds=late) if late else self
+
     @property
     def latency_s(self) -> float:
         """The median over the rounds of walks: the samples of one round are not independent."""

@@ -122,10 +122,12 @@ class Campaigns:
         progress: Progress | None = None,
         *,
         rule: StopRule | None = None,
+        again: bool | None = None,
     ) -> CampaignResult:
         """Measure all missing bricks of ``jobs``, as far as ``budget_s`` seconds last.
 
-        Each is sampled until ``rule`` is met, by default the rule of the conditions.
+        Each is sampled until ``rule`` is met, and known ones ``again``; by default as the
+        conditions say.
         """
         started = time.monotonic()
         self._plans.save_target()
@@ -135,6 +137,8 @@ class Campaigns:
             if budget_s is not None:
                 budget_s = max(0.0, budget_s - (time.monotonic() - started))
             conditions = self._conditions(budget_s, rule)
+            if again is not None:
+                conditions = replace(conditions, again=again)
             result = self._campaign(conditions, progress).run(jobs)
         seconds = time.monotonic() - started
         if result.measured and conditions.exclusive:

@@ -10,6 +10,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bricks.measure.rounds import StopRule
+from bricks.samples.measurement import Measurement
+from bricks.samples.usual_conditions import PERIOD_S
 from bricks.session.jobs import bricks_job, isolated_job, whole_job
 from bricks.session.summaries import Measured
 
@@ -18,8 +21,10 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.measure.campaign_result import CampaignResult
     from bricks.measure.jobs import ModelJob
-    from bricks.measure.rounds import StopRule
     from bricks.session.workspace import Workspace
+
+# Further rounds of known bricks: all those of a model are as precise as so many of the model.
+_RENEWED = StopRule(min_rounds=5, max_rounds=5, passes=1, retries=0)
 
 
 def measure(
@@ -41,6 +46,24 @@ def measure(
     result = workspace.campaigns.measure([*jobs, *others], rule=rule)
     summary = _summary(workspace, jobs, others, result)
     return replace(summary, wall_s=time.perf_counter() - started)
+
+
+def renew(workspace: Workspace, models: Iterable[Model]) -> None:
+    """Measure known bricks of ``models`` in a few further rounds, if their last ones are old.
+
+    What a host has changed by since then is more than reference kernels show.
+    """
+    began_s = time.time() - PERIOD_S
+    jobs = []
+    for model in models:
+        job = bricks_job(workspace, model)
+        known = workspace.store.measurements.results(workspace.target.key, sorted(job.keys))
+        every = [m for m in known.values() if isinstance(m, Measurement) and not m.published]
+        old = {m.key for m in every if not m.host or (m.host.taken_s or 0) < began_s}
+        jobs.append(replace(job, chosen=frozenset(old)))
+    workspace.campaigns.measure_all(
+        [job for job in jobs if job.keys], workspace.campaigns.budget_s(), rule=_RENEWED, again=True
+    )
 
 
 def _jobs(

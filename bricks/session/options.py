@@ -69,6 +69,8 @@ class Options:
     ``version`` is another version of the runtime than the installed one, which
     :class:`~bricks.backends.versions.RuntimeVersion` has installed.
 
+    With ``repeat_inputs``, all runs have the same inputs, which processors learn.
+
     ``device`` runs the models: ``cpu``, or ``cuda`` for the first GPU of the host.
     ``python`` is the path of the user's Python that runs the runtime, ``bricks`` for the installed
     one; None: see :mod:`~bricks.backends.users_python`.
@@ -97,6 +99,7 @@ class Options:
     device: str = CPU
     python: str | None = None
     elsewhere: bool = False
+    repeat_inputs: bool = False
 
 
 def described(options: Options) -> BackendInfo:
@@ -143,6 +146,7 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
         allocator=(allocator_settings() or KEPT) if programs else None,
         copies=copies,
         python=info.python_version,
+        repeat_inputs=options.repeat_inputs,
     )
 
 

@@ -12,6 +12,7 @@ from bricks.compose.recompose import recompose
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import Failure, Measurement
+from bricks.samples.usual_conditions import PERIOD_S
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
@@ -34,7 +35,8 @@ def predict(
 ) -> Estimate | IncompleteEstimate:
     """The model's latency, recomposed; with ``measure``, missing bricks are measured first.
 
-    The estimate is for ``conditions`` of the host; None: its usual ones.
+    The estimate is for ``conditions`` of the host; None: its usual ones. For present ones, bricks
+    that were measured within the last minutes count with these rounds only.
 
     Bricks that stay unmeasured are predicted from measured ones, or are gaps if these are too few.
     On another ``target`` of the cache nothing can be measured. Raises :class:`UsageError` if the
@@ -62,6 +64,11 @@ def basis(
 
         workspace.campaigns.measure([bricks_job(workspace, model)])
         results = estimator.results(needed_by(plan), target)
+    if conditions is not None and conditions.mean.taken_s is not None:
+        began_s = conditions.mean.taken_s - PERIOD_S
+        results = {
+            key: r.since(began_s) if isinstance(r, Measurement) else r for key, r in results.items()
+        }
     return estimator.basis(plan, results, target, conditions=conditions)
 
 

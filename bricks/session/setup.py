@@ -70,6 +70,7 @@ class Setup:
             freed=Freed.KEPT if runtime.allocator == KEPT else None,
             python=self.info.python,
             device=self.options.device,
+            repeat_inputs=self.options.repeat_inputs,
         )
 
 

@@ -102,8 +102,12 @@ class SourceTargets:
         own, source = self._target, self._target.source
         # Times on a host that launches kernels tell nothing about a processor that computes.
         processors = (t for t in source.systems.targets() if t.system.accelerator is None)
-        # How copies slow each other down depends on their host.
-        others = (t for t in processors if t.runtime.copies == 1)
+        # How copies slow each other down depends on their host. Where inputs repeat, processors
+        # learn them.
+        repeated = own.key in {t.key for t in source.systems.targets() if t.runtime.repeat_inputs}
+        others = (
+            t for t in processors if t.runtime.copies == 1 and t.runtime.repeat_inputs == repeated
+        )
         keys = [t.key for t in others if t.key != own.key]
         same_runtime = set(self._same_runtime())
         keys.sort(

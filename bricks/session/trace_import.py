@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks import backends
+from bricks.backends.profiler_trace import Unmatched
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import StoreError
@@ -45,10 +46,9 @@ DecomposedOn = Callable[[Target], Decomposition]
 class ImportedTrace:
     """What became of a trace: ``merged`` rows of the cache, and calls by what they are.
 
-    ``matched`` of the ``calls`` equal known bricks, ``bricks`` of them. Of the others, ``unknown``
-    equal none and ``unseen`` may be several or of another size, by operator. ``unfinished`` calls
-    and ``loose_kernels`` as in :class:`~bricks.backends.profiler_trace.ProfilerTrace`. ``named``
-    says whether the model that ran was given.
+    ``matched`` of the ``calls`` equal known bricks, ``bricks`` of them. ``left_out`` counts the
+    others by why they do not, and by operator. ``unfinished`` calls and ``loose_kernels`` as in
+    :class:`~bricks.backends.profiler_trace.ProfilerTrace`.
     """
 
     target: Target
@@ -56,11 +56,20 @@ class ImportedTrace:
     calls: int
     matched: int
     bricks: int
-    unknown: Mapping[str, int]
-    unseen: Mapping[str, int]
+    left_out: Mapping[Unmatched, Mapping[str, int]]
     unfinished: int
     loose_kernels: int
-    named: bool
+
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        """Calls that equal no known brick, by operator."""
+        return self.left_out.get(Unmatched.UNKNOWN, {})
+
+    @property
+    def unseen(self) -> Mapping[str, int]:
+        """Calls of which the trace tells too little, by operator."""
+        parts = (of for why, of in self.left_out.items() if why is not Unmatched.UNKNOWN)
+        return sum(map(Counter, parts), Counter[str]())
 
 
 def trace_offer(path: Path) -> tuple[Offer, TraceFormat] | None:
@@ -111,16 +120,18 @@ class TraceImport:
         matches = proven(trace, _matches(trace, self._format, bricks, own), ran)
         samples = _samples(trace, matches)
         if not samples:
+            remedy = "name the model that ran with --model"
+            if ran is not None:
+                remedy = "give the --model and --batch that ran in it, with the same shapes"
             raise StoreError(
-                f"{path} has {len(trace.calls)} calls, and none is a known brick: name the model"
-                " that ran with --model"
+                f"{path} has {len(trace.calls)} calls, and none is a known brick: {remedy}"
             )
         records = [*_bricks(target, {key: bricks[key] for key in (*own, *samples)})]
         rounds = {key: [*_rounds(of)] for key, of in samples.items()} | overhead_rounds(trace)
         records += _plan(target, ran)
         records += [_measurement(target, key, of) for key, of in rounds.items()]
         merged = self._store.contents.merge_records(records, mismatch)
-        return _imported(trace, target, merged, matches, ran is not None)
+        return _imported(trace, target, merged, matches)
 
     def _known_bricks(self) -> dict[str, Brick]:
         keys: dict[str, None] = {}
@@ -179,19 +190,20 @@ def _measurement(target: Target, key: str, rounds: Sequence[Round]) -> Record:
 
 
 def _imported(
-    trace: ProfilerTrace, target: Target, merged: Merged, matches: Sequence[CallMatch], named: bool
+    trace: ProfilerTrace, target: Target, merged: Merged, matches: Sequence[CallMatch]
 ) -> ImportedTrace:
     pairs = list(zip(trace.calls, matches, strict=True))
-    lacking = [(call.operator, match.unseen) for call, match in pairs if not match.keys]
+    left_out: dict[Unmatched, Counter[str]] = defaultdict(Counter)
+    for call, match in pairs:
+        if match.unmatched is not None:
+            left_out[match.unmatched][call.operator] += 1
     return ImportedTrace(
         target,
         merged,
         calls=len(pairs),
-        matched=len(pairs) - len(lacking),
+        matched=sum(1 for match in matches if match.keys),
         bricks=len({key for match in matches for key in match.keys}),
-        unknown=Counter(operator for operator, unseen in lacking if not unseen),
-        unseen=Counter(operator for operator, unseen in lacking if unseen),
+        left_out=left_out,
         unfinished=trace.unfinished,
         loose_kernels=trace.loose_kernels,
-        named=named,
     )

@@ -5,11 +5,13 @@ Must not know what a worker does for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from bricks.errors import ModelError
 from bricks.measure.protocol.evaluation import EvaluateModel, VerifyModel
+from bricks.measure.protocol.whole_models import RunSizes
 from bricks.measure.served import ServedWalk
 from bricks.session.jobs import whole_job
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.samples.evaluation import Evaluation
     from bricks.samples.profile import Profile
+    from bricks.samples.size_changes import SizeChanges
     from bricks.samples.verification import Verification
     from bricks.session.workspace import Workspace
 
@@ -53,6 +56,27 @@ def profile(workspace: Workspace, model: Model) -> Profile:
     with workspace.timing(), workspace.memory_for([job]):
         workspace.progress(f"profiling {model.name}", 0.0)
         return workspace.graphs.profile(job)
+
+
+def size_changes(workspace: Workspace, models: Sequence[Model]) -> SizeChanges:
+    """Runs of one session with open dimensions, in which the sizes of ``models`` take turns.
+
+    ``models`` are one model at several sizes. The runs are not stored. Raises
+    :class:`~bricks.errors.BricksError` where no session can take all sizes.
+    """
+    from bricks.graph.shapes import with_open_sizes
+    from bricks.graph.view import parse_model
+
+    first = models[0]
+    if len({model.digest for model in models}) < 2:
+        raise ModelError(f"{first.name} has one size, which never changes")
+    opened = with_open_sizes([parse_model(model.skeleton) for model in models], first.name)
+    shapes = tuple({name: getattr(t, "shape", ()) for name, t in m.inputs} for m in models)
+    request = RunSizes(first.digest, opened.SerializeToString(deterministic=True), shapes)
+    jobs = [whole_job(workspace, model) for model in models]
+    with workspace.timing(), workspace.memory_for(jobs):
+        workspace.progress(f"changing the size of {first.name}", 0.0)
+        return workspace.graphs.ask(first, request)
 
 
 @contextmanager

@@ -14,6 +14,15 @@ PERIOD_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
+class Loop:
+    """Runs in a loop without pauses: the median and 99th percentile of latencies in seconds."""
+
+    p50_s: float
+    p99_s: float
+    runs_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Quota:
     """A ``share`` below 1 of one processor, renewed every ``period_s`` seconds.
 
@@ -37,6 +46,11 @@ class Quota:
     def mean_s(self, work_s: float) -> float:
         """The mean latency of runs in a loop without pauses; its inverse is their throughput."""
         return work_s / self.share
+
+    def loop(self, work_s: float) -> Loop:
+        """Runs of ``work_s`` seconds of work in a loop without pauses."""
+        p50_s, p99_s = (self.percentile_s(work_s, percent) for percent in (50, 99))
+        return Loop(p50_s, p99_s, 1 / self.mean_s(work_s))
 
     def percentile_s(self, work_s: float, percent: float) -> float:
         """A percentile of the latencies of runs in a loop without pauses."""

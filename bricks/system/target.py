@@ -124,7 +124,8 @@ class Runtime:
     calls allocate their results. ``network`` is the key of the network between ranks if the runtime
     is a backend of collectives. ``copies`` of a model run at once on the host, each
     with ``threads`` and in a process of its own. ``python`` is the version of Python that runs
-    programs, unless it is that of the runtime's own environment.
+    programs, unless it is that of the runtime's own environment. With ``repeat_inputs``, all runs
+    have the same inputs, which processors learn; otherwise those on which latencies depend change.
     """
 
     backend: str
@@ -138,6 +139,7 @@ class Runtime:
     network: str | None = None
     copies: int = 1
     python: str | None = None
+    repeat_inputs: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All fields of the runtime; an unknown ``build`` and the default level are omitted."""
@@ -151,6 +153,7 @@ class Runtime:
         del facts["build"]
         defaults = {
             "optimization": "all", "allocator": None, "network": None, "copies": 1, "python": None,
+            "repeat_inputs": False,
         }  # fmt: skip
         return {n: fact for n, fact in facts.items() if n not in defaults or fact != defaults[n]}
 
@@ -171,7 +174,9 @@ class Target:
         the model is one whose layouts are not blocked: those are equal on processors with AVX2 too.
         """
         mine, theirs = (
-            replace(t.runtime, threads=1, copies=1, allocator=None, python=None)
+            replace(
+                t.runtime, threads=1, copies=1, allocator=None, python=None, repeat_inputs=False
+            )
             for t in (self, other)
         )
         (architecture, vectors), (its, other_vectors) = self.system.vectors, other.system.vectors

@@ -446,6 +446,26 @@ def test_bricks_chained_equal_the_model(
     assert result.difference.finite and result.difference.within_tolerance
 
 
+def test_bricks_have_the_shapes_that_openvino_computes(bench: Bench, tmp_path: Path) -> None:
+    """OpenVINO 2026.4 keeps the last axis of a real signal in its spectrum, and reduces another."""
+    spectrum = node("DFT", ["x", "", "axis"], ["d"], onesided=1)
+    proto = model(
+        [spectrum, node("ReduceL2", ["d", "last"], ["y"], keepdims=0)],
+        [value("x", [4, 64, 1])],
+        [value("y", [4, 33])],
+        [constant("axis", 1, "INT64"), constant("last", [2], "INT64")],
+        opset=20,
+    )
+    made = decomposed(bench, proto, tmp_path)
+    _, reduce = (made.bricks[occurrence.brick] for occurrence in made.plan.occurrences)
+    (type_,) = reduce.inputs.values()
+    assert type_.shape == (4, 33, 1, 2)
+    assert made.plan.assumed == (
+        "OpenVINO computes something else than the model: ReduceL2 'ReduceL2_y' makes 4×33×2,"
+        " where ONNX specifies 4×33",
+    )
+
+
 def test_an_operator_that_openvino_refuses_is_named_in_one_line(
     bench: Bench, tmp_path: Path
 ) -> None:

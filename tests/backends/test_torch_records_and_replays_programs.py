@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch_environment
+from onnx import TensorProto
 from recorded_programs import inference_step
 from refusals import refused
 from tiers import slow_but
@@ -248,6 +249,7 @@ def test_all_bricks_are_measured_beside_the_real_step(bench: Bench) -> None:
         ("changing", "keeps state between steps: call 0 was log and is exp in the next step"),
         ("fails_inside", "raised RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
         ("foreign", "mine::twice cannot be replayed: use operators of PyTorch itself"),
+        ("quantised_lstm", "reads packed weights, an object of PyTorch whose values a recording"),
         ("absent", "there is no function 'absent' in it, only convolutions, "),
     ],
 )
@@ -345,6 +347,17 @@ def test_the_zoos_programs_are_measured_as_they_were_recorded(bench: Bench) -> N
     model = bench.read("torch_two_tower")
     assert bench.measure([model]).failures == ()
     assert bench.read("torch_two_tower", batch=3).digest != model.digest
+
+
+@pytest.mark.parametrize("name", ["quantised", "quantised_rows"])
+def test_packed_weights_are_recorded_as_what_they_are_made_of(bench: Bench, name: str) -> None:
+    model = bench.read(program(name))
+    done = whole_models.verify(bench.workspace, model)
+    assert done.own_weights and done.exact
+    inputs = [info.type.tensor_type for info in parse_model(model.skeleton).graph.input]
+    packed = [of for of in inputs if of.elem_type == TensorProto.INT8]
+    assert [[dim.dim_value for dim in of.shape.dim] for of in packed] == [[32, 16], [5, 32]]
+    assert bench.measure([model]).failures == ()
 
 
 def test_a_program_from_elsewhere_may_only_compute(bench: Bench, tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
             " measured_share published_share predicted_share peak_bytes memory"
             f" {' '.join(DEVICE_FACTS)}"
             " missing bricks phases error uncertainty advice watched_s own_runs usual_s usual_low_s"
-            " usual_high_s p50_s p90_s p99_s fastest_s peaks operators gains"
+            " usual_high_s p50_s p90_s p99_s loop_p50_s loop_p99_s loop_runs_per_s fastest_s peaks"
+            " operators gains"
         },
     ),
     "report": (
@@ -358,9 +359,11 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         "granularity",
         "workers",
         "models",
+        "mixes",
+        "agreements",
         "orders",
     }
-    assert done.json["workers"] == 1
+    assert (done.json["workers"], done.json["agreements"]) == (1, [])
     of_this_target(done.json)
     for row in done.json["models"]:
         times = ("estimate_s", "low_s", "high_s", "critical_path_s", "call_overhead_s")
@@ -371,8 +374,10 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         wide = {"uncertainty": dict, "advice": NOTHING, **dict.fromkeys(DEVICE_FACTS, NOTHING)}
         places = {"system": TEXT, "runtime": TEXT}
         places |= {"threads": COUNT, "copies": COUNT, "batch": COUNT}
-        usual = dict.fromkeys(("own_runs", "usual_s", "usual_low_s", "usual_high_s"), NOTHING)
-        setting = {**places, "quantize": NOTHING, **usual}
+        loop = ("loop_p50_s", "loop_p99_s", "loop_runs_per_s")
+        none = ("own_runs", "usual_s", "usual_low_s", "usual_high_s", *loop)
+        usual = dict.fromkeys(none, NOTHING)
+        setting = {**places, "shapes": list, "quantize": NOTHING, **usual}
         has(
             row, {"model": TEXT, **setting, **expected, **memory, **lists, "error": NOTHING, **wide}
         )

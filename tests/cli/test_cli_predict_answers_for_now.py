@@ -9,10 +9,13 @@ from commands import Here, chain
 from factories import mlp, save
 
 from bricks import Bench
+from bricks.compose.estimate import Estimate
 from bricks.samples.call_overhead import needed_by
-from bricks.samples.measurement import Round
-from bricks.session import present
+from bricks.samples.measurement import Measurement, Round
+from bricks.samples.usual_conditions import UsualConditions
+from bricks.session import measuring, predicting, present
 from bricks.store import Owner, Store
+from bricks.system.host_conditions import KERNELS, HostConditions
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +45,53 @@ def test_on_a_host_that_is_slow_now_a_model_takes_longer_than_usual(
     assert now["usual_low_s"] <= now["usual_s"] <= now["usual_high_s"]
     assert " now, " in done.json["answer"] and " at other times" in done.json["answer"]
     assert now["watched_s"] > 0
+
+
+def rounds(here: Here, model: Path) -> list[int]:
+    """The number of rounds of each brick of ``model``."""
+    with Bench(here.cache, runtime="fake") as bench:
+        keys = bench.decompose(bench.read(model)).plan.keys
+        results = bench.store.measurements.results(bench.target.key, keys)
+        return [len(m.rounds) for m in results.values() if isinstance(m, Measurement)]
+
+
+def test_bricks_of_another_time_get_a_few_rounds_more(
+    here: Here, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = rounds(here, model)
+    assert here("predict", model, "--now").status == 0
+    assert rounds(here, model) == before, "they were measured within the last minutes"
+    monkeypatch.setattr(measuring, "PERIOD_S", 0)
+    assert here("predict", model, "--no-measure", "--now").status == 0
+    assert rounds(here, model) == before
+    assert here("predict", model, "--now").status == 0
+    assert all(after > old for after, old in zip(rounds(here, model), before, strict=True))
+
+
+def test_bricks_with_rounds_of_now_count_with_these(here: Here, tmp_path: Path) -> None:
+    """Reference kernels show no change, and the bricks are twice as slow as an hour ago."""
+    path, kernels_s = save(mlp(), tmp_path, "mlp.onnx"), (1e-3,) * len(KERNELS)
+
+    def at(second: int, latency_s: float) -> Round:
+        return Round((latency_s,) * 2, HostConditions(kernels_s, second))
+
+    with Bench(here.cache, runtime="fake") as bench:
+        model = bench.read(path)
+        keys = needed_by(bench.decompose(model).plan)
+        every = [at(n, 1e-3) for n in range(20)] + [at(3600 + n, 2e-3) for n in range(3)]
+        target, owner, store = bench.target.key, Owner.current(), bench.store
+        store.claims.claim(target, keys, owner)
+        for one in every:
+            store.claims.append_rounds(target, {key: (one, 0.1) for key in keys}, owner)
+        store.claims.finish(target, keys, owner)
+
+        def latency_s(second: int) -> float:
+            conditions = UsualConditions.exactly(HostConditions(kernels_s, second))
+            found = predicting.predict(bench.workspace, model, conditions=conditions)
+            assert isinstance(found, Estimate)
+            return found.estimate_s
+
+        assert latency_s(3700) == pytest.approx(2 * latency_s(90_000), rel=0.01)
 
 
 def test_nothing_of_it_is_said_without_the_option(here: Here, model: Path) -> None:

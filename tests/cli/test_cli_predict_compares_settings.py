@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 from commands import Here, bricks
-from factories import conv_net, mlp, save
+from factories import constant, conv_net, mlp, model, node, save, value
+from refusals import refused
 from terminals import shown_here
+
+from bricks.cli.sweep_options import shapes_of_each
+from bricks.errors import UsageError
+from bricks.store import Store
 
 KEYS = (
     "model system runtime threads batch estimate_s low_s high_s measured_share published_share"
@@ -18,6 +25,24 @@ KEYS = (
 @pytest.fixture
 def net(tmp_path: Path) -> Path:
     return save(conv_net(), tmp_path, "conv.onnx")
+
+
+def line_net() -> onnx.ModelProto:
+    """Reads lines of text of any width: Conv, Relu, the mean over the width, and a dense layer."""
+    return model(
+        [
+            node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+            node("Relu", ["c"], ["r"]),
+            node("ReduceMean", ["r", "axes"], ["m"], keepdims=0),
+            node("Gemm", ["m", "d"], ["y"]),
+        ],
+        [value("x", ["n", 1, 8, "width"])],
+        [value("y", ["n", 16])],
+        [
+            constant("w", np.ones((4, 1, 3, 3)), "FLOAT"), constant("axes", [2, 3]),
+            constant("d", np.ones((4, 16)), "FLOAT"),
+        ],
+    )  # fmt: skip
 
 
 def test_a_matrix_has_every_setting_and_a_mark(here: Here, net: Path) -> None:
@@ -39,6 +64,83 @@ def test_a_matrix_fits_eighty_columns(here: Here, net: Path) -> None:
     shown = shown_here("predict", net, *words, columns=80)
     assert max(map(len, shown.screen)) <= 80
     assert any(line.startswith("threads") for line in shown.screen)
+
+
+def test_shapes_and_batches_make_one_matrix(here: Here, tmp_path: Path) -> None:
+    ocr = save(line_net(), tmp_path, "ocr.onnx")
+    words = ("predict", ocr, "--shape", "x=?x1x8x16,?x1x8x32", "--batch", "1,6", "--threads", 1)
+    rows = here(*words, "--json").json["models"]
+    assert [(row["shapes"], row["batch"]) for row in rows] == [
+        ([f"x=?x1x8x{width}"], batch) for width in (16, 32) for batch in (1, 6)
+    ]
+    assert all(row["error"] is None for row in rows)
+    done = here(*words)
+    assert done.status == 0 and done.out.startswith("At ?x1x8x16, ocr")
+    assert done.out.splitlines()[2].split() == ["shape", "batch", "1", "batch", "6"]
+    assert sum("* " in line for line in done.out.splitlines()[3:7]) == 2
+
+
+def test_bricks_that_shapes_share_are_measured_once(here: Here, tmp_path: Path) -> None:
+    net = save(line_net(), tmp_path, "ocr.onnx")
+    words = ("predict", net, "--shape", "x=1x1x8x16,1x1x8x32", "--threads", 1, "--json")
+    narrow, wide = ({b["brick"] for b in of["bricks"]} for of in here(*words).json["models"])
+    assert narrow & wide and narrow != wide
+    with Store.open(here.cache) as store:
+        (target,) = store.systems.targets()
+        assert set(store.measurements.costs(target.key)) >= narrow | wide
+
+
+def test_a_file_of_sizes_gives_the_distribution_over_them(here: Here, tmp_path: Path) -> None:
+    net, sizes = save(line_net(), tmp_path, "ocr.onnx"), tmp_path / "sizes.csv"
+    sizes.write_text("x,batch,weight\n?x1x8x16,1,3\n?x1x8x32,2,1\n")
+    words = ("predict", net, "--sizes", sizes, "--threads", 1)
+    facts = here(*words, "--json").json
+    (mix,) = facts["mixes"]
+    one, two = mix["sizes"]
+    assert (one["shapes"], one["batch"], one["share"]) == (["x=?x1x8x16"], 1, 0.75)
+    assert mix["mean_s"] == pytest.approx(0.75 * one["estimate_s"] + 0.25 * two["estimate_s"])
+    # The fake runtime takes a quarter longer after another size.
+    costs = [0.25 * of["estimate_s"] for of in (one, two)]
+    assert mix["change_s"] == pytest.approx(sum(costs) / 2, rel=0.02)
+    assert (one["new_s"], mix["change_unknown"], mix["error"]) == (None, None, None)
+    done = here(*words)
+    assert done.out.startswith("ocr takes ") and " on average over 2 sizes here" in done.out
+    assert "a run after another size takes" in done.out
+    header = done.out.splitlines()[2]
+    assert header.split()[:4] == ["shape", "batch", "share", "latency"] and len(header) <= 80
+    known = here(*words, "--no-measure", "--json").json["mixes"][0]
+    assert known["mean_s"] == mix["mean_s"] and known["change_s"] is None
+    assert "--no-measure" in known["change_unknown"]
+
+
+def test_a_size_that_the_model_refuses_is_named(here: Here, tmp_path: Path) -> None:
+    net, sizes = save(line_net(), tmp_path, "ocr.onnx"), tmp_path / "sizes.csv"
+    sizes.write_text("x,weight\n1x1x8x16,3\n1x2x8x16,1\n")
+    done = here("predict", net, "--sizes", sizes, "--threads", 1)
+    refusal, lacking = done.err.splitlines()
+    assert done.status == 1 and "axis 1 is fixed at 1" in refusal
+    assert lacking == "bricks: ocr: no mix without 1 of its 2 sizes"
+    for words, said in (
+        (("--shape", "x=1x1x8x16"), "--shape gives input 'x'"),
+        (("--batch", "1,2"), "both list sizes"),
+    ):
+        assert said in here("predict", net, "--sizes", sizes, *words).complaint
+
+
+def test_lists_of_several_inputs_belong_together() -> None:
+    words = ["ids=1x8,1x16", "mask=1x8,1x16", "types=1x4"]
+    assert shapes_of_each("--shape", words) == (
+        ("ids=1x8", "mask=1x8", "types=1x4"), ("ids=1x16", "mask=1x16", "types=1x4"),
+    )  # fmt: skip
+    assert shapes_of_each("--shape", ["x="]) == (("x=",),)
+    for texts, said in (
+        (["ids=1x8,1x16", "mask=1x8,1x16,1x32"], "'ids' 2, 'mask' 3"),
+        (["x=1x8", "x=1x16"], "gives input 'x' twice"),
+        (["x=1x8,one"], "not a shape: 'x=one'"),
+        (["1x8,1x16"], "not a shape: '1x8'"),
+    ):
+        with refused(UsageError, said):
+            shapes_of_each("--shape", texts)
 
 
 def test_invalid_lists_get_one_plain_line(here: Here, net: Path) -> None:

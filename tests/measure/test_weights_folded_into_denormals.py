@@ -1,4 +1,4 @@
-"""A tiny scale that the runtime folds into weights makes them denormal, in bricks too."""
+"""Weights that are denormal, or made so by a tiny scale that is folded in, are so in bricks."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +11,15 @@ from onnx import helper
 from refusals import refused
 
 from bricks import Bench
+from bricks.backends.onnxruntime.synthetic_data import SyntheticData
 from bricks.decompose.plan import Brick
 from bricks.errors import ModelError
+from bricks.graph.denormals import share_of
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import WEIGHTS, noted_sketches, noted_weights
+from bricks.graph.payload import value_dtype
 from bricks.graph.sketch import DENORMALS, Sketch
+from bricks.graph.synthesis import Pool
 from bricks.graph.view import parse_model
 from bricks.reading.read import read_model
 from bricks.suite import pack_model, unpack_model
@@ -76,6 +80,58 @@ def test_a_tiny_scale_is_another_model_with_bricks_of_denormals(
     assert bench.verify(tiny).exact
 
 
+def widened(size: float, dtype: str) -> onnx.ModelProto:
+    """A product with a weight of another type, of numbers up to a ``size``."""
+    kind = onnx.TensorProto.DataType.Value(dtype)
+    random = np.random.default_rng(0).uniform(-1, 1, (64, 64)) * size
+    data = random.astype(value_dtype(dtype)).tobytes()
+    weight = helper.make_tensor("w", kind, [64, 64], data, raw=True)
+    scale = constant("scale", 0.01, "FLOAT")
+    wide = (
+        node("DequantizeLinear", ["w", "scale"], ["wide"])
+        if "8" in dtype
+        else node("Cast", ["w"], ["wide"], to=onnx.TensorProto.FLOAT)
+    )
+    nodes = [wide, node("MatMul", ["x", "wide"], ["y"])]
+    shape = [4, 64]
+    proto = model(nodes, [value("x", shape)], [value("y", shape)], [weight, scale])
+    proto.opset_import[0].version = 21
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least"),
+    [("FLOAT8E4M3FN", 2.0**-6), ("FLOAT8E5M2", 2.0**-14), ("BFLOAT16", 2.0**-126)],
+)
+def test_weights_of_few_bits_are_as_denormal_in_bricks(
+    bench: Bench, dtype: str, least: float, tmp_path: Path
+) -> None:
+    paths = [save(widened(size, dtype), tmp_path, f"{size}.onnx") for size in (1, least)]
+    ordinary, tiny = (bench.read(path) for path in paths)
+    assert ordinary.digest != tiny.digest
+    keys = []
+    for read, share in ((ordinary, 0.0), (tiny, 0.85)):
+        found = bench.decompose(read)
+        first = found.bricks[found.plan.occurrences[0].brick]
+        proto = parse_model(first.model)
+        assert noted_shares(proto) == pytest.approx(share, abs=0.13)
+        weights, _ = SyntheticData(Pool(0)).of(proto, first.key)
+        (name,) = (n for n, t in first.weights.items() if t.shape == (64, 64))
+        assert share_of(weights[name], first.weights[name].dtype) == pytest.approx(share, abs=0.15)
+        keys.append(first.key)
+    assert keys[0] != keys[1]
+    assert bench.verify(tiny).exact
+
+
+def noted_shares(proto: onnx.ModelProto) -> float:
+    return max((sketch.denormals or 0.0 for sketch in noted_weights(proto).values()), default=0.0)
+
+
+def test_denormal_weights_of_a_product_are_noted(bench: Bench, tmp_path: Path) -> None:
+    tiny = bench.read(save(widened(1e-39, "FLOAT16"), tmp_path, "half.onnx"))
+    assert noted_weights(parse_model(tiny.skeleton)) == {}  # zeros, and ordinary in arithmetic
+
+
 def test_the_share_of_tiny_channels_decides(bench: Bench, tmp_path: Path) -> None:
     scales = np.where(np.arange(32) % 4, 1.0, 1e-39)
     some = bench.read(save(scaled(scales), tmp_path, "some.onnx"))
@@ -90,6 +146,13 @@ def test_a_suite_keeps_what_is_noted_of_weights(tmp_path: Path) -> None:
     before, after = (noted_weights(parse_model(each.skeleton)) for each in (read, sent))
     assert after == before
     assert after
+
+
+def test_a_suite_keeps_the_share_of_denormals(tmp_path: Path) -> None:
+    read = read_model(save(widened(2.0**-6, "FLOAT8E4M3FN"), tmp_path))
+    sent = unpack_model("suite", "model", read.digest, pack_model(read))
+    before, after = (noted_weights(parse_model(each.skeleton)) for each in (read, sent))
+    assert after == before == {"w": Sketch(denormals=0.875)}
 
 
 @pytest.mark.parametrize("noted", ['{"scale": {"quantiles": ["x"]}}', '{"scale": {"log": 1}}', "x"])

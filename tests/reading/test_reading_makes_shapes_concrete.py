@@ -106,6 +106,9 @@ def test_an_input_without_a_rank_takes_a_whole_shape(tmp_path):
 def test_batch_sets_open_and_single_first_dimensions(tmp_path):
     assert shapes_of(save(conv_net(batch="N"), tmp_path), batch=4)["data"] == (4, 3, 16, 16)
     assert shapes_of(save(conv_net(batch=1), tmp_path), batch=4)["data"] == (4, 3, 16, 16)
+    path = save(conv_net(batch="N"), tmp_path)
+    assert shapes_of(path, batch=4, shapes={"data": (None, None, 16, 16)})["data"][0] == 4
+    fails(path, "--batch 4 fits no input", batch=4, shapes={"data": (2, None, 16, 16)})
     path = save(conv_net(batch=2), tmp_path)
     assert shapes_of(path, batch=2)["data"] == (2, 3, 16, 16)
     fails(path, "--batch 4 fits no input: 'data' is 2x3x16x16", batch=4)

@@ -7,12 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import onnx
 import profiler_traces as kineto
 import pytest
 import recorded_programs
 from commands import Here
 from refusals import refused
 
+from bricks.backends.profiler_trace import Unmatched
+from bricks.cli.traces import WHY
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition
@@ -205,10 +208,7 @@ def test_without_the_model_what_a_trace_does_not_tell_is_no_match(
 def test_a_gather_is_known_only_where_what_reads_its_rows_proves_their_number(
     store: Store, tmp_path: Path, rows: int
 ) -> None:
-    proto = recorded_programs.gathering_step()
-    skeleton = proto.SerializeToString(deterministic=True)
-    model = Model("gather", Path(), skeleton, (), "m1-" + "0" * 16)
-    ran = build(model, graph_of(proto), Granularity.parse("executed"))
+    ran = decomposed(recorded_programs.gathering_step())
     events = [
         kineto.call("aten::index", [kineto.tensor([2, 8], [8, 1]), kineto.NOTHING], 0, 5),
         kineto.call("aten::relu", [kineto.tensor([rows, 4], [4, 1])], 10, 15),
@@ -217,8 +217,76 @@ def test_a_gather_is_known_only_where_what_reads_its_rows_proves_their_number(
     if rows == 2:
         assert imported(store, path, ran).matched == 2
     else:
+        with refused(StoreError, path, "with the same shapes"):
+            imported(store, path, ran)
+
+
+def decomposed(proto: onnx.ModelProto) -> Decomposition:
+    skeleton = proto.SerializeToString(deterministic=True)
+    model = Model("program", Path(), skeleton, (), "m1-" + "0" * 16)
+    return build(model, graph_of(proto), Granularity.parse("executed"))
+
+
+def gathers(*rows: int, relus: Sequence[int] = (0, 1)) -> list[dict[str, Any]]:
+    """Calls of a gather of so many rows each, a microsecond a row, and of what reads them."""
+    calls = []
+    for n, count in enumerate(rows):
+        of = [kineto.tensor([2, 8], [8, 1]), kineto.NOTHING]
+        calls.append(kineto.call("aten::index", of, 500 * n, 500 * n + count))
+        if n in relus:
+            read = [kineto.tensor([count, 4], [4, 1])]
+            at = 500 * n + 200
+            calls.append(kineto.call("aten::relu", read, at, at + 1))
+    return calls
+
+
+def test_gathers_of_two_lengths_are_told_by_what_reads_each(store: Store, tmp_path: Path) -> None:
+    ran = decomposed(recorded_programs.gathering_twice())
+    of = imported(store, written(tmp_path, gathers(2, 100)), ran)
+    assert (of.calls, of.matched, of.left_out) == (4, 4, {})
+    keys = [key for key, brick in ran.bricks.items() if brick.operators[0].endswith("index.Tensor")]
+    found = store.measurements.results(of.target.key, keys)
+    taken = [round(1e6 * found[key].rounds[0].host_s[0]) for key in keys]  # type: ignore[union-attr]  # measured
+    assert sorted(taken) == [2, 100]
+
+
+def test_gathers_that_nothing_tells_apart_are_left_out_for_that_reason(
+    store: Store, tmp_path: Path
+) -> None:
+    ran = decomposed(recorded_programs.gathering_twice())
+    apart, both = gathers(2, 100), gathers(2, 100, relus=())
+    read = [call for call in apart if call["name"] == "aten::relu"]
+    of = imported(store, written(tmp_path, [*both, *read][:3]), ran)
+    assert of.left_out == {Unmatched.SEVERAL: {"aten::index": 2}}
+    path = written(tmp_path, [*gathers(2), gathers(2)[0] | {"ts": 400}], "again.json")
+    of = imported(store, path, decomposed(recorded_programs.gathering_step()))
+    assert (of.matched, of.left_out) == (2, {Unmatched.UNPROVEN: {"aten::index": 1}})
+    of = imported(store, path)
+    assert of.left_out == {Unmatched.UNNAMED: {"aten::index": 2}}
+    of = imported(store, path, decomposed(recorded_programs.inference_step()))
+    assert of.left_out == {Unmatched.FOREIGN: {"aten::index": 2}}
+
+
+@pytest.mark.parametrize("tensors", [40, 41])
+def test_a_list_too_long_to_be_written_needs_proof(
+    store: Store, tmp_path: Path, tensors: int
+) -> None:
+    ran = decomposed(recorded_programs.joining(40))
+    events = [
+        kineto.call("aten::cat", [kineto.NOTHING, kineto.number("0")], 0, 5),
+        kineto.call("aten::relu", [kineto.tensor([2 * tensors, 8], [8, 1])], 10, 15),
+    ]
+    path = written(tmp_path, events)
+    if tensors == 40:
+        assert imported(store, path, ran).matched == 2
+    else:
         with refused(StoreError, path):
             imported(store, path, ran)
+
+
+def test_what_the_command_says_of_a_trace_fits_eighty_columns() -> None:
+    assert all(len(line) <= 80 for lines in WHY.values() for line in lines)
+    assert WHY.keys() == set(Unmatched)
 
 
 def test_a_trace_of_another_host_needs_a_name(

@@ -3,6 +3,7 @@
 # mypy: ignore-errors
 
 import itertools
+import warnings
 
 import torch
 from torch import nn
@@ -188,6 +189,30 @@ def bags(batch=4):
         "loss": lambda scores: scores.square().mean(),
         "optimizer": torch.optim.Adam(module.parameters(), 1e-3, foreach=True),
     }
+
+
+def quantised(rows=False):
+    """Dynamically quantised layers: scales for each tensor, or for each of its rows."""
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 5, bias=False)).eval()
+    config = torch.ao.quantization.per_channel_dynamic_qconfig
+    of = {nn.Linear: config} if rows else {nn.Linear}
+    return {"module": _quantised(module, of), "inputs": (torch.randn(4, 16),)}
+
+
+def quantised_rows():
+    return quantised(rows=True)
+
+
+def quantised_lstm():
+    module = _quantised(nn.Sequential(nn.LSTM(8, 8)).eval(), {nn.LSTM})
+    return {"module": module, "inputs": (torch.ones(3, 1, 8),)}
+
+
+def _quantised(module, of):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its successor in another package
+        return torch.ao.quantization.quantize_dynamic(module, of)
 
 
 def foreign():

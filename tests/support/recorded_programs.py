@@ -65,6 +65,28 @@ def gathering_step() -> onnx.ModelProto:
     return _program(nodes, {"y": [2, 4], "z": [2, 4]}, ["z"], INFERENCE, [])
 
 
+def gathering_twice() -> onnx.ModelProto:
+    """``relu(x[x])`` and ``relu(x[w])``, which has more rows."""
+    nodes = [
+        _call("index.Tensor", [{"t": 0}, [{"t": 1}]], ["x", "x"], ["y"], FORWARD),
+        _call("relu", [{"t": 0}], ["y"], ["z"], FORWARD, freed=["y"]),
+        _call("index.Tensor", [{"t": 0}, [{"t": 1}]], ["x", "w"], ["u"], FORWARD),
+        _call("relu", [{"t": 0}], ["u"], ["v"], FORWARD, freed=["u"]),
+    ]
+    shapes = {"y": [2, 4], "z": [2, 4], "u": [100, 4], "v": [100, 4]}
+    return _program(nodes, shapes, ["z", "v"], INFERENCE, [])
+
+
+def joining(tensors: int) -> onnx.ModelProto:
+    """``relu(cat([x, x, …]))`` of so many tensors."""
+    rows = [2 * tensors, 8]
+    nodes = [
+        _call("cat", [[{"t": n} for n in range(tensors)]], ["x"] * tensors, ["y"], FORWARD),
+        _call("relu", [{"t": 0}], ["y"], ["z"], FORWARD, freed=["y"]),
+    ]
+    return _program(nodes, {"y": rows, "z": rows}, ["z"], INFERENCE, [])
+
+
 def _program(
     nodes: Sequence[onnx.NodeProto],
     shapes: dict[str, list[int]],

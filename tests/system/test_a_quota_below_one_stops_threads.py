@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from estimates import predicted
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
@@ -44,6 +45,17 @@ def looped(quota: Quota, work_s: float, runs: int) -> np.ndarray:
             latencies.append((now - begun) * step_s)
             begun, done = now, 0
     return np.asarray(latencies)
+
+
+def test_samples_a_second_are_those_of_a_loop() -> None:
+    """A run of two samples within 10 ms of half a processor: 100 samples a second, not 200."""
+    latency_s = Interval.exact(1e-2)
+    found = predicted("m", latency_s, target=target(0.5), batch=2)
+    assert found.samples_per_s.value == pytest.approx(100.0)
+    assert found.loop == HALF.loop(1e-2)
+    whole = predicted("m", latency_s, batch=2)
+    assert whole.loop is None
+    assert whole.samples_per_s.value == pytest.approx(200.0)
 
 
 @pytest.mark.parametrize("work", [1, 7, 23, 49, 51, 117])

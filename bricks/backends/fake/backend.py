@@ -40,6 +40,7 @@ from bricks.backends.base import (
     ExecutedGraph,
     NodeEvent,
     Profiler,
+    SizeLoader,
     StandaloneLoader,
 )
 from bricks.backends.fake.collectives import PATTERN, FakeCollectives
@@ -61,12 +62,14 @@ if TYPE_CHECKING:
 
 CALL_OVERHEAD_S = 2e-6
 PROFILING_S = 2e-7
+# How much longer a run takes after another size, and of a size that never ran, relative to it.
+CHANGE, NEW = 0.25, 1.5
 DAMAGE = "damage"
 
 _REFERENCES = frozenset(map(KERNEL.format, KERNELS))
 
 
-class FakeBackend(Backend, Profiler, StandaloneLoader, Communicator, Instrumented):
+class FakeBackend(Backend, Profiler, StandaloneLoader, SizeLoader, Communicator, Instrumented):
     """The backend called ``fake``."""
 
     loaders = 2
@@ -134,6 +137,26 @@ class FakeBackend(Backend, Profiler, StandaloneLoader, Communicator, Instrumente
     ) -> FakeStandalone:
         """A model that takes memory for its weights when it is loaded, and for values in runs."""
         return FakeStandalone(_typed(proto))
+
+    def load_sizes(
+        self, opened: onnx.ModelProto, sizes: Sequence[onnx.ModelProto], *, key: str
+    ) -> list[FakeSize]:
+        """A run after another size takes longer by a share of its latency."""
+        ran: list[FakeSize] = []
+        return [FakeSize(CALL_OVERHEAD_S + sum(_latencies_s(_typed(of))), ran) for of in sizes]
+
+
+class FakeSize:
+    """A size of a model; ``ran`` is the size that ran last, and perhaps earlier ones."""
+
+    def __init__(self, latency_s: float, ran: list[FakeSize]) -> None:
+        self._latency_s, self._ran = latency_s, ran
+
+    def sample(self) -> Sample:
+        """The latency, longer after another size and longest at the first run."""
+        extra = 0.0 if self._ran[-1:] == [self] else CHANGE if self in self._ran else NEW
+        self._ran.append(self)
+        return Sample(self._latency_s * (1 + extra))
 
 
 class FakeModel:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, NDArrayHandle, check_call
 
+from bricks.backends.base import RotatingInputs
 from bricks.backends.mxnet.translate import Translation, translated
+from bricks.backends.rotation import Own, Rotation
 from bricks.graph.synthesis import numpy_dtype
 from bricks.units.sample import Sample
 
@@ -73,7 +75,7 @@ class LoadedGraph:
     ) -> None:
         self._symbol = symbol
         self._inputs, self._outputs, self._region = inputs, outputs, region
-        self._order = symbol.list_inputs()
+        self._order, self._rotation = symbol.list_inputs(), Rotation()
         needed = set(self._order)
         # oneDNN converts the layout of weights in place, and copies of a model share these bytes.
         constants = {name: values.copy() for name, values in translation.constants.items()}
@@ -86,30 +88,49 @@ class LoadedGraph:
 
     def bind(self, binding: Binding, region: np.ndarray) -> BoundGraph:
         """Bind inputs and outputs, to arrays in ``region`` where the binding says so."""
-        arrays = dict(self._weights)
+        arrays, own = dict(self._weights), {}
         for (name, (make, type_)), offset in zip(self._inputs.items(), binding.inputs, strict=True):
-            arrays[self._variables[name]] = (
-                to_array(make()) if offset is None else self._region.at(region, offset, type_)
-            )
+            if offset is None:
+                memory = np.ascontiguousarray(make())
+                own[name] = memory, make
+                arrays[self._variables[name]] = to_array(memory)
+            else:
+                arrays[self._variables[name]] = self._region.at(region, offset, type_)
         results = [
             to_array(np.zeros(type_.shape, numpy_dtype(type_.dtype)))
             if offset is None
             else self._region.at(region, offset, type_)
             for offset, type_ in zip(binding.outputs, self._outputs, strict=True)
         ]
-        return BoundGraph(self._symbol, [arrays[name] for name in self._order], results)
+        arguments = [arrays[name] for name in self._order]
+        return BoundGraph(self._symbol, arguments, results, self._rotation, own)
 
 
-class BoundGraph:
-    """A cached operator with the arrays that it reads and writes."""
+class BoundGraph(RotatingInputs):
+    """A cached operator with the arrays that it reads and writes.
 
-    def __init__(self, symbol: Any, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+    Inputs in ``own`` have buffers of their own, in which values of ``rotation`` take turns.
+    """
+
+    def __init__(
+        self,
+        symbol: Any,
+        arguments: Sequence[Any],
+        results: Sequence[Any],
+        rotation: Rotation,
+        own: Own,
+    ) -> None:
+        self._rotation, self._own = rotation, own
         with translated("binding it"):
             self._operator = mx.nd.CachedOp(symbol, _STATIC)
         self._arguments, self._results = arguments, results
         # The public wrapper recreates these on each call, which takes microseconds per weight.
         self._handles = (NDArrayHandle * len(arguments))(*(a.handle for a in arguments))
         self._result_handles = (NDArrayHandle * len(results))(*(a.handle for a in results))
+
+    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
+        """What copies the next values to the buffers of the inputs ``names``."""
+        return self._rotation.of(self._own, names)
 
     def sample(self) -> Sample:
         """Run once, and return the latency."""

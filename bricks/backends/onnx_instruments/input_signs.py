@@ -17,13 +17,17 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from bricks.backends.branch_prediction import sets_in_turn
 from bricks.backends.onnx_instruments.input_overwrites import float32_inputs, overwriting_model
+from bricks.backends.rotation import sets_in_turn
 from bricks.graph.distributions import sign_pattern
 from bricks.graph.model_metadata import noted_sketches
 
 if TYPE_CHECKING:
     from bricks.graph.sketch import Sketch
+
+
+# Each set is a session; further ones would take longer to load than they are worth.
+_MOST_MODELS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,8 @@ class InputSigns:
 
     def models(self) -> Sequence[onnx.ModelProto]:
         """One model for each set of signs."""
-        return [self._model(seed) for seed in range(sets_in_turn(self.elements))]
+        count = min(_MOST_MODELS, sets_in_turn(self.elements))
+        return [self._model(seed) for seed in range(count)]
 
     def _model(self, seed: int) -> onnx.ModelProto:
         """Magnitudes times signs; a sketch with a size replaces the magnitudes too."""

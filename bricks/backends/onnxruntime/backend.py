@@ -14,20 +14,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnxruntime as ort
 
-from bricks.backends.base import Profiler, StandaloneLoader, TextGenerator
+from bricks.backends.base import Binding, Profiler, SizeLoader, StandaloneLoader, TextGenerator
 from bricks.backends.onnxruntime.generating import GeneratingSession
 from bricks.backends.onnxruntime.graphs import OnnxRuntimeGraphs
-from bricks.backends.onnxruntime.loaded import LoadedSession
+from bricks.backends.onnxruntime.loaded import BoundSession, LoadedSession
 from bricks.backends.onnxruntime.oldest import OLDEST
 from bricks.backends.onnxruntime.optimized import save_optimized
 from bricks.backends.onnxruntime.parallel import create_parallel_session
 from bricks.backends.onnxruntime.profile import ProfiledSession, profiling
-from bricks.backends.onnxruntime.sessions import ALL, create_session
+from bricks.backends.onnxruntime.sessions import ALL, create_session, default_options
 from bricks.backends.onnxruntime.standalone import StandaloneSession, write_standalone
 from bricks.errors import BackendError
-from bricks.graph.model_metadata import known_values, noted_sketches
 from bricks.graph.view import graph_of, without_shapes
 from bricks.operators.dependence import data_decides
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _AS_REQUESTED = 1
 
 
-class OnnxRuntimeBackend(OnnxRuntimeGraphs, Profiler, StandaloneLoader, TextGenerator):
+class OnnxRuntimeBackend(OnnxRuntimeGraphs, Profiler, StandaloneLoader, SizeLoader, TextGenerator):
     """ONNX Runtime's CPU execution provider with a fixed number of threads.
 
     The calling thread is one of the pool that runs nodes in parallel, and only waits.
@@ -91,6 +91,19 @@ class OnnxRuntimeBackend(OnnxRuntimeGraphs, Profiler, StandaloneLoader, TextGene
         path = write_standalone(proto, weights, folder, inline=inline)
         return StandaloneSession(path, inputs, self.level)
 
+    def load_sizes(
+        self, opened: onnx.ModelProto, sizes: Sequence[onnx.ModelProto], *, key: str
+    ) -> list[BoundSession]:
+        """A session with an arena of its own, which grows with the sizes that it meets."""
+        weights, _ = self.data.of(sizes[0], key, share=True)
+        session = create_session(without_shapes(opened), weights, default_options(self.level))
+        nowhere = np.zeros(0, np.uint8)
+        separate = Binding.separate(len(session.get_inputs()), len(session.get_outputs()))
+        return [
+            LoadedSession(session, weights, self.data.of(size, key)[1]).bind(separate, nowhere)
+            for size in sizes
+        ]
+
     def load_decoder(self, proto: onnx.ModelProto, decoder: Decoder) -> GeneratingSession:
         """A session for any number of tokens."""
         weights, _ = self.data.of(proto, decoder.name, share=True)
@@ -111,8 +124,7 @@ class OnnxRuntimeBackend(OnnxRuntimeGraphs, Profiler, StandaloneLoader, TextGene
         weights, inputs = self.data.of(proto, key, share=share)
         if not streams:
             session = create_session(without_shapes(proto), weights, options)
-            fixed, sketches = known_values(proto), noted_sketches(proto)
-            return LoadedSession(session, weights, inputs, fixed, sketches), ()
+            return LoadedSession(session, weights, inputs), ()
         executed, _ = save_optimized(proto, self.surrogates, self.level)
         weights = self.weights_of(executed, proto, weights, key)
         session = create_parallel_session(without_shapes(executed), weights, streams, options)

@@ -24,6 +24,7 @@ from bricks.backends.onnxruntime.sessions import NONE, create_session, session_o
 from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
 from bricks.backends.onnxruntime.synthetic_data import SyntheticData
 from bricks.backends.onnxruntime.values import run, translated, type_of_value
+from bricks.backends.rotation import joined
 from bricks.backends.synthetic_data import OBSERVED
 from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.sketch import SIGNS
@@ -115,11 +116,21 @@ class OnnxRuntimeGraphs(Evaluator, ValueObserver, WeightObserver):
         return {name: value.ravel().tolist() for name, (value, _) in self._observed(proto, names)}
 
     def observe(
-        self, proto: onnx.ModelProto, names: Sequence[str], *, key: str
+        self,
+        proto: onnx.ModelProto,
+        names: Sequence[str],
+        *,
+        key: str,
+        turning: Collection[str] = (),
+        turns: int = 1,
     ) -> dict[str, np.ndarray]:
-        """Tensors in one run on synthetic data."""
-        observed = self._observed(proto, names, key)
-        return {name: value for name, (value, type_) in observed if isinstance(type_, TensorType)}
+        """Tensors in runs on synthetic data."""
+        return joined(
+            [
+                {n: value for n, (value, type_) in run if isinstance(type_, TensorType)}
+                for run in self._runs(proto, names, key, turning, turns)
+            ]
+        )
 
     def evaluate(
         self,
@@ -151,14 +162,29 @@ class OnnxRuntimeGraphs(Evaluator, ValueObserver, WeightObserver):
 
         Only the nodes that they depend on run. ``key`` determines the data.
         """
+        return next(self._runs(proto, names, key))
+
+    def _runs(
+        self,
+        proto: onnx.ModelProto,
+        names: Sequence[str],
+        key: str,
+        turning: Collection[str] = (),
+        turns: int = 1,
+    ) -> Iterator[Iterator[tuple[str, tuple[Any, ValueType]]]]:
+        """As :meth:`_observed`, in so many runs with other values of the inputs ``turning``."""
         part = upstream(proto, names)
         weights, inputs = self.data.of(part, key, whole=graph_of(proto))
-        feeds = {name: make() for name, (make, _) in inputs.items()}
-        yield from ((name, (feeds[name], inputs[name][1])) for name in names if name in feeds)
+        session = None
         if part.graph.node:
             session = create_session(part, weights, self.options(optimize=False))
-            with translated("running the model once to learn what depends on data"):
-                results = run(session, feeds)
-            for output in session.get_outputs():
-                value = results[output.name]
-                yield output.name, (value, type_of_value(value, output.type))
+        for turn in range(turns):
+            feeds = {n: make(turn if n in turning else 0) for n, (make, _) in inputs.items()}
+            observed = [(n, (feeds[n], inputs[n][1])) for n in names if n in feeds]
+            if session is not None:
+                with translated("running the model once to learn what depends on data"):
+                    results = run(session, feeds)
+                for output in session.get_outputs():
+                    value = results[output.name]
+                    observed.append((output.name, (value, type_of_value(value, output.type))))
+            yield iter(observed)

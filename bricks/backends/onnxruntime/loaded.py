@@ -6,16 +6,15 @@ Must not know how sessions are created.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import cycle
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bricks.backends.base import Binding, RedrawableInputs
-from bricks.backends.branch_prediction import sets_in_turn
+from bricks.backends.base import Binding, RotatingInputs
 from bricks.backends.onnxruntime.sessions import at, static_type
 from bricks.backends.onnxruntime.values import to_value, translated
+from bricks.backends.rotation import Own, Rotation
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
 
@@ -23,37 +22,27 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
     from bricks.backends.onnxruntime.synthetic_data import Inputs
-    from bricks.graph.sketch import Sketch
 
 # The runtime's message about an output that is bound to memory of another shape.
 _MISINFERRED = "but the computed output shape"
 
 
 class LoadedSession:
-    """A session that can be bound several times; it keeps the memory of its weights alive.
-
-    Inputs called ``fixed`` have values that are not random. Those in ``sketches`` are drawn again
-    from their sketch, all others uniformly.
-    """
+    """A session that can be bound several times; it keeps the memory of its weights alive."""
 
     def __init__(
-        self,
-        session: ort.InferenceSession,
-        weights: Mapping[str, np.ndarray],
-        inputs: Inputs,
-        fixed: Collection[str] = (),
-        sketches: Mapping[str, Sketch] | None = None,
+        self, session: ort.InferenceSession, weights: Mapping[str, np.ndarray], inputs: Inputs
     ) -> None:
         self.session = session
         self._weights, self._inputs = weights, inputs
-        self._fixed, self._sketches = frozenset(fixed), sketches or {}
+        self._rotation = Rotation()
         self._own: dict[str, Any] = {}  # created on demand: most bindings need none
 
     def bind(self, binding: Binding, region: np.ndarray) -> BoundSession:
         """Bind every input and output before the runs, so that a run allocates nothing."""
         io_binding = self.session.io_binding()
         keep: list[object] = [self.session, io_binding, self._weights]
-        random: list[tuple[np.ndarray, Sketch | None]] = []
+        own: dict[str, Any] = {}
         for (name, (make, type_)), offset in zip(self._inputs.items(), binding.inputs, strict=True):
             if offset is not None:
                 assert isinstance(type_, TensorType)  # only tensors are bound in the region
@@ -61,14 +50,13 @@ class LoadedSession:
             else:
                 if name not in self._own:
                     self._own[name] = make()
-                buffer, sketch = self._own[name], self._sketches.get(name)
-                if name not in self._fixed and (sketch or type_.dtype == "FLOAT"):
-                    random.append((buffer, sketch))
+                buffer = self._own[name]
+                own[name] = buffer, make
             value = to_value(buffer, type_)
             keep += (buffer, value)
             io_binding.bind_ortvalue_input(name, value)
         unbound = self._bind_outputs(io_binding, binding.outputs, region, keep)
-        return BoundSession(self.session, io_binding, unbound, random, keep)
+        return BoundSession(self.session, io_binding, unbound, self._rotation, own, keep)
 
     def _bind_outputs(
         self,
@@ -92,10 +80,11 @@ class LoadedSession:
         return unbound
 
 
-class BoundSession(RedrawableInputs):
+class BoundSession(RotatingInputs):
     """A session bound to its memory, except outputs ``unbound`` until their shapes are known.
 
-    ``random`` inputs are redrawn: from their sketch, or uniformly. ``keep`` is kept alive.
+    Inputs in ``own`` have buffers of their own, in which values of ``rotation`` take turns.
+    ``keep`` is kept alive.
     """
 
     def __init__(
@@ -103,7 +92,8 @@ class BoundSession(RedrawableInputs):
         session: ort.InferenceSession,
         binding: ort.IOBinding,
         unbound: Sequence[str],
-        random: Sequence[tuple[np.ndarray, Sketch | None]],
+        rotation: Rotation,
+        own: Own,
         keep: list[object],
     ) -> None:
         # The public wrapper adds Python calls to each run: microseconds that would count towards
@@ -113,19 +103,11 @@ class BoundSession(RedrawableInputs):
         self._bind_output = binding.bind_output
         self._unbound = unbound
         self._outputs = [output.name for output in session.get_outputs()]
-        self._uniform = [buffer for buffer, sketch in random if sketch is None]
-        self._sketched = [_in_turn(buffer, sketch) for buffer, sketch in random if sketch]
-        self._random = np.random.default_rng(len(random))
-        self._keep = keep
+        self._rotation, self._own, self._keep = rotation, own, keep
 
-    def redraw(self) -> None:
-        """Redraw the random inputs from the same distributions."""
-        for buffer, turns in self._sketched:
-            buffer[...] = next(turns)
-        for buffer in self._uniform:
-            self._random.random(dtype=np.float32, out=buffer)
-            buffer *= 2
-            buffer -= 1
+    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
+        """What copies the next values to the buffers of the inputs ``names``."""
+        return self._rotation.of(self._own, names)
 
     def sample(self) -> Sample:
         """Run once, and return the latency."""
@@ -144,12 +126,3 @@ class BoundSession(RedrawableInputs):
                 return self.sample()
             with translated("running it"):
                 raise
-
-
-def _in_turn(buffer: np.ndarray, sketch: Sketch) -> tuple[np.ndarray, Iterator[np.ndarray]]:
-    """``buffer``, and sets of values of its sketch, which take turns.
-
-    Drawing takes longer than running some operators, so sets are drawn once.
-    """
-    sets = range(sets_in_turn(buffer.size))
-    return buffer, cycle([sketch.drawn(buffer, seed) for seed in sets])

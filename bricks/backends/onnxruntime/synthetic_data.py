@@ -6,8 +6,8 @@ Must not know what runs on them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
@@ -15,6 +15,8 @@ import numpy as np
 from bricks.backends.onnxruntime.sessions import at
 from bricks.backends.synthetic_data import data_key, synthetic_data
 from bricks.graph.containers import ValueType
+from bricks.graph.denormals import can_be_denormal, with_denormals
+from bricks.graph.feeds import InputMaker
 from bricks.graph.model_metadata import noted_weights
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     import onnx
 
     from bricks.graph.graph import Graph
+    from bricks.graph.sketch import Sketch
     from bricks.graph.synthesis import Pool
 
 # The fan-in that the shared block is scaled for. Weights of a smaller fan-in have memory of their
@@ -37,7 +40,7 @@ _BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
 _EXPONENTIAL, _SCALE = "QLinearSoftmax", 2.0**-6
 
 # By name of an input: a function that makes its value, and its type.
-Inputs = Mapping[str, tuple[Callable[[], Any], ValueType]]
+Inputs = Mapping[str, tuple[InputMaker, ValueType]]
 
 
 class SyntheticData:
@@ -66,7 +69,9 @@ class SyntheticData:
         )
         for name, sketch in noted_weights(proto).items():
             if name in weights:
-                weights[name] = sketch.drawn(weights[name], crc32(f"{key}/{name}".encode()))
+                weights[name] = _drawn(
+                    sketch, weights[name], graph.types[name].dtype, crc32(f"{key}/{name}".encode())
+                )
         for node in proto.graph.node:
             if node.op_type == _EXPONENTIAL and node.input[1] in weights:
                 weights[node.input[1]] = np.full_like(weights[node.input[1]], _SCALE)
@@ -89,3 +94,10 @@ class SyntheticData:
                 block = self._pool.weight("block", TensorType("FLOAT", (rows, 1, _BLOCK_ROW)))
                 self._block = block.reshape(-1).view(np.uint8)
             return at(self._block, offset, type_)
+
+
+def _drawn(sketch: Sketch, values: np.ndarray, dtype: str, seed: int) -> np.ndarray:
+    """Weights of the element type ``dtype`` as the ``sketch`` says, otherwise like ``values``."""
+    if sketch.denormals and can_be_denormal(dtype):
+        return with_denormals(values, dtype, sketch.denormals, seed)
+    return sketch.drawn(values, seed)

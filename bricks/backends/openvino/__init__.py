@@ -84,6 +84,7 @@ BFLOAT16 = OpenvinoOffer(
     summary="the same in bfloat16, on processors that have it",
     order=21,
     variant=True,
+    narrow=True,
     precision="bf16",
     package="openvino",
     oldest=_OLDEST,

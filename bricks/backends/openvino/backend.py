@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bricks.backends.base import BoundModel, ExecutedGraph, FusedRunner
+from bricks.backends.base import BoundModel, ExecutedGraph, FusedRunner, SizeLoader
 from bricks.backends.openvino.call_overhead import measured
 from bricks.backends.openvino.executed import executed_graph, operators
 from bricks.backends.openvino.fused_run import BoundBrick, LoadedBrick, OpenvinoFusedRun
-from bricks.backends.openvino.loaded import LoadedModel
+from bricks.backends.openvino.loaded import LoadedModel, SizedRequest
 from bricks.backends.openvino.models import OpenvinoModels
 from bricks.decompose.identity import is_brick
 from bricks.errors import BackendError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bricks.backends.kernel_counters import CallOverhead
 
 
-class OpenvinoBackend(OpenvinoModels, FusedRunner):
+class OpenvinoBackend(OpenvinoModels, FusedRunner, SizeLoader):
     """OpenVINO's CPU plugin with a fixed number of threads, computing in ``precision``."""
 
     def executed(self, proto: onnx.ModelProto) -> ExecutedGraph:
@@ -63,6 +63,21 @@ class OpenvinoBackend(OpenvinoModels, FusedRunner):
         if is_brick(proto):
             return LoadedBrick(model, ports, weights, self.compiler, lambda: self._overhead)
         return LoadedModel(self.compiler.compile(model), ports, weights)
+
+    def load_sizes(
+        self, opened: onnx.ModelProto, sizes: Sequence[onnx.ModelProto], *, key: str
+    ) -> list[SizedRequest]:
+        """One request, which OpenVINO prepares for the shapes of the inputs that it gets."""
+        weights, inputs = self.synthesised(sizes[0], graph_of(sizes[0]), key)
+        model, ports, _ = self.read(opened, weights, inputs)
+        loaded = LoadedModel(self.compiler.compile(model), ports, weights)
+        request = loaded.request()
+        return [
+            SizedRequest(
+                request, ports.tensors(self.synthesised(size, graph_of(size), key)[1]), loaded
+            )
+            for size in sizes
+        ]
 
     def fused(self, bound: Sequence[BoundModel]) -> OpenvinoFusedRun | None:
         """Bricks that run in one call; None if anything else is ``bound``."""

@@ -7,6 +7,7 @@ groups are merged until each runs the same kernels in isolation. Must not know h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,13 @@ from bricks.backends.base import ExecutedGraph
 from bricks.backends.openvino import grouping
 from bricks.backends.openvino.batch import kernels_of_each
 from bricks.backends.openvino.bfloat16 import BFLOAT16, with_bfloat16_casts
-from bricks.backends.openvino.execution import CONSTANT_NODES, CompiledKernel, kernels, named
+from bricks.backends.openvino.execution import (
+    CONSTANT_NODES,
+    CompiledKernel,
+    kernels,
+    named,
+    own_shapes,
+)
 from bricks.backends.openvino.folding import (
     folded,
     proto_of,
@@ -33,6 +40,7 @@ from bricks.backends.openvino.quantisation import (
 )
 from bricks.decompose.identity import Cutter
 from bricks.decompose.lowering import Contents, Lowering
+from bricks.graph.tensor import TensorType
 from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.operators.integer_ranges import steering_values
@@ -82,7 +90,7 @@ class _Executing:
             in_float32(source), self._evaluated, as_float32(weights, source)
         )
         if has_dequantised_activations(graph):
-            first = self._kernels(graph, values)
+            first, _ = self._kernels(graph, values)
             graph = dequantised_by_readers(graph, passed_as_floats(graph, first))
         graph = with_constant_nodes(graph, uniform_values(graph, computed))
         model = self._grouped(graph, values)
@@ -101,7 +109,8 @@ class _Executing:
             groups,
             model.layouts,
             other_kernels,
-            [
+            _misshapen(graph, execution.graph)
+            + [
                 "not measured, since OpenVINO runs other kernels for them alone:"
                 f" {_listed([nodes[i] for i in group])}"
                 for group in groups
@@ -115,7 +124,8 @@ class _Executing:
 
     def _grouped(self, graph: Graph, values: Arrays) -> GroupedModel:
         """``graph`` in groups, where these ``values`` of weights are known."""
-        compiled = self._kernels(graph, values)
+        compiled, shapes = self._kernels(graph, values)
+        graph = replace(graph, types={**graph.types, **shapes})
         if self._compiler.precision == BFLOAT16:
             graph, compiled = with_bfloat16_casts(graph, compiled)
         proto = proto_of(graph, self._proto)
@@ -134,12 +144,18 @@ class _Executing:
 
         return GroupedModel.of(proto, Merging(execution, compile_groups), layouts)
 
-    def _kernels(self, graph: Graph, values: Arrays) -> list[CompiledKernel]:
-        """The kernels of the whole ``graph``, where these ``values`` of weights are known."""
+    def _kernels(
+        self, graph: Graph, values: Arrays
+    ) -> tuple[list[CompiledKernel], dict[str, TensorType]]:
+        """The kernels of the whole ``graph``, where these ``values`` of weights are known.
+
+        And the types of values to which OpenVINO gives another shape than ONNX.
+        """
         proto = proto_of(graph, self._proto)
         synthetic, _ = self._models.synthesised(proto, graph, "executed")
         model = self._compiler.read(named(proto), {**synthetic, **values})
-        return kernels(self._compiler.compile(model))
+        shapes = own_shapes(model, graph)  # compiling changes the model
+        return kernels(self._compiler.compile(model)), shapes
 
     def _isolated(self, bricks: Sequence[onnx.ModelProto]) -> list[list[CompiledKernel]]:
         """The kernels of each brick when it is compiled in isolation."""
@@ -156,6 +172,25 @@ class _Executing:
                 result += kernels_of_each(self._compiler, models)
                 models, keep, weight_bytes = [], [], 0
         return result
+
+
+def _misshapen(specified: Graph, executed: Graph) -> list[str]:
+    """A line if a value has another shape than ONNX specifies, but for axes of one element."""
+    for node in executed.nodes:
+        for name in node.output:
+            own, meant = (graph.types.get(name) for graph in (executed, specified))
+            if isinstance(own, TensorType) and isinstance(meant, TensorType):
+                shapes = [[size for size in type_.shape if size != 1] for type_ in (own, meant)]
+                if shapes[0] != shapes[1]:
+                    return [
+                        f"OpenVINO computes something else than the model: {label(node)} makes"
+                        f" {_shown(own)}, where ONNX specifies {_shown(meant)}"
+                    ]
+    return []
+
+
+def _shown(type_: TensorType) -> str:
+    return "×".join(map(str, type_.shape))
 
 
 def _listed(nodes: Sequence[onnx.NodeProto]) -> str:

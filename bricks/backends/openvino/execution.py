@@ -15,10 +15,13 @@ import onnx
 
 from bricks.backends.openvino.boundary import ADAPTER
 from bricks.backends.openvino.compiling import translated
+from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, renamed
 
 if TYPE_CHECKING:
     import openvino as ov
+
+    from bricks.graph.graph import Graph
 
 _POSITION = re.compile(r"n(\d+)(?:\D.*)?")
 
@@ -162,6 +165,28 @@ def kernels(compiled: ov.CompiledModel) -> list[CompiledKernel]:
                 at_boundary = source.at_boundary or source.adapts_to(kernel)
                 result[number] = replace(source, feeds_output=True, at_boundary=at_boundary)
     return result
+
+
+def own_shapes(model: ov.Model, graph: Graph) -> dict[str, TensorType]:
+    """The types of values to which OpenVINO gives another shape than ONNX, by name.
+
+    ``model`` is ``graph`` as OpenVINO has read it, before it is compiled; its outputs may have
+    other names. OpenVINO then computes with its own shape, whatever the ONNX file specifies.
+    """
+    with translated("telling the shapes of its values"):
+        ends = [(name, end) for op in model.get_ops() for end in op.outputs()
+                for name in end.get_names()]  # fmt: skip
+        ends += zip(graph.outputs, model.outputs, strict=True)
+        shapes = {
+            name: tuple(size.get_length() for size in end.get_partial_shape())
+            for name, end in ends
+            if end.get_partial_shape().is_static
+        }
+    return {
+        name: TensorType(type_.dtype, shapes[name])
+        for name, type_ in graph.types.items()
+        if isinstance(type_, TensorType) and shapes.get(name, type_.shape) != type_.shape
+    }
 
 
 def _in_context(kernel: CompiledKernel, sources: Sequence[CompiledKernel]) -> CompiledKernel:

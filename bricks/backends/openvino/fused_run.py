@@ -10,11 +10,12 @@ Must not know why bricks run in this order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from bricks.backends.base import RotatingInputs
 from bricks.backends.kernel_counters import CallOverhead, KernelCounters
 from bricks.backends.openvino.batch import kernels_of_parts, side_by_side
 from bricks.backends.openvino.compiling import Compiler, translated
@@ -45,16 +46,17 @@ class LoadedBrick:
 
     def bind(self, binding: Binding, region: np.ndarray) -> BoundBrick:
         """The brick bound to memory; it is compiled when it first runs."""
-        return BoundBrick(self, binding, region)
+        return BoundBrick(self, binding, region, self.ports.own_memory(binding))
 
 
 @dataclass(slots=True)
-class BoundBrick:
-    """A brick, and the memory of its inputs and outputs."""
+class BoundBrick(RotatingInputs):
+    """A brick, and the memory of its inputs and outputs: in the ``region``, or its ``own``."""
 
     brick: LoadedBrick
     binding: Binding
     region: np.ndarray
+    own: Mapping[str, np.ndarray]
     _isolated: OpenvinoFusedRun | None = field(default=None, init=False)
 
     def sample(self) -> Sample:
@@ -62,6 +64,10 @@ class BoundBrick:
         if self._isolated is None:
             self._isolated = OpenvinoFusedRun([self])
         return self._isolated.sample()[0]
+
+    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
+        """What copies the next values to the memory of the inputs ``names``."""
+        return self.brick.ports.rotation(self.own, names)
 
     def release(self) -> None:
         """Release the compiled model of the brick in isolation."""
@@ -105,7 +111,9 @@ def _bound(compiled: ov.CompiledModel, bricks: Sequence[BoundBrick]) -> BoundReq
         ports = bound.brick.ports
         keep.append((bound.brick, bound.region))
         keep.append(
-            ports.bind(request, bound.binding, bound.region, inputs=inputs, outputs=outputs)
+            ports.bind(
+                request, bound.binding, bound.region, bound.own, inputs=inputs, outputs=outputs
+            )
         )
         inputs += ports.inputs
         outputs += len(bound.brick.model.outputs)

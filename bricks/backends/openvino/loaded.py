@@ -7,13 +7,16 @@ know how a model was made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import openvino as ov
 
+from bricks.backends.base import RotatingInputs
 from bricks.backends.openvino.compiling import translated
+from bricks.backends.rotation import Rotation
 from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
@@ -46,36 +49,62 @@ class Ports:
     def __init__(self, inputs: TensorInputs, fixed: Mapping[str, Any]) -> None:
         self._inputs = {name: made for name, made in inputs.items() if name not in fixed}
         self._is_bound = [name not in fixed for name in inputs]
+        self._rotation = Rotation()
 
     @property
     def inputs(self) -> int:
         """The number of inputs of the compiled model."""
         return len(self._inputs)
 
+    def tensors(self, inputs: TensorInputs) -> list[ov.Tensor]:
+        """Values of ``inputs``, of these names and any shapes, for the compiled model's inputs."""
+        made = (
+            (np.ascontiguousarray(make()), type_)
+            for make, type_ in (inputs[name] for name in self._inputs)
+        )
+        return [to_tensor(values, type_.dtype, type_.shape) for values, type_ in made]
+
+    def own_memory(self, binding: Binding) -> dict[str, np.ndarray]:
+        """Memory for each input that has none in the region, with its first values."""
+        return {
+            name: np.ascontiguousarray(make())
+            for offset, (name, (make, _)) in zip(
+                self._offsets(binding), self._inputs.items(), strict=True
+            )
+            if offset is None
+        }
+
+    def rotation(
+        self, own: Mapping[str, np.ndarray], names: Collection[str]
+    ) -> Callable[[], None] | None:
+        """What copies the next values of ``names`` to their ``own`` memory; None: nothing does."""
+        pairs = {name: (memory, self._inputs[name][0]) for name, memory in own.items()}
+        return self._rotation.of(pairs, names)
+
+    def _offsets(self, binding: Binding) -> list[int | None]:
+        pairs = zip(binding.inputs, self._is_bound, strict=True)
+        return [offset for offset, is_bound in pairs if is_bound]
+
     def bind(
         self,
         request: ov.InferRequest,
         binding: Binding,
         region: np.ndarray,
+        own: Mapping[str, np.ndarray],
         *,
         inputs: int = 0,
         outputs: int = 0,
     ) -> list[Any]:
         """Bind ports of ``request``, counted from these numbers on; return objects to keep alive.
 
-        They are bound to memory of their own, or to ``region`` at the offsets of the binding.
+        They are bound to their ``own`` memory, or to ``region`` at the offsets of the binding.
         """
         compiled = request.get_compiled_model()
         keep: list[Any] = [region]
-        offsets = [
-            offset
-            for offset, is_bound in zip(binding.inputs, self._is_bound, strict=True)
-            if is_bound
-        ]
-        for number, (offset, (make, type_)) in enumerate(
-            zip(offsets, self._inputs.values(), strict=True), inputs
+        for number, (offset, (name, (_, type_))) in enumerate(
+            zip(self._offsets(binding), self._inputs.items(), strict=True), inputs
         ):
-            memory = np.ascontiguousarray(make()) if offset is None else _at(region, offset, type_)
+            memory = own[name] if offset is None else _at(region, offset, type_)
             shape = list(compiled.inputs[number].get_shape())
             tensor = to_tensor(memory, type_.dtype, shape)
             with translated("taking an input"):
@@ -106,16 +135,50 @@ class LoadedModel:
 
     def bind(self, binding: Binding, region: np.ndarray) -> BoundRequest:
         """Bind inputs and outputs; see :meth:`Ports.bind`."""
+        request = self.request()
+        own = self._ports.own_memory(binding)
+        keep = [self._weights, self._ports.bind(request, binding, region, own)]
+        return BoundRequest(
+            request, keep, len(binding.outputs), lambda names: self._ports.rotation(own, names)
+        )
+
+    def request(self) -> ov.InferRequest:
+        """A new request, with nothing bound."""
         with translated("preparing a run"):
-            request = self._compiled.create_infer_request()
-        keep = [self._weights, self._ports.bind(request, binding, region)]
-        return BoundRequest(request, keep, len(binding.outputs))
+            return self._compiled.create_infer_request()
 
 
-class BoundRequest:
-    """A request bound to memory, with so many ``outputs``; it keeps ``keep`` alive."""
+class SizedRequest:
+    """A request that takes inputs of several sizes, with those of one; it keeps ``keep`` alive."""
 
-    def __init__(self, request: ov.InferRequest, keep: list[Any], outputs: int) -> None:
+    def __init__(self, request: ov.InferRequest, inputs: Sequence[ov.Tensor], keep: object) -> None:
+        self._request, self._inputs, self._keep = request, inputs, keep
+
+    def sample(self) -> Sample:
+        """Run once; the latency with what a change of shapes takes, some of it before the run."""
+        clock = time.perf_counter_ns
+        with translated("running it"):
+            start = clock()
+            for number, tensor in enumerate(self._inputs):
+                self._request.set_input_tensor(number, tensor)
+            self._request.infer(share_outputs=True)
+            return Sample((clock() - start) * 1e-9)
+
+
+class BoundRequest(RotatingInputs):
+    """A request bound to memory, with so many ``outputs``; it keeps ``keep`` alive.
+
+    ``rotation`` returns what writes the next values of the inputs of these names.
+    """
+
+    def __init__(
+        self,
+        request: ov.InferRequest,
+        keep: list[Any],
+        outputs: int,
+        rotation: Callable[[Collection[str]], Callable[[], None] | None] = lambda names: None,
+    ) -> None:
+        self._rotation = rotation
         # The public wrapper inspects inputs in each call, and copies outputs.
         wrapper: Any = super(type(request), request)
         self._infer = wrapper.infer
@@ -129,6 +192,10 @@ class BoundRequest:
         except Exception:  # translated here: a context manager would add to the time between runs
             with translated("running it"):
                 raise
+
+    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
+        """What copies the next values to the memory of the inputs ``names``."""
+        return self._rotation(names)
 
     def counters(self) -> dict[str, float]:
         """Mean seconds over all runs, by name of the kernels."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from bricks.backends.torch.calling import tensors_in
+from bricks.backends.torch.calling import PACKED_WEIGHTS, tensors_in
 from bricks.backends.torch.scalars import is_indifferent, is_special
 from bricks.errors import BackendError
 from bricks.graph.call import UNDEFINED, Port, contiguous
@@ -96,10 +96,27 @@ class ArgumentWriter:
                 return {name: str(value).removeprefix("torch.").partition(":")[0]}
         if isinstance(value, complex):
             return {"complex": [value.real, value.imag]}
+        if isinstance(value, torch.ScriptObject):
+            return self._written(self._packed_parts(value))
         raise BackendError(
             f"{self._title} takes an argument of type {type(value).__name__}, which cannot be"
             " replayed"
         )
+
+    def _packed_parts(self, weights: torch.ScriptObject) -> list[Any]:
+        """The int8 weight, bias, scale and zero point of a quantised product's packed weights.
+
+        Scale and zero point are tensors with an element for each row, or numbers for all.
+        """
+        if not str(weights._type()).endswith(".LinearPackedParamsBase"):
+            raise BackendError(f"{self._title} {PACKED_WEIGHTS}")
+        weight, bias = torch.ops.quantized.linear_unpack(weights)
+        if weight.dtype != torch.qint8:  # float16, which is not quantised
+            raise BackendError(f"{self._title} {PACKED_WEIGHTS}")
+        if weight.qscheme() == torch.per_tensor_affine:
+            return [weight.int_repr(), bias, weight.q_scale(), weight.q_zero_point()]
+        scales, zeros = weight.q_per_channel_scales(), weight.q_per_channel_zero_points()
+        return [weight.int_repr(), bias, scales.float(), zeros.int()]
 
     def _number(self, value: float) -> Any:
         if not math.isfinite(value):

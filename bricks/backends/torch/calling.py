@@ -11,13 +11,25 @@ from typing import Any
 
 import torch
 
-from bricks.backends.torch.namespaces import GENERATOR, GET_STATE, SET_STATE
+from bricks.backends.torch.namespaces import (
+    GENERATOR,
+    GET_STATE,
+    PACKED,
+    QUANTIZED,
+    SET_STATE,
+)
 from bricks.errors import BackendError, first_line
 
 _GENERATOR_OPERATORS = {GET_STATE: torch.get_rng_state, SET_STATE: torch.set_rng_state}
 
 # Calls may come from another host: they may not read files or call other libraries.
 _NAMESPACES = frozenset({"aten", "prims", "mkldnn", "inductor"})
+
+# The end of an error about a call that reads an object of PyTorch.
+PACKED_WEIGHTS = (
+    "reads packed weights, an object of PyTorch whose values a recording cannot hold: give the"
+    " module before it is quantised"
+)
 
 _NAMED: Mapping[str, Callable[[Any], Any]] = {
     "dtype": lambda name: getattr(torch, name),
@@ -56,6 +68,8 @@ def operator_called(namespace: str, operator: str) -> Any:
 
 def refuse_foreign(operator: Any) -> None:
     """Raise :class:`BackendError` for an operator of another library, or with a file name."""
+    if operator.namespace == QUANTIZED and operator._opname in PACKED:
+        return
     files = any(argument.name == "filename" for argument in operator._schema.arguments)
     if operator.namespace not in _NAMESPACES or files:
         raise foreign(operator.namespace, operator._opname)
@@ -63,6 +77,8 @@ def refuse_foreign(operator: Any) -> None:
 
 def foreign(namespace: str, name: str) -> BackendError:
     """Return the error of an operator that may not be called."""
+    if namespace == QUANTIZED:
+        return BackendError(f"{namespace}::{name} {PACKED_WEIGHTS}")
     return BackendError(
         f"{namespace}::{name} cannot be replayed: use operators of PyTorch itself, or leave it out"
         " of the step"

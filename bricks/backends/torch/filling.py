@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from bricks.backends.rotation import sets_in_turn
+
 if TYPE_CHECKING:
     from bricks.graph.sketch import Sketch
 
@@ -50,6 +52,20 @@ def drawn(sketch: Sketch, random: torch.Tensor, seed: int) -> torch.Tensor:
     """Draw values of a ``sketch`` with the shape and type of ``random``."""
     made = np.ascontiguousarray(sketch.drawn(numbers_of(random), seed))
     return torch.from_numpy(made).to(random)
+
+
+def sets_of(sketch: Sketch | None, random: torch.Tensor) -> list[torch.Tensor]:
+    """Return values that take turns, so that processors do not learn them: see ``rotation``.
+
+    They are drawn from the ``sketch``; without one, they are those of ``random`` in other orders.
+    """
+    elements, seeds = elements_of(random), range(sets_in_turn(random.numel()))
+    if sketch is not None:
+        return [drawn(sketch, elements, seed) for seed in seeds]
+    generator = torch.Generator().manual_seed(0)
+    flat = elements.reshape(-1)
+    orders = (torch.randperm(flat.numel(), generator=generator) for _ in seeds)
+    return [flat[order.to(flat.device)].reshape(elements.shape) for order in orders]
 
 
 def fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None = None) -> None:

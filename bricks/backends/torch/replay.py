@@ -7,17 +7,16 @@ chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bricks.backends.base import Binding, RedrawableInputs
-from bricks.backends.branch_prediction import sets_in_turn
+from bricks.backends.base import Binding, RotatingInputs
 from bricks.backends.torch.devices.device import PROCESSOR, Device
 from bricks.backends.torch.devices.host_values import host_values
-from bricks.backends.torch.filling import drawn, elements_of
+from bricks.backends.torch.filling import elements_of, sets_of
 from bricks.backends.torch.recomputation import Recomputation
 from bricks.backends.torch.replayed_call import ReplayedCall
 from bricks.backends.torch.synthetic_tensors import own_tensors
@@ -70,19 +69,11 @@ class LoadedCalls:
         """Return the calls with inputs from tensor handles or of their own, and bound outputs."""
         own = self.device.placed(self._own(), self._on_host)
         for name in self._deciding.keys() - self.turns.keys():
-            self.turns[name] = _in_turn(own[name], self._deciding[name])
+            self.turns[name] = cycle(sets_of(self._deciding[name], own[name]))
         return BoundCalls(self, own, binding)
 
 
-def _in_turn(random: torch.Tensor, sketch: Sketch | None) -> Iterator[torch.Tensor]:
-    """Cycle through as many values drawn from a sketch as branch predictors could learn."""
-    elements = elements_of(random)
-    if sketch is None:
-        return cycle([elements.clone()])
-    return cycle([drawn(sketch, elements, seed) for seed in range(sets_in_turn(random.numel()))])
-
-
-class BoundCalls(RedrawableInputs):
+class BoundCalls(RotatingInputs):
     """The calls of ``loaded`` with bound tensor handles.
 
     A call reads its ``own`` tensor in place of an empty handle, and of a tensor with another shape
@@ -98,15 +89,18 @@ class BoundCalls(RedrawableInputs):
         self._needs = {name: own[name].untyped_storage().nbytes() for name in viewed if name in own}
         self._inputs = _handles(loaded.inputs, binding.inputs)
         self._outputs = _handles(loaded.outputs, binding.outputs)
-        self.redraw()
+        self._next()
 
     def _fits(self, name: str, tensor: torch.Tensor) -> bool:
         if tensor.shape != self._own[name].shape:
             return False
         return bool(tensor.untyped_storage().nbytes() >= self._needs.get(name, 0))
 
-    def redraw(self) -> None:
-        """Write other values into the tensors that decide the time of the calls."""
+    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
+        """What writes the next values to the tensors that decide the time of the calls."""
+        return self._next if self._loaded.turns else None
+
+    def _next(self) -> None:
         for name, turns in self._loaded.turns.items():
             elements_of(self._own[name]).copy_(next(turns))
 

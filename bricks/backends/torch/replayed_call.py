@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from typing import Any
 
+import torch
+
 from bricks.backends.torch.calling import foreign, operator_called, resolved, tensors_in
+from bricks.backends.torch.namespaces import PACKED, QUANTIZED
 from bricks.backends.torch.recomputation import HIDE, RECOMPUTATION, RECOMPUTE, Recomputation
 from bricks.graph.call import Call, leaves
 
@@ -66,6 +70,8 @@ def _operator(call: Call) -> Any:
         return _Kernel(kept_kernel(str(call.arguments[1].get("key"))))
     if call.namespace == RECOMPUTATION and call.operator in (HIDE, RECOMPUTE):
         return _recomputation(call)
+    if call.namespace == QUANTIZED and call.operator in PACKED:
+        return _PackedProduct(call.operator)
     return operator_called(call.namespace, call.operator)
 
 
@@ -74,6 +80,29 @@ def _recomputation(call: Call) -> Recomputation:
     if not isinstance(calls, int) or not 0 <= calls <= _MOST_RECOMPUTED:
         raise foreign(call.namespace, f"{call.operator} of {calls!r} calls")
     return Recomputation(call.operator, calls, bool(reentrant))
+
+
+class _PackedProduct:
+    """A quantised product with the interface of an operator; its weights are packed once."""
+
+    def __init__(self, operator: str) -> None:
+        self._operator = getattr(torch.ops.quantized, operator).default
+        self._parts: list[Any] = []
+        self._packed: Any = None
+
+    def __call__(self, x: Any, parts: list[Any], *others: Any) -> Any:
+        """Run the product with weights that were unpacked to ``parts``: see ``call_arguments``."""
+        if not (self._parts and all(map(is_, parts, self._parts))):
+            self._parts, self._packed = parts, _packed(*parts)
+        return self._operator(x, self._packed, *others)
+
+
+def _packed(weight: Any, bias: Any, scale: Any, zero: Any) -> Any:
+    if isinstance(scale, float):
+        quantised = torch._make_per_tensor_quantized_tensor(weight, scale, zero)
+    else:
+        quantised = torch._make_per_channel_quantized_tensor(weight, scale, zero, 0)
+    return torch.ops.quantized.linear_prepack(quantised, bias)
 
 
 class _Kernel:

@@ -37,7 +37,8 @@ class WrittenReference:
 class WriteReference(Request[WrittenReference]):
     """Write the inputs, weights and outputs of a model in double precision to ``file``.
 
-    ``folder`` has the model's own weights; with ``every``, the outputs of all nodes.
+    ``folder`` has the model's own weights; with ``every``, the outputs of all nodes. Without
+    ``values``, inputs and weights alone.
     """
 
     name: str
@@ -45,6 +46,7 @@ class WriteReference(Request[WrittenReference]):
     model: bytes
     file: str
     every: bool
+    values: bool = True
 
 
 @dataclass(frozen=True, slots=True)

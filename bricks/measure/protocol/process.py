@@ -14,7 +14,7 @@ class BackendSettings:
 
     ``memory_bytes`` limits the data of the process; None: no limit. ``workers`` is how many nodes
     of a model run at the same time. ``timing`` is whether latencies are measured. ``device`` runs
-    the models: ``cpu`` or ``cuda``.
+    the models: ``cpu`` or ``cuda``. With ``repeat_inputs``, all runs have the same inputs.
     """
 
     backend: str
@@ -25,6 +25,7 @@ class BackendSettings:
     timing: bool = True
     optimization: str = "all"
     device: str = CPU
+    repeat_inputs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

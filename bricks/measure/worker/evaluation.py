@@ -62,7 +62,9 @@ class EvaluationRequests:
     def write_reference(self, request: WriteReference) -> WrittenReference:
         """Write the reference in double; it does not depend on the backend."""
         data = model_data(_model(request), self._runtime.settings.seed)
-        reason = write_reference(data, Path(request.file), every=request.every)
+        reason = write_reference(
+            data, Path(request.file), every=request.every, values=request.values
+        )
         return WrittenReference(reason, data.own_weights)
 
     def evaluate(self, request: EvaluateModel) -> Evaluation:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx
 
-from bricks.backends.base import Backend, BindableModel, Binding, BoundModel, RedrawableInputs
+from bricks.backends.base import Backend, BindableModel, Binding, BoundModel, RotatingInputs
 from bricks.backends.instruments import Preparation
 from bricks.graph.loops import with_noted_iterations
 from bricks.graph.model_metadata import noted_sketches
@@ -23,6 +23,7 @@ from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.operators.dependence import data_decides, decisive_values
+from bricks.operators.rotated_inputs import rotated_inputs
 from bricks.units.sample import Sample
 
 
@@ -32,7 +33,8 @@ class LoadedPiece:
 
     ``preparation`` runs before it. ``parallel`` is whether its nodes run along streams,
     ``sign_sensitive`` whether unpredictable signs slow it down. If it is ``branching``, branch
-    prediction would speed it up if it ran twice on the same data.
+    prediction would speed it up if it ran twice on the same data. Inputs called ``rotated`` have
+    other values in each run.
     """
 
     loaded: BindableModel
@@ -40,6 +42,7 @@ class LoadedPiece:
     parallel: bool
     sign_sensitive: bool
     branching: bool
+    rotated: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +97,19 @@ class LoadedPieces:
             proto, key=request.key, optimize=request.optimize, streams=request.streams
         )
         signs = _sign_sensitive(backend, proto)
-        branching = signs or bool(noted_sketches(proto)) or _branches(proto)
+        branching, rotated = signs or bool(noted_sketches(proto)) or _branches(proto), set[str]()
+        if self._runtime.settings.repeat_inputs:
+            branching = False
+        else:
+            rotated = rotated_inputs(proto, backend.sign_sensitive)
         preparation = self._runtime.instruments.preparation(proto)
         self._loaded[request.name] = LoadedPiece(
-            loaded, preparation, bool(request.streams), signs, branching
+            loaded,
+            preparation,
+            bool(request.streams),
+            signs,
+            branching or bool(rotated),
+            frozenset(rotated),
         )
 
     def bind(self, request: BindPiece) -> None:
@@ -106,8 +118,9 @@ class LoadedPieces:
         bound = piece.loaded.bind(Binding(request.inputs, request.outputs), region)
         prepared = piece.preparation.bound(request.inputs, region)
         before: list[Callable[[], object]] = [model.sample for model in prepared]
-        if piece.branching and isinstance(bound, RedrawableInputs):
-            before.append(bound.redraw)
+        if piece.branching and isinstance(bound, RotatingInputs):
+            next_values = bound.rotation(piece.rotated)
+            before += [] if next_values is None else [next_values]
         repeated = request.repeated and not piece.branching
         self.steps[request.step] = BoundPiece(bound, tuple(before), repeated, piece.parallel)
 

@@ -14,6 +14,8 @@ import onnx
 
 from bricks.backends.base import ExecutedGraph, ValueObserver, WeightObserver
 from bricks.decompose.lowering import UNKNOWN, Contents
+from bricks.graph.denormals import share_of
+from bricks.graph.distributions import stepped
 from bricks.graph.graph import Graph
 from bricks.graph.loops import (
     conditional_loops,
@@ -23,7 +25,7 @@ from bricks.graph.loops import (
 )
 from bricks.graph.model_metadata import noted_weights
 from bricks.graph.payload import value_dtype
-from bricks.graph.sketch import DENORMALS, SIGNS, Sketch
+from bricks.graph.sketch import COLUMNS, DENORMALS, SIGNS, Sketch
 from bricks.graph.suppression import OPERATOR as SUPPRESSION
 from bricks.graph.suppression import suppression_sketch
 from bricks.graph.synthesis import Range
@@ -32,6 +34,10 @@ from bricks.graph.view import graph_of
 from bricks.graph.weights import with_values
 from bricks.operators.dependence import dependent_inputs
 from bricks.operators.integer_ranges import integer_ranges
+from bricks.operators.rotated_inputs import rotated_inputs
+
+# So many rows show the distribution in the columns of a table.
+_LEAST_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +58,21 @@ def contents_of(
     graph has are observed in a run of that graph.
     """
     graph = graph_of(executed.proto, executed.types)
-    weights = _denormal_weights(observer, model, graph, key)
+    tiny = _denormal_weights(observer, model, graph, key)
+    # Eight-bit floats become ordinary numbers; denormals of wider types pass from node to node.
+    weights = {name: values for name, (values, _) in tiny.items() if _float(graph, name)}
     to_observe = _merged([*_dependent(observer, graph), *(_all_floats(graph) if weights else ())])
     loops = conditional_loops(graph.nodes)
+    sketches = {name: sketch for name, (_, sketch) in tiny.items()}
     if not to_observe and not loops:
-        return UNKNOWN
+        return Contents(sketches=sketches) if sketches else UNKNOWN
     names = _names_of(to_observe) | {counter_name(loop) for loop in loops}
     proto = with_values(executed.proto, weights) if weights else executed.proto
     values = _values(observer, model, proto, names, key)
     values |= _constants(graph, names - values.keys())
-    sketches = {name: Sketch.of(values, (DENORMALS,)) for name, values in weights.items()}
+    spread = _of_several_runs(observer, model, to_observe, values, key)
     for observed in to_observe:
-        sketch = _sketch(observed, graph, values)
+        sketch = _sketch(observed, graph, values, spread)
         if sketch is not None:
             sketches[observed.name] = sketch
     iterations = {first_output(loop): values[counter_name(loop)].size for loop in loops}
@@ -81,13 +90,17 @@ def _names_of(to_observe: Iterable[_ObservedValue]) -> set[str]:
 
 def _denormal_weights(
     observer: ValueObserver, model: onnx.ModelProto, graph: Graph, key: str
-) -> dict[str, np.ndarray]:
-    """Weights of the executed graph with denormal numbers; none unless the model notes weights."""
+) -> dict[str, tuple[np.ndarray, Sketch]]:
+    """Weights of the executed graph with denormal numbers, and the sketch of each, by name.
+
+    None unless the model notes weights.
+    """
     if not noted_weights(model) or not isinstance(observer, WeightObserver):
         return {}
     arrays = observer.executed_weights(model, key=key)
-    floats = {n: values for n, values in arrays.items() if _float(graph, n)}
-    return {n: v for n, v in floats.items() if Sketch.of(v, (DENORMALS,)).denormals}
+    kinds = {n: graph.types[n].dtype for n in arrays if n in graph.types}
+    shares = {n: stepped(share_of(arrays[n], dtype)) for n, dtype in kinds.items()}
+    return {n: (arrays[n], Sketch(denormals=share)) for n, share in shares.items() if share}
 
 
 def _all_floats(graph: Graph) -> Iterator[_ObservedValue]:
@@ -161,14 +174,50 @@ def _constants(graph: Graph, names: set[str]) -> dict[str, np.ndarray]:
     return {t.name: onnx.numpy_helper.to_array(t) for t in tensors if t.data_location == t.DEFAULT}
 
 
+def _of_several_runs(
+    observer: ValueObserver,
+    model: onnx.ModelProto,
+    to_observe: Iterable[_ObservedValue],
+    values: Mapping[str, np.ndarray],
+    key: str,
+) -> dict[str, np.ndarray]:
+    """Values whose few rows in one run show no distribution, joined over several runs, by name.
+
+    Only those that ``model`` has, and that depend on inputs which change from run to run.
+    """
+    names = {name for node in model.graph.node for name in node.output}
+    names |= {info.name for info in model.graph.input}
+    few = sorted(
+        of.name
+        for of in to_observe
+        if COLUMNS in of.facts and of.name in names and 0 < _rows(values.get(of.name)) < _LEAST_ROWS
+    )
+    turning = rotated_inputs(model) if few else set()
+    if not turning:
+        return {}
+    turns = max(-(-_LEAST_ROWS // _rows(values[name])) for name in few)
+    joined = observer.observe(model, few, key=key, turning=turning, turns=turns)
+    return {name: joined[name] for name in few}
+
+
+def _rows(values: np.ndarray | None) -> int:
+    """The number of rows of a table; 0 for values that are none."""
+    if values is None or values.ndim < 2 or not values.size:
+        return 0
+    return values.size // values.shape[-1]
+
+
 def _sketch(
-    observed: _ObservedValue, graph: Graph, values: Mapping[str, np.ndarray]
+    observed: _ObservedValue,
+    graph: Graph,
+    values: Mapping[str, np.ndarray],
+    spread: Mapping[str, np.ndarray],
 ) -> Sketch | None:
     if observed.node.op_type == SUPPRESSION and observed.name == observed.node.input[0]:
         return suppression_sketch(observed.node, values)
     if observed.name not in values:
         return None
-    value = values[observed.name]
+    value = spread.get(observed.name, values[observed.name])
     sketch = Sketch.of(value, observed.facts)
     if SIGNS in observed.facts:
         return sketch

@@ -24,22 +24,23 @@ from bricks.measure.worker.model_data import ModelData
 MAX_BYTES = 1 << 31
 
 
-def write_reference(data: ModelData, file: Path, *, every: bool) -> str | None:
+def write_reference(data: ModelData, file: Path, *, every: bool, values: bool = True) -> str | None:
     """Write the reference of a model to ``file``; the reason why it has no values, or None.
 
-    With ``every``, it has the outputs of all nodes, in order, else those of the model. Raises
+    With ``every``, it has the outputs of all nodes, in order, else those of the model; without
+    ``values``, none. Raises
     :class:`BackendError` for inputs that are not tensors of numbers, which no file can hold.
     """
     for name, value in data.inputs.items():
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
             raise BackendError(f"input {name!r} is no tensor of numbers: nothing can be compared")
-    values: Mapping[str, np.ndarray] = {}
+    computed: Mapping[str, np.ndarray] = {}
     reason = None
     try:
-        values = _values(data, every=every)
+        computed = _values(data, every=every) if values else {}
     except BricksError as error:
         reason = str(error)
-    ReferenceValues(data.inputs, data.weights, values).save(file)
+    ReferenceValues(data.inputs, data.weights, computed).save(file)
     return reason
 
 

@@ -1,22 +1,39 @@
-"""Handles requests about a whole model: a profile by the runtime, peaks of memory.
+"""Handles requests about a whole model: a profile by the runtime, peaks of memory, its sizes.
 
 Must not know how a model is cut.
 """
 
 from __future__ import annotations
 
+import random
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
 
-from bricks.backends.base import Profiler, StandaloneLoader
+import numpy as np
+
+from bricks.backends.base import Binding, BoundModel, Profiler, SizeLoader, StandaloneLoader
+from bricks.graph.shapes import with_sizes
 from bricks.graph.view import parse_model
-from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel
+from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel, RunSizes
 from bricks.measure.worker.memory_peaks import memory_peaks
 from bricks.measure.worker.profiling import typical_run
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.samples.memory_peaks import MemoryPeaks
 from bricks.samples.profile import TypicalRun
+from bricks.samples.size_changes import SizeChanges, SizeTimes
+
+if TYPE_CHECKING:
+    import onnx
+
+# Rounds in which each size takes its turn, and seconds after which only the fewest are run: their
+# extremes are then a 95 % interval of the median.
+_ROUNDS, _MIN_ROUNDS, _ENOUGH_S = 24, 6, 4.0
+# Runs that follow the first after a change: their median is a settled run.
+_SETTLED = 3
 
 
 class WholeModelRequests:
@@ -36,6 +53,37 @@ class WholeModelRequests:
         finally:
             self._unload()
 
+    def run_sizes(self, request: RunSizes) -> SizeChanges:
+        """Run all sizes in turn in one session, and then each next to a session of its own."""
+        loader = self._runtime.capable(SizeLoader)
+        self._unload()
+        try:
+            opened = parse_model(request.model)
+            sizes = [with_sizes(opened, shapes) for shapes in request.sizes]
+            bound = loader.load_sizes(opened, sizes, key=request.key)
+            times = []
+            for of, proto, (first_s, turns) in zip(bound, sizes, _turns(bound), strict=True):
+                changed_s, settled_s = zip(*turns, strict=True)
+                ratios = self._open_ratios(of, proto, request.key)
+                times.append(SizeTimes(first_s, changed_s, settled_s, ratios))
+            return SizeChanges(tuple(times))
+        finally:
+            self._unload()
+
+    def _open_ratios(
+        self, bound: BoundModel, proto: onnx.ModelProto, key: str
+    ) -> tuple[float, ...]:
+        """Settled runs of ``bound`` relative to those of a session for this size, in turn."""
+        separate = Binding.separate(len(proto.graph.input), len(proto.graph.output))
+        loaded = self._runtime.backend.load(proto, key=key, optimize=True)
+        closed = loaded.bind(separate, np.zeros(0, np.uint8))
+
+        def settled_s(of: BoundModel) -> float:
+            of.sample()  # the runs of the other session have replaced its data in the caches
+            return of.sample().host_s
+
+        return tuple(settled_s(bound) / settled_s(closed) for _ in range(_MIN_ROUNDS))
+
     def measure_memory(self, request: MeasureMemory) -> MemoryPeaks:
         """Measure the peaks of this fresh process; see :func:`memory_peaks`."""
         isolated = self._runtime.capable(StandaloneLoader)
@@ -45,3 +93,34 @@ class WholeModelRequests:
                 parse_model(request.model), key=request.key, folder=folder, inline=request.inline
             )
             return memory_peaks(written, folder)
+
+
+def _turns(
+    bound: Sequence[BoundModel],
+) -> Sequence[tuple[float | None, Sequence[tuple[float, float]]]]:
+    """Run the sizes of a session in turn, several runs of each; seconds.
+
+    The first run of the first size prepares the session; then every size runs for the first time,
+    and after that all come in a new random order in every round. Of each size: its first run, and
+    by round the run after another size and the median of those that follow it.
+    """
+
+    def turn(size: int) -> tuple[float, float]:
+        changed_s = bound[size].sample().host_s
+        return changed_s, median(bound[size].sample().host_s for _ in range(_SETTLED))
+
+    begun_s = time.monotonic()
+    turn(0)
+    firsts_s = [None, *(turn(size)[0] for size in range(1, len(bound)))]
+    turns: list[list[tuple[float, float]]] = [[] for _ in bound]
+    order, shuffled = list(range(len(bound))), random.Random(0)
+    for number in range(_ROUNDS):
+        if number >= _MIN_ROUNDS and time.monotonic() - begun_s > _ENOUGH_S:
+            break
+        last = order[-1] if number else len(bound) - 1
+        shuffled.shuffle(order)
+        if order[0] == last:  # no change: it takes its turn later
+            order.append(order.pop(0))
+        for size in order:
+            turns[size].append(turn(size))
+    return [*zip(firsts_s, turns, strict=True)]

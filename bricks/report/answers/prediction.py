@@ -23,12 +23,14 @@ from bricks.report.figures import count_text
 from bricks.report.tables import seconds, share_text
 
 if TYPE_CHECKING:
-    from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
+    from bricks.studies.inference.prediction import Mix, ModelPredictions, PredictedModel
 
 
 def prediction_answer(of: ModelPredictions) -> str:
     """The first line for one model, a ranking of several, or the best of several settings."""
     known = of.estimated
+    if mixes := [mix for mix in of.mixes if mix.sizes]:
+        return f"{_mixed(mixes)}{_lacking(len(of.mixes) - len(mixes), 'mean')}"
     if not known:
         return f"There is no estimate: {'; '.join(of.errors) or 'no model was named'}"
     lacking = len(of.models) - len(known)
@@ -36,9 +38,36 @@ def prediction_answer(of: ModelPredictions) -> str:
         return f"{'; '.join(map(quantised_text, pairs))}{_lacking(lacking, 'setting')}"
     if of.swept:
         limits = limited_up_to(known) if of.dimensions == ("batch",) else ""
-        return f"{best_settings(known, of.dimensions)}{limits}{_lacking(lacking, 'setting')}"
+        best = f"{best_settings(known, of.dimensions)}{limits}{_differing(of)}"
+        return f"{best}{_lacking(lacking, 'setting')}"
     text = _one(known[0]) if len(known) == 1 else _fastest(known)
     return f"{text}{_lacking(lacking, 'model')}"
+
+
+def _mixed(mixes: Sequence[Mix]) -> str:
+    """The mean and the percentiles of a mix of sizes; of several mixes, of that with the least."""
+    means_s = [of.mean_s for of in mixes if of.mean_s is not None]
+    ranking = ranked(means_s)
+    best, mean_s = mixes[ranking.first], means_s[ranking.first]
+    among = f", the least of {len(mixes)} means" if len(mixes) > 1 else ""
+    sure = f" (sure: {sure_text(ranking.sure)})" if len(mixes) > 1 else ""
+    percentiles = ""
+    if best.p50_s is not None and best.p99_s is not None:
+        percentiles = f", half of the runs at most {seconds(best.p50_s)} and 99 % at most"
+        percentiles += f" {seconds(best.p99_s)}"
+    change, extra_s = "", best.change_s
+    if extra_s is not None:
+        longer = f"{value_text(extra_s)} longer"
+        if extra_s.holds(0.0):
+            longer = f"no measurable time longer, at most {seconds(extra_s.high)}"
+        elif extra_s.value < 0:
+            longer = f"{seconds(-extra_s.value)} less"
+        change = f"; a run after another size takes {longer}"
+    return (
+        f"{best.model} takes {value_text(mean_s)} on average over"
+        f" {count_text(len(best.sizes), 'size')} {place_of(best.setting)}{among}{sure}"
+        f"{percentiles}{change}"
+    )
 
 
 def _one(of: PredictedModel) -> str:
@@ -93,6 +122,21 @@ def _pairs(ranking: Ranking) -> str:
     if len(ranking.order) <= NAMED:
         return ""
     return f"; the order of {share_text(ranking.decided_share)} of all pairs is decided"
+
+
+def _differing(of: ModelPredictions) -> str:
+    """The end of a sentence where runtimes compute different results, else empty."""
+    models = dict.fromkeys(pair.model for pair in of.disagreements)
+    if not models:
+        return ""
+    errs = [pair.verdict.errs for pair in of.disagreements]
+    wrong = list(dict.fromkeys(name for names in errs for name in names or ()))
+    how = "they compute different results"
+    if wrong and all(errs):
+        how = f"{listed(wrong)} {verb(len(wrong), 'computes', 'compute')} something else"
+    if len({model.model for model in of.models}) > 1:
+        how = f"for {count_text(len(models), 'model')}, {how}"
+    return f"; but {how}"
 
 
 def _lacking(count: int, noun: str) -> str:

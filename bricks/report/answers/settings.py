@@ -19,8 +19,8 @@ def place_of(setting: Setting) -> str:
 
 
 def usual_dimensions(setting: Setting) -> Sequence[str]:
-    """The dimensions that an answer names, whatever varies; not a usual runtime, nor the batch."""
-    unnamed = {"batch"}
+    """The dimensions that an answer names, whatever varies; not a usual runtime, nor sizes."""
+    unnamed = {"shapes", "batch"}
     if setting.runtime in _USUAL:
         unnamed.add("runtime")
     if setting.quantize is None:
@@ -35,9 +35,16 @@ def setting_text(setting: Setting, dimensions: Collection[str]) -> str:
     parts = [f"with {listed(means)}"] if (means := [*_means(setting, dimensions)]) else []
     if "system" in dimensions:
         parts.insert(0, "here" if setting.system is None else f"on {setting.system_name}")
+    if "shapes" in dimensions and setting.shapes:
+        parts.append(f"at {shapes_text(setting.shapes)}")
     if "batch" in dimensions and setting.batch is not None:
         parts.append(f"at batch {setting.batch}")
     return " ".join(parts)
+
+
+def shapes_text(shapes: Sequence[str]) -> str:
+    """Shapes of inputs in words; of a single input without its name."""
+    return shapes[0].rpartition("=")[2] if len(shapes) == 1 else " ".join(shapes)
 
 
 def _means(setting: Setting, dimensions: Collection[str]) -> Iterator[str]:

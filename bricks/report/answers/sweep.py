@@ -7,8 +7,14 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bricks.analysis.ranking import Ranking, ranked
-from bricks.report.answers.settings import place_of, setting_text, usual_dimensions
+from bricks.report.answers.settings import (
+    place_of,
+    setting_text,
+    shapes_text,
+    usual_dimensions,
+)
 from bricks.report.answers.words import listed, sure_text, value_text, verb
+from bricks.report.figures import count_text
 from bricks.report.tables import number, seconds
 
 if TYPE_CHECKING:
@@ -26,6 +32,8 @@ def best_settings(known: Sequence[PredictedModel], dimensions: Sequence[str]) ->
     ``known`` have estimates, in settings that differ in ``dimensions``. Where batches differ,
     latencies for each sample are compared too.
     """
+    if "shapes" in dimensions:
+        return _by_shape(known, [name for name in dimensions if name != "shapes"])
     by_model: dict[str, list[PredictedModel]] = {}
     for of in known:
         by_model.setdefault(of.model, []).append(of)
@@ -36,6 +44,29 @@ def best_settings(known: Sequence[PredictedModel], dimensions: Sequence[str]) ->
     least = min(of.batch for of in known)
     smallest = [of for of in known if of.batch == least]
     return f"{_fastest(smallest, dimensions)}; {_per_sample(known, dimensions)}"
+
+
+def _by_shape(known: Sequence[PredictedModel], others: Sequence[str]) -> str:
+    """What holds of each shape: times of other shapes are other work, of which none is the best."""
+    by_shape: dict[Sequence[str], list[PredictedModel]] = {}
+    for of in known:
+        by_shape.setdefault(of.setting.shapes, []).append(of)
+    named = [*by_shape.items()][:NAMED]
+    more = len(by_shape) - len(named)
+    rest = f"; {count_text(more, 'more shape')} below" if more > 0 else ""
+    if others:
+        each = (f"at {shapes_text(of)}, {best_settings(cells, others)}" for of, cells in named)
+        text = "; ".join(each).replace(", It is", ", it is")
+        return f"{text[0].upper()}{text[1:]}{rest}"
+    models = dict.fromkeys(of.model for of in known)
+    texts = []
+    for model in models:
+        taken = [
+            f"{value_text(of.latency_s)} at {shapes_text(shapes)}"
+            for shapes, cells in named for of in cells if of.model == model
+        ]  # fmt: skip
+        texts.append(f"{model} takes {listed(taken)}" if taken else "")
+    return f"{'; '.join(filter(None, texts[:NAMED]))} {place_of(known[0].setting)}{rest}"
 
 
 def best_of(cells: Sequence[PredictedModel]) -> Ranking:

@@ -88,7 +88,14 @@ class GenerationStudy(
             card = card_called(workspace, options.system)
             if card is not None:
                 return card
-        return target_asked(workspace, options.system, options.target)
+        target = target_asked(workspace, options.system, options.target)
+        if target.system.quota is not None:
+            raise UsageError(
+                "how fast text is generated is not known where a quota of"
+                f" {target.system.processors:.3g} processors stops it, as on {target.system.name}:"
+                " ask about a system with one processor or more, as --on NAME"
+            )
+        return target
 
     @property
     def observes(self) -> bool:

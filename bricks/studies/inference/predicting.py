@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from bricks.system import Target
 
 
+# Quantiles of single runs that are kept: enough for a p99 of a size with a tenth of all requests.
+_QUANTILES = 1000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionOptions:
     """``models``, in order, on a ``target`` of the cache; None: that of the workspace.
@@ -65,11 +69,16 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         return Needs(others=[self._measure])
 
     def _measure(self) -> None:
-        models = predicting.lacking(
-            self.workspace, decomposable(self.workspace, self.options.models)
-        )
-        if not models:
-            return
+        every = decomposable(self.workspace, self.options.models)
+        models = predicting.lacking(self.workspace, every)
+        if models:
+            self._measure_lacking(models)
+        if self.options.now and self.target.system.accelerator is None:
+            from bricks.session import measuring
+
+            measuring.renew(self.workspace, every)
+
+    def _measure_lacking(self, models: Sequence[Model]) -> None:
         from bricks.session import measuring  # an answer from the cache needs none of it
 
         done = measuring.measure(self.workspace, models)
@@ -141,8 +150,10 @@ def _single_runs(basis: Basis, estimate: Estimate | IncompleteEstimate) -> Singl
     factors = run_factors(basis, estimate)
     # A run is at any time: all its bricks are slower or faster together.
     moments = np.random.default_rng(0).normal(0.0, estimate.conditions_sd, len(factors))
-    factors = np.percentile(factors * np.exp(moments), (50, 90, 99))
-    return SingleRuns(*(estimate.estimate_s * float(factor) for factor in factors))
+    runs_s = estimate.estimate_s * factors * np.exp(moments)
+    quantiles_s = np.quantile(runs_s, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
+    p50_s, p90_s, p99_s = np.percentile(runs_s, (50, 90, 99)).tolist()
+    return SingleRuns(p50_s, p90_s, p99_s, tuple(quantiles_s.tolist()))
 
 
 def decomposable(workspace: Workspace, models: Sequence[Model | Unread]) -> list[Model]:

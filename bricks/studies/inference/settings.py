@@ -17,19 +17,25 @@ if TYPE_CHECKING:
     from bricks.system import Target
 
 
+# Shapes of inputs as texts: ``NAME=1x3x224x224``, ``?`` for sizes that stay.
+Shapes = tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One way to run a model.
 
     ``system`` is the name of a known system, None for this host. ``threads`` and ``batch`` are None
-    for the default of the runtime and of the model, as long as they are unknown. ``quantize`` names
-    the type of numbers that a model is converted to; None: its own. ``target`` is the system and
+    for the default of the runtime and of the model, as long as they are unknown. ``shapes`` are
+    those of inputs as texts (``x=?x3x48x640``), empty for the model's own. ``quantize`` names the
+    type of numbers that a model is converted to; None: its own. ``target`` is the system and
     runtime that the setting stands for; None where there is none.
     """
 
     runtime: str
     system: str | None = None
     threads: int | None = None
+    shapes: Shapes = ()
     batch: int | None = None
     quantize: str | None = None
     target: Target | None = None
@@ -55,7 +61,7 @@ class Setting:
 
 
 # The dimensions of settings, in the order in which people name them.
-DIMENSIONS = ("system", "runtime", "quantize", "threads", "batch")
+DIMENSIONS = ("system", "runtime", "quantize", "threads", "shapes", "batch")
 
 
 def varying(settings: Iterable[Setting]) -> tuple[str, ...]:
@@ -73,19 +79,28 @@ def batch_of(model: Model) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
-    """The values of each dimension of settings; a model is predicted in every combination."""
+    """The values of each dimension of settings; a model is predicted in every combination.
+
+    ``sizes`` are pairs of shapes and batch; None: every combination of ``shapes`` and ``batches``.
+    """
 
     runtimes: Sequence[str]
     systems: Sequence[str | None] = (None,)
     threads: Sequence[int | None] = (None,)
+    shapes: Sequence[Shapes] = ((),)
     batches: Sequence[int | None] = (None,)
+    sizes: Sequence[tuple[Shapes, int | None]] | None = None
     quantizations: Sequence[str | None] = (None,)
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """Every combination once; batches change fastest, then threads."""
-        every = product(self.systems, self.runtimes, self.quantizations, self.threads, self.batches)
+        """Every combination once; batches change fastest, then shapes, then threads."""
+        sizes = [*product(self.shapes, self.batches)] if self.sizes is None else self.sizes
+        every = product(self.systems, self.runtimes, self.quantizations, self.threads, sizes)
         return tuple(
-            Setting(system=system, runtime=runtime, quantize=quantize, threads=threads, batch=batch)
-            for system, runtime, quantize, threads, batch in dict.fromkeys(every)
-        )
+            Setting(
+                system=system, runtime=runtime, quantize=quantize, threads=threads,
+                shapes=shapes, batch=batch,
+            )
+            for system, runtime, quantize, threads, (shapes, batch) in dict.fromkeys(every)
+        )  # fmt: skip

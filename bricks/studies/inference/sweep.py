@@ -6,27 +6,31 @@ fails does not stop the others. Must not know how models are found, nor how a ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from bricks.errors import BackendError, UsageError
+from bricks.errors import BackendError, BricksError, UsageError
 from bricks.graph.model import Model
 from bricks.session import batch
 from bricks.session.crowding import refuse_crowding
 from bricks.session.targets import target_called
 from bricks.sources import Unread
 from bricks.studies.inference.predicting import PredictionOptions, PredictionStudy
-from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
+from bricks.studies.inference.prediction import ModelPredictions, PredictedModel, mixes_of
 from bricks.studies.inference.settings import DIMENSIONS, Axes, Setting, varying
 from bricks.studies.study import ask
+from bricks.units.facts import Missing
 
 if TYPE_CHECKING:
     from bricks.measure.conditions import Conditions
     from bricks.measure.progress import Progress
+    from bricks.samples.size_changes import SizeTimes
+    from bricks.session.agreement import Agreement
     from bricks.session.workspace import Workspace
+    from bricks.studies.inference.mix import MixedSize
     from bricks.system import Target
 
 Models = Sequence[Model | Unread]
@@ -40,7 +44,8 @@ class Sweep:
     ``read`` reads the models for a setting: always as many, in the same order. With ``measure``,
     missing bricks are measured in settings on this host. ``notice`` is called with lines for the
     user. Peak memory is left out unless ``memory``. With ``now``, latencies on this host are for
-    its present conditions too.
+    its present conditions too. With ``mix``, whose sizes are those of ``axes``, the result has the
+    distribution over them, and with ``measure`` what a change of size costs.
     """
 
     axes: Axes
@@ -49,6 +54,7 @@ class Sweep:
     notice: Callable[[str], None] = lambda line: None
     memory: bool = True
     now: bool = False
+    mix: Sequence[MixedSize] = ()
 
     def predicted(self, workspace: Workspace) -> ModelPredictions:
         """The predictions with the cache and the other options of ``workspace``."""
@@ -57,6 +63,7 @@ class Sweep:
         cells: Cells = {}
         for number, part in enumerate(parts):
             cells |= self._part(workspace, part, _Part(number, len(parts)))
+        agreements = tuple(self._agreements(workspace, cells))
         rows = zip(*(cells[setting] for setting in settings), strict=True)
         models = tuple(chain.from_iterable(map(_as_one, rows)))
         return ModelPredictions(
@@ -65,7 +72,44 @@ class Sweep:
             workspace.options.workers,
             models,
             dimensions=_dimensions(settings, models),
+            mixes=tuple(mixes_of(models, self.mix)) if self.mix else (),
+            agreements=agreements,
         )
+
+    def _agreements(self, workspace: Workspace, cells: Cells) -> Iterator[Agreement]:
+        """Whether runtimes of this host compute the same as the first, once for each model.
+
+        Within a budget, which is for measuring, only verdicts that were kept.
+        """
+        runs = [(model, targets) for model, targets in self._runs_here(cells) if len(targets) > 1]
+        if not runs:
+            return
+        from bricks.session.agreement import Agreements  # settings of one runtime need none
+
+        check = self.measure and workspace.options.conditions.budget_s is None
+        with Agreements(workspace, check=check) as agreements:
+            for model, (first, *others) in runs:
+                for other in others:
+                    yield agreements.of(model, first, other)
+
+    def _runs_here(self, cells: Cells) -> list[tuple[Model, Sequence[Target]]]:
+        """The models that have estimates here, in their first batch, and a target by runtime."""
+        models: dict[str, Model] = {}
+        targets: dict[str, dict[str, Target]] = {}
+        batches: dict[tuple[int, str | None], int | None] = {}
+        for setting in self.axes.settings:
+            if setting.system is not None:
+                continue
+            pairs = zip(self.read(setting), cells[setting], strict=True)
+            for number, (model, cell) in enumerate(pairs):
+                target = cell.setting.target
+                if isinstance(model, Unread) or cell.interval is None or target is None:
+                    continue
+                first = batches.setdefault((number, setting.quantize), setting.batch)
+                if setting.batch == first:
+                    models.setdefault(model.digest, model)
+                    targets.setdefault(model.digest, {}).setdefault(setting.runtime, target)
+        return [(models[digest], [*of.values()]) for digest, of in targets.items()]
 
     def _part(self, base: Workspace, settings: Sequence[Setting], part: _Part) -> Cells:
         """The cells of settings with one runtime and as many threads."""
@@ -109,12 +153,30 @@ class Sweep:
             models=[model for _, model in pairs],
             settings=[setting for setting, _ in pairs],
             target=target,
-            memory=self.memory,
+            memory=self.memory or bool(self.mix),  # for percentiles of single runs
             now=self.now and system is None,
         )
         study = PredictionStudy(options, workspace, self.notice)
         predicted = iter(ask(study, measure=measure).models)
-        return {setting: [next(predicted) for _ in of] for setting, of in models.items()}
+        cells: Cells = {s: [next(predicted) for _ in of] for s, of in models.items()}
+        return self._with_changes(workspace, models, cells) if self.mix and measure else cells
+
+    def _with_changes(
+        self, workspace: Workspace, models: Mapping[Setting, Models], cells: Cells
+    ) -> Cells:
+        """The same cells with real runs of each model, in which one size follows another."""
+        settings = list(models)
+        for begin in range(0, len(settings), len(self.mix)):
+            sizes = settings[begin : begin + len(self.mix)]
+            for number in range(len(models[sizes[0]])):
+                if all(cells[size][number].interval is not None for size in sizes):
+                    of = [models[size][number] for size in sizes]
+                    times = _size_times(workspace, [m for m in of if isinstance(m, Model)])
+                    for size, each in zip(sizes, times, strict=True):
+                        row = [*cells[size]]
+                        row[number] = replace(row[number], size_times=each)
+                        cells[size] = row
+        return cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +254,16 @@ def _decompose(workspace: Workspace, models: Models) -> None:
     readable = [model for model in models if not isinstance(model, Unread)]
     if len(readable) > 1:
         batch.decompose_all(workspace, readable)
+
+
+def _size_times(workspace: Workspace, models: Sequence[Model]) -> Sequence[SizeTimes | Missing]:
+    """Runs of a model at each of its sizes, or why there are none."""
+    from bricks.session.whole_models import size_changes  # an answer from the cache needs none
+
+    try:
+        return size_changes(workspace, models).sizes
+    except BricksError as error:
+        return [Missing(str(error))] * len(models)
 
 
 def _failed(models: Mapping[Setting, Models], error: Exception) -> Cells:

@@ -1,12 +1,15 @@
 """The first line of ``predict``: a latency, the fastest model, or the best setting."""
 
+from dataclasses import replace
+
 from estimates import predicted, predictions
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bricks.report.answers.prediction import prediction_answer
-from bricks.report.prediction import best_cells
-from bricks.studies.inference.prediction import PredictedModel
+from bricks.report.prediction import agreement_remarks, best_cells, unknown_agreements
+from bricks.session.agreement import Agreement, Verdict
+from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 from bricks.units.interval import Interval
 
 
@@ -35,6 +38,45 @@ def test_a_clear_winner_is_named_with_the_distance_of_the_next() -> None:
     )
 
 
+def test_a_runtime_that_computes_something_else_is_no_answer() -> None:
+    cells = [
+        predicted("net", ms(22.0), runtime="openvino"),
+        predicted("net", ms(28.6), runtime="onnxruntime"),
+    ]
+    swept = predictions(*cells)
+
+    def among(verdict: Verdict) -> ModelPredictions:
+        agreement = Agreement("net", "openvino", "onnxruntime", verdict)
+        return replace(swept, agreements=(agreement,))
+
+    differing = among(Verdict(False, "y", 0.84, 0.1, errs=["openvino"]))
+    assert prediction_answer(differing).endswith(
+        "1.3 times as long (sure: >99 %); but openvino computes something else."
+    )
+    assert agreement_remarks(differing, {"net": "my net.onnx"}) == [
+        "net: openvino errs by a reference in double precision, onnxruntime does not, so latencies"
+        " do not compare: of output 'y', it differs by 84 % of its greatest value (10 % would be"
+        " rounding). More: bricks validate models 'my net.onnx' --runtime openvino --runtime"
+        " onnxruntime"
+    ]
+    unjudged = among(
+        Verdict(False, "y", None, 0.001, "its shape is (2,), and the reference's (1,)")
+    )
+    assert prediction_answer(unjudged).endswith("; but they compute different results.")
+    assert agreement_remarks(unjudged, {}) == [
+        "net: openvino and onnxruntime compute different results, and no reference says who errs,"
+        " so latencies do not compare: of output 'y', with onnxruntime, its shape is (2,), and"
+        " openvino's (1,)."
+    ]
+    unknown = among(Verdict(None, reason="not compared yet"))
+    for same in (among(Verdict(True, "y", 1e-7, 1e-3)), unknown):
+        assert prediction_answer(same) == prediction_answer(swept)
+        assert agreement_remarks(same, {}) == []
+    assert unknown_agreements(unknown) == [
+        "net: whether openvino and onnxruntime compute the same is not known: not compared yet."
+    ]
+
+
 def test_where_intervals_overlap_nobody_wins() -> None:
     cells = [predicted("net", ms(20, 0.2), threads=2), predicted("net", ms(21, 0.2), threads=1)]
     text = prediction_answer(predictions(*cells))
@@ -51,6 +93,26 @@ def test_batches_are_compared_by_sample() -> None:
         "net is fastest with 2 threads here with fake: 12.0 ms (±3 %) at batch 1, with 1 thread it"
         " takes 1.7 times as long (sure: >99 %); a sample takes least with 2 threads at batch 8:"
         " 8.00 ms (sure: >99 %)."
+    )
+
+
+def test_shapes_are_other_work_of_which_none_is_the_best() -> None:
+    cells = [
+        predicted("ocr", ms(latency), runtime="onnxruntime", shapes=(f"x=?x3x48x{width}",))
+        for width, latency in ((320, 4), (640, 9), (960, 13), (1280, 19))
+    ]
+    assert prediction_answer(predictions(*cells)) == (
+        "ocr takes 4.00 ms (±3 %) at ?x3x48x320, 9.00 ms (±3 %) at ?x3x48x640 and 13.0 ms (±3 %) at"
+        " ?x3x48x960 here with 1 thread; 1 more shape below."
+    )
+    cells = [
+        predicted("ocr", ms(latency), threads=threads, shapes=(f"x=?x3x48x{width}",))
+        for width, threads, latency in ((320, 1, 4), (320, 2, 2), (640, 1, 9), (640, 2, 18))
+    ]
+    assert prediction_answer(predictions(*cells)) == (
+        "At ?x3x48x320, ocr is fastest with 2 threads here with fake: 2.00 ms (±3 %), with 1 thread"
+        " it takes 2.0 times as long (sure: >99 %); at ?x3x48x640, ocr is fastest with 1 thread"
+        " here with fake: 9.00 ms (±3 %), with 2 threads it takes 2.0 times as long (sure: >99 %)."
     )
 
 

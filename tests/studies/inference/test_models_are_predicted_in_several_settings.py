@@ -28,6 +28,7 @@ AXES = {
     "runtimes": st.lists(st.sampled_from(["fake", "openvino"]), min_size=1),
     "quantizations": st.lists(st.sampled_from([None, "int8"]), min_size=1),
     "threads": NUMBERS,
+    "shapes": st.lists(st.sampled_from([(), ("x=?x8",), ("x=?x16",)]), min_size=1, max_size=3),
     "batches": NUMBERS,
 }
 
@@ -78,6 +79,14 @@ def test_each_model_is_predicted_in_each_setting(workspace: Workspace, read: Rea
     assert all(
         of.sample_s.value * of.batch == pytest.approx(of.latency_s.value) for of in result.models
     )
+
+
+def test_shapes_that_belong_to_a_batch_are_no_matrix() -> None:
+    sizes = [(("x=?x8",), 1), (("x=?x16",), 2)]
+    found = Axes(runtimes=["fake"], threads=[1, 2], sizes=sizes).settings
+    assert [(of.threads, of.shapes, of.batch) for of in found] == [
+        (threads, *size) for threads in (1, 2) for size in sizes
+    ]
 
 
 def test_a_setting_has_the_estimate_that_it_has_alone(workspace: Workspace, read: Read) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from bricks.backends.branch_prediction import sets_in_turn
 from bricks.backends.filling import PERIOD, filled
 from bricks.backends.portable import GroupWalk, HostRuntime, PortableRuntime, SampledRound
 from bricks.backends.portable_walk import (
@@ -24,6 +23,7 @@ from bricks.backends.portable_walk import (
     RoundConditions,
     most_evicted_bytes,
 )
+from bricks.backends.rotation import sets_in_turn
 from bricks.errors import BackendError
 from bricks.graph.sketch import Sketch
 from bricks.system.accelerator import CPU
@@ -240,7 +240,7 @@ def _floats(
 
 
 def _in_turn(array: np.ndarray, sketch: Mapping[str, Any] | None) -> Iterator[np.ndarray]:
-    """Cycle through as many sets of values as branch predictors could learn."""
+    """Cycle through so many sets of values that processors do not learn them."""
     seeds = range(sets_in_turn(array.size))
     if sketch is None:
         flat = array.ravel()

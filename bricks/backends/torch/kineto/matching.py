@@ -16,7 +16,13 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from bricks.backends.profiler_trace import CallMatch, CallMatcher, TracedArgument, TracedCall
+from bricks.backends.profiler_trace import (
+    CallMatch,
+    CallMatcher,
+    TracedArgument,
+    TracedCall,
+    Unmatched,
+)
 from bricks.backends.torch.kineto.signatures import Parameter, Signature, signatures
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import TORCH_DTYPES, Call, call_of, contiguous, is_call
@@ -60,7 +66,7 @@ class _Agreement(Enum):
 
     SAME = "same"
     UNSEEN = "unseen"
-    UNSIZED = "unsized"  # the shapes of tensors in a list are not written
+    UNSIZED = "unsized"  # shapes of tensors in a list, or a long list of sizes, are not written
     DIFFERENT = "different"
 
 
@@ -116,13 +122,21 @@ class BrickMatcher(CallMatcher):
         if same:
             return CallMatch(tuple(same))
         possible = [(a, known) for a, known in candidates if a is not _Agreement.DIFFERENT]
-        unseen = [known for _, known in possible]
-        unsized = any(agreement is _Agreement.UNSIZED for agreement, _ in possible)
-        ran = [known for known in unseen if known.key in self._ran]
-        provable = not unsized or operator.rpartition("::")[2] not in _SHAPED_BY_FIRST
-        if provable and len({known.text for known in ran}) == 1:
-            return CallMatch(tuple(known.key for known in ran), unsized=unsized)
-        return CallMatch(unseen=bool(unseen))
+        ran = [(agreement, known) for agreement, known in possible if known.key in self._ran]
+        if not ran:
+            named = Unmatched.FOREIGN if self._ran else Unmatched.UNNAMED
+            return CallMatch(unmatched=named if possible else Unmatched.UNKNOWN)
+        unsized = any(agreement is _Agreement.UNSIZED for agreement, _ in ran)
+        groups: dict[str, list[str]] = {}
+        for _, known in ran:
+            groups.setdefault(known.text, []).append(known.key)
+        equal = tuple(map(tuple, groups.values()))
+        if len(equal) == 1 and not unsized:
+            return CallMatch(equal[0])
+        why = Unmatched.SEVERAL if len(equal) > 1 else Unmatched.UNPROVEN
+        if unsized and operator.rpartition("::")[2] in _SHAPED_BY_FIRST:
+            return CallMatch(unmatched=why)
+        return CallMatch(unmatched=why, candidates=equal)
 
 
 def brick_call(key: str, brick: Brick) -> BrickCall | None:
@@ -172,7 +186,7 @@ def _argument(
     if parameter.tensor:
         return _same(_is_tensor(known, argument, traced))
     if isinstance(argument, list) and traced.type == _NOTHING:
-        return _Agreement.UNSEEN  # it is too long to be written
+        return _Agreement.UNSIZED  # it is too long to be written, as lists of sizes may be
     return _same(_is_number(argument, traced))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bricks.backends.torch.input_recipes import deciding_values, recipes_of
+from bricks.backends.torch.namespaces import QUANTIZED
 from bricks.errors import BackendError
 from bricks.graph.program import call_of
 
@@ -22,7 +23,7 @@ def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:
     """Return a brick as JSON: its calls, its inputs and outputs by name, how tensors are made.
 
     ``deciding`` are the inputs whose values decide how long it takes, with their sketches. Raises
-    :class:`BackendError` for compiled kernels.
+    :class:`BackendError` for compiled kernels and quantised products.
     """
     sketches = deciding_values(proto).items()
     return {
@@ -38,6 +39,10 @@ def _call(node: onnx.NodeProto) -> list[Any]:
     call = call_of(node)
     if call.namespace == _KERNEL:
         raise BackendError("compiled kernels are of one host: choose --runtime torch")
+    if call.namespace == QUANTIZED:
+        raise BackendError(
+            "a suite's own program packs no quantised weights: measure it with --runtime torch"
+        )
     return [
         call.namespace, call.operator, *call.arguments, list(node.input), list(node.output),
         list(call.aliases), call.on_host,

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bricks.backends.branch_prediction import sets_in_turn
 from bricks.backends.portable_walk import PortableStep
 from bricks.backends.torch.devices.host_values import host_values
-from bricks.backends.torch.filling import drawn, elements_of
+from bricks.backends.torch.filling import elements_of, sets_of
 from bricks.backends.torch.recomputation import Recomputation
 from bricks.backends.torch.replayed_call import ReplayedCall
 from bricks.backends.torch.synthetic_tensors import own_tensors
@@ -135,13 +134,8 @@ def _replayed(data: Sequence[Any]) -> ReplayedCall:
 def _in_turn(
     random: torch.Tensor, sketch: Mapping[str, Any] | None, device: Device
 ) -> Iterator[torch.Tensor]:
-    """Cycle through as many values drawn from a sketch as branch predictors could learn."""
-    elements = elements_of(random)
-    if sketch is None:
-        sets = [elements.clone()]
-    else:
-        count = sets_in_turn(random.numel())
-        sets = [drawn(Sketch.from_json(sketch), elements, seed) for seed in range(count)]
+    """Cycle through values on ``device`` that processors do not learn."""
+    sets = sets_of(None if sketch is None else Sketch.from_json(sketch), random)
     return cycle([device.placed({"": each})[""] for each in sets])
 
 

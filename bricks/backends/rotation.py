@@ -1,0 +1,72 @@
+"""Inputs that change from run to run, so that a processor does not learn them.
+
+A branch predictor learns the comparisons that a tree or a sort makes on values which come again and
+again, and caches keep the rows of a table that the same indices read. A server sees neither. So
+sets of values of the same distribution take turns at the inputs that decide how long a run takes.
+They are drawn before the first run, and a turn only copies a set. Must not know which inputs those
+are, nor how values are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+# Measured by research/measuring.md: with so many sets, trees and sorts take as long as on values
+# that never come again, to a few per cent. Inputs of many elements need fewer sets.
+MOST_SETS, ALL_ELEMENTS = 1024, 1 << 21
+
+# From the number of a set to the values in it.
+Make = Callable[[int], Any]
+# By name of an input: its buffer, and what makes its values.
+Own = Mapping[str, tuple[np.ndarray, Make]]
+
+
+def sets_in_turn(elements: int) -> int:
+    """The number of different sets of so many ``elements``: at least 2, at most 1024."""
+    return min(MOST_SETS, max(2, ALL_ELEMENTS // max(1, elements)))
+
+
+class Rotation:
+    """The sets of values that take turns at the inputs of a loaded model, however often bound."""
+
+    def __init__(self) -> None:
+        self._sets: dict[str, list[np.ndarray]] = {}
+
+    def of(self, own: Own, names: Collection[str]) -> Callable[[], None] | None:
+        """Return a function that copies the next set to each of the inputs ``names``.
+
+        ``own`` are the buffers of inputs that have one of their own, with what makes their values.
+        None if none of ``names`` is among them.
+        """
+        turns = [(own[name][0], cycle(self._drawn(name, *own[name]))) for name in sorted(names)
+                 if name in own]  # fmt: skip
+        return (lambda: _write(turns)) if turns else None
+
+    def _drawn(self, name: str, buffer: np.ndarray, make: Make) -> list[np.ndarray]:
+        if name not in self._sets:
+            sets = range(sets_in_turn(buffer.size))
+            self._sets[name] = [np.asarray(make(turn)) for turn in sets]
+        return self._sets[name]
+
+
+def _write(turns: Sequence[tuple[np.ndarray, Iterator[np.ndarray]]]) -> None:
+    for buffer, sets in turns:
+        buffer[...] = next(sets)
+
+
+def joined(runs: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The tensors of all ``runs`` by name, joined along their first axis.
+
+    A tensor whose other axes differ from run to run is the first run's.
+    """
+    first, *others = runs
+    tensors = {}
+    for name, values in first.items():
+        every = [np.atleast_1d(run[name]) for run in runs]
+        same = all(each.shape[1:] == every[0].shape[1:] for each in every)
+        tensors[name] = np.concatenate(every) if others and same else values
+    return tensors

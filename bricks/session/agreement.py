@@ -1,0 +1,251 @@
+"""Whether two runtimes compute the same with a model: checked once for each pair, and kept.
+
+A runtime that is faster because it computes something else is no answer. Both runtimes get the same
+inputs and weights, and their outputs are compared with each other. Where these differ, a reference
+in double precision tells which runtime errs. Must not know how that is shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from bricks import backends
+from bricks.closing import Closing
+from bricks.errors import BackendError, ModelError, WorkerError
+from bricks.graph.form import ModelForm
+from bricks.system import derived_files
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bricks.graph.model import Model
+    from bricks.session.workspace import Workspace
+    from bricks.system import Target
+
+# Changes with the data that models are run with, and with what counts as a difference.
+_RULE = 1
+
+# The greatest difference that quantised models and runtimes with 16-bit floats explain, relative to
+# the greatest magnitude of an output: of the zoo's models, 0.03 at most.
+_ROUNDED = 0.1
+
+# Larger weights are not written to a file in passing.
+_MOST_BYTES = 1 << 30
+
+# Each runs twice: outputs that differ from run to run are random.
+_RUNS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether outputs agree; None if they were not compared, for a ``reason``.
+
+    ``output`` is the one that differs most, by ``difference``, relative to its greatest magnitude;
+    more than ``allowed`` is a disagreement. ``difference`` is None for a ``reason``. ``errs`` are
+    the runtimes whose outputs differ from the reference; None if there is none.
+    """
+
+    agree: bool | None
+    output: str | None = None
+    difference: float | None = None
+    allowed: float | None = None
+    reason: str | None = None
+    errs: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The ``verdict`` on the outputs of ``model`` with the runtimes ``one`` and ``other``."""
+
+    FACTS: ClassVar = (
+        "model", "one", "other",
+        *(
+            (f"verdict.{name}", name)
+            for name in ("agree", "output", "difference", "allowed", "reason", "errs")
+        ),
+    )  # fmt: skip
+
+    model: str
+    one: str
+    other: str
+    verdict: Verdict
+
+
+class Agreements(Closing):
+    """Verdicts on runtimes of the host of ``base``; use it as a context manager.
+
+    Without ``check``, only kept verdicts are given, and others are unknown.
+    """
+
+    def __init__(self, base: Workspace, *, check: bool) -> None:
+        self._base, self._check = base, check
+        self._opened = ExitStack()
+        self._workspaces: dict[str, Workspace] = {base.runtime.backend: base}
+
+    def close(self) -> None:
+        """End the processes that ran models."""
+        self._opened.close()
+
+    def of(self, model: Model, one: Target, other: Target) -> Agreement:
+        """Whether both runtimes compute the same with ``model``, of which each has an estimate."""
+        names = one.runtime.backend, other.runtime.backend
+        if not all(map(compares, names)):
+            nothing = Verdict(None, reason="only outputs of ONNX models are compared")
+            return Agreement(model.name, *names, nothing)
+        kept = _file(model, one, other)
+        verdict = _read(kept)
+        if verdict is None and self._check:
+            self._base.progress(f"comparing outputs of {model.name}", 1.0)
+            verdict = self._checked(model, *names)
+            derived_files.keep(json.dumps(asdict(verdict)).encode(), kept)
+        return Agreement(model.name, *names, verdict or Verdict(None, reason="not compared yet"))
+
+    def _checked(self, model: Model, one: str, other: str) -> Verdict:
+        from bricks.measure.protocol.evaluation import WriteReference
+        from bricks.session import whole_models
+
+        size_bytes = _weight_bytes(model)
+        if size_bytes > _MOST_BYTES:
+            return Verdict(None, reason=f"its weights take {size_bytes >> 20} MiB")
+        with tempfile.TemporaryDirectory(prefix="bricks-", ignore_cleanup_errors=True) as folder:
+            data = Path(folder) / "data.npz"
+            files = {name: Path(folder) / f"{name}.npz" for name in (one, other)}
+            request = WriteReference(
+                model.name, str(model.folder), model.skeleton, str(data), every=False, values=False
+            )
+            try:
+                self._base.graphs.ask(model, request)
+                for name, file in files.items():
+                    evaluation = whole_models.evaluate(
+                        self._workspace(name), model,
+                        repeats=_RUNS, file=str(data), outputs=str(file),
+                    )  # fmt: skip
+                    if evaluation.distinct > 1:
+                        return Verdict(None, reason=f"with {name}, each run has other results")
+            except (BackendError, ModelError, WorkerError) as error:
+                return Verdict(None, reason=str(error).removeprefix(f"{model.name}: "))
+            allowed = _Allowed.of(model, files)
+            verdict = allowed.verdict(_outputs(files[one]), _outputs(files[other]))
+            if verdict.agree is not False:
+                return verdict
+            with suppress(BackendError, ModelError, WorkerError):  # no reference runs the model
+                written = self._base.graphs.ask(model, replace(request, values=True))
+                if written.reason is None:
+                    return replace(verdict, errs=allowed.erring(files, data))
+            return verdict
+
+    def _workspace(self, runtime: str) -> Workspace:
+        if runtime not in self._workspaces:
+            opened = self._base.with_options(runtime=runtime)
+            self._workspaces[runtime] = self._opened.enter_context(opened)
+        return self._workspaces[runtime]
+
+
+def compares(runtime: str) -> bool:
+    """Whether outputs of the runtime called ``runtime`` are compared: it computes ONNX models."""
+    offer = backends.offer(runtime)
+    return offer.computes and offer.accepts is ModelForm.MODELS
+
+
+def _file(model: Model, one: Target, other: Target) -> Path:
+    """The file of a verdict: on a host, of a model, with two versions of runtimes."""
+    facts = [str(_RULE), one.system.key, model.digest]
+    for target in (one, other):
+        runtime = target.runtime
+        facts += runtime.backend, runtime.version, runtime.provider, runtime.optimization
+    name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
+    return derived_files.folder("agreement") / f"{name}.json"
+
+
+def _read(file: Path) -> Verdict | None:
+    """The verdict in a file; None without one, or for a damaged file: it is made again."""
+    try:
+        verdict = Verdict(**json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+    derived_files.note_use(file)
+    return verdict
+
+
+def _weight_bytes(model: Model) -> int:
+    from bricks.graph.view import parse_model, without_values
+
+    return sum(type_.size_bytes for type_ in without_values(parse_model(model.skeleton)).values())
+
+
+def _outputs(file: Path) -> list[np.ndarray]:
+    from bricks.measure.worker.repeated_runs import outputs_in
+
+    return [*outputs_in(file)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    """Compares ``outputs`` of a model; differences up to ``rounded`` are rounding, 0 for none.
+
+    Those that another order of summation explains are allowed, too.
+    """
+
+    outputs: Sequence[str]
+    rounded: float
+
+    @classmethod
+    def of(cls, model: Model, runtimes: Iterable[str]) -> _Allowed:
+        """For ``model``, run with these ``runtimes``."""
+        from bricks.backends.quantising import quantised
+        from bricks.graph.topology import all_nodes
+        from bricks.graph.view import parse_model
+
+        graph = parse_model(model.skeleton).graph
+        narrow = any(backends.offer(name).narrow for name in runtimes)
+        rounded = _ROUNDED if narrow or quantised(all_nodes(graph)) else 0.0
+        return cls([info.name for info in graph.output], rounded)
+
+    def verdict(
+        self, expected: Sequence[np.ndarray | None], actual: Sequence[np.ndarray]
+    ) -> Verdict:
+        """The verdict on the output that differs most; outputs that are None are not compared."""
+        verdicts = map(self._of_output, self.outputs, expected, actual)
+        known = [verdict for verdict in verdicts if verdict.agree is not None]
+        return max(known, key=_beyond, default=Verdict(None, reason="it has no output of numbers"))
+
+    def _of_output(self, name: str, expected: np.ndarray | None, actual: np.ndarray) -> Verdict:
+        from bricks.measure.worker.output_difference import TOLERANCE
+        from bricks.samples.error_norms import error_norms
+        from bricks.units.facts import Missing
+
+        if expected is None or not {expected.dtype.kind, actual.dtype.kind} <= {*"biuf"}:
+            return Verdict(None, name, reason="it is no tensor of numbers")
+        allowed = max(self.rounded, TOLERANCE.get(actual.dtype.name, 0.0))
+        norms = error_norms(expected, actual)
+        if isinstance(norms, Missing):
+            return Verdict(False, name, None, allowed, norms.reason)
+        difference = norms.linf if norms.linf_relative is None else norms.linf_relative
+        return Verdict(difference <= allowed, name, difference, allowed)
+
+    def erring(self, files: Mapping[str, Path], reference: Path) -> list[str]:
+        """The runtimes whose outputs, in ``files``, differ from those in the ``reference``."""
+        from bricks.graph.reference_values import ReferenceValues
+
+        values = ReferenceValues.load(reference).values
+        expected = [values.get(name) for name in self.outputs]
+        return [
+            name
+            for name, file in files.items()
+            if self.verdict(expected, _outputs(file)).agree is False
+        ]
+
+
+def _beyond(of: Verdict) -> float:
+    """How many times as much as allowed outputs differ."""
+    if of.difference is None:
+        return math.inf
+    return of.difference / of.allowed if of.allowed else (math.inf if of.difference else 0.0)
