@@ -38,7 +38,7 @@ _LACKING = re.compile(r"No conversion rule found for operations: (.+)")
 _REFUSED = re.compile(r"^-- (\S+) with a message:\n(.*?)(?=^-- |^Summary:|\Z)", re.M | re.S)
 _OPERATOR = re.compile(r"(\S+)-(\d+)")
 
-# An operator of its own, which it makes of the model's.
+# An operator of its own, which it makes of a sequence that leaves a model.
 _SEQUENCE = "util::SequenceMark"
 
 
@@ -103,8 +103,9 @@ def translated(doing: str) -> Iterator[None]:
 def _reason(text: str) -> str:
     """What OpenVINO says, in one line, without its own nodes and positions in its source."""
     if (lacking := _LACKING.search(text)) is not None:
-        named = lacking[1].replace(_SEQUENCE, "sequences of tensors")
-        return f"it has no {_OPERATOR.sub(_of_opset, named)}"
+        if _SEQUENCE in lacking[1]:
+            return "it passes no sequences of tensors into or out of a model, and so of a brick"
+        return f"it has no {_OPERATOR.sub(_of_opset, lacking[1])}"
     if (refused := _REFUSED.search(text)) is not None:
         text = f"it refuses {_OPERATOR.sub(_of_opset, refused[1])}: {refused[2]}"
     return first_line(Exception(_ITS_NODES.sub("", _SOURCE_POSITION.sub("", text))))
