@@ -41,7 +41,8 @@ def mix_remarks(mixes: Sequence[Mix]) -> list[str]:
 
 def _remarks(of: Mix) -> Iterator[str]:
     if of.unknown is not None:
-        yield f"{of.model}: what a change of size costs is unknown: {of.unknown}."
+        why = of.unknown.removeprefix(f"{of.model}: ")
+        yield f"{of.model}: what a change of size costs is unknown: {why}."
     if of.open_ratio is not None and abs(of.open_ratio - 1) > _NOTABLE:
         yield (
             f"{of.model}: one session with open dimensions takes {number(of.open_ratio)} times as"

@@ -64,13 +64,19 @@ def size_changes(workspace: Workspace, models: Sequence[Model]) -> SizeChanges:
     ``models`` are one model at several sizes. The runs are not stored. Raises
     :class:`~bricks.errors.BricksError` where no session can take all sizes.
     """
+    from bricks.graph.form import ModelForm, form_of
     from bricks.graph.shapes import with_open_sizes
     from bricks.graph.view import parse_model
 
     first = models[0]
+    protos = [parse_model(model.skeleton) for model in models]
     if len({model.digest for model in models}) < 2:
-        raise ModelError(f"{first.name} has one size, which never changes")
-    opened = with_open_sizes([parse_model(model.skeleton) for model in models], first.name)
+        raise ModelError(f"{first.name}: it has one size, which never changes")
+    if form_of(protos[0]) is ModelForm.PROGRAMS:
+        raise ModelError(f"{first.name}: a recorded program runs at the size of its record alone")
+    if workspace.target.runtime.copies > 1:
+        raise ModelError(f"{first.name}: one copy alone changes its size: leave out --copies")
+    opened = with_open_sizes(protos, first.name)
     shapes = tuple({name: getattr(t, "shape", ()) for name, t in m.inputs} for m in models)
     request = RunSizes(first.digest, opened.SerializeToString(deterministic=True), shapes)
     jobs = [whole_job(workspace, model) for model in models]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
-from bricks.errors import ShapeError, UsageError
+from bricks.errors import ModelError, ShapeError, UsageError
 from bricks.graph.shapes import with_open_sizes
 from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions
@@ -148,6 +148,19 @@ def test_a_session_with_open_dimensions_runs_all_sizes(runtime: str, tmp_path: P
         assert min(*of.changed_s, *of.settled_s, *of.open_ratios) > 0
     if runtime == "fake":  # computes its times
         assert others[0].change_s.value == pytest.approx(0.25 * others[0].settled_s[0], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("copies", "sizes", "said"),
+    [(1, [16, 16], "it has one size"), (2, [16, 64], "leave out --copies")],
+)
+def test_sizes_that_do_not_change_in_one_session_are_refused(
+    copies: int, sizes: list[int], said: str, tmp_path: Path
+) -> None:
+    path = save(lines_net(), tmp_path)
+    options = Options(runtime="fake", threads=1, copies=copies)
+    with Workspace.open(tmp_path / "cache", options) as workspace, refused(ModelError, said):
+        size_changes(workspace, [workspace.read(path, shapes={"x": (1, 1, 8, n)}) for n in sizes])
 
 
 def test_only_dimensions_that_differ_are_opened(tmp_path: Path) -> None:
