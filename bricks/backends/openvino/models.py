@@ -5,7 +5,7 @@ Must not know which nodes become a brick.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from bricks.backends.synthetic_data import OBSERVED
 from bricks.backends.tensor_runtime import TensorInputs, TensorRuntime, results_of
 from bricks.decompose.identity import is_brick
 from bricks.errors import BackendError
+from bricks.graph.feeds import InputMaker
 from bricks.graph.model_metadata import noted_layouts, runtime_value, steering_values_of
 from bricks.graph.source import OpenShapes, typed_graph
 from bricks.graph.tensor import TensorType
@@ -93,8 +94,8 @@ class OpenvinoModels(TensorRuntime):
         """The outputs of one run of ``proto``, whose graph is known."""
         layouts = noted_layouts(proto)
 
-        def maker(name: str) -> Callable[[], Any]:
-            return lambda: to_channels_last(feeds[name]) if name in layouts else feeds[name]
+        def maker(name: str) -> InputMaker:
+            return lambda turn=0: to_channels_last(feeds[name]) if name in layouts else feeds[name]
 
         inputs = {name: (maker(name), self.tensor_type(graph, name)) for name in graph.inputs}
         own = {name: np.ascontiguousarray(values) for name, values in weights.items()}

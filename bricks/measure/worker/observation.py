@@ -204,7 +204,7 @@ def _rows(values: np.ndarray | None) -> int:
     """The number of rows of a table; 0 for values that are none."""
     if values is None or values.ndim < 2 or not values.size:
         return 0
-    return values.size // values.shape[-1]
+    return int(values.size // values.shape[-1])
 
 
 def _sketch(
