@@ -263,7 +263,13 @@ def _show(
 ) -> None:
     from bricks.report.matrix import prediction_parts
     from bricks.report.mix import mix_remarks
-    from bricks.report.prediction import host_remarks, memory_remarks, phase_lines, run_remarks
+    from bricks.report.prediction import (
+        branch_remarks,
+        host_remarks,
+        memory_remarks,
+        phase_lines,
+        run_remarks,
+    )
     from bricks.report.throttling import quota_remarks
     from bricks.report.wide_intervals import estimate_lines
 
@@ -271,6 +277,7 @@ def _show(
     if not result.swept:
         for of in result.estimated:
             remarks += quota_remarks(of.model, of.latency_s, of.setting.target)
+    remarks[:0] = [line for of in result.models for line in branch_remarks(of)]
     if every:
         remarks += [line for of in result.models for line in phase_lines(of.model, of.phases)]
         remarks += [line for of in result.models for line in run_remarks(of)]

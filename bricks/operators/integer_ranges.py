@@ -125,15 +125,28 @@ def observations(
             dependent.update(outputs)
             types = ", ".join(f"'{name}' {graph.types[name]}" for name in outputs)
             notes.append(f"{label(node)} gives {types}, as on synthetic data")
-    for node in branches_on_data(graph, specified):
-        condition = (values or {}).get(node.input[0])
-        if condition and node.input[0] not in graph.inputs:  # of these, others speak
-            taken, other = ("then", "else") if condition[0] else ("else", "then")
-            notes.append(
-                f"{label(node)} takes its {taken}_branch, as on synthetic data: real data may take"
-                f" its {other}_branch, which is not measured"
-            )
+    for node in chosen_by_data(graph, specified, values or {}):
+        condition = (values or {})[node.input[0]][0]
+        taken, other = ("then", "else") if condition else ("else", "then")
+        notes.append(
+            f"{label(node)} takes its {taken}_branch, as on synthetic data: real data may take"
+            f" its {other}_branch"
+        )
     return notes
+
+
+def chosen_by_data(
+    graph: Graph, specified: Collection[str], values: Mapping[str, Sequence[float]]
+) -> list[onnx.NodeProto]:
+    """Return the If nodes whose branch data chose, with their conditions among ``values``.
+
+    A condition that is an input of the graph itself is the user's to specify.
+    """
+    return [
+        node
+        for node in branches_on_data(graph, specified)
+        if values.get(node.input[0]) and node.input[0] not in graph.inputs
+    ]
 
 
 def _steered_by(node: onnx.NodeProto, data: Collection[str], graph: Graph) -> bool:

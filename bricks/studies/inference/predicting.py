@@ -15,6 +15,11 @@ from bricks.compose.recompose import recompose
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.session import predicting
 from bricks.sources import Unread
+from bricks.studies.inference.branches import (
+    OtherBranch,
+    other_branches,
+    unmeasured_branches,
+)
 from bricks.studies.inference.prediction import (
     ModelPredictions,
     PredictedModel,
@@ -69,14 +74,14 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         return Needs(others=[self._measure])
 
     def _measure(self) -> None:
-        models = predicting.lacking(
-            self.workspace, decomposable(self.workspace, self.options.models)
-        )
-        if not models:
+        every = decomposable(self.workspace, self.options.models)
+        models = predicting.lacking(self.workspace, every)
+        branches = unmeasured_branches(self.workspace, every)
+        if not models and not branches:
             return
         from bricks.session import measuring  # an answer from the cache needs none of it
 
-        done = measuring.measure(self.workspace, models)
+        done = measuring.measure(self.workspace, models, branches)
         budget_s = self.workspace.options.conditions.budget_s
         if budget_s is not None and done.unfinished and not done.new_bricks:
             self.notice(
@@ -103,9 +108,12 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
     def _predicted(self, model: Model) -> PredictedModel:
         workspace, target = self.workspace, self.target
         memory, runs = None, None
+        branches: tuple[OtherBranch, ...] = ()
         try:
             basis = predicting.basis(workspace, model, measure=False, target=target)
             estimate = recompose(basis)
+            if isinstance(estimate, Estimate):
+                branches = other_branches(workspace, model, estimate, target)
             if self.options.memory:
                 from bricks.session import peak_memory
 
@@ -114,7 +122,11 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         except BricksError as error:
             return PredictedModel(model=model.name, failure=str(error))
         predicted = PredictedModel(
-            model=model.name, estimate=estimate, memory=memory, single_runs=runs
+            model=model.name,
+            estimate=estimate,
+            memory=memory,
+            single_runs=runs,
+            branches=branches,
         )
         if self._present is not None and isinstance(estimate, Estimate):
             present = predicting.predict(
