@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bricks.analysis.explanation import BestImplementation, Explanation, same_work
 from bricks.analysis.explanation import explain as explained
 from bricks.analysis.gains import OWN, Gain, gains
-from bricks.analysis.integer_execution import IntegerExecution, integer_execution
+from bricks.analysis.integer_execution import (
+    FloatVersion,
+    IntegerExecution,
+    float_version,
+    integer_execution,
+)
 from bricks.analysis.quantised_gain import quantised_gain
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.latencies import latencies
@@ -23,8 +28,10 @@ from bricks.compose.recompose import recompose
 from bricks.samples.measurement import round_spread
 from bricks.session import peak_memory, predicting
 from bricks.session.machine_peaks import Peaks, call_s, measured_peaks
+from bricks.sources import Unread
 
 if TYPE_CHECKING:
+    from bricks.analysis.explained import ExplainedModel
     from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
     from bricks.predict.features import BrickFeatures
@@ -209,6 +216,25 @@ class Explainer:
                 found[same_work(features)].append(key)
             self._works[target.key] = found
         return self._works[target.key]
+
+
+def with_float_versions(
+    models: Sequence[Model | Unread], explained: Sequence[ExplainedModel]
+) -> list[ExplainedModel]:
+    """``explained`` models, the quantised ones with the first in floats that has the same inputs.
+
+    ``models`` are the same, in the same order.
+    """
+    floats: dict[object, FloatVersion] = {}
+    for model, of in zip(models, explained, strict=True):
+        if not isinstance(model, Unread) and of.integers is None and of.interval is not None:
+            floats.setdefault(model.inputs, float_version(of.model, of.latency_s.value, of.parts))
+    return [
+        of
+        if isinstance(model, Unread) or of.integers is None
+        else replace(of, integers=replace(of.integers, floats=floats.get(model.inputs)))
+        for model, of in zip(models, explained, strict=True)
+    ]
 
 
 def runtime_title(runtime: Runtime) -> str:

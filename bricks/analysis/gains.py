@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from bricks.analysis.operator_times import OperatorTime, operator_times
+from bricks.analysis.operator_times import OperatorTime, operator_times, titles_of
+from bricks.backends.quantising import is_quantised
 from bricks.compose.estimate import Estimate
 from bricks.predict.features import CONVOLUTION, PRODUCT
 from bricks.session.machine_peaks import Peaks
@@ -132,6 +133,8 @@ def _int8_s(part: Part, system: System) -> float | None:
     peaks, moved = part.peaks, part.moved_bytes
     if part.kind not in (CONVOLUTION, PRODUCT) or part.roof_s is None or moved is None:
         return None
+    if any(map(is_quantised, titles_of(part))):
+        return None  # it computes in integers
     faster = _TILES if _TILE_SET in (system.identity.get("instruction_sets") or ()) else _VECTORS
     assert peaks.flops_per_s is not None  # as the part has a roof
     quicker = Peaks(peaks.flops_per_s * faster, peaks.bytes_per_s, peaks.levels)

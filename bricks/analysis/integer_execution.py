@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,10 +20,8 @@ from bricks.graph.topology import all_nodes
 from bricks.graph.view import parse_model
 from bricks.operators.operator import Loops
 from bricks.operators.registry import operator_called
-from bricks.sources import Unread
 
 if TYPE_CHECKING:
-    from bricks.analysis.explained import ExplainedModel
     from bricks.analysis.explanation import Explanation, Part
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
@@ -134,30 +132,12 @@ def integer_execution(
     )
 
 
-def with_float_versions(
-    models: Sequence[Model | Unread], explained: Sequence[ExplainedModel]
-) -> list[ExplainedModel]:
-    """``explained`` models, the quantised ones with the first in floats that has the same inputs.
-
-    ``models`` are the same, in the same order.
-    """
-    floats: dict[object, FloatVersion] = {}
-    for model, of in zip(models, explained, strict=True):
-        if not isinstance(model, Unread) and of.integers is None and of.interval is not None:
-            floats.setdefault(model.inputs, _float_version(of))
-    return [
-        of
-        if isinstance(model, Unread) or of.integers is None
-        else replace(of, integers=replace(of.integers, floats=floats.get(model.inputs)))
-        for model, of in zip(models, explained, strict=True)
-    ]
-
-
-def _float_version(of: ExplainedModel) -> FloatVersion:
+def float_version(model: str, latency_s: float, parts: Sequence[Part]) -> FloatVersion:
+    """The version in floats that takes ``latency_s``, in these ``parts``."""
     seconds = {True: 0.0, False: 0.0}
-    for part in of.parts:
+    for part in parts:
         seconds[_products(part) > 0] += part.total_s
-    return FloatVersion(of.model, of.latency_s.value, seconds[True], seconds[False])
+    return FloatVersion(model, latency_s, seconds[True], seconds[False])
 
 
 def _times(explanation: Explanation, bricks: Mapping[str, Brick]) -> tuple[NumbersTime, ...]:

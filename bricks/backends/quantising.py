@@ -64,7 +64,7 @@ def quantisation_method(
     :class:`ModelError` for a model that is quantised already, or has nothing to quantise.
     """
     operators = [node.op_type for node in nodes]
-    if any(map(_is_quantised, operators)):
+    if any(map(is_quantised, operators)):
         raise ModelError(f"{name} is quantised already: leave out --quantize")
     convolutions = sum(operator in _CONVOLUTIONS for operator in operators)
     products = sum(operator in _PRODUCTS for operator in operators)
@@ -79,9 +79,10 @@ def quantisation_method(
 
 def quantised(nodes: Iterable[onnx.NodeProto]) -> bool:
     """Return whether any of ``nodes`` is an operator of quantised models."""
-    return any(_is_quantised(node.op_type) for node in nodes)
+    return any(is_quantised(node.op_type) for node in nodes)
 
 
-def _is_quantised(operator: str) -> bool:
+def is_quantised(operator: str) -> bool:
+    """Return whether ``operator``, without its domain, is one of quantised models."""
     ends = ("QuantizeLinear", "DequantizeLinear", "Integer", "NBits")
     return operator.startswith("QLinear") or operator.endswith(ends)

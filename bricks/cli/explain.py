@@ -59,8 +59,7 @@ def explain(
     also each brick and the peak memory. With --without, the latency of the model without some
     nodes, whose readers get their input, or else their results. Example: bricks explain resnet50
     """
-    from bricks.analysis.explain import Explainer
-    from bricks.analysis.integer_execution import with_float_versions
+    from bricks.analysis.explain import Explainer, with_float_versions
     from bricks.report.answers.explanation import explanation_answers
     from bricks.units.facts import json_of
 

@@ -12,14 +12,13 @@ import pytest
 from factories import constant, conv_net, model, node, save, value
 from quantising import quantise
 
-from bricks.analysis.explain import Explainer
+from bricks.analysis.explain import Explainer, with_float_versions
 from bricks.analysis.explained import ExplainedModel
 from bricks.analysis.integer_execution import (
     FloatVersion,
     IntegerExecution,
     Numbers,
     NumbersTime,
-    with_float_versions,
 )
 from bricks.graph.model import Model
 from bricks.report.integers import number_remarks
