@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
+from bricks.analysis.operator_times import titles_of
 from bricks.backends.quantising import quantised
-from bricks.graph.form import operator_title
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import parse_model
@@ -59,14 +59,16 @@ class Numbers(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NumbersTime:
-    """The kernels of one kind of ``numbers``: how many, their seconds in a run, and their share.
+    """The executed nodes of one kind of ``numbers``, their seconds in a run, and their share.
 
-    ``operators`` are the names of the operators in them, with the types of integer products, the
-    one that takes longest first.
+    A node may be several operators as one; ``products`` are the convolutions and products of
+    matrices among them. ``operators`` are the names, with the types of integer products, the one
+    that takes longest first.
     """
 
     numbers: Numbers
     nodes: int
+    products: int
     total_s: float
     share: float
     operators: tuple[str, ...]
@@ -105,7 +107,7 @@ class IntegerExecution:
 
     def time(self, numbers: Numbers) -> NumbersTime:
         """The kernels of one kind of numbers, which may be none."""
-        none = NumbersTime(numbers, 0, 0.0, 0.0, ())
+        none = NumbersTime(numbers, 0, 0, 0.0, 0.0, ())
         return next((time for time in self.times if time.numbers is numbers), none)
 
 
@@ -123,7 +125,7 @@ def integer_execution(
     return IntegerExecution(
         in_file=sum(node.op_type in _IN_FILE for node in nodes),
         apart=sum(
-            part.occurrences * sum(name in _IN_FILE for name in _names(part))
+            part.occurrences * sum(name in _IN_FILE for name in titles_of(part))
             for part in explanation.parts
             if _numbers(part, bricks[part.brick]) is Numbers.CONVERSIONS
         ),
@@ -154,7 +156,7 @@ def with_float_versions(
 def _float_version(of: ExplainedModel) -> FloatVersion:
     seconds = {True: 0.0, False: 0.0}
     for part in of.parts:
-        seconds[_has_product(part)] += part.total_s
+        seconds[_products(part) > 0] += part.total_s
     return FloatVersion(of.model, of.latency_s.value, seconds[True], seconds[False])
 
 
@@ -173,6 +175,7 @@ def _times(explanation: Explanation, bricks: Mapping[str, Brick]) -> tuple[Numbe
                 NumbersTime(
                     numbers,
                     sum(part.occurrences for part in of),
+                    sum(part.occurrences * _products(part) for part in of),
                     sum(part.total_s for part in of),
                     sum(part.share for part in of),
                     tuple(sorted(seconds, key=lambda name: -seconds[name])),
@@ -181,13 +184,10 @@ def _times(explanation: Explanation, bricks: Mapping[str, Brick]) -> tuple[Numbe
     return tuple(times)
 
 
-def _names(part: Part) -> list[str]:
-    return [operator_title(name) for name in part.operators]
-
-
-def _has_product(part: Part) -> bool:
+def _products(part: Part) -> int:
+    """The number of convolutions and products of matrices in a part."""
     rows = map(operator_called, part.operators)
-    return any(row.features.loops is not Loops.STREAM for row in rows)
+    return sum(row.features.loops is not Loops.STREAM for row in rows)
 
 
 def _numbers(part: Part, brick: Brick) -> Numbers:
@@ -195,10 +195,10 @@ def _numbers(part: Part, brick: Brick) -> Numbers:
 
     A kernel with a product and its conversions, as OpenVINO makes it, computes in integers.
     """
-    names = _names(part)
+    names = titles_of(part)
     if any(name in _INTEGER or name.startswith("QLinear") for name in names):
         return Numbers.INTEGERS
-    if _has_product(part):
+    if _products(part):
         return Numbers.FLOAT_PRODUCTS if _IN_FILE.isdisjoint(names) else Numbers.INTEGERS
     sums = _SUM in (type_.dtype for type_ in brick.inputs.values())
     if all(name in _CONVERTING or (name == _CAST and sums) for name in names):
@@ -208,7 +208,7 @@ def _numbers(part: Part, brick: Brick) -> Numbers:
 
 def _title(part: Part, brick: Brick, numbers: Numbers) -> str:
     """The operators of a kernel; of an integer product, also the types of its factors."""
-    name = "+".join(_names(part))
+    name = "+".join(titles_of(part))
     factors = [
         type_.dtype.lower()
         for type_ in (*brick.inputs.values(), *brick.weights.values())

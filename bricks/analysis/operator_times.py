@@ -18,6 +18,9 @@ from bricks.units.interval import Interval, independent_sum
 if TYPE_CHECKING:
     from bricks.analysis.explanation import Explanation, Part
 
+# Nodes that stand for constants.
+_CONSTANTS = frozenset(("Constant", "ConstantOfShape"))
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorTime:
@@ -72,16 +75,17 @@ def operator_times(explanation: Explanation) -> tuple[OperatorTime, ...]:
     """The operators of a model, the one that takes longest first."""
     groups: dict[str, list[Part]] = defaultdict(list)
     for part in explanation.parts:
-        groups[_unqualified(part)].append(part)
+        groups["+".join(titles_of(part))].append(part)
     of = explanation.estimate
     common_s = common_error_s(of) if isinstance(of, Estimate) else 0.0
     times = [_time(operator, parts, common_s) for operator, parts in groups.items()]
     return tuple(sorted(times, key=lambda time: (-time.total.value, time.operator)))
 
 
-def _unqualified(part: Part) -> str:
-    """The operators of a part without their domains."""
-    return "+".join(operator_title(name) for name in part.operators)
+def titles_of(part: Part) -> list[str]:
+    """The operators of a part without their domains, and without constants next to others."""
+    titles = [operator_title(name) for name in part.operators]
+    return [title for title in titles if title not in _CONSTANTS] or titles
 
 
 def _time(operator: str, parts: list[Part], common_s: float) -> OperatorTime:

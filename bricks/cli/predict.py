@@ -275,6 +275,7 @@ def _show(
     from bricks.report.mix import mix_remarks
     from bricks.report.prediction import (
         agreement_remarks,
+        branch_remarks,
         host_remarks,
         memory_remarks,
         phase_lines,
@@ -288,6 +289,7 @@ def _show(
     if not result.swept:
         for of in result.estimated:
             remarks += quota_remarks(of.model, of.latency_s, of.setting.target)
+    remarks[:0] = [line for of in result.models for line in branch_remarks(of)]
     if every:
         remarks += unknown_agreements(result)
         remarks += [line for of in result.models for line in phase_lines(of.model, of.phases)]

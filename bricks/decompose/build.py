@@ -17,8 +17,11 @@ from bricks.decompose.overlap import windows
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.decompose.recorded_memory import memory_of
 from bricks.errors import ModelError
+from bricks.graph.topology import label
 
 if TYPE_CHECKING:
+    import onnx
+
     from bricks.decompose.granularity import Granularity
     from bricks.decompose.occurrence import Occurrence
     from bricks.graph.graph import Graph
@@ -33,11 +36,13 @@ def build(
     lowering: Lowering = AS_WRITTEN,
     contents: Contents = UNKNOWN,
     assumed: Sequence[str] = (),
+    chosen: Sequence[onnx.NodeProto] = (),
 ) -> Decomposition:
     """Decompose ``graph``, the source or executed graph of ``model``.
 
     ``lowering`` is the graph's lowering by a runtime, ``contents`` the observed contents of its
-    values. ``assumed`` are the plan's notes on types that depend on data and on unmeasured parts.
+    values. ``assumed`` are the plan's notes on types that depend on data and on unmeasured parts,
+    ``chosen`` the If nodes whose branch data chose.
     Raises :class:`ModelError` for a value that is larger than the memory of any host.
     """
     started = time.perf_counter()
@@ -47,10 +52,14 @@ def build(
     inputs = numbering.values(graph.inputs)
     bricks: dict[str, Brick] = {}
     occurrences: list[Occurrence] = []
+    results = {node.output[0]: label(node) for node in chosen}
+    choices: dict[tuple[str, str], None] = {}
     for window in cut:
         piece = cutter.cut(window.nodes)
         bricks.setdefault(piece.brick.key, piece.brick)
         occurrences.append(numbering.occurrence(window, piece))
+        titles = (results[name] for name in piece.values if name in results)
+        choices |= dict.fromkeys((piece.brick.key, title) for title in titles)
     _refuse_oversized(model, graph, numbering.numbers)
     plan = Plan(
         model=model.name,
@@ -61,6 +70,7 @@ def build(
         types=tuple(numbering.types),
         occurrences=tuple(occurrences),
         assumed=tuple(assumed),
+        choices=tuple(choices),
         rewritten_bytes=lowering.rewritten_bytes,
         weight_bound=tuple(k for k, b in bricks.items() if weight_bound(b.weights, b.flops)),
         memory=memory_of(model, graph, cut, numbering.numbers, len(numbering.types)),

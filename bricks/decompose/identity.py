@@ -60,8 +60,9 @@ source order, and at worst a brick is measured twice.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import onnx
@@ -77,6 +78,7 @@ from bricks.graph.model_metadata import (
     CONTEXT,
     ITERATIONS,
     LAYOUTS,
+    STEERING,
     note,
     note_other_kernels,
     note_sketches,
@@ -113,6 +115,21 @@ class Piece:
 def key_of(model: bytes) -> str:
     """The key of a brick, from its canonical model."""
     return _key(onnx.ModelProto.FromString(model))
+
+
+def with_other_branch(brick: Brick) -> Brick | None:
+    """The brick whose only If takes its other branch; None if no example steers a single If."""
+    model = parse_model(brick.model)
+    conditions = [node.input[0] for node in model.graph.node if node.op_type == "If"]
+    if len(conditions) != 1 or conditions[0] not in brick.examples:
+        return None
+    (condition,) = conditions
+    flipped = tuple(type(value)(not value) for value in brick.examples[condition])
+    examples = {**brick.examples, condition: flipped}
+    (noted,) = (entry for entry in model.metadata_props if entry.key == STEERING)
+    noted.value = json.dumps(examples)
+    content = model.SerializeToString(deterministic=True)
+    return replace(brick, key=_key(model), model=content, examples=examples)
 
 
 def is_brick(proto: onnx.ModelProto) -> bool:

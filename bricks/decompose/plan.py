@@ -127,7 +127,8 @@ class Plan:
 
     Values are numbers; ``inputs`` and ``outputs`` are the model's. Value ``v`` is of type
     ``types[v]``. ``assumed`` lists, one a line, observations from a run on synthetic data, which
-    may differ for real data. ``rewritten_bytes`` is the size of the weights that the runtime
+    may differ for real data, and ``choices`` the keys of bricks with an If whose branch they chose,
+    each with the title of its node. ``rewritten_bytes`` is the size of the weights that the runtime
     rewrites while it loads the model, before they get their final form; None if it isn't known, as
     in plans of earlier versions. ``weight_bound`` are the keys of bricks that take about as long as
     reading their weights does (see ``context``); plans of earlier versions name none. ``memory``
@@ -142,6 +143,7 @@ class Plan:
     types: tuple[ValueType, ...]
     occurrences: tuple[Occurrence, ...]
     assumed: tuple[str, ...] = ()
+    choices: tuple[tuple[str, str], ...] = ()
     rewritten_bytes: int | None = None
     weight_bound: tuple[str, ...] = ()
     memory: Memory = _PLANNED
@@ -234,6 +236,8 @@ class Plan:
             return f"it says that {rewritten!r} bytes of weights are rewritten"
         if not set(self.keys).issuperset(self.weight_bound):
             return "it says of bricks that it has not that they are bound by their weights"
+        if not set(self.keys).issuperset(key for key, _ in self.choices):
+            return "it says of bricks that it has not that data chose their branches"
         return self.memory.problem(len(self.occurrences), len(self.types))
 
     def to_json(self) -> dict[str, Any]:
@@ -248,6 +252,8 @@ class Plan:
             "occurrences": [o.to_json() for o in self.occurrences],
             "assumed": self.assumed,
         }
+        if self.choices:
+            data["choices"] = self.choices
         if self.rewritten_bytes is not None:
             data["rewritten_bytes"] = self.rewritten_bytes
         if self.weight_bound:
@@ -266,6 +272,7 @@ class Plan:
             types=tuple(type_from_json(t) for t in data["types"]),
             occurrences=tuple(map(Occurrence.from_json, data["occurrences"])),
             assumed=tuple(data.get("assumed", ())),
+            choices=tuple((str(key), str(title)) for key, title in data.get("choices", ())),
             rewritten_bytes=data.get("rewritten_bytes"),
             weight_bound=tuple(map(str, data.get("weight_bound", ()))),
             memory=_memory_of(data),

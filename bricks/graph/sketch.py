@@ -150,6 +150,12 @@ class Sketch:
             getattr(self, name) is None for name in _BEYOND_SIGNS
         )
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether all values that are drawn are equal, or those of each column."""
+        columns = self.columns or (() if self.quantiles is None else (self.quantiles,))
+        return bool(columns) and all(column[0] == column[-1] for column in columns)
+
     def with_facts(self, facts: Collection[str]) -> Sketch | None:
         """Return a sketch of only ``facts``; None if this one has none of them."""
         fields = {field for fact in facts for field in _FIELDS[fact]}

@@ -23,7 +23,7 @@ from bricks.measure.protocol.evaluation import EvaluateModel, VerifyModel, Write
 from bricks.measure.protocol.graphs import ReadExecuted, ReadSource, ReadValues, TypedGraph
 from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel, RunSizes
 from bricks.measure.supervisor import Supervisor, WorkerSettings
-from bricks.operators.integer_ranges import observations, steering_values
+from bricks.operators.integer_ranges import chosen_by_data, observations, steering_values
 from bricks.samples.profile import Profile, profile_of
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class Graphs:
             lowering=answer.lowering,
             contents=replace(answer.contents, steering=values),
             assumed=[*answer.notes, *observed],
+            chosen=chosen_by_data(cuttable.graph, given, values),
         )
         return replace(decomposition, wall_s=time.perf_counter() - started), cuttable.graph
 

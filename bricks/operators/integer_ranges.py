@@ -129,11 +129,9 @@ def observations(
             dependent.update(outputs)
             types = ", ".join(str(graph.types[name]) for name in outputs)
             sized.setdefault((node.op_type, types), []).append(node)
-    for node in branches_on_data(graph, specified):
-        condition = (values or {}).get(node.input[0])
-        if condition and node.input[0] not in graph.inputs:  # of these, others speak
-            taken = ("then", "else") if condition[0] else ("else", "then")
-            branching.setdefault(taken, []).append(node)
+    for node in chosen_by_data(graph, specified, values or {}):
+        taken = ("then", "else") if (values or {})[node.input[0]][0] else ("else", "then")
+        branching.setdefault(taken, []).append(node)
     return [
         *(_sized(types, nodes, observed, graph) for (_, types), nodes in sized.items()),
         *(_branching(*taken, nodes) for taken, nodes in branching.items()),
@@ -154,7 +152,7 @@ def _branching(taken: str, other: str, nodes: Sequence[onnx.NodeProto]) -> str:
     verb, whose = ("takes", "its") if len(nodes) == 1 else ("take", "their")
     return (
         f"{_labels(nodes)} {verb} {whose} {taken}_branch, as on synthetic data: real data may take"
-        f" {whose} {other}_branch, which is not measured"
+        f" {whose} {other}_branch"
     )
 
 
@@ -166,6 +164,20 @@ def _labels(nodes: Sequence[onnx.NodeProto]) -> str:
     named = ", ".join(label(node).removeprefix(f"{operator} ") for node in nodes[:_MOST_NAMED])
     more = len(nodes) - _MOST_NAMED
     return f"{len(nodes)} {operator} ({named}{f' and {more} more' if more > 0 else ''})"
+
+
+def chosen_by_data(
+    graph: Graph, specified: Collection[str], values: Mapping[str, Sequence[float]]
+) -> list[onnx.NodeProto]:
+    """Return the If nodes whose branch data chose, with their conditions among ``values``.
+
+    A condition that is an input of the graph itself is the user's to specify.
+    """
+    return [
+        node
+        for node in branches_on_data(graph, specified)
+        if values.get(node.input[0]) and node.input[0] not in graph.inputs
+    ]
 
 
 def _steered_by(node: onnx.NodeProto, data: Collection[str], graph: Graph) -> bool:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from bricks.graph.containers import ContainerType
 from bricks.graph.loops import conditional_loops
 from bricks.graph.model_metadata import known_values, noted_sketches
+from bricks.graph.program import is_call
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import inner_nodes, producers, used_values
 from bricks.graph.view import graph_of
-from bricks.operators.dependence import dependent_inputs
+from bricks.operators.dependence import decisive_values, dependent_inputs
 from bricks.operators.integer_ranges import integer_ranges
 from bricks.operators.registry import operator_of
 from bricks.operators.steering import steered_values, steering_inputs
@@ -33,11 +34,12 @@ def rotated_inputs(
     """Return the names of the inputs of ``proto`` that change from run to run.
 
     They are those from which values are computed that decide latencies, unless they also decide
-    what is run, have values that are known, or are no tensors of numbers. A runtime says which
-    operators are ``sensitive`` to the signs of their first input.
+    what is run, have values that are known or constant, or are no tensors of numbers. A runtime
+    says which operators are ``sensitive`` to the signs of their first input.
     """
-    graph = graph_of(proto)
-    deciding = {*_deciding(graph, sensitive), *noted_sketches(proto)}
+    graph, sketches = graph_of(proto), noted_sketches(proto)
+    constant = {name for name, sketch in sketches.items() if sketch.is_constant}
+    deciding = {*_deciding(graph, sensitive), *sketches} - constant
     if not deciding:
         return set()
     reached = _inputs_of(graph, deciding) - _inputs_of(graph, _choosing(graph))
@@ -56,7 +58,11 @@ def _deciding(graph: Graph, sensitive: Callable[[str], bool]) -> Iterator[str]:
     """Values that decide the latency of a node; of a node with subgraphs, all that it reads."""
     for node in graph.nodes:
         first = graph.types.get(node.input[0]) if node.input else None
-        table_bytes = first.size_bytes if _sized(first) else None
+        sized = isinstance(first, TensorType) and first.dtype != "STRING"
+        table_bytes = first.size_bytes if sized and first is not None else None
+        if is_call(node):
+            yield from decisive_values(node, graph.types)
+            continue
         yield from (name for name, _ in dependent_inputs(node, table_bytes))
         if sensitive(node.op_type) and node.input:
             yield node.input[0]
@@ -89,7 +95,3 @@ def _inputs_of(graph: Graph, names: Iterable[str]) -> set[str]:
         if name in makers and not operator_of(graph.nodes[makers[name]]).reads_shapes:
             waiting.extend(used_values(graph.nodes[makers[name]]))
     return seen.intersection(graph.inputs)
-
-
-def _sized(type_: object) -> bool:
-    return isinstance(type_, TensorType) and type_.dtype != "STRING"

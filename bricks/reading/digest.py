@@ -30,7 +30,7 @@ from bricks.graph.payload import (
 )
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of
-from bricks.operators.dependence import values_decide
+from bricks.operators.dependence import data_decides
 from bricks.operators.steering import (
     SMALL,
     quantization_parameters,
@@ -47,10 +47,10 @@ def digest(proto: onnx.ModelProto) -> str:
     of more than 64 integers of 8 bits or less, except scales and zero points of quantisation, on
     which fusions depend. Other values count: integers, floats that are steering values (scales of
     Resize, for example) and single floats, which fusions inspect. User-specified values of inputs
-    count if they would count as constants, or if the time of operators depends on values. So do the
-    items of specified containers, the sketches of a recorded program's inputs, and the distribution
-    of tiny weights (see ``reading.tiny_weights``). Names count; documentation, producer and other
-    metadata do not.
+    count if they would count as constants, or if the time of operators or a branch depends on
+    values. So do the items of specified containers, the sketches of a recorded program's inputs,
+    and the distribution of tiny weights (see ``reading.tiny_weights``). Names count; documentation,
+    producer and other metadata do not.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
@@ -79,7 +79,7 @@ def digest(proto: onnx.ModelProto) -> str:
             # The same values can be encoded in several forms.
             store_inline(tensor, read_inline(tensor))
     note(copy, ITEMS, {name: type.to_json() for name, type in sorted(containers.items())})
-    decide = values_decide(graph.node)
+    decide = bool(specified) and data_decides(proto)
     counted = (
         n for n in sorted(specified) if decide or value_counts(types[n], steering=n in steering)
     )

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from bricks.analysis.integer_execution import IntegerExecution, Numbers, NumbersTime
 from bricks.errors import printable
-from bricks.report.answers.words import listed, verb
+from bricks.report.answers.words import listed
 from bricks.report.columns import Column, table_of
-from bricks.report.figures import count_text
 from bricks.report.tables import percent, seconds
 
 if TYPE_CHECKING:
@@ -58,19 +57,17 @@ def _named(operators: Sequence[str]) -> str:
 
 
 def _executed(of: IntegerExecution) -> str:
-    """What runs in integers, and how many conversions of the file are kernels of their own."""
-    integer, products = of.time(Numbers.INTEGERS), of.time(Numbers.FLOAT_PRODUCTS)
-    text = f"{count_text(integer.nodes, 'kernel')} {verb(integer.nodes, 'computes', 'compute')} in"
-    text += " 8-bit integers, and "
-    if products.nodes:
-        kernels = count_text(products.nodes, "kernel")
-        text += f"{kernels} with a product or convolution {verb(products.nodes, 'stays', 'stay')}"
-        text += " in floats"
-    else:
-        text += "no convolution or product stays in floats"
+    """What runs in integers, and how many conversions of the file are part of kernels."""
+    integer, floats = (
+        of.time(kind).products for kind in (Numbers.INTEGERS, Numbers.FLOAT_PRODUCTS)
+    )
+    text = (
+        f"of {integer + floats} convolutions and matrix products, {integer} compute in 8-bit"
+        f" integers and {floats} in floats"
+    )
     if of.in_file:
-        conversions = count_text(of.in_file, "conversion")
-        text += f"; of {conversions} in the file, {of.in_file - of.apart} are part of kernels"
+        text += f"; of {of.in_file} conversions in the file, {of.in_file - of.apart} are part of"
+        text += " kernels"
     return f"{text}."
 
 

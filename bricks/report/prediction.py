@@ -175,6 +175,24 @@ def phase_lines(model: str, phases: Sequence[PhaseShare]) -> list[str]:
     return [f"{model}: {latencies}; {calls} calls{around}."]
 
 
+def branch_remarks(of: PredictedModel) -> list[str]:
+    """A line for each branch that synthetic data did not choose: what it would take."""
+    if of.interval is None:
+        return []
+    lines = []
+    for branch in of.branches:
+        taken = f"synthetic data take the {branch.taken} of {branch.node}"
+        if branch.other_s is None:
+            lines.append(f"{of.model}: {taken}; its {branch.other} is not measured.")
+            continue
+        whole_s = of.interval.value + branch.other_s.value - branch.taken_s
+        lines.append(
+            f"{of.model}: {taken}, which takes {seconds(branch.taken_s)}; its {branch.other} takes"
+            f" {seconds(branch.other_s.value)}, and the model {seconds(whole_s)} with it."
+        )
+    return lines
+
+
 def run_remarks(of: PredictedModel) -> list[str]:
     """A line with percentiles of single runs, where they were requested."""
     runs = of.single_runs

@@ -126,17 +126,17 @@ def test_a_remark_says_what_runs_and_with_what(fake: Workspace, tmp_path: Path) 
         in_file=22,
         apart=2,
         times=(
-            NumbersTime(Numbers.INTEGERS, 4, 3e-3, 0.5, ("QLinearConv",)),
-            NumbersTime(Numbers.FLOAT_PRODUCTS, 1, 1e-3, 0.2, ("Conv",)),
-            NumbersTime(Numbers.OTHERS, 1, 2e-3, 0.3, ("Relu",)),
+            NumbersTime(Numbers.INTEGERS, 2, 4, 3e-3, 0.5, ("QLinearConv",)),
+            NumbersTime(Numbers.FLOAT_PRODUCTS, 1, 1, 1e-3, 0.2, ("Conv",)),
+            NumbersTime(Numbers.OTHERS, 1, 0, 2e-3, 0.3, ("Relu",)),
         ),
         instructions=("avx512_vnni", "avx_vnni"),
         floats=FloatVersion("floats", 2 * of.latency_s.value, 8e-3, 1e-3),
     )
     (line,) = number_remarks(replace(of, integers=execution))
     assert line.startswith(
-        "net: 4 kernels compute in 8-bit integers, and 1 kernel with a product or convolution stays"
-        " in floats; of 22 conversions in the file, 20 are part of kernels. It takes 0.50 of the "
+        "net: of 5 convolutions and matrix products, 4 compute in 8-bit integers and 1 in floats;"
+        " of 22 conversions in the file, 20 are part of kernels. It takes 0.50 of the "
     )
     assert line.endswith(
         " of floats: products 4.00 ms against 8.00 ms, other operators 2.00 ms against 1.00 ms,"
@@ -145,7 +145,7 @@ def test_a_remark_says_what_runs_and_with_what(fake: Workspace, tmp_path: Path) 
     )
     plain = replace(execution, times=execution.times[:1], instructions=(), in_file=0, floats=None)
     assert number_remarks(replace(of, integers=plain)) == [
-        "net: 4 kernels compute in 8-bit integers, and no convolution or product stays in floats."
+        "net: of 4 convolutions and matrix products, 4 compute in 8-bit integers and 0 in floats."
         " The processor has no instructions for 8-bit products (VNNI, AMX, dot products), so they"
         " may take as long as those of floats."
     ]

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Collection
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from factories import constant, model, node, value
 
-from bricks.backends.base import Binding
+from bricks.backends.base import Binding, RotatingInputs
+from bricks.backends.instruments import NoPreparation
 from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
 from bricks.backends.onnxruntime.synthetic_data import SyntheticData
 from bricks.backends.rotation import ALL_ELEMENTS, MOST_SETS, Rotation, joined, sets_in_turn
 from bricks.graph.model_metadata import SPECIFIED, note
+from bricks.graph.sketch import COLUMNS, Sketch
 from bricks.graph.synthesis import Pool
 from bricks.measure.protocol.loading import BindPiece, LoadPiece
 from bricks.measure.protocol.process import BackendSettings
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.loaded_pieces import LoadedPieces
 from bricks.measure.worker.runtime import WorkerRuntime
+from bricks.units.sample import Sample
 
 NOTHING = np.zeros(0, np.uint8)
 
@@ -96,36 +101,75 @@ def backend() -> OnnxRuntimeBackend:
     return OnnxRuntimeBackend(threads=1, seed=0)
 
 
+class Bound(RotatingInputs):
+    """A model that records the turn in which each of its runs reads inputs."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.turn, self.turns = 0, list[int]()
+
+    def bind(self, binding: Binding, region: np.ndarray) -> Bound:
+        return self
+
+    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
+        self.names = set(names)
+        return self._next
+
+    def _next(self) -> None:
+        self.turn += 1
+
+    def sample(self) -> Sample:
+        self.turns.append(self.turn)
+        return Sample(1e-3)
+
+
+class Worker(WorkerRuntime):
+    """A worker whose runtime loads a given model."""
+
+    def __init__(self, bound: Bound, *, repeat: bool) -> None:
+        super().__init__()
+        self.settings = BackendSettings("fake", 1, 0, repeat_inputs=repeat)
+        self._given = bound
+
+    @property
+    def backend(self) -> Any:
+        return SimpleNamespace(sign_sensitive=lambda operator: False, load=self._load)
+
+    @property
+    def instruments(self) -> Any:
+        return SimpleNamespace(preparation=lambda proto: NoPreparation())
+
+    def _load(self, proto: onnx.ModelProto, **facts: object) -> Bound:
+        return self._given
+
+
 @pytest.mark.parametrize("repeat", [False, True])
-def test_runs_read_other_values_unless_inputs_repeat(
-    backend: OnnxRuntimeBackend, repeat: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runtime = WorkerRuntime()
-    monkeypatch.setattr(runtime, "_backend", backend)
-    monkeypatch.setattr(runtime, "_instruments", _NoInstruments())
-    runtime.settings = BackendSettings("onnxruntime", 1, 0, repeat_inputs=repeat)
+def test_runs_read_other_values_unless_inputs_repeat(repeat: bool) -> None:
+    bound = Bound()
+    runtime = Worker(bound, repeat=repeat)
     pieces = LoadedPieces(runtime, WorkerInstruments(runtime))
-    proto = searching()
-    pieces.load(LoadPiece("m", "m1-key", proto.SerializeToString(), optimize=True))
+    pieces.load(LoadPiece("m", "m1-key", searching().SerializeToString(), optimize=True))
     binding = Binding.separate(3, 3)
-    pieces.bind(BindPiece("s", "m", binding.inputs, binding.outputs))
-    step = pieces.steps["s"]
-    buffers = {name: own[0] for name, own in step.bound._own.items()}  # type: ignore[attr-defined]
-    run = step.runner(sampled=True)
-    seen: dict[str, set[bytes]] = {name: set() for name in buffers}
-    for _ in range(5):
-        assert run().host_s > 0
-        for name, buffer in buffers.items():
-            seen[name].add(buffer.tobytes())
-    changing = 1 if repeat else 5
-    assert {name: len(of) for name, of in seen.items()} == {"x": changing, "rows": changing, "z": 1}
+    pieces.bind(BindPiece("s", "m", binding.inputs, binding.outputs, repeated=True))
+    run = pieces.steps["s"].runner(sampled=True)
+    for _ in range(3):
+        run()
+    assert bound.names == (set() if repeat else {"x", "rows"})
+    assert bound.turns == ([0] * 6 if repeat else [1, 2, 3])  # twice on data that stay
 
 
-class _NoInstruments:
-    def preparation(self, proto: onnx.ModelProto) -> object:
-        from bricks.backends.instruments import NoPreparation
-
-        return NoPreparation()
+def test_a_session_rotates_inputs_in_its_own_memory(backend: OnnxRuntimeBackend) -> None:
+    loaded = backend.load(searching(), key="m1-key", optimize=True)
+    bound = loaded.bind(Binding.separate(3, 3), NOTHING)
+    write = bound.rotation({"x", "rows"})
+    assert write is not None
+    for _ in range(3):
+        write()
+        assert bound.sample().host_s > 0
+    assert bound.rotation({"of another model"}) is None
+    x_bytes = 4 * 100
+    shared = Binding((0, None, None), (None,) * 3)
+    assert loaded.bind(shared, np.zeros(x_bytes, np.uint8)).rotation({"x"}) is None
 
 
 def test_few_rows_are_observed_over_several_runs(backend: OnnxRuntimeBackend) -> None:
@@ -138,9 +182,7 @@ def test_few_rows_are_observed_over_several_runs(backend: OnnxRuntimeBackend) ->
     assert len(np.unique(rows)) == 15
 
 
-def test_a_row_has_columns_of_its_own(tmp_path: Path) -> None:
-    from bricks.graph.sketch import COLUMNS, Sketch
-
+def test_a_row_has_columns_of_its_own() -> None:
     table = np.random.default_rng(0).uniform(-1, 1, (64, 5))
     sketch = Sketch.of(table, (COLUMNS,))
     row = np.zeros((1, 5), np.float32)

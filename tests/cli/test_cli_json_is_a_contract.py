@@ -54,8 +54,8 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
             " measured_share published_share predicted_share peak_bytes memory"
             f" {' '.join(DEVICE_FACTS)}"
             " missing bricks phases error uncertainty advice watched_s own_runs usual_s usual_low_s"
-            " usual_high_s p50_s p90_s p99_s loop_p50_s loop_p99_s loop_runs_per_s fastest_s peaks"
-            " operators gains integers"
+            " usual_high_s p50_s p90_s p99_s branches loop_p50_s loop_p99_s loop_runs_per_s"
+            " fastest_s peaks operators gains integers"
         },
     ),
     "report": (
@@ -370,7 +370,7 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         runs = ("watched_s", "p50_s", "p90_s", "p99_s")
         expected = dict.fromkeys((*times, *PROVENANCE, *runs), NUMBER)
         memory = {"peak_bytes": COUNT, "memory": dict}
-        lists = {"missing": list, "bricks": list, "phases": list}
+        lists = {"missing": list, "bricks": list, "phases": list, "branches": list}
         wide = {"uncertainty": dict, "advice": NOTHING, **dict.fromkeys(DEVICE_FACTS, NOTHING)}
         places = {"system": TEXT, "runtime": TEXT}
         places |= {"threads": COUNT, "copies": COUNT, "batch": COUNT}

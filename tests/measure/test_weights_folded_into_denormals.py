@@ -110,14 +110,16 @@ def test_weights_of_few_bits_are_as_denormal_in_bricks(
     ordinary, tiny = (bench.read(path) for path in paths)
     assert ordinary.digest != tiny.digest
     keys = []
-    for read, share in ((ordinary, 0.0), (tiny, 0.85)):
+    for read in (ordinary, tiny):
         found = bench.decompose(read)
         first = found.bricks[found.plan.occurrences[0].brick]
         proto = parse_model(first.model)
-        assert noted_shares(proto) == pytest.approx(share, abs=0.13)
+        noted = noted_shares(proto)
+        assert noted >= 0.7 if read is tiny else noted == 0
         weights, _ = SyntheticData(Pool(0)).of(proto, first.key)
         (name,) = (n for n, t in first.weights.items() if t.shape == (64, 64))
-        assert share_of(weights[name], first.weights[name].dtype) == pytest.approx(share, abs=0.15)
+        drawn = share_of(weights[name], first.weights[name].dtype)
+        assert drawn == pytest.approx(noted, abs=0.05)
         keys.append(first.key)
     assert keys[0] != keys[1]
     assert bench.verify(tiny).exact

@@ -8,7 +8,8 @@ import pytest
 from factories import constant, model, node, value
 from onnx import helper
 
-from bricks.graph.model_metadata import SPECIFIED, note
+from bricks.graph.model_metadata import SPECIFIED, note, note_sketches, without_sketches
+from bricks.graph.sketch import COLUMNS, Sketch
 from bricks.operators.rotated_inputs import rotated_inputs
 
 FEATURES = 3
@@ -119,6 +120,15 @@ def test_known_values_and_packed_numbers_stay() -> None:
     ]
     assert net(nodes, [constant("scale", 1.0, "FLOAT")], x="UINT4 8") == set()
     assert net(nodes, [constant("scale", 1.0, "FLOAT")], x="UINT8 8") == {"x"}
+
+
+def test_what_a_sketch_calls_constant_stays() -> None:
+    proto = model([trees()], [value("x", [1, FEATURES])], [value("y", None)])
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    for rows, changing in ((np.ones((1, FEATURES)), set()), (np.eye(FEATURES), {"x"})):
+        noted = without_sketches(proto)
+        note_sketches(noted, {"x": Sketch.of(rows, (COLUMNS,))})
+        assert rotated_inputs(noted) == changing
 
 
 def test_a_runtime_adds_what_its_own_loops_branch_on() -> None:

@@ -14,15 +14,14 @@ import onnx
 from bricks.backends.base import Backend, BindableModel, Binding, BoundModel, RotatingInputs
 from bricks.backends.instruments import Preparation
 from bricks.graph.loops import with_noted_iterations
-from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.topology import all_nodes
-from bricks.graph.view import graph_of, parse_model
+from bricks.graph.view import parse_model
 from bricks.graph.weights import with_own_weights
 from bricks.measure.protocol.loading import BindPiece, LoadPiece
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.operators.dependence import data_decides, decisive_values
+from bricks.operators.dependence import data_decides
 from bricks.operators.rotated_inputs import rotated_inputs
 from bricks.units.sample import Sample
 
@@ -32,16 +31,14 @@ class LoadedPiece:
     """A piece that the backend has loaded.
 
     ``preparation`` runs before it. ``parallel`` is whether its nodes run along streams,
-    ``sign_sensitive`` whether unpredictable signs slow it down. If it is ``branching``, branch
-    prediction would speed it up if it ran twice on the same data. Inputs called ``rotated`` have
-    other values in each run.
+    ``sign_sensitive`` whether unpredictable signs slow it down. Inputs called ``rotated`` have
+    other values in each run, since it would be faster twice on the same ones.
     """
 
     loaded: BindableModel
     preparation: Preparation
     parallel: bool
     sign_sensitive: bool
-    branching: bool
     rotated: frozenset[str]
 
 
@@ -97,19 +94,12 @@ class LoadedPieces:
             proto, key=request.key, optimize=request.optimize, streams=request.streams
         )
         signs = _sign_sensitive(backend, proto)
-        branching, rotated = signs or bool(noted_sketches(proto)) or _branches(proto), set[str]()
-        if self._runtime.settings.repeat_inputs:
-            branching = False
-        else:
-            rotated = rotated_inputs(proto, backend.sign_sensitive)
+        rotated = frozenset[str]()
+        if not self._runtime.settings.repeat_inputs:
+            rotated = frozenset(rotated_inputs(proto, backend.sign_sensitive))
         preparation = self._runtime.instruments.preparation(proto)
         self._loaded[request.name] = LoadedPiece(
-            loaded,
-            preparation,
-            bool(request.streams),
-            signs,
-            branching or bool(rotated),
-            frozenset(rotated),
+            loaded, preparation, bool(request.streams), signs, rotated
         )
 
     def bind(self, request: BindPiece) -> None:
@@ -118,10 +108,10 @@ class LoadedPieces:
         bound = piece.loaded.bind(Binding(request.inputs, request.outputs), region)
         prepared = piece.preparation.bound(request.inputs, region)
         before: list[Callable[[], object]] = [model.sample for model in prepared]
-        if piece.branching and isinstance(bound, RotatingInputs):
+        if piece.rotated and isinstance(bound, RotatingInputs):
             next_values = bound.rotation(piece.rotated)
             before += [] if next_values is None else [next_values]
-        repeated = request.repeated and not piece.branching
+        repeated = request.repeated and not piece.rotated
         self.steps[request.step] = BoundPiece(bound, tuple(before), repeated, piece.parallel)
 
     def refill(self, parts: Sequence[tuple[int, int]] | None) -> None:
@@ -138,8 +128,3 @@ class LoadedPieces:
 def _sign_sensitive(backend: Backend, proto: onnx.ModelProto) -> bool:
     operators = {node.op_type for node in all_nodes(proto.graph)}
     return any(map(backend.sign_sensitive, operators))
-
-
-def _branches(proto: onnx.ModelProto) -> bool:
-    types = graph_of(proto).types
-    return any(decisive_values(node, types) for node in all_nodes(proto.graph))

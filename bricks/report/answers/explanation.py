@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from bricks.analysis.explained import ExplainedModel
     from bricks.system import Target
 
+# Operators of a brick that a sentence names.
+_NAMED = 4
+
 # A share of the roofline beyond this is noise.
 _WHOLE = 1.0
 
@@ -31,7 +34,7 @@ def explanation_answer(of: ExplainedModel, target: Target, here: Target) -> str:
     costliest = times[0]
     spent = (
         f"{of.model} spends {percent(costliest.share, 0)} of {value_text(of.interval)} in"
-        f" {costliest.operator}"
+        f" {_titled(costliest.operator)}"
     )
     place = "this machine" if target.system.key == here.system.key else target.system.name
     if isinstance(of.estimate, Estimate) and of.estimate.device is not None:
@@ -62,7 +65,7 @@ def _gained(gains: Sequence[Gain]) -> str:
 
 def replaced_by(gain: Gain) -> str:
     """The replacement as the subject of a sentence."""
-    of = "" if gain.operator is None else f" {gain.operator}"
+    of = "" if gain.operator is None else f" {_titled(gain.operator)}"
     if gain.replacement is Replacement.ROOFLINE:
         return f"a perfect{of}"
     if gain.replacement is Replacement.INT8:
@@ -70,6 +73,14 @@ def replaced_by(gain: Gain) -> str:
     if gain.name is None or gain.name.startswith(OWN):
         return gain.name or f"another{of}"
     return f"{gain.name}'s{of}"
+
+
+def _titled(operators: str) -> str:
+    """The operators of a brick as a sentence has them: of many, the first and the last."""
+    names = operators.split("+")
+    if len(names) <= _NAMED:
+        return operators
+    return f"{names[0]}+…+{names[-1]} ({len(names)} operators)"
 
 
 def gain_text(gain: Gain) -> str:

@@ -15,6 +15,11 @@ from bricks.compose.recompose import recompose
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.session import predicting
 from bricks.sources import Unread
+from bricks.studies.inference.branches import (
+    OtherBranch,
+    other_branches,
+    unmeasured_branches,
+)
 from bricks.studies.inference.prediction import (
     ModelPredictions,
     PredictedModel,
@@ -26,6 +31,7 @@ from bricks.studies.study import Needs, Study
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
+    from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
     from bricks.samples.usual_conditions import UsualConditions
     from bricks.session.workspace import Workspace
@@ -71,17 +77,18 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
     def _measure(self) -> None:
         every = decomposable(self.workspace, self.options.models)
         models = predicting.lacking(self.workspace, every)
-        if models:
-            self._measure_lacking(models)
+        branches = unmeasured_branches(self.workspace, every)
+        if models or branches:
+            self._measure_lacking(models, branches)
         if self.options.now and self.target.system.accelerator is None:
             from bricks.session import measuring
 
             measuring.renew(self.workspace, every)
 
-    def _measure_lacking(self, models: Sequence[Model]) -> None:
+    def _measure_lacking(self, models: Sequence[Model], branches: Sequence[Brick]) -> None:
         from bricks.session import measuring  # an answer from the cache needs none of it
 
-        done = measuring.measure(self.workspace, models)
+        done = measuring.measure(self.workspace, models, branches)
         budget_s = self.workspace.options.conditions.budget_s
         if budget_s is not None and done.unfinished and not done.new_bricks:
             self.notice(
@@ -108,9 +115,12 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
     def _predicted(self, model: Model) -> PredictedModel:
         workspace, target = self.workspace, self.target
         memory, runs = None, None
+        branches: tuple[OtherBranch, ...] = ()
         try:
             basis = predicting.basis(workspace, model, measure=False, target=target)
             estimate = recompose(basis)
+            if isinstance(estimate, Estimate):
+                branches = other_branches(workspace, model, estimate, target)
             if self.options.memory:
                 from bricks.session import peak_memory
 
@@ -119,7 +129,11 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         except BricksError as error:
             return PredictedModel(model=model.name, failure=str(error))
         predicted = PredictedModel(
-            model=model.name, estimate=estimate, memory=memory, single_runs=runs
+            model=model.name,
+            estimate=estimate,
+            memory=memory,
+            single_runs=runs,
+            branches=branches,
         )
         if self._present is not None and isinstance(estimate, Estimate):
             present = predicting.predict(

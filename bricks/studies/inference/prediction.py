@@ -28,6 +28,7 @@ from bricks.units.interval import Interval, common_sum, independent_sum
 if TYPE_CHECKING:
     from bricks.compose.memory.peak import PeakMemory, UnknownMemory
     from bricks.session.agreement import Agreement
+    from bricks.studies.inference.branches import OtherBranch
     from bricks.studies.inference.mix import MixedSize
     from bricks.system import Target
     from bricks.system.quota import Loop, Quota
@@ -73,7 +74,8 @@ class PredictedModel:
     ``single_runs`` is None unless requested. ``usual_s`` is the latency at other times, where
     ``estimate`` is for the present conditions of the host. ``failure`` is the reason if both are
     None, ``hint`` the remedy for an incomplete estimate. ``advice`` is a sentence on how to narrow
-    a wide interval, None unless requested. ``size_times`` are runs of this size among others; None
+    a wide interval, None unless requested. ``branches`` are those that synthetic data did not
+    choose. ``size_times`` are runs of this size among others; None
     unless requested.
     """
 
@@ -88,7 +90,7 @@ class PredictedModel:
         ("shares", "bricks"), "phases", ("reason", "error"),
         ("estimate.uncertainty", "uncertainty"), "advice", ("estimate.watched_s", "watched_s"),
         ("estimate.own_runs", "own_runs"), ("usual_s", "usual_s", "usual_low_s", "usual_high_s"),
-        *((f"single_runs.{name}", name) for name in ("p50_s", "p90_s", "p99_s")),
+        *((f"single_runs.{name}", name) for name in ("p50_s", "p90_s", "p99_s")), "branches",
         *((f"loop.{name}", f"loop_{name}") for name in ("p50_s", "p99_s", "runs_per_s")),
     )  # fmt: skip
 
@@ -101,6 +103,7 @@ class PredictedModel:
     setting: Setting = _UNKNOWN
     usual_s: Interval | None = None
     single_runs: SingleRuns | None = None
+    branches: Sequence[OtherBranch] = ()
     size_times: SizeTimes | Missing | None = None
 
     @property

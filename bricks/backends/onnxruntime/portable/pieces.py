@@ -22,8 +22,8 @@ from bricks.graph.synthesis import (
 )
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import graph_of, without_shapes, without_values
-from bricks.operators.dependence import decisive_values
 from bricks.operators.integer_ranges import integer_ranges
+from bricks.operators.rotated_inputs import rotated_inputs
 
 if TYPE_CHECKING:
     import onnx
@@ -42,7 +42,6 @@ def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:
     integers = [name for name, type_ in types.items() if not type_.floating]
     ranges = integer_ranges(graph, [*graph.inputs, *integers])
     values, sketches = known_values(proto), {**noted_sketches(proto), **noted_weights(proto)}
-    decisive = {n for node in proto.graph.node for n in decisive_values(node, graph.types)}
 
     def array(name: str, type_: ValueType, scale: tuple[float, float]) -> list[Any]:
         own = _tensor(name, type_)
@@ -57,7 +56,7 @@ def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:
         "model": b64encode(without_shapes(proto).SerializeToString(deterministic=True)).decode(),
         "weights": [array(name, type_, weight_scale(type_)) for name, type_ in types.items()],
         "inputs": [array(n, graph.types[n], input_scale(graph.types[n])) for n in graph.inputs],
-        "redrawn": sorted({*sketches, *decisive} & {*graph.inputs} - values.keys()),
+        "redrawn": sorted(rotated_inputs(proto)),
     }
 
 
