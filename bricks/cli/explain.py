@@ -63,6 +63,9 @@ def explain(
     from bricks.report.answers.explanation import explanation_answers
     from bricks.units.facts import json_of
 
+    if output.without:
+        explain_without(options, asked, output.without, detail)
+        return
     trace = output.trace
     with open_workspace(options, elsewhere=asked.system is not None) as workspace:
         target, here = asked_target(workspace, options, asked), workspace.target
@@ -74,10 +77,6 @@ def explain(
             raise UsageError(
                 f"--trace {trace} shows one model, not {len(models)}: name one of them"
             )
-        if output.without:
-            patterns = [name for text in output.without for name in text.split(",") if name]
-            explain_without(insight, models, patterns, options, detail)
-            return
         remedies = Remedies.on(target, here, "explain", options)
         explained = with_float_versions(models, [_explained(insight, model) for model in models])
         shown = [

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli.options import DetailOptions, EstimateOptions
+from bricks.cli.options import DetailOptions, EstimateOptions, TargetOptions
 from bricks.cli.output import finish, print_json, show_answer
-from bricks.cli.workspaces import target_facts
+from bricks.cli.predict import asked_target
+from bricks.cli.reading import decomposed, read_all
+from bricks.cli.workspaces import open_workspace, target_facts
 from bricks.sources import Unread
 
 if TYPE_CHECKING:
@@ -21,19 +23,20 @@ if TYPE_CHECKING:
 
 
 def explain_without(
-    insight: Explainer,
-    models: Sequence[Model | Unread],
-    patterns: Sequence[str],
-    options: EstimateOptions,
-    detail: DetailOptions,
+    options: EstimateOptions, asked: TargetOptions, texts: Sequence[str], detail: DetailOptions
 ) -> None:
-    """Print the latency of each model without the nodes that ``patterns`` match."""
+    """Print the latency of each model without the nodes that the patterns in ``texts`` match."""
+    from bricks.analysis.explain import Explainer
     from bricks.report.answers.what_if import removal_answers
     from bricks.units.facts import json_of
 
-    here = insight.workspace.target
-    target = here if insight.target is None else insight.target
-    found = [_removed(insight, model, patterns) for model in models]
+    patterns = [name for text in texts for name in text.split(",") if name]
+    with open_workspace(options, elsewhere=asked.system is not None) as workspace:
+        target, here = asked_target(workspace, options, asked), workspace.target
+        measure = not asked.no_measure and asked.system is None
+        insight = Explainer(workspace, target, measure=measure)
+        models = decomposed(workspace, read_all(options).models)
+        found = [_removed(insight, model, patterns) for model in models]
     if options.general.json:
         answer = removal_answers(found, target, here)
         facts = target_facts(target, options)

@@ -152,3 +152,11 @@ def test_a_refusal_is_broken_at_words() -> None:
     lines = shown(*words, columns=60, status=1).screen
     assert len(lines) > 1 and max(map(len, lines)) <= 60
     assert " ".join(lines).split() == bricks(*words).err.split()
+
+
+def test_an_answer_begins_on_a_line_of_its_own(folder: Path) -> None:
+    model = folder / "convolutional.onnx"
+    words = (model, "--without", "Relu", "--cache", folder / "cache", "--runtime", "fake")
+    lines = shown("explain", *words, columns=80).screen
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("convolutional without ")
