@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
-from factories import constant, model, node, value
+from factories import constant, model, node, save, value
+from onnx import helper
 
+from bricks import Bench
 from bricks.backends.base import Binding, RotatingInputs
 from bricks.backends.instruments import NoPreparation
-from bricks.backends.onnxruntime.backend import OnnxRuntimeBackend
+from bricks.backends.onnxruntime.loaded import LoadedSession
 from bricks.backends.onnxruntime.synthetic_data import SyntheticData
 from bricks.backends.rotation import ALL_ELEMENTS, MOST_SETS, Rotation, joined, sets_in_turn
-from bricks.graph.model_metadata import SPECIFIED, note
+from bricks.graph.model_metadata import SPECIFIED, note, noted_sketches
 from bricks.graph.sketch import COLUMNS, Sketch
 from bricks.graph.synthesis import Pool
+from bricks.graph.view import parse_model
 from bricks.measure.protocol.loading import BindPiece, LoadPiece
 from bricks.measure.protocol.process import BackendSettings
 from bricks.measure.worker.instruments import WorkerInstruments
@@ -96,11 +101,6 @@ def test_sets_differ_and_have_one_distribution() -> None:
     assert np.array_equal(known["x"][0](7), np.full(100, 0.5, np.float32))
 
 
-@pytest.fixture(scope="module")
-def backend() -> OnnxRuntimeBackend:
-    return OnnxRuntimeBackend(threads=1, seed=0)
-
-
 class Bound(RotatingInputs):
     """A model that records the turn in which each of its runs reads inputs."""
 
@@ -158,8 +158,11 @@ def test_runs_read_other_values_unless_inputs_repeat(repeat: bool) -> None:
     assert bound.turns == ([0] * 6 if repeat else [1, 2, 3])  # twice on data that stay
 
 
-def test_a_session_rotates_inputs_in_its_own_memory(backend: OnnxRuntimeBackend) -> None:
-    loaded = backend.load(searching(), key="m1-key", optimize=True)
+def test_a_session_rotates_inputs_in_its_own_memory() -> None:
+    proto = searching()
+    # Of its own, since a backend would share its threads and memory with all later tests.
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    loaded = LoadedSession(session, {}, SyntheticData(Pool(0)).of(proto, "key")[1])
     bound = loaded.bind(Binding.separate(3, 3), NOTHING)
     write = bound.rotation({"x", "rows"})
     assert write is not None
@@ -172,14 +175,29 @@ def test_a_session_rotates_inputs_in_its_own_memory(backend: OnnxRuntimeBackend)
     assert loaded.bind(shared, np.zeros(x_bytes, np.uint8)).rotation({"x"}) is None
 
 
-def test_few_rows_are_observed_over_several_runs(backend: OnnxRuntimeBackend) -> None:
-    shifted = node("Add", ["x", "x"], ["twice"])
-    proto = model([shifted], [value("x", [1, 3])], [value("twice", [1, 3])])
-    one = backend.observe(proto, ["twice"], key="observed")["twice"]
-    rows = backend.observe(proto, ["twice"], key="observed", turning={"x"}, turns=5)["twice"]
-    assert rows.shape == (5, 3)
-    assert np.array_equal(rows[:1], one)
-    assert len(np.unique(rows)) == 15
+def test_few_rows_are_observed_over_several_runs(tmp_path: Path) -> None:
+    """One row would show a constant."""
+    facts = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+        "nodes_values": [0.0, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+        "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
+        "target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 0],
+        "target_weights": [1.0, 2.0], "n_targets": 1,
+    }  # fmt: skip
+    tree = helper.make_node(
+        "TreeEnsembleRegressor", ["scaled"], ["y"], domain="ai.onnx.ml", **facts
+    )
+    scaled = node("Mul", ["x", "factor"], ["scaled"])
+    ends = [value("x", [1, 3])], [value("y", [1, 1])]
+    proto = model([scaled, tree], *ends, [constant("factor", 100 * np.ones(3), "FLOAT")])
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    with Bench(cache=tmp_path / "cache", threads=1) as bench:
+        bricks = bench.decompose(bench.read(save(proto, tmp_path))).bricks.values()
+    (brick,) = (b for b in bricks if b.operators == ("ai.onnx.ml.TreeEnsembleRegressor",))
+    (sketch,) = noted_sketches(parse_model(brick.model)).values()
+    assert not sketch.is_constant
+    assert sketch.columns is not None and len(sketch.columns) == 3
+    assert min(column[-1] - column[0] for column in sketch.columns) > 100  # of -100 to 100
 
 
 def test_a_row_has_columns_of_its_own() -> None:
