@@ -14,7 +14,7 @@ PERIOD_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LoopedRuns:
     """Runs in a loop without pauses: the median and 99th percentile of latencies in seconds."""
 
     p50_s: float
@@ -47,10 +47,10 @@ class Quota:
         """The mean latency of runs in a loop without pauses; its inverse is their throughput."""
         return work_s / self.share
 
-    def loop(self, work_s: float) -> Loop:
+    def loop(self, work_s: float) -> LoopedRuns:
         """Runs of ``work_s`` seconds of work in a loop without pauses."""
         p50_s, p99_s = (self.percentile_s(work_s, percent) for percent in (50, 99))
-        return Loop(p50_s, p99_s, 1 / self.mean_s(work_s))
+        return LoopedRuns(p50_s, p99_s, 1 / self.mean_s(work_s))
 
     def percentile_s(self, work_s: float, percent: float) -> float:
         """A percentile of the latencies of runs in a loop without pauses."""

@@ -95,7 +95,7 @@ def test_several_workers_need_executed_nodes(here: Here, diamond: Path) -> None:
 def test_a_runtime_that_runs_one_node_at_a_time_has_one_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def describe(name: str, device: str) -> backends.BackendInfo:
+    def describe(name: str, device: str, python: str | None) -> backends.BackendInfo:
         return backends.BackendInfo(name, "1", "none", timed=False)
 
     monkeypatch.setattr(backends, "describe", describe)

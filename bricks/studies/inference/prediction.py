@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bricks.studies.inference.branches import OtherBranch
     from bricks.studies.inference.mix import MixedSize
     from bricks.system import Target
-    from bricks.system.quota import Loop, Quota
+    from bricks.system.quota import LoopedRuns, Quota
 
 _MEMORY_PARTS = (
     "weight_bytes", "activation_bytes", "workspace_bytes", "runtime_bytes", "loading_bytes",
@@ -154,7 +154,7 @@ class PredictedModel:
         return None if target is None else target.system.quota
 
     @property
-    def loop(self) -> Loop | None:
+    def loop(self) -> LoopedRuns | None:
         """Runs in a loop where a quota below one processor stops them; None elsewhere."""
         interval, quota = self.interval, self._quota
         return None if interval is None or quota is None else quota.loop(interval.value)
