@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from bricks.analysis.operator_times import titles_of
-from bricks.backends.quantising import quantised
+from bricks.backends.quantising import computes_in_integers, quantised
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import parse_model
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
 # Operators that a quantised file has around those that compute in floats.
 _IN_FILE = frozenset(("QuantizeLinear", "DequantizeLinear"))
 _CONVERTING = _IN_FILE | {"DynamicQuantizeLinear"}
-# Kernels of ONNX Runtime that compute in integers, besides QLinear….
-_INTEGER = frozenset(
-    (
-        *("ConvInteger", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"),
-        *("QGemm", "QAttention", "DynamicQuantizeLSTM", "QEmbedLayerNormalization"),
-    )
-)
 _CAST, _SUM = "Cast", "INT32"
 # Instructions that multiply 8-bit integers and add up in 32 bits.
 _INSTRUCTIONS = frozenset(("avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"))
@@ -176,7 +169,7 @@ def _numbers(part: Part, brick: Brick) -> Numbers:
     A kernel with a product and its conversions, as OpenVINO makes it, computes in integers.
     """
     names = titles_of(part)
-    if any(name in _INTEGER or name.startswith("QLinear") for name in names):
+    if any(map(computes_in_integers, names)):
         return Numbers.INTEGERS
     if _products(part):
         return Numbers.FLOAT_PRODUCTS if _IN_FILE.isdisjoint(names) else Numbers.INTEGERS

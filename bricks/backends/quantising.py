@@ -54,6 +54,15 @@ class Quantiser(Capability):
         """
 
 
+# Kernels of ONNX Runtime that compute in integers, besides QLinear….
+_INTEGER = frozenset(
+    (
+        *("ConvInteger", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"),
+        *("QGemm", "QAttention", "DynamicQuantizeLSTM", "QEmbedLayerNormalization"),
+    )
+)
+
+
 def quantisation_method(
     name: str, nodes: Iterable[onnx.NodeProto], *, own: bool
 ) -> QuantisationMethod:
@@ -84,5 +93,10 @@ def quantised(nodes: Iterable[onnx.NodeProto]) -> bool:
 
 def is_quantised(operator: str) -> bool:
     """Return whether ``operator``, without its domain, is one of quantised models."""
-    ends = ("QuantizeLinear", "DequantizeLinear", "Integer", "NBits")
-    return operator.startswith("QLinear") or operator.endswith(ends)
+    ends = ("QuantizeLinear", "DequantizeLinear", "NBits")
+    return computes_in_integers(operator) or operator.endswith(ends)
+
+
+def computes_in_integers(operator: str) -> bool:
+    """Return whether ``operator``, without its domain, is a kernel that multiplies integers."""
+    return operator.startswith("QLinear") or operator in _INTEGER

@@ -77,6 +77,12 @@ def test_integers_of_8_bits_are_at_most_four_times_as_fast_without_tiles() -> No
     assert Replacement.INT8 not in {gain.replacement for gain in streams}
 
 
+@pytest.mark.parametrize("kernel", ["QLinearConv", "MatMulInteger", "DynamicQuantizeMatMul"])
+def test_what_computes_in_integers_gains_nothing_by_integers(kernel: str) -> None:
+    found = gains(explanation(part(operators=(kernel,))), TARGET.system, NAMES)
+    assert Replacement.INT8 not in {gain.replacement for gain in found}
+
+
 def test_a_measured_implementation_has_the_errors_of_both() -> None:
     fastest = BestImplementation("b1-c", "t1-other", 0.5e-3, 1.5e-4)
     gain = gain_of(Replacement.IMPLEMENTATION, part(fastest=fastest))
