@@ -90,7 +90,7 @@ def install(
     ``say`` receives progress messages. Raises :class:`BackendError` if there is no such Python, or
     if installing fails. If two processes install at once, the second waits.
     """
-    new = made_once(environment.name, environment.folder, lambda: _make(environment, say))
+    new = made_once(environment.name, environment.folder, lambda: _make(environment, say), say)
     return environment.required(), new
 
 
@@ -99,15 +99,18 @@ def ready(folder: Path) -> bool:
     return (folder / _STAMP).is_file()
 
 
-def made_once(name: str, folder: Path, make: Callable[[], None]) -> bool:
+def made_once(
+    name: str, folder: Path, make: Callable[[], None], say: Callable[[str], None]
+) -> bool:
     """Call ``make`` unless the environment in ``folder`` is ready; return whether it was called.
 
     What an interrupted installation left is removed first. Raises :class:`BackendError` if the
-    folder cannot be written. If two processes make it at once, the second waits.
+    folder cannot be written. If two processes make it at once, the second waits, which ``say``
+    receives.
     """
     try:
         root().mkdir(parents=True, exist_ok=True)
-        with _locked(name):
+        with _locked(name, say):
             if ready(folder):
                 return False
             shutil.rmtree(folder, ignore_errors=True)
@@ -161,10 +164,14 @@ def run(name: str, command: list[str]) -> None:
 
 
 @contextmanager
-def _locked(name: str) -> Iterator[None]:
+def _locked(name: str, say: Callable[[str], None]) -> Iterator[None]:
     """Lock the environment, so that one process at a time changes it."""
     import fcntl
 
     with open(root() / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another process, which makes the environment {name}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

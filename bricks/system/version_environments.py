@@ -76,7 +76,7 @@ class VersionEnvironment:
         Raises :class:`BackendError` for a version that does not exist, with the nearest ones, and
         if installing fails.
         """
-        return made_once(self.name, self.folder, lambda: self._make(say))
+        return made_once(self.name, self.folder, lambda: self._make(say), say)
 
     def _make(self, say: Callable[[str], None]) -> None:
         say(f"installing {self.package} {self.version} in {self.folder}, once")

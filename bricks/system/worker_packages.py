@@ -56,7 +56,7 @@ def worker_packages(python: str, say: Callable[[str], None] = lambda line: None)
     digest = hashlib.sha256(f"{interpreter.version} {sorted(map(str, facts))}".encode())
     name = "worker-{}.{}".format(*interpreter.version)
     folder = root() / f"{name}-{digest.hexdigest()[:12]}"
-    made_once(name, folder, lambda: _make(name, folder, interpreter, lacking, say))
+    made_once(name, folder, lambda: _make(name, folder, interpreter, lacking, say), say)
     return folder
 
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from commands import Here, chain
+from commands import PATIENCE_S, Here, chain, until
 from factories import save
 from refusals import refused
 
@@ -90,6 +92,23 @@ def test_an_environment_is_made_once(tmp_path: Path, nowhere: Path) -> None:
     assert len(said) == 2
     assert environments.install(mine, said.append) == (python, False)
     assert len(said) == 2
+
+
+def test_who_waits_for_another_installation_says_so(tmp_path: Path, nowhere: Path) -> None:
+    """The other process goes on as soon as it is waited for."""
+    other, folder, said = threading.Event(), tmp_path / "made", list[str]()
+
+    def making() -> None:
+        other.set()
+        until(lambda: bool(said))
+        folder.mkdir()
+
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(environments.made_once, "mine", folder, making, print)
+        assert other.wait(PATIENCE_S)
+        assert not environments.made_once("mine", folder, lambda: None, said.append)
+        assert done.result()
+    assert len(said) == 1 and "mine" in said[0]
 
 
 def test_another_lock_file_is_another_environment(tmp_path: Path, nowhere: Path) -> None:
