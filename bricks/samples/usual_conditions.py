@@ -20,7 +20,7 @@ from bricks.system.host_conditions import KERNELS, HostConditions, mean_conditio
 BLOCK_S = 5
 
 # Conditions within so many seconds are one period.
-PERIOD_S = 600
+SAME_PERIOD_S = 600
 
 # Priors: how much blocks of one period and how much periods differ, as standard deviations of
 # logarithms that all kernels have in common, and the number of blocks or periods that each counts
@@ -72,7 +72,7 @@ class UsualConditions:
         blocks = _means(known, BLOCK_S)
         by_period: dict[int, list[_Array]] = {}
         for block, logs in blocks.items():
-            by_period.setdefault(block * BLOCK_S // PERIOD_S, []).append(logs)
+            by_period.setdefault(block * BLOCK_S // SAME_PERIOD_S, []).append(logs)
         periods = [np.array(of) for of in by_period.values()]
         means = np.array([of.mean(axis=0) for of in periods])
         middle = means.mean(axis=0)
@@ -125,7 +125,7 @@ class UsualConditions:
         if not self.covariance.any():
             return 0.0
         now, then = self.mean.taken_s, measured.taken_s
-        together = now is not None and then is not None and abs(now - then) < PERIOD_S
+        together = now is not None and then is not None and abs(now - then) < SAME_PERIOD_S
         return 0.0 if together else _UNSHOWN_SD
 
     def relative_sd(self, sensitivity: _Array) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bricks.measure.rounds import StopRule
 from bricks.samples.measurement import Measurement
-from bricks.samples.usual_conditions import PERIOD_S
+from bricks.samples.usual_conditions import SAME_PERIOD_S
 from bricks.session.jobs import bricks_job, isolated_job, whole_job
 from bricks.session.summaries import Measured
 
@@ -53,7 +53,7 @@ def renew(workspace: Workspace, models: Iterable[Model]) -> None:
 
     What a host has changed by since then is more than reference kernels show.
     """
-    began_s = time.time() - PERIOD_S
+    began_s = time.time() - SAME_PERIOD_S
     jobs = []
     for model in models:
         job = bricks_job(workspace, model)

@@ -12,7 +12,7 @@ from bricks.compose.recompose import recompose
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import Failure, Measurement
-from bricks.samples.usual_conditions import PERIOD_S
+from bricks.samples.usual_conditions import SAME_PERIOD_S
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
@@ -65,7 +65,7 @@ def basis(
         workspace.campaigns.measure([bricks_job(workspace, model)])
         results = estimator.results(needed_by(plan), target)
     if conditions is not None and conditions.mean.taken_s is not None:
-        began_s = conditions.mean.taken_s - PERIOD_S
+        began_s = conditions.mean.taken_s - SAME_PERIOD_S
         results = {
             key: r.since(began_s) if isinstance(r, Measurement) else r for key, r in results.items()
         }

@@ -61,7 +61,7 @@ def test_bricks_of_another_time_get_a_few_rounds_more(
     before = rounds(here, model)
     assert here("predict", model, "--now").status == 0
     assert rounds(here, model) == before, "they were measured within the last minutes"
-    monkeypatch.setattr(measuring, "PERIOD_S", 0)
+    monkeypatch.setattr(measuring, "SAME_PERIOD_S", 0)
     assert here("predict", model, "--no-measure", "--now").status == 0
     assert rounds(here, model) == before
     assert here("predict", model, "--now").status == 0
