@@ -10,6 +10,7 @@ which fields hold tensors.
 from __future__ import annotations
 
 import mmap
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -26,6 +27,7 @@ MAX_BYTES, MAX_FIELDS = 64 << 20, 4_000_000
 
 _VARINT, _I64, _LEN, _I32 = 0, 1, 2, 5
 LENGTH_DELIMITED = _LEN
+_ROW = -1  # in place of a wire type: many items of a list
 
 # Field numbers of onnx.proto that lead to tensors: message kind → field → kind of the field.
 _CHILDREN: dict[str, dict[int, str]] = {
@@ -46,6 +48,15 @@ _GRAPH = 7
 _DATA_TYPE, _FLOAT_DATA, _RAW_DATA, _DOUBLE_DATA = 2, 4, 9, 10
 _PAYLOADS = frozenset({_FLOAT_DATA, _RAW_DATA, _DOUBLE_DATA})
 _STEERING_TYPES = frozenset({6, 7, 9})  # INT32, INT64, BOOL
+
+# The lists of an attribute by the first byte of their items: floats, integers, and texts of fewer
+# than 64 bytes. A tree ensemble has a million of each, so so many in a row are one field here.
+_ATTRIBUTE, _IN_A_ROW, _TEXTS = "attribute", 256, ord("J")
+_TEXT = b"|".join(b"\\x%02x.{%d}" % (length, length) for length in range(64))
+_ROWS = {
+    items[0]: re.compile(b"(?:%s){%d}" % (items, _IN_A_ROW), re.DOTALL)
+    for items in (rb"=.{4}", rb"@[\x80-\xff]{0,9}[\x00-\x7f]", b"J(?:%s)" % _TEXT)
+}
 
 
 class _Malformed(Exception):
@@ -151,15 +162,15 @@ class _Skimmer:
         """Return the message at ``start:end`` with references in place of large payloads."""
         if depth > MAX_DEPTH:
             raise _Malformed(f"its messages are nested more than {MAX_DEPTH} deep")
-        children = _CHILDREN[kind]
+        children, lists = _CHILDREN[kind], kind == _ATTRIBUTE
         parts: list[bytes] = []
         copied = start
-        for field in self._within(start, end):
+        for field in self._within(start, end, lists):
             child = children.get(field.number)
             # A message this small holds no large payload: copied together with its neighbours.
             if child is None or field.wire_type != _LEN or field.end - field.body <= INLINE_BYTES:
                 continue
-            if kind == "attribute" and child != "graph" and not self._attributes:
+            if lists and child != "graph" and not self._attributes:
                 continue
             rewritten = (
                 self._tensor(field.body, field.end)
@@ -208,10 +219,13 @@ class _Skimmer:
             return False
         return dtype not in _STEERING_TYPES or size > STEERING_BYTES
 
-    def _within(self, start: int, end: int) -> Iterator[_Field]:
+    def _within(self, start: int, end: int, lists: bool = False) -> Iterator[_Field]:
         try:
-            for field in fields(self._data, start, end):
-                self._fields_left -= 1
+            for field in fields(self._data, start, end, lists=lists):
+                # Numbers in memory take some times their bytes here, which are limited; a text is
+                # an object.
+                texts = field.wire_type == _ROW and self._data[field.start] == _TEXTS
+                self._fields_left -= _IN_A_ROW if texts else 1
                 if self._fields_left < 0:
                     raise ModelError(
                         f"{self._file} holds more than {MAX_FIELDS} fields: refused; models are"
@@ -223,10 +237,20 @@ class _Skimmer:
             raise _Malformed("a length inside it is wrong") from exc
 
 
-def fields(data: mmap.mmap | bytes, start: int, end: int) -> Iterator[_Field]:
-    """Yield the fields of the message at ``start:end``; raises for a field that overruns it."""
+def fields(
+    data: mmap.mmap | bytes, start: int, end: int, *, lists: bool = False
+) -> Iterator[_Field]:
+    """Yield the fields of the message at ``start:end``; raises for a field that overruns it.
+
+    With ``lists`` the message is an attribute, and 256 items of one of its lists are one field.
+    """
     position = start
     while position < end:
+        row = _ROWS.get(data[position]) if lists else None
+        if row is not None and (match := row.match(data, position, end)):
+            yield _Field(data[position] >> 3, _ROW, position, position, match.end(), 0)
+            position = match.end()
+            continue
         tag, body = _read_varint(data, position, end)
         number, wire_type, value = tag >> 3, tag & 7, 0
         if number == 0:

@@ -27,10 +27,14 @@ MIN_S = 5.0
 _NODE_S = 0.002
 _WEIGHT_BYTES_PER_S = 50e6
 _FLOPS = 5e9
+# Of the model without weights, which a tree ensemble fills with lists of its nodes.
+_MODEL_BYTES_PER_S = 1e6
 
 _MIN_BYTES = 1 << 30
 # Copies of the weights: a runtime rewrites weights that it folds or reorders.
 _COPIES = 2
+# Bytes of a session for each byte of a model without weights: a runtime expands lists of trees.
+SESSION_BYTES = 16
 # Bytes of activations in one run for each element of an input: a few hundred channels.
 _BYTES_PER_ELEMENT = 1 << 12
 
@@ -45,7 +49,7 @@ def allowed_s(proto: onnx.ModelProto, *, times: int = 1) -> float:
     # Each weight takes part once for each position: a token, or a row of an image.
     positions = sum(map(_positions, _inputs(proto)))
     flops = 2 * positions * sum(type_.elements for type_ in weights)
-    seconds = MIN_S + _NODE_S * nodes
+    seconds = MIN_S + _NODE_S * nodes + int(proto.ByteSize()) / _MODEL_BYTES_PER_S
     seconds += _bytes(weights) / _WEIGHT_BYTES_PER_S + flops / _FLOPS
     return min(GRAPH_TIMEOUT_S, times * seconds)
 
@@ -54,7 +58,8 @@ def allowed_bytes(proto: onnx.ModelProto) -> int:
     """Further bytes that one request about ``proto``, a model without weights, may allocate."""
     elements = sum(type_.elements for type_ in _inputs(proto))
     weights = _bytes(without_values(proto).values())
-    return _MIN_BYTES + _COPIES * weights + _BYTES_PER_ELEMENT * elements
+    lists = SESSION_BYTES * int(proto.ByteSize())
+    return _MIN_BYTES + _COPIES * weights + _BYTES_PER_ELEMENT * elements + lists
 
 
 def _inputs(proto: onnx.ModelProto) -> list[ValueType]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Decomposition, work_of
 from bricks.decompose.streams import whole_key
+from bricks.measure.allowance import SESSION_BYTES
 from bricks.measure.defaults import MAX_BRICKS, MAX_WEIGHT_BYTES
 from bricks.measure.importance import ModelNeeds
 from bricks.measure.timed_occurrences import timed_count
@@ -170,11 +171,14 @@ def memory_bytes(jobs: Sequence[ModelJob], max_weight_bytes: int = MAX_WEIGHT_BY
     """The memory in bytes that measuring ``jobs`` may take, in batches of ``max_weight_bytes``.
 
     The worker has weights as stored, and packed; while a weight is packed, it exists twice more.
+    Bricks and the whole model have sessions, whose memory grows with lists of trees.
     """
     decompositions = [job.decomposition for job in jobs]
     heaviest = max((d.weight_bytes + d.largest_weight_bytes for d in decompositions), default=0)
     together = sum(job.decomposition.weight_bytes for job in jobs if not job.whole)
-    return 2 * max(heaviest, min(together, max_weight_bytes)) + _EXTRA_BYTES
+    lists = sum(len(brick.model) for each in decompositions for brick in each.bricks.values())
+    sessions = 2 * SESSION_BYTES * lists
+    return 2 * max(heaviest, min(together, max_weight_bytes)) + sessions + _EXTRA_BYTES
 
 
 def needs_of(jobs: Sequence[ModelJob]) -> dict[str, ModelNeeds]:

@@ -54,7 +54,9 @@ def _count(skeleton: bytes, file: str) -> None:
                     f" {MAX_PARTS} parts of any kind: refused; models are far smaller"
                 )
             if field.end > field.body:
-                stack.append((_message_fields(kind), fields(skeleton, field.body, field.end)))
+                lists = kind.name == "AttributeProto"
+                inside = fields(skeleton, field.body, field.end, lists=lists)
+                stack.append((_message_fields(kind), inside))
                 break
         else:
             stack.pop()

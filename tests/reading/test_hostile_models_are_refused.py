@@ -236,13 +236,17 @@ def field(number: int, content: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
-GRAPH, NODE, NAME, VALUE_INFO, ATTRIBUTE, INTS = 7, 1, 3, 13, 5, 8
+GRAPH, NODE, NAME, VALUE_INFO, ATTRIBUTE, INTS, STRINGS = 7, 1, 3, 13, 5, 8, 9
 TINY = {
     "nodes": (bytes([NODE << 3 | 2, 0]) * 1_000_000, "more than 250000 nodes"),
     "attributes": (field(NODE, bytes([ATTRIBUTE << 3 | 2, 0]) * 1_000_000), "more than 250000 nod"),
     "values": (bytes([VALUE_INFO << 3 | 2, 0]) * 3_000_000, "or 2000000 parts"),
     "numbers": (
-        field(NODE, field(ATTRIBUTE, bytes([INTS << 3, 1]) * 5_000_000)),
+        field(NODE, field(ATTRIBUTE, bytes([INTS << 3, 1]) * 40_000_000)),
+        "more than 64 MiB besides raw weights",
+    ),
+    "texts": (
+        field(NODE, field(ATTRIBUTE, bytes([STRINGS << 3 | 2, 0]) * 5_000_000)),
         "more than 4000000 fields",
     ),
     "text": (field(NODE, field(NAME, b"n" * (70 << 20))), "more than 64 MiB besides raw weights"),

@@ -13,7 +13,7 @@ from refusals import refused
 
 from bricks.errors import ModelError
 from bricks.graph.weights import has_own_weights, own_weights
-from bricks.graph.wire import skim
+from bricks.graph.wire import fields, skim
 from bricks.reading.read import read_model
 
 
@@ -366,3 +366,21 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
         assert read_model(pipe).digest == read_model(tmp_path / "net.onnx").digest
     finally:
         writer.join()
+
+
+def test_lists_of_an_attribute_are_read_whole(tmp_path):
+    """Rows of 256 items are one field to the reader, whatever their lengths are."""
+    count = 3 * 256 + 7
+    lists = {
+        "integers": [(-1) ** n * 7**n % (1 << 62) for n in range(count)],
+        "floats": [float(n) for n in range(count)],
+        "texts": ["x" * (n % 63) for n in range(count)] + ["y" * 70],
+    }
+    custom = helper.make_node("Any", ["x"], ["y"], domain="own", **lists)
+    proto = model([custom], [value("x", [1])], [value("y", [1])])
+    path = tmp_path / "lists.onnx"
+    path.write_bytes(proto.SerializeToString())
+    assert skim(path) == proto.SerializeToString()
+    attributes = [each.SerializeToString() for each in custom.attribute]
+    seen = [sum(1 for _ in fields(each, 0, len(each), lists=True)) for each in attributes]
+    assert seen == [3 + 7 + 2, 3 + 7 + 2, 3 + 7 + 1 + 2]  # rows, items, and name and type
