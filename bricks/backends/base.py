@@ -7,7 +7,7 @@ backend. Must not know the store, plans, or the number of samples.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
+    from bricks.backends.rotation import Turns
     from bricks.graph.containers import ValueType
     from bricks.graph.decoder import Decoder
     from bricks.units.sample import Sample
@@ -80,8 +81,8 @@ class RotatingInputs(ABC):
     """An optional interface of a bound model: its synthetic inputs can change from run to run."""
 
     @abstractmethod
-    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
-        """Return a function that writes the next values of the inputs ``names``.
+    def rotation(self, turns: Turns) -> Callable[[], None] | None:
+        """Return a function that writes the next set of ``turns`` to these inputs.
 
         It writes to inputs with buffers of their own alone, and takes as long as copying the
         values. None if there is nothing to write.
@@ -184,12 +185,11 @@ class ValueObserver(ABC):
         *,
         key: str,
         turning: Collection[str] = (),
-        turns: int = 1,
-    ) -> Mapping[str, np.ndarray]:
-        """Return the tensors ``names`` of a run, with the data of :meth:`Backend.load`.
+        turns: Iterable[int] = (0,),
+    ) -> Iterator[Mapping[str, np.ndarray]]:
+        """Yield the tensors ``names`` of a run for each of ``turns``, as asked for.
 
-        In several runs (``turns``), the inputs ``turning`` have other values each time, and the
-        tensors of the runs are joined along their first axis.
+        Runs have the data of :meth:`Backend.load`; the inputs ``turning`` have those of the turn.
         """
 
 

@@ -9,7 +9,7 @@ are, nor how values are made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -23,6 +23,8 @@ MOST_SETS, ALL_ELEMENTS = 1024, 1 << 21
 Make = Callable[[int], Any]
 # By name of an input: its buffer, and what makes its values.
 Own = Mapping[str, tuple[np.ndarray, Make]]
+# By name of an input that changes from run to run: the numbers of the sets that take turns.
+Turns = Mapping[str, Sequence[int]]
 
 
 def sets_in_turn(elements: int) -> int:
@@ -36,20 +38,19 @@ class Rotation:
     def __init__(self) -> None:
         self._sets: dict[str, list[np.ndarray]] = {}
 
-    def of(self, own: Own, names: Collection[str]) -> Callable[[], None] | None:
-        """Return a function that copies the next set to each of the inputs ``names``.
+    def of(self, own: Own, turns: Turns) -> Callable[[], None] | None:
+        """Return a function that copies the next set of ``turns`` to each of these inputs.
 
         ``own`` are the buffers of inputs that have one of their own, with what makes their values.
-        None if none of ``names`` is among them.
+        None if no input of ``turns`` is among them.
         """
-        turns = [(own[name][0], cycle(self._drawn(name, *own[name]))) for name in sorted(names)
-                 if name in own]  # fmt: skip
-        return (lambda: _write(turns)) if turns else None
+        sets = [(own[name][0], cycle(self._drawn(name, own[name][1], turns[name])))
+                for name in sorted(turns) if name in own]  # fmt: skip
+        return (lambda: _write(sets)) if sets else None
 
-    def _drawn(self, name: str, buffer: np.ndarray, make: Make) -> list[np.ndarray]:
+    def _drawn(self, name: str, make: Make, turns: Sequence[int]) -> list[np.ndarray]:
         if name not in self._sets:
-            sets = range(sets_in_turn(buffer.size))
-            self._sets[name] = [np.asarray(make(turn)) for turn in sets]
+            self._sets[name] = [np.asarray(make(turn)) for turn in turns]
         return self._sets[name]
 
 

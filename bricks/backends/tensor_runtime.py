@@ -6,13 +6,12 @@ Such a runtime takes no sequences or maps. Must not know how it runs models.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from bricks.backends.base import Binding, BoundModel, Evaluator, ValueObserver
-from bricks.backends.rotation import joined
 from bricks.backends.synthetic_data import OBSERVED, synthetic_data
 from bricks.errors import BackendError
 from bricks.graph.feeds import InputMaker
@@ -53,7 +52,7 @@ class TensorRuntime(Evaluator, ValueObserver):
 
     def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
         """The contents of small tensors in one run on synthetic data."""
-        tensors = self.observe(proto, names, key=OBSERVED)
+        tensors = next(self.observe(proto, names, key=OBSERVED))
         return {name: array.ravel().tolist() for name, array in tensors.items()}
 
     def observe(
@@ -63,22 +62,20 @@ class TensorRuntime(Evaluator, ValueObserver):
         *,
         key: str,
         turning: Collection[str] = (),
-        turns: int = 1,
-    ) -> dict[str, np.ndarray]:
+        turns: Iterable[int] = (0,),
+    ) -> Iterator[dict[str, np.ndarray]]:
         """Tensors in runs on synthetic data, in which only the nodes that they need run."""
         whole = self.known_graph(proto)
         part = upstream(proto, names)
         graph = graph_of(part, whole.types)
         weights, inputs = self.synthesised(part, graph, key, whole)
-        runs: list[dict[str, np.ndarray]] = []
-        for turn in range(turns):
+        for turn in turns:
             feeds = {n: make(turn if n in turning else 0) for n, (make, _) in inputs.items()}
             tensors = {name: feeds[name] for name in names if name in feeds}
             if part.graph.node:
                 results = self.run_once(part, graph, weights, feeds)
                 tensors |= dict(zip(graph.outputs, results, strict=True))
-            runs.append(tensors)
-        return joined(runs)
+            yield tensors
 
     def synthesised(
         self, proto: onnx.ModelProto, graph: Graph, key: str, whole: Graph | None = None

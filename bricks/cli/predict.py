@@ -276,6 +276,7 @@ def _show(
     from bricks.report.prediction import (
         agreement_remarks,
         branch_remarks,
+        changing_remarks,
         host_remarks,
         memory_remarks,
         phase_lines,
@@ -289,7 +290,8 @@ def _show(
     if not result.swept:
         for of in result.estimated:
             remarks += quota_remarks(of.model, of.latency_s, of.setting.target)
-    remarks[:0] = [line for of in result.models for line in branch_remarks(of)]
+    by_inputs = ((*branch_remarks(of), *changing_remarks(of)) for of in result.models)
+    remarks[:0] = [line for lines in by_inputs for line in lines]
     if every:
         remarks += unknown_agreements(result)
         remarks += [line for of in result.models for line in phase_lines(of.model, of.phases)]

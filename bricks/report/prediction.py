@@ -193,6 +193,20 @@ def branch_remarks(of: PredictedModel) -> list[str]:
     return lines
 
 
+def changing_remarks(of: PredictedModel) -> list[str]:
+    """A line where inputs that change from run to run matter: what a loop over one takes."""
+    changing = of.changing_inputs
+    if changing is None:
+        return []
+    lead = (
+        f"{of.model}: inputs change from run to run, as on a server, which counts for bricks with"
+        f" {changing.share:.0%} of the latency"
+    )
+    if changing.repeated_s is None:
+        return [f"{lead}. For a loop over one input, add --repeat-inputs."]
+    return [f"{lead}; a loop over one input takes {seconds(changing.repeated_s.value)}."]
+
+
 def run_remarks(of: PredictedModel) -> list[str]:
     """A line with percentiles of single runs, where they were requested."""
     runs = of.single_runs

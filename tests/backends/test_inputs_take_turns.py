@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,20 +15,23 @@ from factories import constant, model, node, save, value
 from onnx import helper
 
 from bricks import Bench
-from bricks.backends.base import Binding, RotatingInputs
+from bricks.backends.base import BindableModel, Binding, RotatingInputs
 from bricks.backends.instruments import NoPreparation
+from bricks.backends.onnxruntime.graphs import OnnxRuntimeGraphs
 from bricks.backends.onnxruntime.loaded import LoadedSession
 from bricks.backends.onnxruntime.synthetic_data import SyntheticData
-from bricks.backends.rotation import ALL_ELEMENTS, MOST_SETS, Rotation, joined, sets_in_turn
+from bricks.backends.rotation import ALL_ELEMENTS, MOST_SETS, Rotation, Turns, joined, sets_in_turn
 from bricks.graph.model_metadata import SPECIFIED, note, noted_sketches
 from bricks.graph.sketch import COLUMNS, Sketch
 from bricks.graph.synthesis import Pool
 from bricks.graph.view import parse_model
 from bricks.measure.protocol.loading import BindPiece, LoadPiece
 from bricks.measure.protocol.process import BackendSettings
+from bricks.measure.worker.input_turns import turns_of
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.loaded_pieces import LoadedPieces
 from bricks.measure.worker.runtime import WorkerRuntime
+from bricks.operators.rotated_inputs import rotated_inputs
 from bricks.units.sample import Sample
 
 NOTHING = np.zeros(0, np.uint8)
@@ -42,23 +45,24 @@ def test_small_inputs_have_many_sets(elements: int, sets: int) -> None:
 
 
 def test_sets_come_in_turn_at_every_binding() -> None:
-    rotation, buffers = Rotation(), [np.zeros(ALL_ELEMENTS // 3, np.float32) for _ in range(2)]
+    rotation, buffers = Rotation(), [np.zeros(4, np.float32) for _ in range(2)]
     made: list[int] = []
 
     def make(turn: int) -> np.ndarray:
         made.append(turn)
         return np.full(buffers[0].shape, turn, np.float32)
 
-    nexts = [rotation.of({"x": (buffer, make)}, {"x", "of another step"}) for buffer in buffers]
+    turns = {"x": [0, 3, 7], "of another step": [1]}
+    nexts = [rotation.of({"x": (buffer, make)}, turns) for buffer in buffers]
     for buffer, write in zip(buffers, nexts, strict=True):
         assert write is not None
         seen = []
         for _ in range(5):
             write()
             seen.append(buffer[0])
-        assert seen == [0, 1, 2, 0, 1]
-    assert made == [0, 1, 2]
-    assert rotation.of({"x": (buffers[0], make)}, {"y"}) is None
+        assert seen == [0, 3, 7, 0, 3]
+    assert made == [0, 3, 7]
+    assert rotation.of({"x": (buffers[0], make)}, {"y": [0]}) is None
 
 
 def test_runs_are_joined_along_rows() -> None:
@@ -111,8 +115,8 @@ class Bound(RotatingInputs):
     def bind(self, binding: Binding, region: np.ndarray) -> Bound:
         return self
 
-    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
-        self.names = set(names)
+    def rotation(self, turns: Turns) -> Callable[[], None] | None:
+        self.names = set(turns)
         return self._next
 
     def _next(self) -> None:
@@ -164,15 +168,80 @@ def test_a_session_rotates_inputs_in_its_own_memory() -> None:
     session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     loaded = LoadedSession(session, {}, SyntheticData(Pool(0)).of(proto, "key")[1])
     bound = loaded.bind(Binding.separate(3, 3), NOTHING)
-    write = bound.rotation({"x", "rows"})
+    write = bound.rotation({"x": range(2), "rows": range(3)})
     assert write is not None
     for _ in range(3):
         write()
         assert bound.sample().host_s > 0
-    assert bound.rotation({"of another model"}) is None
+    assert bound.rotation({"of another model": [0]}) is None
     x_bytes = 4 * 100
     shared = Binding((0, None, None), (None,) * 3)
-    assert loaded.bind(shared, np.zeros(x_bytes, np.uint8)).rotation({"x"}) is None
+    assert loaded.bind(shared, np.zeros(x_bytes, np.uint8)).rotation({"x": [0, 1]}) is None
+
+
+def choosing(threshold: float) -> onnx.ModelProto:
+    """A branch that the sum of ``x`` chooses, before a search whose time depends on values."""
+    branches = {
+        f"{name}_branch": helper.make_graph([node(op, ["x"], [name])], name, [], [value(name, [9])])
+        for name, op in (("then", "Relu"), ("else", "Neg"))
+    }
+    nodes = [
+        node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        node("Greater", ["sum", "threshold"], ["condition"]),
+        node("If", ["condition"], ["z"], **branches),
+        node("TopK", ["z", "k"], ["y", "positions"]),
+    ]
+    weights = [constant("threshold", threshold, "FLOAT"), constant("k", [2], "INT64")]
+    return model(nodes, [value("x", [9])], [value("y", [2])], weights)
+
+
+class Observer(OnnxRuntimeGraphs):
+    """The runtime without a pool of threads, which all later tests would share."""
+
+    def load(self, proto: onnx.ModelProto, **facts: object) -> BindableModel:
+        raise NotImplementedError
+
+    def options(self, *, optimize: bool) -> ort.SessionOptions:
+        return ort.SessionOptions()
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Observer:
+    return Observer(seed=0, level="all")
+
+
+def test_inputs_that_choose_a_branch_change_among_those_that_choose_the_same(
+    runtime: Observer,
+) -> None:
+    proto = choosing(0.0)
+    turns = turns_of(runtime, proto, "m1-x", rotated_inputs(proto))
+    make = runtime.data.of(proto, "m1-x")[1]["x"][0]
+    signs = {bool(make(turn).sum() > 0) for turn in turns["x"]}
+    assert len(signs) == 1 and turns["x"][0] == 0
+    assert len(turns["x"]) == MOST_SETS
+
+
+def test_an_input_repeats_where_no_other_chooses_the_same(runtime: Observer) -> None:
+    proto = choosing(0.0)
+    (run,) = runtime.observe(proto, ["sum"], key="m1-x")
+    proto.graph.node[1].CopyFrom(node("Equal", ["sum", "threshold"], ["condition"]))
+    proto.graph.initializer[0].CopyFrom(constant("threshold", run["sum"], "FLOAT"))
+    assert turns_of(runtime, proto, "m1-x", rotated_inputs(proto)) == {}
+
+
+def test_a_plan_says_which_inputs_repeat(runtime: Observer, tmp_path: Path) -> None:
+    proto = choosing(0.0)
+    (run,) = runtime.observe(proto, ["sum"], key="m1-x")
+    proto.graph.node[1].CopyFrom(node("Equal", ["sum", "threshold"], ["condition"]))
+    proto.graph.initializer[0].CopyFrom(constant("threshold", run["sum"], "FLOAT"))
+    with Bench(cache=tmp_path / "cache", threads=1) as bench:
+        plans = [
+            bench.decompose(bench.read(save(each, tmp_path, f"{number}.onnx"))).plan
+            for number, each in enumerate((choosing(0.0), proto))
+        ]
+    repeats = [[note for note in plan.assumed if "has the same values" in note] for plan in plans]
+    assert [len(notes) for notes in repeats] == [0, 1]
+    assert repeats[1][0].startswith("input 'x' ")
 
 
 def test_few_rows_are_observed_over_several_runs(tmp_path: Path) -> None:

@@ -375,7 +375,7 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         places = {"system": TEXT, "runtime": TEXT}
         places |= {"threads": COUNT, "copies": COUNT, "batch": COUNT}
         loop = ("loop_p50_s", "loop_p99_s", "loop_runs_per_s")
-        none = ("own_runs", "usual_s", "usual_low_s", "usual_high_s", *loop)
+        none = ("changing_inputs", "own_runs", "usual_s", "usual_low_s", "usual_high_s", *loop)
         usual = dict.fromkeys(none, NOTHING)
         setting = {**places, "shapes": list, "quantize": NOTHING, **usual}
         has(

@@ -10,7 +10,7 @@ from onnx import helper
 
 from bricks.graph.model_metadata import SPECIFIED, note, note_sketches, without_sketches
 from bricks.graph.sketch import COLUMNS, Sketch
-from bricks.operators.rotated_inputs import rotated_inputs
+from bricks.operators.rotated_inputs import Course, rotated_inputs
 
 FEATURES = 3
 
@@ -35,7 +35,7 @@ def net(nodes: list[onnx.NodeProto], weights: list[onnx.TensorProto], **inputs: 
         declared.append(value(name, list(map(int, shape)), dtype))
     proto = model(nodes, declared, [value("y", None)], weights)
     proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
-    return rotated_inputs(proto)
+    return set(rotated_inputs(proto).unobserved)
 
 
 ROW = f"FLOAT 1 {FEATURES}"
@@ -113,7 +113,7 @@ def test_known_values_and_packed_numbers_stay() -> None:
     proto = model([trees()], [value("x", [1, FEATURES])], [value("y", None)])
     proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
     note(proto, SPECIFIED, {"x": [1.0] * FEATURES})
-    assert rotated_inputs(proto) == set()
+    assert rotated_inputs(proto).names == set()
     nodes = [
         node("DequantizeLinear", ["x", "scale"], ["wide"]),
         node("NonZero", ["wide"], ["y"]),
@@ -128,11 +128,40 @@ def test_what_a_sketch_calls_constant_stays() -> None:
     for rows, changing in ((np.ones((1, FEATURES)), set()), (np.eye(FEATURES), {"x"})):
         noted = without_sketches(proto)
         note_sketches(noted, {"x": Sketch.of(rows, (COLUMNS,))})
-        assert rotated_inputs(noted) == changing
+        assert rotated_inputs(noted).names == changing
 
 
 def test_a_runtime_adds_what_its_own_loops_branch_on() -> None:
     proto = model([node("PRelu", ["x", "slope"], ["y"])], [value("x", [4])], [value("y", [4])],
                   [constant("slope", 0.1, "FLOAT")])  # fmt: skip
-    assert rotated_inputs(proto) == set()
-    assert rotated_inputs(proto, lambda operator: operator == "PRelu") == {"x"}
+    assert rotated_inputs(proto).names == set()
+    assert rotated_inputs(proto, lambda operator: operator == "PRelu").names == {"x"}
+
+
+def test_inputs_that_decide_what_is_run_are_bound_to_its_course() -> None:
+    nodes = [
+        node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        node("Cast", ["sum"], ["condition"], to=onnx.TensorProto.BOOL),
+        node("If", ["condition"], ["chosen"], then_branch=branch("x", "a"),
+             else_branch=branch("x", "b")),
+        trees("chosen"),
+        node("NonZero", ["z"], ["where"]),
+    ]  # fmt: skip
+    inputs = [value("x", [1, FEATURES]), value("z", [9])]
+    proto = model(nodes, inputs, [value("y", None), value("where", None, "INT64")])
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    rotated = rotated_inputs(proto)
+    assert rotated.names == rotated.bound == {"x", "z"}
+    assert (rotated.choosing, rotated.sizing) == ({"x"}, {"z"})
+    assert rotated.course == Course(frozenset({"condition"}), frozenset({"where"}))
+
+
+def test_runs_of_one_course_choose_the_same_and_have_about_equal_lengths() -> None:
+    course = Course(frozenset({"condition"}), frozenset({"where"}))
+
+    def run(condition: bool, length: int) -> dict[str, np.ndarray]:
+        return {"condition": np.array(condition), "where": np.zeros((1, length))}
+
+    assert course.same(run(True, 100), run(True, 96))
+    assert not course.same(run(True, 100), run(False, 100))
+    assert not course.same(run(True, 100), run(True, 90))

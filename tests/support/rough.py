@@ -33,7 +33,7 @@ def measuring_calls_roughly() -> Iterator[None]:
 def measuring_roughly() -> Iterator[None]:
     """Commands of this process measure like ``ROUGH``, where they are not told how precisely."""
 
-    def rule(*, precision: float, **fields: Any) -> StopRule:
+    def rule(*, precision: float = PRECISION, **fields: Any) -> StopRule:
         return StopRule(precision=0.5 if precision == PRECISION else precision, **fields)
 
     with pytest.MonkeyPatch.context() as patch:

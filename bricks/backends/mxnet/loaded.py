@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
@@ -19,7 +19,7 @@ from mxnet.base import _LIB, NDArrayHandle, check_call
 
 from bricks.backends.base import RotatingInputs
 from bricks.backends.mxnet.translate import Translation, translated
-from bricks.backends.rotation import Own, Rotation
+from bricks.backends.rotation import Own, Rotation, Turns
 from bricks.graph.synthesis import numpy_dtype
 from bricks.units.sample import Sample
 
@@ -128,9 +128,9 @@ class BoundGraph(RotatingInputs):
         self._handles = (NDArrayHandle * len(arguments))(*(a.handle for a in arguments))
         self._result_handles = (NDArrayHandle * len(results))(*(a.handle for a in results))
 
-    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
-        """What copies the next values to the buffers of the inputs ``names``."""
-        return self._rotation.of(self._own, names)
+    def rotation(self, turns: Turns) -> Callable[[], None] | None:
+        """What copies the next values to the buffers of these inputs."""
+        return self._rotation.of(self._own, turns)
 
     def sample(self) -> Sample:
         """Run once, and return the latency."""

@@ -5,7 +5,7 @@ Must not know how sessions are timed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ from bricks.backends.onnxruntime.sessions import NONE, create_session, session_o
 from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
 from bricks.backends.onnxruntime.synthetic_data import SyntheticData
 from bricks.backends.onnxruntime.values import run, translated, type_of_value
-from bricks.backends.rotation import joined
 from bricks.backends.synthetic_data import OBSERVED
 from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.sketch import SIGNS
@@ -122,15 +121,11 @@ class OnnxRuntimeGraphs(Evaluator, ValueObserver, WeightObserver):
         *,
         key: str,
         turning: Collection[str] = (),
-        turns: int = 1,
-    ) -> dict[str, np.ndarray]:
+        turns: Iterable[int] = (0,),
+    ) -> Iterator[dict[str, np.ndarray]]:
         """Tensors in runs on synthetic data."""
-        return joined(
-            [
-                {n: value for n, (value, type_) in run if isinstance(type_, TensorType)}
-                for run in self._runs(proto, names, key, turning, turns)
-            ]
-        )
+        for values in self._runs(proto, names, key, turning, turns):
+            yield {n: value for n, (value, type_) in values if isinstance(type_, TensorType)}
 
     def evaluate(
         self,
@@ -170,15 +165,15 @@ class OnnxRuntimeGraphs(Evaluator, ValueObserver, WeightObserver):
         names: Sequence[str],
         key: str,
         turning: Collection[str] = (),
-        turns: int = 1,
+        turns: Iterable[int] = (0,),
     ) -> Iterator[Iterator[tuple[str, tuple[Any, ValueType]]]]:
-        """As :meth:`_observed`, in so many runs with other values of the inputs ``turning``."""
+        """As :meth:`_observed`, in a run for each of ``turns`` of the inputs ``turning``."""
         part = upstream(proto, names)
         weights, inputs = self.data.of(part, key, whole=graph_of(proto))
         session = None
         if part.graph.node:
             session = create_session(part, weights, self.options(optimize=False))
-        for turn in range(turns):
+        for turn in turns:
             feeds = {n: make(turn if n in turning else 0) for n, (make, _) in inputs.items()}
             observed = [(n, (feeds[n], inputs[n][1])) for n in names if n in feeds]
             if session is not None:

@@ -6,7 +6,7 @@ Must not know how sessions are created.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from bricks.backends.base import Binding, RotatingInputs
 from bricks.backends.onnxruntime.sessions import at, static_type
 from bricks.backends.onnxruntime.values import to_value, translated
-from bricks.backends.rotation import Own, Rotation
+from bricks.backends.rotation import Own, Rotation, Turns
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
 
@@ -105,9 +105,9 @@ class BoundSession(RotatingInputs):
         self._outputs = [output.name for output in session.get_outputs()]
         self._rotation, self._own, self._keep = rotation, own, keep
 
-    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
-        """What copies the next values to the buffers of the inputs ``names``."""
-        return self._rotation.of(self._own, names)
+    def rotation(self, turns: Turns) -> Callable[[], None] | None:
+        """What copies the next values to the buffers of these inputs."""
+        return self._rotation.of(self._own, turns)
 
     def sample(self) -> Sample:
         """Run once, and return the latency."""

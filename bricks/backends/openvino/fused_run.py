@@ -10,7 +10,7 @@ Must not know why bricks run in this order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import openvino as ov
 
     from bricks.backends.base import Binding
+    from bricks.backends.rotation import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,9 @@ class BoundBrick(RotatingInputs):
             self._isolated = OpenvinoFusedRun([self])
         return self._isolated.sample()[0]
 
-    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
-        """What copies the next values to the memory of the inputs ``names``."""
-        return self.brick.ports.rotation(self.own, names)
+    def rotation(self, turns: Turns) -> Callable[[], None] | None:
+        """What copies the next values to the memory of these inputs."""
+        return self.brick.ports.rotation(self.own, turns)
 
     def release(self) -> None:
         """Release the compiled model of the brick in isolation."""

@@ -8,7 +8,7 @@ know how a model was made.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import openvino as ov
 
 from bricks.backends.base import RotatingInputs
 from bricks.backends.openvino.compiling import translated
-from bricks.backends.rotation import Rotation
+from bricks.backends.rotation import Rotation, Turns
 from bricks.graph.payload import numpy_dtype
 from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
@@ -74,12 +74,10 @@ class Ports:
             if offset is None
         }
 
-    def rotation(
-        self, own: Mapping[str, np.ndarray], names: Collection[str]
-    ) -> Callable[[], None] | None:
-        """What copies the next values of ``names`` to their ``own`` memory; None: nothing does."""
+    def rotation(self, own: Mapping[str, np.ndarray], turns: Turns) -> Callable[[], None] | None:
+        """What copies the next of ``turns`` to their ``own`` memory; None: nothing does."""
         pairs = {name: (memory, self._inputs[name][0]) for name, memory in own.items()}
-        return self._rotation.of(pairs, names)
+        return self._rotation.of(pairs, turns)
 
     def _offsets(self, binding: Binding) -> list[int | None]:
         pairs = zip(binding.inputs, self._is_bound, strict=True)
@@ -139,7 +137,7 @@ class LoadedModel:
         own = self._ports.own_memory(binding)
         keep = [self._weights, self._ports.bind(request, binding, region, own)]
         return BoundRequest(
-            request, keep, len(binding.outputs), lambda names: self._ports.rotation(own, names)
+            request, keep, len(binding.outputs), lambda turns: self._ports.rotation(own, turns)
         )
 
     def request(self) -> ov.InferRequest:
@@ -168,7 +166,7 @@ class SizedRequest:
 class BoundRequest(RotatingInputs):
     """A request bound to memory, with so many ``outputs``; it keeps ``keep`` alive.
 
-    ``rotation`` returns what writes the next values of the inputs of these names.
+    ``rotation`` returns what writes the next of turns to their inputs.
     """
 
     def __init__(
@@ -176,7 +174,7 @@ class BoundRequest(RotatingInputs):
         request: ov.InferRequest,
         keep: list[Any],
         outputs: int,
-        rotation: Callable[[Collection[str]], Callable[[], None] | None] = lambda names: None,
+        rotation: Callable[[Turns], Callable[[], None] | None] = lambda turns: None,
     ) -> None:
         self._rotation = rotation
         # The public wrapper inspects inputs in each call, and copies outputs.
@@ -193,9 +191,9 @@ class BoundRequest(RotatingInputs):
             with translated("running it"):
                 raise
 
-    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
-        """What copies the next values to the memory of the inputs ``names``."""
-        return self._rotation(names)
+    def rotation(self, turns: Turns) -> Callable[[], None] | None:
+        """What copies the next values to the memory of these inputs."""
+        return self._rotation(turns)
 
     def counters(self) -> dict[str, float]:
         """Mean seconds over all runs, by name of the kernels."""

@@ -67,7 +67,7 @@ class OpenvinoModels(TensorRuntime):
             names = exc.open_values
             if not names:
                 raise BackendError(f"OpenVINO needs all types, but {exc}") from exc
-            arrays = self.observe(proto, names, key=OBSERVED)
+            arrays = next(self.observe(proto, names, key=OBSERVED))
         known: dict[str, ValueType] = {
             name: TensorType(_dtype(array), array.shape) for name, array in arrays.items()
         }

@@ -7,7 +7,7 @@ chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from bricks.units.sample import Sample
 if TYPE_CHECKING:
     import onnx
 
+    from bricks.backends.rotation import Turns
     from bricks.backends.torch.tensor_recipe import TensorRecipes
     from bricks.graph.sketch import Sketch
 
@@ -96,7 +97,7 @@ class BoundCalls(RotatingInputs):
             return False
         return bool(tensor.untyped_storage().nbytes() >= self._needs.get(name, 0))
 
-    def rotation(self, names: Collection[str]) -> Callable[[], None] | None:
+    def rotation(self, turns: Turns) -> Callable[[], None] | None:
         """What writes the next values to the tensors that decide the time of the calls."""
         return self._next if self._loaded.turns else None
 

@@ -12,6 +12,7 @@ import onnx
 
 from bricks.backends.base import ExecutedGraph, ValueObserver
 from bricks.backends.programs import ProgramSource, Recorder
+from bricks.backends.rotation import Turns
 from bricks.decompose.lowering import Contents, Lowering
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches
@@ -24,12 +25,14 @@ from bricks.measure.protocol.graphs import (
     RecordProgram,
     TypedGraph,
 )
+from bricks.measure.worker.input_turns import turns_of
 from bricks.measure.worker.memory import release_freed_memory
 from bricks.measure.worker.observation import contents_of
 from bricks.measure.worker.process_limits import memory_limited_for
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.source_graphs import source_of
 from bricks.operators.dependence import data_decides
+from bricks.operators.rotated_inputs import rotated_inputs
 
 
 class GraphRequests:
@@ -43,7 +46,10 @@ class GraphRequests:
         proto = parse_model(request.model)
         with memory_limited_for(proto):
             executed = self._runtime.backend.executed(proto)
-            contents = self._contents(request, proto, executed)
+            deciding = _with_deciding(proto, request.folder)
+            rotated = rotated_inputs(deciding, self._runtime.backend.sign_sensitive)
+            turns = turns_of(self._runtime.backend, deciding, request.key, rotated)
+            contents = self._contents(request.key, deciding, executed, turns)
         if self._runtime.settings.timing:  # else the next model needs the memory
             release_freed_memory()
         lowering = Lowering(
@@ -54,17 +60,18 @@ class GraphRequests:
             executed.rewritten_bytes,
         )
         skeleton = executed.proto.SerializeToString()
-        observed, notes = tuple(executed.observed), tuple(executed.notes)
+        repeating = map(_repeating, sorted(rotated.names - turns.keys()))
+        observed, notes = tuple(executed.observed), (*executed.notes, *repeating)
         return TypedGraph(skeleton, executed.types, observed, lowering, contents, notes)
 
     def _contents(
-        self, request: ReadExecuted, proto: onnx.ModelProto, executed: ExecutedGraph
+        self, key: str, proto: onnx.ModelProto, executed: ExecutedGraph, turns: Turns
     ) -> Contents:
         """Contents of values in a run of the model; noted ones if the backend observes none."""
         backend = self._runtime.backend
         if not isinstance(backend, ValueObserver):
             return Contents(sketches=noted_sketches(proto))
-        return contents_of(backend, _with_deciding(proto, request.folder), executed, request.key)
+        return contents_of(backend, proto, executed, key, turns)
 
     def read_source(self, request: ReadSource) -> TypedGraph:
         """Read a model's graph as written, with the types of its values."""
@@ -105,6 +112,13 @@ class GraphRequests:
         recorder = self._runtime.capable(Recorder)
         proto = recorder.record(ProgramSource(request.entry, request.folder, request.options))
         return bytes(proto.SerializeToString())
+
+
+def _repeating(name: str) -> str:
+    return (
+        f"input {name!r} has the same values in all runs of the whole model, which a processor"
+        " learns: no other synthetic ones were found with which it does the same"
+    )
 
 
 def _with_deciding(proto: onnx.ModelProto, folder: str) -> onnx.ModelProto:

@@ -13,11 +13,13 @@ import onnx
 
 from bricks.backends.base import Backend, BindableModel, Binding, BoundModel, RotatingInputs
 from bricks.backends.instruments import Preparation
+from bricks.backends.rotation import Turns
 from bricks.graph.loops import with_noted_iterations
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import parse_model
 from bricks.graph.weights import with_own_weights
 from bricks.measure.protocol.loading import BindPiece, LoadPiece
+from bricks.measure.worker.input_turns import turns_of
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.region import ActivationRegion
 from bricks.measure.worker.runtime import WorkerRuntime
@@ -31,15 +33,15 @@ class LoadedPiece:
     """A piece that the backend has loaded.
 
     ``preparation`` runs before it. ``parallel`` is whether its nodes run along streams,
-    ``sign_sensitive`` whether unpredictable signs slow it down. Inputs called ``rotated`` have
-    other values in each run, since it would be faster twice on the same ones.
+    ``sign_sensitive`` whether unpredictable signs slow it down. Sets of values take ``turns`` at
+    its inputs, since it would be faster twice on the same ones.
     """
 
     loaded: BindableModel
     preparation: Preparation
     parallel: bool
     sign_sensitive: bool
-    rotated: frozenset[str]
+    turns: Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +96,13 @@ class LoadedPieces:
             proto, key=request.key, optimize=request.optimize, streams=request.streams
         )
         signs = _sign_sensitive(backend, proto)
-        rotated = frozenset[str]()
+        turns: Turns = {}
         if not self._runtime.settings.repeat_inputs:
-            rotated = frozenset(rotated_inputs(proto, backend.sign_sensitive))
+            rotated = rotated_inputs(proto, backend.sign_sensitive)
+            turns = turns_of(backend, proto, request.key, rotated)
         preparation = self._runtime.instruments.preparation(proto)
         self._loaded[request.name] = LoadedPiece(
-            loaded, preparation, bool(request.streams), signs, rotated
+            loaded, preparation, bool(request.streams), signs, turns
         )
 
     def bind(self, request: BindPiece) -> None:
@@ -108,10 +111,10 @@ class LoadedPieces:
         bound = piece.loaded.bind(Binding(request.inputs, request.outputs), region)
         prepared = piece.preparation.bound(request.inputs, region)
         before: list[Callable[[], object]] = [model.sample for model in prepared]
-        if piece.rotated and isinstance(bound, RotatingInputs):
-            next_values = bound.rotation(piece.rotated)
+        if piece.turns and isinstance(bound, RotatingInputs):
+            next_values = bound.rotation(piece.turns)
             before += [] if next_values is None else [next_values]
-        repeated = request.repeated and not piece.rotated
+        repeated = request.repeated and not piece.turns
         self.steps[request.step] = BoundPiece(bound, tuple(before), repeated, piece.parallel)
 
     def refill(self, parts: Sequence[tuple[int, int]] | None) -> None:

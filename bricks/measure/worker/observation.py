@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import ExecutedGraph, ValueObserver, WeightObserver
+from bricks.backends.rotation import Turns, joined
 from bricks.decompose.lowering import UNKNOWN, Contents
 from bricks.graph.denormals import share_of
 from bricks.graph.distributions import stepped
@@ -34,7 +35,6 @@ from bricks.graph.view import graph_of
 from bricks.graph.weights import with_values
 from bricks.operators.dependence import dependent_inputs
 from bricks.operators.integer_ranges import integer_ranges
-from bricks.operators.rotated_inputs import rotated_inputs
 
 # So many rows show the distribution in the columns of a table.
 _LEAST_ROWS = 64
@@ -50,11 +50,16 @@ class _ObservedValue:
 
 
 def contents_of(
-    observer: ValueObserver, model: onnx.ModelProto, executed: ExecutedGraph, key: str
+    observer: ValueObserver,
+    model: onnx.ModelProto,
+    executed: ExecutedGraph,
+    key: str,
+    turns: Turns,
 ) -> Contents:
     """Observe the values that nodes of the ``executed`` graph read in one run of ``model``.
 
-    The model has the weights that it is loaded with under ``key``. Values that only the executed
+    The model has the weights that it is loaded with under ``key``, and ``turns`` are those of its
+    inputs. Values that only the executed
     graph has are observed in a run of that graph.
     """
     graph = graph_of(executed.proto, executed.types)
@@ -70,7 +75,7 @@ def contents_of(
     proto = with_values(executed.proto, weights) if weights else executed.proto
     values = _values(observer, model, proto, names, key)
     values |= _constants(graph, names - values.keys())
-    spread = _of_several_runs(observer, model, to_observe, values, key)
+    spread = _of_several_runs(observer, model, to_observe, values, key, turns)
     for observed in to_observe:
         sketch = _sketch(observed, graph, values, spread)
         if sketch is not None:
@@ -164,7 +169,7 @@ def _values(
         made |= {info.name for info in proto.graph.input}
         here = sorted(names.intersection(made) - values.keys())
         if here:
-            values |= observer.observe(proto, here, key=key)
+            values |= next(observer.observe(proto, here, key=key))
     return values
 
 
@@ -180,6 +185,7 @@ def _of_several_runs(
     to_observe: Iterable[_ObservedValue],
     values: Mapping[str, np.ndarray],
     key: str,
+    turns: Turns,
 ) -> dict[str, np.ndarray]:
     """Values whose few rows in one run show no distribution, joined over several runs, by name.
 
@@ -192,12 +198,14 @@ def _of_several_runs(
         for of in to_observe
         if COLUMNS in of.facts and of.name in names and 0 < _rows(values.get(of.name)) < _LEAST_ROWS
     )
-    turning = rotated_inputs(model) if few else set()
-    if not turning:
+    if not few or not turns:
         return {}
-    turns = max(-(-_LEAST_ROWS // _rows(values[name])) for name in few)
-    joined = observer.observe(model, few, key=key, turning=turning, turns=turns)
-    return {name: joined[name] for name in few}
+    # Numbers of sets with which all inputs do what the first do: a branch has its own values.
+    common = sorted(set.intersection(*map(set, turns.values())))
+    count = max(-(-_LEAST_ROWS // _rows(values[name])) for name in few)
+    runs = observer.observe(model, few, key=key, turning=turns.keys(), turns=common[:count])
+    tensors = joined([*runs])
+    return {name: tensors[name] for name in few}
 
 
 def _rows(values: np.ndarray | None) -> int:

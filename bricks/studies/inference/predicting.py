@@ -20,6 +20,7 @@ from bricks.studies.inference.branches import (
     other_branches,
     unmeasured_branches,
 )
+from bricks.studies.inference.changing import ChangingInputs, changing_inputs
 from bricks.studies.inference.prediction import (
     ModelPredictions,
     PredictedModel,
@@ -116,11 +117,13 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         workspace, target = self.workspace, self.target
         memory, runs = None, None
         branches: tuple[OtherBranch, ...] = ()
+        changing: ChangingInputs | None = None
         try:
             basis = predicting.basis(workspace, model, measure=False, target=target)
             estimate = recompose(basis)
             if isinstance(estimate, Estimate):
                 branches = other_branches(workspace, model, estimate, target)
+                changing = changing_inputs(workspace, model, estimate, target)
             if self.options.memory:
                 from bricks.session import peak_memory
 
@@ -134,6 +137,7 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
             memory=memory,
             single_runs=runs,
             branches=branches,
+            changing_inputs=changing,
         )
         if self._present is not None and isinstance(estimate, Estimate):
             present = predicting.predict(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bricks.compose.memory.peak import PeakMemory, UnknownMemory
     from bricks.session.agreement import Agreement
     from bricks.studies.inference.branches import OtherBranch
+    from bricks.studies.inference.changing import ChangingInputs
     from bricks.studies.inference.mix import MixedSize
     from bricks.system import Target
     from bricks.system.quota import LoopedRuns, Quota
@@ -75,8 +76,8 @@ class PredictedModel:
     ``estimate`` is for the present conditions of the host. ``failure`` is the reason if both are
     None, ``hint`` the remedy for an incomplete estimate. ``advice`` is a sentence on how to narrow
     a wide interval, None unless requested. ``branches`` are those that synthetic data did not
-    choose. ``size_times`` are runs of this size among others; None
-    unless requested.
+    choose, ``changing_inputs`` those that change from run to run; None if none matters.
+    ``size_times`` are runs of this size among others; None unless requested.
     """
 
     FACTS: ClassVar = (
@@ -91,6 +92,7 @@ class PredictedModel:
         ("estimate.uncertainty", "uncertainty"), "advice", ("estimate.watched_s", "watched_s"),
         ("estimate.own_runs", "own_runs"), ("usual_s", "usual_s", "usual_low_s", "usual_high_s"),
         *((f"single_runs.{name}", name) for name in ("p50_s", "p90_s", "p99_s")), "branches",
+        "changing_inputs",
         *((f"loop.{name}", f"loop_{name}") for name in ("p50_s", "p99_s", "runs_per_s")),
     )  # fmt: skip
 
@@ -104,6 +106,7 @@ class PredictedModel:
     usual_s: Interval | None = None
     single_runs: SingleRuns | None = None
     branches: Sequence[OtherBranch] = ()
+    changing_inputs: ChangingInputs | None = None
     size_times: SizeTimes | Missing | None = None
 
     @property

@@ -56,7 +56,7 @@ def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:
         "model": b64encode(without_shapes(proto).SerializeToString(deterministic=True)).decode(),
         "weights": [array(name, type_, weight_scale(type_)) for name, type_ in types.items()],
         "inputs": [array(n, graph.types[n], input_scale(graph.types[n])) for n in graph.inputs],
-        "redrawn": sorted(rotated_inputs(proto)),
+        "redrawn": sorted(rotated_inputs(proto).unobserved),
     }
 
 
