@@ -54,7 +54,8 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
             " measured_share published_share predicted_share peak_bytes memory"
             f" {' '.join(DEVICE_FACTS)}"
             " missing bricks phases error uncertainty advice watched_s own_runs usual_s usual_low_s"
-            " usual_high_s p50_s p90_s p99_s branches loop_p50_s loop_p99_s loop_runs_per_s"
+            " usual_high_s p50_s p90_s p99_s branches changing_inputs"
+            " loop_p50_s loop_p99_s loop_runs_per_s"
             " fastest_s peaks operators gains integers"
         },
     ),
