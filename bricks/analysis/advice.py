@@ -15,6 +15,7 @@ from bricks.studies.serving.hosts import HostRange, least
 from bricks.units.facts import with_ends
 
 if TYPE_CHECKING:
+    from bricks.session.agreement import Agreement
     from bricks.system import Target
     from bricks.units.interval import Interval
 
@@ -155,16 +156,31 @@ class SloAdvice:
     """Candidates that meet ``slo_s`` seconds, or do not, the best first.
 
     The SLO bounds the ``percentile`` of latencies, None for the typical run; with ``qps``, those of
-    a server at that rate. ``deciding`` are commands for the undecided candidates.
+    a server at that rate. ``deciding`` are commands for the undecided candidates. ``agreements``
+    say whether the runtime of the settings computes what others do.
     """
 
-    FACTS: ClassVar = ("slo_s", "percentile", "qps", "candidates", "deciding", "settings")
+    FACTS: ClassVar = (
+        "slo_s",
+        "percentile",
+        "qps",
+        "candidates",
+        "deciding",
+        "settings",
+        "agreements",
+    )
 
     slo_s: float
     percentile: float | None
     qps: float | None
     candidates: tuple[Candidate, ...]
     deciding: tuple[Deciding, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+
+    @property
+    def runtime(self) -> str:
+        """The runtime of all settings; empty without any."""
+        return next((of.target.runtime.backend for of in self.settings), "")
 
     @property
     def settings(self) -> Sequence[AdvisedSetting | NoSetting]:

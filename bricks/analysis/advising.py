@@ -19,6 +19,7 @@ from bricks.compose.queueing.run import complete_estimate, run_latency
 from bricks.compose.slo import meets_slo
 from bricks.errors import BricksError, ModelError
 from bricks.session import predicting
+from bricks.session.agreement import kept
 from bricks.sources import Unread
 from bricks.studies.serving.batches import batch_latency, most_instances
 from bricks.studies.serving.hosts import ServedSetting, least
@@ -28,6 +29,7 @@ from bricks.studies.serving.service import BatchLatency, ServiceTimes
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
     from bricks.graph.model import Model
+    from bricks.session.agreement import Agreement
     from bricks.session.workspace import Workspace
     from bricks.system import Target
 
@@ -82,6 +84,21 @@ def advise(workspace: Workspace, model: CandidateModel, question: Question) -> C
     if question.qps is None:
         return _timed(workspace, model, question)
     return _served(_KnownModel(workspace, model), question)
+
+
+def agreements(workspace: Workspace, model: CandidateModel, question: Question) -> list[Agreement]:
+    """Kept verdicts on whether the runtime that is advised on computes what others do.
+
+    These are runtimes that the cache knows of the same systems.
+    """
+    batches = question.batches if question.qps is None else _SINGLE
+    of = model.read(batches[0] if batches else None)
+    if isinstance(of, Unread):
+        return []
+    systems = {target.system.key for target in question.targets}
+    known = [t for t in workspace.known.systems.targets() if t.system.key in systems]
+    runtime = workspace.runtime.backend
+    return [a for a in kept(of.name, of.digest, known) if runtime in (a.one, a.other)]
 
 
 def _timed(workspace: Workspace, model: CandidateModel, question: Question) -> Candidate:

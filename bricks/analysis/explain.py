@@ -6,6 +6,7 @@ peaks of a machine are measured here, and only on request. Must not know how it 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,21 +15,24 @@ from typing import TYPE_CHECKING
 
 from bricks.analysis.explanation import BestImplementation, Explanation, same_work
 from bricks.analysis.explanation import explain as explained
-from bricks.analysis.gains import OWN, Gain, gains
+from bricks.analysis.gains import OWN, Gain, Replacement, gains
 from bricks.analysis.integer_execution import (
     FloatVersion,
     IntegerExecution,
     float_version,
     integer_execution,
 )
-from bricks.analysis.quantised_gain import quantised_gain
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.latencies import latencies
 from bricks.compose.recompose import recompose
+from bricks.errors import BricksError
 from bricks.samples.measurement import round_spread
 from bricks.session import peak_memory, predicting
 from bricks.session.machine_peaks import Peaks, call_s, measured_peaks
 from bricks.sources import Unread
+from bricks.sources.defaults import INT8
+from bricks.sources.quantised import Quantisation
+from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
     from bricks.analysis.explained import ExplainedModel
@@ -124,7 +128,7 @@ class Explainer:
         found = gains(explanation, own.system, names)
         if model is None or not isinstance(estimate, Estimate):
             return found
-        quantised = quantised_gain(self.workspace, model, estimate, own)
+        quantised = _quantised_gain(self.workspace, model, estimate, own)
         return found if quantised is None else (*found, quantised)
 
     def integers(self, model: Model, explanation: Explanation) -> IntegerExecution | None:
@@ -241,3 +245,34 @@ def runtime_title(runtime: Runtime) -> str:
     """A runtime with its version, and with its level of optimisation unless that is the highest."""
     level = "" if runtime.optimization == "all" else f" ({runtime.optimization})"
     return f"{runtime.backend} {runtime.version}{level}"
+
+
+def _quantised_gain(
+    workspace: Workspace, model: Model, estimate: Estimate, target: Target
+) -> Gain | None:
+    """The seconds that ``model`` takes less in int8 on ``target`` than its ``estimate``.
+
+    None if it was never quantised, or its bricks have no latency there. It is negative for a
+    quantised model that takes longer.
+    """
+    plan = _quantised_plan(workspace, model, target)
+    if plan is None:
+        return None
+    after = predicting.predict_plan(workspace, plan, target=target)
+    if not isinstance(after, Estimate):
+        return None
+    width_s = math.hypot(estimate.latency_s.half_width, after.latency_s.half_width)
+    seconds = Interval.around(estimate.estimate_s - after.estimate_s, width_s)
+    return Gain(None, Replacement.INT8, INT8, seconds, bound=False)
+
+
+def _quantised_plan(workspace: Workspace, model: Model, target: Target) -> Plan | None:
+    """The known plan of the quantised model on ``target``; None without one."""
+    try:
+        quantisation = Quantisation.of(model, target.runtime.backend)
+        if not quantisation.is_kept:
+            return None
+        digest = quantisation.quantised().digest
+    except BricksError:  # it cannot be quantised, or its tool is not installed
+        return None
+    return workspace.plans.known_plan(digest, target=target)

@@ -7,7 +7,7 @@ or decomposed, and no model's file is needed. Must not know how it is shown.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -21,11 +21,13 @@ from bricks.decompose.titles import shapes, titles
 from bricks.errors import StoreError
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.measurement import Failure, Measurement, round_spread
+from bricks.session.agreement import kept
 from bricks.session.peak_memory import memory_of_plan
 from bricks.studies.inference.result import ModelComparison, Summary, summarise
 from bricks.zoo import entries, programs
 
 if TYPE_CHECKING:
+    from bricks.session.agreement import Agreement
     from bricks.session.workspace import Workspace
     from bricks.store.reading import TimedPlan
     from bricks.system import Target
@@ -141,12 +143,14 @@ class LatencySurvey:
     """Models by target. The first target is ``here`` if that is known, else one with most models.
 
     ``unmeasured`` are targets on which models were decomposed but nothing was measured.
+    ``agreements`` are kept verdicts on models that several runtimes ran.
     """
 
     granularity: str
     here: Target
     targets: tuple[SurveyedTarget, ...]
     unmeasured: tuple[Target, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
 
     @property
     def main(self) -> SurveyedTarget:
@@ -199,7 +203,19 @@ def survey(
             view.target.key,
         )
     )
-    return LatencySurvey(cut, here, tuple(found), tuple(unmeasured))
+    return LatencySurvey(cut, here, tuple(found), tuple(unmeasured), tuple(_agreements(found)))
+
+
+def _agreements(views: Sequence[SurveyedTarget]) -> Iterator[Agreement]:
+    """Kept verdicts on whether runtimes compute the same with models that several ran."""
+    targets: dict[str, list[Target]] = defaultdict(list)
+    titles_of: dict[str, str] = {}
+    for view in views:
+        for model in view.estimated:
+            titles_of.setdefault(model.plan.digest, model.title)
+            targets[model.plan.digest].append(view.target)
+    for digest, title in titles_of.items():
+        yield from kept(title, digest, targets[digest])
 
 
 class _Surveyor:

@@ -19,6 +19,7 @@ from bricks.predict.prediction import BrickPredictions
 from bricks.samples.call_overhead import ALL_PROBES
 from bricks.samples.measurement import Measurement
 from bricks.samples.usual_conditions import UsualConditions
+from bricks.session.agreement import kept
 from bricks.session.host_history import HostHistory
 from bricks.session.latencies import Latencies
 from bricks.sources import find_files
@@ -26,6 +27,7 @@ from bricks.system.names import names_of, target_named
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Plan
+    from bricks.session.agreement import Agreement
     from bricks.store import Reading
     from bricks.system.target import Target
 
@@ -36,6 +38,7 @@ class TargetDiff:
 
     ``only_old`` and ``only_new`` are models of one target that the other lacks; empty if models
     were requested by name. ``fail_on`` is the share by which a model may be slower; None for any.
+    ``agreements`` say whether the runtimes of both compute the same with the compared models.
     """
 
     FACTS: ClassVar = (
@@ -43,6 +46,7 @@ class TargetDiff:
         "granularity",
         *((f"difference.{name}", name) for name in ("common", "models", "incomparable")),
         "only_old", "only_new", ("difference.bricks", "bricks"), "fail_on", "regressions",
+        "agreements",
     )  # fmt: skip
 
     granularity: str
@@ -50,6 +54,7 @@ class TargetDiff:
     only_old: tuple[str, ...]
     only_new: tuple[str, ...]
     fail_on: float | None = None
+    agreements: tuple[Agreement, ...] = ()
 
     @property
     def regressions(self) -> tuple[str, ...]:
@@ -89,6 +94,7 @@ def diff_targets(
         only_old=() if models else _only(known.labels, *known.plans),
         only_new=() if models else _only(known.labels, *known.plans[::-1]),
         fail_on=fail_on,
+        agreements=known.agreements(digests),
     )
 
 
@@ -107,7 +113,8 @@ def diff_models(
     cut = str(Granularity.parse(granularity))
     every = names_of(store.systems.targets())
     known = _TargetPlans.of(store, both, [every[target.key] for target in both], cut)
-    return TargetDiff(cut, known.compared(store, digests), (), (), fail_on)
+    of = known.compared(store, digests)
+    return TargetDiff(cut, of, (), (), fail_on, known.agreements(digests))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,11 @@ class _TargetPlans:
                 f" {self.cut}: measure the same ones on both"
             )
         return digests
+
+    def agreements(self, digests: Sequence[str]) -> tuple[Agreement, ...]:
+        """Kept verdicts on whether both targets compute the same."""
+        known = [kept(self.labels[digest], digest, self.both) for digest in digests]
+        return tuple(agreement for of in known for agreement in of)
 
     def compared(self, store: Reading, digests: Sequence[str]) -> Difference:
         """The models with ``digests`` compared."""

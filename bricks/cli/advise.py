@@ -142,6 +142,7 @@ def _advice(
     """The advice on all candidates, the best first."""
     from bricks.analysis.advice import SloAdvice, best_first
     from bricks.analysis.advising import advise as advise_on
+    from bricks.analysis.advising import agreements
 
     question = _question(slo, settings, [*known_targets(workspace, _names(settings))])
     models = _models(workspace, options, question)
@@ -157,6 +158,7 @@ def _advice(
         qps=slo.qps,
         candidates=candidates,
         deciding=deciding,
+        agreements=tuple(a for model in models for a in agreements(workspace, model, question)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,13 +40,15 @@ def compare(options: EstimateOptions, detail: DetailOptions) -> None:
             if not isinstance(model, Unread):
                 warn_of_denormals(model)
         result = compare_models(workspace, models)
-    shown = _shown(result, options, list(map(read.word, models)))
+    words = list(map(read.word, models))
+    shown = _shown(result, options, words)
     answer = comparison_answer(result)
     if options.general.json:
         print_json({"answer": answer, **json_of(_advised(result, shown))})
     elif result.compared:
         estimates = [estimate for estimate in shown if estimate is not None]
-        _show(answer, result, estimates, every=detail.every)
+        named = {row.model: word for row, word in zip(result.rows, words, strict=True) if word}
+        _show(answer, result, estimates, named, every=detail.every)
     finish(result.errors)
 
 
@@ -79,7 +81,15 @@ def _advised(result: Comparison, shown: Sequence[ShownEstimate | None]) -> Compa
     )
 
 
-def _show(answer: str, result: Comparison, shown: Sequence[ShownEstimate], *, every: bool) -> None:
+def _show(
+    answer: str,
+    result: Comparison,
+    shown: Sequence[ShownEstimate],
+    words: Mapping[str, str],
+    *,
+    every: bool,
+) -> None:
+    from bricks.report.agreement import agreement_remarks, unknown_agreements
     from bricks.report.comparison import comparison_remarks, comparison_table
     from bricks.report.tables import disturbance
     from bricks.report.throttling import quota_remarks
@@ -91,8 +101,9 @@ def _show(answer: str, result: Comparison, shown: Sequence[ShownEstimate], *, ev
         for row in result.compared
         for line in quota_remarks(row.model, row.estimate.latency_s, result.target)
     ]
-    remarks = [*estimate_lines(shown), *throttled, *disturbance(result), summary]
-    remarks += details if every else []
+    differing = agreement_remarks(result.agreements, words, result.target.runtime.backend)
+    remarks = [*differing, *estimate_lines(shown), *throttled, *disturbance(result), summary]
+    remarks += [*details, *unknown_agreements(result.agreements)] if every else []
     if not result.new_models and not any(row.new_bricks for row in result.rows):
         remarks.append("Nothing was run: all latencies were in the cache.")
     show_answer(answer, comparison_table(result), remarks=remarks, every=every)

@@ -271,29 +271,33 @@ def _show(
     *,
     every: bool,
 ) -> None:
+    from bricks.report.agreement import agreement_remarks, unknown_agreements
     from bricks.report.matrix import prediction_parts
     from bricks.report.mix import mix_remarks
     from bricks.report.prediction import (
-        agreement_remarks,
         branch_remarks,
         changing_remarks,
         host_remarks,
         memory_remarks,
+        now_remarks,
         phase_lines,
         run_remarks,
-        unknown_agreements,
     )
     from bricks.report.throttling import quota_remarks
     from bricks.report.wide_intervals import estimate_lines
 
-    remarks = agreement_remarks(result, words) + estimate_lines(shown, sources=result.swept)
+    remarks = agreement_remarks(result.agreements, words) + estimate_lines(
+        shown, sources=result.swept
+    )
     if not result.swept:
         for of in result.estimated:
             remarks += quota_remarks(of.model, of.latency_s, of.setting.target)
-    by_inputs = ((*branch_remarks(of), *changing_remarks(of)) for of in result.models)
+    by_inputs = (
+        (*branch_remarks(of), *changing_remarks(of), *now_remarks(of)) for of in result.models
+    )
     remarks[:0] = [line for lines in by_inputs for line in lines]
     if every:
-        remarks += unknown_agreements(result)
+        remarks += unknown_agreements(result.agreements)
         remarks += [line for of in result.models for line in phase_lines(of.model, of.phases)]
         remarks += [line for of in result.models for line in run_remarks(of)]
         remarks += [line for of in result.models for line in memory_remarks(of)]

@@ -163,6 +163,8 @@ def _facts(
     out: Path,
     size_bytes: int,
 ) -> dict[str, Any]:
+    from bricks.units.facts import facts
+
     return {
         "answer": answer,
         "report": str(out),
@@ -170,6 +172,7 @@ def _facts(
         "granularity": survey.granularity,
         "targets": [_target(view, shown[view.target.key]) for view in survey.targets],
         "unmeasured": [target.key for target in survey.unmeasured],
+        "agreements": [facts(of) for of in survey.agreements],
     }
 
 

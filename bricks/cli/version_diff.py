@@ -55,6 +55,7 @@ def diff_versions(
     """
     from bricks.analysis.difference import IncomparableModel
     from bricks.analysis.target_diff import diff_models
+    from bricks.session.agreement import Agreements
     from bricks.session.alternating import measure_in_turn
     from bricks.session.crowding import refuse_crowding
 
@@ -74,6 +75,9 @@ def diff_versions(
         refuse_crowding(workspace.target)
         models, refused = _decomposable((old, new), read)
         measure_in_turn((old, new), models)
+        with Agreements(old, new, check=True) as agreements:
+            for model in models:
+                agreements.of(model, old.target, new.target)  # which is kept
         diff = diff_models(
             workspace.store, (old.target, new.target), [model.digest for model in models],
             granularity=options.runtime.granularity, fail_on=fail_on,

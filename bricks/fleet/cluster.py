@@ -86,6 +86,30 @@ def dask_without_logs() -> Iterator[None]:
         yield
 
 
+def check_certificates(address: str, role: str) -> None:
+    """Raise FleetError if Dask has no certificate to prove at ``address`` who this host is.
+
+    ``role`` is ``client`` or ``worker``. Without TLS none is needed.
+    """
+    from distributed import Security
+
+    if not _SCHEMES[address.partition("://")[0]]:
+        return
+    names = f"distributed.comm.tls.ca-file, .{role}.cert and .{role}.key"
+    try:
+        context = Security().get_connection_args(role).get("ssl_context")
+    except OSError as exc:  # a file is missing, or holds no certificate
+        raise FleetError(
+            f"the certificates for {address} cannot be used ({first_line(exc)}): correct {names} in"
+            " Dask's configuration"
+        ) from exc
+    if context is None:
+        raise FleetError(
+            f"{address} needs certificates: set {names} in Dask's configuration"
+            " (https://distributed.dask.org/en/stable/tls.html)"
+        )
+
+
 @contextmanager
 def connected(address: str, timeout_s: float = 10.0) -> Iterator[DaskCluster]:
     """The hosts behind the scheduler at ``address``; FleetError if none answers there."""
@@ -93,6 +117,7 @@ def connected(address: str, timeout_s: float = 10.0) -> Iterator[DaskCluster]:
     with dask_without_logs():
         from distributed import Client
 
+        check_certificates(address, "client")
         try:
             client = Client(address, timeout=timeout_s, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as exc:

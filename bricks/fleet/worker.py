@@ -15,7 +15,12 @@ from collections.abc import Callable
 
 from bricks.errors import FleetError, first_line
 from bricks.fleet import host
-from bricks.fleet.cluster import RESOURCE, checked_address, dask_without_logs
+from bricks.fleet.cluster import (
+    RESOURCE,
+    check_certificates,
+    checked_address,
+    dask_without_logs,
+)
 
 # Background work that Dask does several times a second, and that no part of bricks uses.
 _BACKGROUND = {
@@ -43,6 +48,7 @@ def serve(
     with dask_without_logs():
         import dask
 
+        check_certificates(address, "worker")
         with (
             dask.config.set(_BACKGROUND),
             tempfile.TemporaryDirectory(prefix="bricks-worker-") as own,

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from bricks.analysis.advice import AdvisedSetting, NoSetting, SloAdvice
 from bricks.errors import printable
+from bricks.report.agreement import agreement_remarks
 from bricks.report.answers.words import source_text, uncertainty_text
 from bricks.report.columns import Column, table_of
 from bricks.report.figures import count_text, names_text
 from bricks.report.tables import seconds
+from bricks.session.agreement import NOT_COMPARED
+from bricks.session.defaults import RUNTIME
 from bricks.session.targets import short_names
 
 if TYPE_CHECKING:
@@ -79,7 +82,28 @@ def _cost(cost: float | None) -> str | None:
 
 def advice_remarks(advice: SloAdvice) -> list[str]:
     """Remarks in the order of their weight."""
-    return [*_of_spread(advice), *_of_failures(advice), *_of_assumptions(advice)]
+    differing = agreement_remarks(advice.agreements, runtime=advice.runtime)
+    return [
+        *differing,
+        *_of_unknown(advice),
+        *_of_spread(advice),
+        *_of_failures(advice),
+        *_of_assumptions(advice),
+    ]
+
+
+def _of_unknown(advice: SloAdvice) -> Iterator[str]:
+    """A line on models whose outputs with another runtime than the usual nobody has compared."""
+    unknown = [
+        of for of in advice.agreements
+        if RUNTIME in (of.one, of.other) and of.verdict == NOT_COMPARED
+    ]  # fmt: skip
+    if advice.runtime != RUNTIME and unknown:
+        names = names_text(list(dict.fromkeys(of.model for of in unknown)), _NAMED)
+        yield (
+            f"Whether {advice.runtime} computes what {RUNTIME} does is not known of {names}:"
+            f" 'bricks predict MODEL --runtime {RUNTIME},{advice.runtime}' compares their outputs."
+        )
 
 
 def _of_spread(advice: SloAdvice) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bricks.graph.form import operator_title
+from bricks.report.agreement import agreement_remarks, unknown_agreements
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import DASH, Column, table_of
 from bricks.report.figures import count_text, interval_text, names_text
@@ -56,13 +57,16 @@ def difference_remarks(diff: TargetDiff) -> list[str]:
     of = diff.difference
     notes = (_predicted, _while_disturbed)
     doubts = [line for model in of.models for note in notes for line in note(model)]
-    return [*doubts, _counts_of_changes(of.bricks)]
+    same = [*agreement_remarks(diff.agreements), *unknown_agreements(diff.agreements)]
+    return [*same, *doubts, _counts_of_changes(of.bricks)]
 
 
 def _head(diff: TargetDiff) -> Iterator[str]:
     of = diff.difference
     for side, target in (("old", of.old), ("new", of.new)):
         yield f"{side}: {target.name} ({target.target.key})"
+    yield from agreement_remarks(diff.agreements)
+    yield from unknown_agreements(diff.agreements)
     yield _counts_of_changes(of.bricks)
     if of.common is not None:
         yield _common(of.common)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import printable
+from bricks.report.agreement import agreement_remarks
 from bricks.report.answers.latencies import UNCERTAIN, report_answer, uncertain_models
 from bricks.report.answers.words import listed, source_text, uncertainty_text
 from bricks.report.bars import Scale, share_style
@@ -247,6 +248,7 @@ def _many_values(survey: LatencySurvey, shown: ShownEstimates) -> Values:
         "advice": common_advice([of_main[model.plan.digest] for model in wide]),
         "lacking": _lacking(main),
         "matrix": _matrix(survey),
+        "differing": agreement_remarks(survey.agreements),
         "costly": main.costly[:_BRICKS],
         "all_bricks": len(main.costly),
         "models": [_model(model) for model in main.estimated],

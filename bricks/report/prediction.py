@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Estimate, PhaseShare
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
-from bricks.errors import printable
 from bricks.report.answers.device import device_of
 from bricks.report.answers.settings import shapes_text
-from bricks.report.answers.words import listed, uncertainty_text, verb
+from bricks.report.answers.words import uncertainty_text, verb
 from bricks.report.columns import Column, table_of
 from bricks.report.figures import count_text
 from bricks.report.tables import notable, peak_size, seconds, share_text
@@ -21,7 +19,6 @@ from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bricks.session.agreement import Agreement
     from bricks.studies.inference.settings import Setting
     from bricks.units.interval import Interval
 
@@ -175,6 +172,17 @@ def phase_lines(model: str, phases: Sequence[PhaseShare]) -> list[str]:
     return [f"{model}: {latencies}; {calls} calls{around}."]
 
 
+def now_remarks(of: PredictedModel) -> list[str]:
+    """A line where an answer for now has bricks that were measured at another time."""
+    if not of.old_bricks:
+        return []
+    return [
+        f"{of.model}: {count_text(of.old_bricks, 'brick')} {verb(of.old_bricks, 'was', 'were')} not"
+        " measured again for now, in the budget or without measuring: the answer follows the"
+        " host's reference kernels there. A larger --budget renews them."
+    ]
+
+
 def branch_remarks(of: PredictedModel) -> list[str]:
     """A line for each branch that synthetic data did not choose: what it would take."""
     if of.interval is None:
@@ -234,49 +242,6 @@ def host_remarks(models: Sequence[PredictedModel], *, every: bool) -> list[str]:
         "This host ran no whole model along with its bricks yet, so a wide error is assumed. To"
         " narrow it: bricks compare MODEL"
     ]
-
-
-def agreement_remarks(of: ModelPredictions, words: Mapping[str, str]) -> list[str]:
-    """A line for each model for which two runtimes compute different results.
-
-    ``words`` name models on a command line, by the models' names.
-    """
-    return [_disagreement(pair, words.get(pair.model)) for pair in of.disagreements]
-
-
-def _disagreement(pair: Agreement, word: str | None) -> str:
-    verdict = pair.verdict
-    how = f"with {pair.other}, {verdict.reason}".replace("the reference", pair.one)
-    if verdict.difference is not None:
-        how = f"it differs by {_share(verdict.difference)} of its greatest value"
-        how += f" ({_share(verdict.allowed or 0.0)} would be rounding)"
-    who = f"{pair.one} and {pair.other} compute different results, and no reference says who errs"
-    if verdict.errs:
-        others = [name for name in (pair.one, pair.other) if name not in verdict.errs]
-        who = f"{listed(verdict.errs)} {verb(len(verdict.errs), 'errs', 'err')}"
-        who += f" by a reference in double precision, {others[0]} does not" if others else ""
-    line = (
-        f"{printable(pair.model)}: {who}, so latencies do not compare: of output"
-        f" {printable(str(verdict.output))!r}, {how}."
-    )
-    if word is None:
-        return line
-    named = ("--runtime", pair.one, "--runtime", pair.other)
-    return f"{line} More: {shlex.join(['bricks', 'validate', 'models', word, *named])}"
-
-
-def unknown_agreements(of: ModelPredictions) -> list[str]:
-    """A line for each model whose outputs with two runtimes were not compared, and why."""
-    return [
-        f"{printable(pair.model)}: whether {pair.one} and {pair.other} compute the same is not"
-        f" known: {pair.verdict.reason}."
-        for pair in of.agreements
-        if pair.verdict.agree is None
-    ]
-
-
-def _share(share: float) -> str:
-    return f"{share:.2g} times" if share > 1 else f"{100 * share:.2g} %"
 
 
 def memory_remarks(of: PredictedModel) -> list[str]:

@@ -1,8 +1,9 @@
 """Whether two runtimes compute the same with a model: checked once for each pair, and kept.
 
-A runtime that is faster because it computes something else is no answer. Both runtimes get the same
-inputs and weights, and their outputs are compared with each other. Where these differ, a reference
-in double precision tells which runtime errs. Must not know how that is shown.
+A runtime that is faster because it computes something else is no answer. Both runtimes, or versions
+of one, get the same inputs and weights, and their outputs are compared with each other. Where these
+differ, a reference in double precision tells which of them errs. Every answer over several runtimes
+has its verdicts from here. Must not know how that is shown.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from bricks.system import Target
 
 # Changes with the data that models are run with, and with what counts as a difference.
-_RULE = 1
+_RULE = 2
 
 # The greatest difference that quantised models and runtimes with 16-bit floats explain, relative to
 # the greatest magnitude of an output: of the zoo's models, 0.03 at most.
@@ -61,9 +63,15 @@ class Verdict:
     errs: Sequence[str] | None = None
 
 
+NOT_COMPARED = Verdict(None, reason="not compared yet")
+
+
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The ``verdict`` on the outputs of ``model`` with the runtimes ``one`` and ``other``."""
+    """The ``verdict`` on the outputs of ``model`` with ``one`` and ``other``.
+
+    These are names of runtimes, with their versions for two versions of one runtime.
+    """
 
     FACTS: ClassVar = (
         "model", "one", "other",
@@ -78,37 +86,64 @@ class Agreement:
     other: str
     verdict: Verdict
 
+    def concerns(self, runtime: str | None = None) -> bool:
+        """Whether outputs differ, and ``runtime``, if one is named, may be the one that errs."""
+        errs = self.verdict.errs
+        return self.verdict.agree is False and (runtime is None or not errs or runtime in errs)
+
 
 class Agreements(Closing):
-    """Verdicts on runtimes of the host of ``base``; use it as a context manager.
+    """Verdicts on runtimes of this host; use it as a context manager.
 
-    Without ``check``, only kept verdicts are given, and others are unknown.
+    ``opened`` are workspaces with these runtimes; others are opened like the first. Without
+    ``check``, only kept verdicts are given, and others are unknown.
     """
 
-    def __init__(self, base: Workspace, *, check: bool) -> None:
-        self._base, self._check = base, check
+    def __init__(self, *opened: Workspace, check: bool) -> None:
+        self._base, self._check = opened[0], check
         self._opened = ExitStack()
-        self._workspaces: dict[str, Workspace] = {base.runtime.backend: base}
+        self._workspaces = {_version(of.target): of for of in opened}
 
     def close(self) -> None:
         """End the processes that ran models."""
         self._opened.close()
 
     def of(self, model: Model, one: Target, other: Target) -> Agreement:
-        """Whether both runtimes compute the same with ``model``, of which each has an estimate."""
-        names = one.runtime.backend, other.runtime.backend
-        if not all(map(compares, names)):
-            nothing = Verdict(None, reason="only outputs of ONNX models are compared")
-            return Agreement(model.name, *names, nothing)
-        kept = _file(model, one, other)
-        verdict = _read(kept)
-        if verdict is None and self._check:
+        """Whether both targets compute the same with ``model``, of which each has an estimate."""
+        pair = sorted((one, other), key=_order)
+        known = _kept(model.name, model.digest, pair)
+        if known is None and self._check:
             self._base.progress(f"comparing outputs of {model.name}", 1.0)
-            verdict = self._checked(model, *names)
-            derived_files.keep(json.dumps(asdict(verdict)).encode(), kept)
-        return Agreement(model.name, *names, verdict or Verdict(None, reason="not compared yet"))
+            verdict = self.checked(model, dict(zip(_names(pair), pair, strict=True)))
+            derived_files.keep(json.dumps(asdict(verdict)).encode(), _file(model.digest, pair))
+            known = Agreement(model.name, *_names(pair), verdict)
+        return known or _not_compared(model.name, pair)
 
-    def _checked(self, model: Model, one: str, other: str) -> Verdict:
+    def with_others(self, model: Model) -> list[Agreement]:
+        """Whether the first workspace's runtime computes what others do that ran ``model`` here.
+
+        Those are runtimes for which the cache has a plan of the model on this system.
+        """
+        target, store = self._base.target, self._base.store
+        names = {
+            other.runtime.backend
+            for other in store.systems.targets()
+            if other.system.key == target.system.key
+            and other.runtime.backend != target.runtime.backend
+            and compares(other.runtime.backend)
+            and store.plans.load(
+                model.digest, str(self._base.granularity), other.key, name=model.name
+            )
+            is not None
+        }
+        agreements = []
+        for name in sorted(names):
+            with suppress(BackendError):  # it is not installed any more
+                agreements.append(self.of(model, target, self._workspace(name).target))
+        return agreements
+
+    def checked(self, model: Model, pair: Mapping[str, Target]) -> Verdict:
+        """Run ``model`` with a ``pair`` of runtimes, by their names, and compare the outputs."""
         from bricks.measure.protocol.evaluation import WriteReference
         from bricks.session import whole_models
 
@@ -117,7 +152,7 @@ class Agreements(Closing):
             return Verdict(None, reason=f"its weights take {size_bytes >> 20} MiB")
         with tempfile.TemporaryDirectory(prefix="bricks-", ignore_cleanup_errors=True) as folder:
             data = Path(folder) / "data.npz"
-            files = {name: Path(folder) / f"{name}.npz" for name in (one, other)}
+            files = {name: Path(folder) / f"{name}.npz" for name in pair}
             request = WriteReference(
                 model.name, str(model.folder), model.skeleton, str(data), every=False, values=False
             )
@@ -125,15 +160,15 @@ class Agreements(Closing):
                 self._base.graphs.ask(model, request)
                 for name, file in files.items():
                     evaluation = whole_models.evaluate(
-                        self._workspace(name), model,
+                        self._running(pair[name]), model,
                         repeats=_RUNS, file=str(data), outputs=str(file),
                     )  # fmt: skip
                     if evaluation.distinct > 1:
                         return Verdict(None, reason=f"with {name}, each run has other results")
             except (BackendError, ModelError, WorkerError) as error:
                 return Verdict(None, reason=str(error).removeprefix(f"{model.name}: "))
-            allowed = _Allowed.of(model, files)
-            verdict = allowed.verdict(_outputs(files[one]), _outputs(files[other]))
+            allowed = _Allowed.of(model, [target.runtime.backend for target in pair.values()])
+            verdict = allowed.verdict(*map(_outputs, files.values()))
             if verdict.agree is not False:
                 return verdict
             with suppress(BackendError, ModelError, WorkerError):  # no reference runs the model
@@ -142,23 +177,78 @@ class Agreements(Closing):
                     return replace(verdict, errs=allowed.erring(files, data))
             return verdict
 
+    def _running(self, target: Target) -> Workspace:
+        """The workspace with the runtime of ``target``."""
+        known = self._workspaces.get(_version(target))
+        return self._workspace(target.runtime.backend) if known is None else known
+
     def _workspace(self, runtime: str) -> Workspace:
-        if runtime not in self._workspaces:
-            opened = self._base.with_options(runtime=runtime)
-            self._workspaces[runtime] = self._opened.enter_context(opened)
-        return self._workspaces[runtime]
+        """A workspace with the installed version of a runtime."""
+        opened = self._opened.enter_context(self._base.with_options(runtime=runtime))
+        return self._workspaces.setdefault(_version(opened.target), opened)
+
+
+def kept(model: str, digest: str, targets: Iterable[Target]) -> tuple[Agreement, ...]:
+    """Verdicts on ``model`` for runtimes of ``targets``, which run nothing; unknown ones too.
+
+    Only targets of one system have a verdict.
+    """
+    known: dict[tuple[str, ...], Agreement] = {}
+    unknown: dict[tuple[str, ...], Agreement] = {}
+    versions = {(of.system.key, *_version(of)): of for of in targets}
+    for pair in combinations(sorted(versions.values(), key=_order), 2):
+        names = tuple(of.runtime.backend for of in pair)
+        found = None
+        if pair[0].system.key == pair[1].system.key:
+            found = _kept(model, digest, pair)
+        if found is not None:
+            known.setdefault(names, found)
+        elif len({*names}) > 1:
+            unknown.setdefault(names, _not_compared(model, pair))
+    return tuple((unknown | known).values())
+
+
+def _kept(model: str, digest: str, pair: Sequence[Target]) -> Agreement | None:
+    """The verdict on a pair in order, if it is known without running anything."""
+    verdict = _read(_file(digest, pair))
+    if not all(compares(target.runtime.backend) for target in pair):
+        verdict = Verdict(None, reason="only outputs of ONNX models are compared")
+    return None if verdict is None else Agreement(model, *_names(pair), verdict)
+
+
+def _not_compared(model: str, pair: Sequence[Target]) -> Agreement:
+    return Agreement(model, *_names(pair), NOT_COMPARED)
+
+
+def _version(target: Target) -> tuple[str, str]:
+    return target.runtime.backend, target.runtime.version
+
+
+def _order(target: Target) -> tuple[int, str, str]:
+    """The sort key of a pair, so that it has one verdict whatever is named first."""
+    names, runtime = backends.names(), target.runtime.backend
+    return names.index(runtime) if runtime in names else len(names), *_version(target)
+
+
+def _names(pair: Sequence[Target]) -> tuple[str, str]:
+    one, other = pair
+    if one.runtime.backend != other.runtime.backend:
+        return one.runtime.backend, other.runtime.backend
+    return " ".join(_version(one)), " ".join(_version(other))
 
 
 def compares(runtime: str) -> bool:
     """Whether outputs of the runtime called ``runtime`` are compared: it computes ONNX models."""
+    if runtime not in backends.names():  # of another host's packages
+        return False
     offer = backends.offer(runtime)
     return offer.computes and offer.accepts is ModelForm.MODELS
 
 
-def _file(model: Model, one: Target, other: Target) -> Path:
-    """The file of a verdict: on a host, of a model, with two versions of runtimes."""
-    facts = [str(_RULE), one.system.key, model.digest]
-    for target in (one, other):
+def _file(digest: str, pair: Sequence[Target]) -> Path:
+    """The file of a verdict: on a host, of a model, with two runtimes in order."""
+    facts = [str(_RULE), pair[0].system.key, digest]
+    for target in pair:
         runtime = target.runtime
         facts += runtime.backend, runtime.version, runtime.provider, runtime.optimization
     name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]

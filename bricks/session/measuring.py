@@ -53,17 +53,19 @@ def renew(workspace: Workspace, models: Iterable[Model]) -> None:
 
     What a host has changed by since then is more than reference kernels show.
     """
-    began_s = time.time() - SAME_PERIOD_S
-    jobs = []
-    for model in models:
-        job = bricks_job(workspace, model)
-        known = workspace.store.measurements.results(workspace.target.key, sorted(job.keys))
-        every = [m for m in known.values() if isinstance(m, Measurement) and not m.published]
-        old = {m.key for m in every if not m.host or (m.host.taken_s or 0) < began_s}
-        jobs.append(replace(job, chosen=frozenset(old)))
+    jobs = [bricks_job(workspace, model, chosen=old_bricks(workspace, model)) for model in models]
     workspace.campaigns.measure_all(
         [job for job in jobs if job.keys], workspace.campaigns.budget_s(), rule=_RENEWED, again=True
     )
+
+
+def old_bricks(workspace: Workspace, model: Model) -> frozenset[str]:
+    """The keys of bricks of ``model`` whose last round here was at another time than now."""
+    began_s = time.time() - SAME_PERIOD_S
+    keys = sorted(bricks_job(workspace, model).keys)
+    known = workspace.store.measurements.results(workspace.target.key, keys)
+    every = [m for m in known.values() if isinstance(m, Measurement) and not m.published]
+    return frozenset(m.key for m in every if not m.host or (m.host.taken_s or 0) < began_s)
 
 
 def _jobs(

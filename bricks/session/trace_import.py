@@ -17,9 +17,10 @@ from bricks.backends.profiler_trace import Unmatched
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import StoreError
+from bricks.graph.program_phases import PER_CALL
+from bricks.samples.call_overhead import PHASE_PROBES, PROBES
 from bricks.samples.measurement import PROTOCOL, Round
 from bricks.session.defaults import GRANULARITY
-from bricks.session.trace_overheads import overhead_rounds
 from bricks.session.trace_sizes import proven
 from bricks.session.trace_target import TracedHost, trace_target
 from bricks.session.translation import decomposed, translated
@@ -27,10 +28,11 @@ from bricks.store import Merged, Published, Reading, Store, Union
 from bricks.store.export import brick_record
 from bricks.store.round_records import round_record
 from bricks.system import Target
+from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
     from bricks.backends.offer import Offer
-    from bricks.backends.profiler_trace import CallMatch, ProfilerTrace, TraceFormat
+    from bricks.backends.profiler_trace import CallMatch, ProfilerTrace, TracedPhase, TraceFormat
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.store.results_file import Record
@@ -127,7 +129,7 @@ class TraceImport:
                 f"{path} has {len(trace.calls)} calls, and none is a known brick: {remedy}"
             )
         records = [*_bricks(target, {key: bricks[key] for key in (*own, *samples)})]
-        rounds = {key: [*_rounds(of)] for key, of in samples.items()} | overhead_rounds(trace)
+        rounds = {key: [*_rounds(of)] for key, of in samples.items()} | _overhead_rounds(trace)
         records += _plan(target, ran)
         records += [_measurement(target, key, of) for key, of in rounds.items()]
         merged = self._store.contents.merge_records(records, mismatch)
@@ -207,3 +209,33 @@ def _imported(
         unfinished=trace.unfinished,
         loose_kernels=trace.loose_kernels,
     )
+
+
+# Chains of nodes that take nothing but their own time.
+_NODE_S = 1e-9
+
+
+def _overhead_rounds(trace: ProfilerTrace) -> dict[str, list[Round]]:
+    """The rounds of the probes of each phase in ``trace``, one for each step; empty without steps.
+
+    A call of the runtime is a call of an operator, so nothing is around it.
+    """
+    by_phase: dict[str, list[TracedPhase]] = defaultdict(list)
+    for phase in trace.phases:
+        by_phase[phase.name].append(phase)
+    rounds = {key: of for name in by_phase for key, of in _pairs(name, by_phase[name])}
+    if not rounds:
+        return {}
+    return {**rounds, **{key: [_round(n * _NODE_S)] for n, key in PROBES.items()}}
+
+
+def _pairs(name: str, phases: list[TracedPhase]) -> Iterator[tuple[str, list[Round]]]:
+    steps = [_round(phase.taken_s / phase.calls) for phase in phases]
+    alone = [_round(phase.in_calls_s / phase.calls) for phase in phases]
+    for part, (step, calls) in PHASE_PROBES[name].items():
+        yield step, steps if part == PER_CALL else alone[:1]
+        yield calls, alone if part == PER_CALL else alone[:1]
+
+
+def _round(latency_s: float) -> Round:
+    return Round.of([Sample(latency_s)])

@@ -7,6 +7,7 @@ the tables.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
@@ -34,6 +35,11 @@ from bricks.store.views import configure
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
+
+_logger = logging.getLogger(__name__)
+
+# A writer that waits for so many seconds says so.
+MOMENT_S = 1.0
 
 # An arbitrary number: PostgreSQL's advisory lock of processes that change the schema.
 _SCHEMA_LOCK = 0x627269636B73
@@ -107,7 +113,7 @@ def connect(url: URL, busy_timeout_s: float) -> Engine:
         engine = create_engine(url)
     except (ArgumentError, ImportError) as exc:
         raise StoreError(f"the cache {label_of(url)}: {first_line(exc)}") from exc
-    _configure_sqlite(engine, busy_timeout_s)
+    _configure_sqlite(engine, label_of(url), busy_timeout_s)
     return engine
 
 
@@ -133,7 +139,7 @@ def _connect_postgresql(url: URL, busy_timeout_s: float) -> Engine:
     return engine
 
 
-def _configure_sqlite(engine: Engine, busy_timeout_s: float) -> None:
+def _configure_sqlite(engine: Engine, label: str, busy_timeout_s: float) -> None:
     @event.listens_for(engine, "connect")
     def on_connect(connection: Any, _record: object) -> None:
         configure(connection, busy_timeout_s)
@@ -142,8 +148,31 @@ def _configure_sqlite(engine: Engine, busy_timeout_s: float) -> None:
     def on_begin(connection: Connection) -> None:
         # A transaction that reads first and writes later could not wait for another writer:
         # SQLite would refuse the upgrade at once. So writers take the lock when they begin.
-        writes = connection.get_execution_options().get("bricks_writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        if connection.get_execution_options().get("bricks_writes", False):
+            _begin_writing(connection, label, busy_timeout_s)
+        else:
+            connection.exec_driver_sql("BEGIN")
+
+
+def _begin_writing(connection: Connection, label: str, busy_timeout_s: float) -> None:
+    """Take the lock of writers, within ``busy_timeout_s``; say so if another process has it."""
+    driver = connection.connection.driver_connection
+    assert driver is not None, "the connection is open"
+    deadline = time.monotonic() + busy_timeout_s
+    moment_s, said = min(MOMENT_S, busy_timeout_s), False
+    while True:
+        driver.execute(f"PRAGMA busy_timeout = {int(moment_s * 1000)}").close()
+        try:
+            driver.execute("BEGIN IMMEDIATE").close()
+            return
+        except sqlite3.OperationalError as exc:
+            moment_s = deadline - time.monotonic()
+            if not sqlite_name(exc).startswith("SQLITE_BUSY") or moment_s <= 0 or said:
+                raise
+            _logger.warning("waiting for another process, which is writing to the cache %s", label)
+            said = True
+        finally:
+            driver.execute(f"PRAGMA busy_timeout = {int(busy_timeout_s * 1000)}").close()
 
 
 def frozen(url: URL, refused: StoreError) -> tuple[URL, str] | None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from bricks.errors import CacheDamaged
+from bricks.store import layout
 from bricks.store.engine import row_count, size_bytes
-from bricks.store.layout import DONE, FAILED, OPEN, SCHEMA_VERSION
+from bricks.store.layout import DONE, FAILED, OPEN
 from bricks.store.schema import bricks, measurements, networks, plans, rounds, systems, targets
 
 _COUNTED = (systems, networks, targets, plans, bricks)
@@ -49,7 +50,7 @@ def stats_of(connection: Connection, label: str) -> CacheStats:
     samples = connection.execute(select(func.sum(rounds.c.sample_count))).scalar()
     return CacheStats(
         path=label,
-        schema_version=SCHEMA_VERSION,
+        schema_version=layout.SCHEMA_VERSION,
         size_bytes=size_bytes(connection),
         **{table.name: row_count(connection, table) for table in _COUNTED},
         measurements=states[DONE],

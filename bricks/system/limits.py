@@ -43,6 +43,31 @@ def cpu_period_s(root: Path = Path("/")) -> float | None:
     return None if tightest is None else tightest[1]
 
 
+def is_throttled(root: Path = Path("/")) -> bool:
+    """Whether a quota below one processor stops this process in each period."""
+    quota = cpu_quota(root)
+    return quota is not None and quota < 1
+
+
+def throttled_s(root: Path = Path("/")) -> float:
+    """Seconds for which quotas have stopped the control groups of this process; 0.0 without any.
+
+    Each processor on which a group was stopped counts.
+    """
+    unified = [_statistic(folder, "throttled_usec", 1e-6) for folder in _groups(root, "")]
+    first = [_statistic(folder, "throttled_time", 1e-9) for folder in _groups(root, "cpu")]
+    return max(unified + first, default=0.0)
+
+
+def _statistic(folder: Path, name: str, unit: float) -> float:
+    """A number in ``cpu.stat``, times its ``unit``; 0.0 without it."""
+    for line in (read_text(folder / "cpu.stat") or "").splitlines():
+        key, _, number = line.partition(" ")
+        if key == name and number.isdigit():
+            return int(number) * unit
+    return 0.0
+
+
 def _tightest(root: Path) -> tuple[float, float] | None:
     """The least quota in processors, and its period in seconds."""
     quotas = [_quota_v2(folder) for folder in _groups(root, "")]

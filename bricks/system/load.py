@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bricks.system.limits import throttled_s
+
 TASKS = Path("/proc/self/task")
 STATISTICS = Path("/proc/stat")
 
@@ -65,7 +67,10 @@ class ProcessorWait:
 
 
 def _waited_s() -> float | None:
-    """Seconds for which runnable threads did not run; None if the system doesn't report it."""
+    """Seconds for which runnable threads did not run; None if the system doesn't report it.
+
+    Stops by a quota do not count: nobody else ran.
+    """
     waited_ns, known = 0, False
     try:
         for task in TASKS.iterdir():
@@ -74,7 +79,7 @@ def _waited_s() -> float | None:
             known = True
     except (OSError, IndexError, ValueError):
         known = False
-    return waited_ns * 1e-9 + _stolen_s() if known else None
+    return waited_ns * 1e-9 + _stolen_s() - throttled_s() if known else None
 
 
 def _stolen_s() -> float:

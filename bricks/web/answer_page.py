@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bricks.errors import printable
+from bricks.report.agreement import agreement_remarks
 from bricks.report.answers.prediction import prediction_answer
 from bricks.report.answers.words import source_text, uncertainty_text
 from bricks.report.tables import peak_size
@@ -21,6 +22,7 @@ from bricks.units.facts import facts
 from bricks.web.answer_rows import AnswerRow, LackingRow, meets
 
 if TYPE_CHECKING:
+    from bricks.session.agreement import Agreement
     from bricks.system import Target
     from bricks.units.interval import Interval
     from bricks.web.answer_question import AnswerQuestion
@@ -102,14 +104,19 @@ class Bar:
 
 
 def answer_values(
-    rows: Sequence[AnswerRow | LackingRow], question: AnswerQuestion, model: str, here: Target
+    rows: Sequence[AnswerRow | LackingRow],
+    question: AnswerQuestion,
+    model: str,
+    here: Target,
+    agreements: Sequence[Agreement] = (),
 ) -> dict[str, Any]:
     """The values of the page of ``rows``, which are sorted, the fastest first."""
     asked = [row for row in rows if question.threads in (None, row.target.runtime.threads)]
     answered = [row for row in asked if isinstance(row, AnswerRow)]
     axis = Axis.of([row.answer.estimate.latency_s for row in answered])
     return {
-        "headline": headline(answered, question, model, here),
+        "headline": headline(answered, question, model, here, agreements),
+        "differing": agreement_remarks(agreements),
         "axis": axis,
         "bars": [
             _bar(row, axis, question, best=number == 0) for number, row in enumerate(answered)
@@ -121,7 +128,13 @@ def answer_values(
     }
 
 
-def headline(rows: Sequence[AnswerRow], question: AnswerQuestion, model: str, here: Target) -> str:
+def headline(
+    rows: Sequence[AnswerRow],
+    question: AnswerQuestion,
+    model: str,
+    here: Target,
+    agreements: Sequence[Agreement] = (),
+) -> str:
     """The answer in a sentence, as ``bricks predict`` has it: the latency, and the best target."""
     if not rows:
         threads = "" if question.threads is None else f" with {question.threads} threads"
@@ -130,8 +143,11 @@ def headline(rows: Sequence[AnswerRow], question: AnswerQuestion, model: str, he
     dimensions = varying(of.setting for of in predicted)
     estimate = rows[0].answer.estimate
     return prediction_answer(
-        ModelPredictions(None, estimate.granularity, estimate.workers, predicted, dimensions)
-    )
+        ModelPredictions(
+            None, estimate.granularity, estimate.workers, predicted, dimensions,
+            agreements=tuple(agreements),
+        )
+    )  # fmt: skip
 
 
 def _predicted(row: AnswerRow, here: Target) -> PredictedModel:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from bricks.analysis.answers import Answer, NoAnswer, answer, answers
 from bricks.analysis.model_picture import ModelPicture, model_picture
 from bricks.measure.conditions import Conditions
-from bricks.session import measuring
+from bricks.session import agreement, measuring
 from bricks.session.targets import runtime_facts
 from bricks.session.workspace import Workspace
 from bricks.system.names import names_of
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bricks.decompose.plan import Decomposition, Plan
     from bricks.graph.model import Model
     from bricks.measure.graphs import Decomposer
+    from bricks.session.agreement import Agreement
     from bricks.session.options import Options
     from bricks.system import Target
 
@@ -47,8 +48,9 @@ _logger = logging.getLogger(__name__)
 class ModelAnswers:
     """All answers for a model, the fastest first, and ``pages`` rendered so far.
 
-    ``facts`` are the same as JSON. ``here`` is the server's own target. ``made_s`` is in seconds of
-    ``time.monotonic()``; ``pages`` go by question.
+    ``facts`` are the same as JSON. ``agreements`` are kept verdicts on the runtimes. ``here`` is
+    the server's own target. ``made_s`` is in seconds of ``time.monotonic()``; ``pages`` go by
+    question.
     """
 
     plan: Plan
@@ -56,6 +58,7 @@ class ModelAnswers:
     here: Target
     facts: dict[str, Any]
     made_s: float
+    agreements: Sequence[Agreement] = ()
     pages: dict[Any, bytes] = field(default_factory=dict, compare=False)
 
 
@@ -192,6 +195,9 @@ class AnswerService:
         names = names_of([of.target for of in target_answers])
         unsorted = (row_of(workspace, of, names[of.target.key]) for of in target_answers)
         rows = sorted(unsorted, key=fastest_first)
+        same = agreement.kept(
+            plan.model, digest, [row.target for row in rows if isinstance(row, AnswerRow)]
+        )
         facts_of_model = {
             "model": plan.model,
             "digest": digest,
@@ -201,11 +207,12 @@ class AnswerService:
             "bricks": len(plan.keys),
             "assumed": list(plan.assumed),
             "answers": [facts(row) for row in rows],
+            "agreements": [facts(of) for of in same],
         }
         if self._decomposed >= self._limits.renew_after:
             self._decomposed = 0
             self._close()
-        return ModelAnswers(plan, rows, workspace.target, facts_of_model, time.monotonic())
+        return ModelAnswers(plan, rows, workspace.target, facts_of_model, time.monotonic(), same)
 
     async def pictured(self, digest: str, target_key: str) -> ModelPictures | None:
         """Where the model's time goes on a target; None where one of them is not known."""

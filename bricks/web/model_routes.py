@@ -121,7 +121,9 @@ class ModelRoutes:
         if question not in answers.pages:
             if len(answers.pages) > _MAX_PAGES:
                 answers.pages.clear()
-            values = answer_values(answers.rows, question, answers.plan.model, answers.here)
+            values = answer_values(
+                answers.rows, question, answers.plan.model, answers.here, answers.agreements
+            )
             other_batches = await self._origin_of(answers) is not None
             answers.pages[question] = self._pages.content(
                 "model", facts=answers.facts, other_batches=other_batches, **values
@@ -176,7 +178,9 @@ class ModelRoutes:
         rows = [r for r in answers.rows if question.threads in (None, r.target.runtime.threads)]
         answered = [row for row in rows if isinstance(row, AnswerRow)]
         facts = {
-            "answer": headline(answered, question, answers.plan.model, answers.here),
+            "answer": headline(
+                answered, question, answers.plan.model, answers.here, answers.agreements
+            ),
             **answers.facts,
             "answers": [with_bound(row, question.slo_s) for row in rows],
         }

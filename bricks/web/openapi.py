@@ -62,6 +62,17 @@ _SCHEMAS: dict[str, Schema] = {
         error=_OPEN_TEXT,
         meets_slo={"enum": ["yes", "no", "uncertain", None]},
     ),
+    "Agreement": _object(
+        model=_TEXT,
+        one=_TEXT,
+        other=_TEXT,
+        agree={"type": ["boolean", "null"]},
+        output=_OPEN_TEXT,
+        difference=_NUMBER,
+        allowed=_NUMBER,
+        reason=_OPEN_TEXT,
+        errs={"type": ["array", "null"], "items": _TEXT},
+    ),
     "Model": _object(
         answer=_TEXT,
         model=_TEXT,
@@ -72,6 +83,7 @@ _SCHEMAS: dict[str, Schema] = {
         bricks={"type": "integer"},
         assumed={"type": "array", "items": _TEXT},
         answers={"type": "array", "items": {"$ref": "#/components/schemas/Answer"}},
+        agreements={"type": "array", "items": {"$ref": "#/components/schemas/Agreement"}},
     ),
     "Where": _object(
         model=_TEXT,

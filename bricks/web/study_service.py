@@ -10,11 +10,14 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
+
+from rich.table import Table
+from rich.text import Text
 
 from bricks.errors import BricksError
 from bricks.report.study_views import view_of_study
@@ -22,9 +25,11 @@ from bricks.session.workspace import Workspace
 from bricks.studies.study import ask
 from bricks.units.facts import json_of
 from bricks.web.jobs import PREDICTING, Job, JobWorker
-from bricks.web.study_view import PageTable, blocks_of
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from bricks.report.study_views import StudyView
     from bricks.session.options import Options
     from bricks.studies.offer import StudyOffer
     from bricks.web.server_limits import ServerLimits
@@ -144,3 +149,39 @@ def failed(error: str) -> StudyAnswer:
 def address_of(form: StudyForm, query: Mapping[str, str]) -> str:
     """The address of a question."""
     return f"{form.page.path}?{urlencode(form.asked(query))}"
+
+
+@dataclass(frozen=True, slots=True)
+class PageTable:
+    """A table as texts; ``left`` says which columns are aligned on the left."""
+
+    titles: Sequence[str]
+    left: Sequence[bool]
+    rows: Sequence[Sequence[str]]
+
+    @classmethod
+    def of(cls, table: Table) -> PageTable:
+        """The texts of a table for terminals."""
+        columns = [[_plain(cell) for cell in column.cells] for column in table.columns]
+        return cls(
+            [_plain(column.header) for column in table.columns],
+            [column.justify != "right" for column in table.columns],
+            list(zip(*columns, strict=True)),
+        )
+
+
+def blocks_of(view: StudyView, result: Any) -> list[str | PageTable]:
+    """The parts of a result, and remarks, in the order to show them."""
+    return [*_blocks([*view.parts(result), *view.remarks(result)])]
+
+
+def _blocks(parts: Sequence[RenderableType]) -> Iterator[str | PageTable]:
+    for part in parts:
+        if isinstance(part, Table):
+            yield PageTable.of(part)
+        elif text := _plain(part):
+            yield text
+
+
+def _plain(part: RenderableType) -> str:
+    return part.plain if isinstance(part, Text) else str(part)

@@ -31,7 +31,7 @@ FOREIGN = "a[bold]\x1b[31m.onnx"
 
 DIFF = {
     "answer", "old", "new", "granularity", "common", "models", "incomparable", "only_old",
-    "only_new", "bricks", "fail_on", "regressions",
+    "only_new", "bricks", "fail_on", "regressions", "agreements",
 }  # fmt: skip
 MODEL = {
     "model", "old_s", "new_s", "ratio", "low", "high", "beyond_noise", "predicted_share",

@@ -54,17 +54,17 @@ FACTS: dict[str, tuple[str, dict[str, str]]] = {
             " measured_share published_share predicted_share peak_bytes memory"
             f" {' '.join(DEVICE_FACTS)}"
             " missing bricks phases error uncertainty advice watched_s own_runs usual_s usual_low_s"
-            " usual_high_s p50_s p90_s p99_s branches changing_inputs"
+            " usual_high_s old_bricks p50_s p90_s p99_s branches changing_inputs"
             " loop_p50_s loop_p99_s loop_runs_per_s"
             " fastest_s peaks operators gains integers"
         },
     ),
     "report": (
-        "answer report size_bytes granularity targets unmeasured",
+        "answer report size_bytes granularity targets unmeasured agreements",
         {"targets": "system runtime bricks measured failed summary models costly"},
     ),
     "advise": (
-        "answer slo_s percentile qps candidates deciding settings",
+        "answer slo_s percentile qps candidates deciding settings agreements",
         {
             "candidates": "model meets_slo hosts hosts_low hosts_high max_qps max_qps_low"
             " max_qps_high best error",
@@ -205,7 +205,7 @@ def test_compare(here: Here, models: list[Path]) -> None:
     done = here("compare", *models, "--threads", 1, "--json")
     assert (done.status, done.err) == (0, "")
     facts = done.json
-    keys = "answer system runtime granularity workers copies models summary"
+    keys = "answer system runtime granularity workers copies models summary agreements"
     assert facts.keys() == set(keys.split())
     assert facts["workers"] == 1
     of_this_target(facts)
@@ -378,6 +378,7 @@ def test_predict(measured: Here, models: list[Path]) -> None:
         loop = ("loop_p50_s", "loop_p99_s", "loop_runs_per_s")
         none = ("changing_inputs", "own_runs", "usual_s", "usual_low_s", "usual_high_s", *loop)
         usual = dict.fromkeys(none, NOTHING)
+        places |= {"old_bricks": COUNT}
         setting = {**places, "shapes": list, "quantize": NOTHING, **usual}
         has(
             row, {"model": TEXT, **setting, **expected, **memory, **lists, "error": NOTHING, **wide}

@@ -126,3 +126,17 @@ def test_another_host_has_no_present(here: Here, model: Path) -> None:
     done = here("predict", model, "--now", "--on", "zen5")
     assert done.status == 2
     assert "--now" in done.complaint and "--on" in done.complaint
+
+
+def test_bricks_that_no_time_was_left_to_renew_are_said(
+    here: Here, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("predict", model, "--now", "--budget", 0)
+    (now,) = here(*words, "--json").json["models"]
+    assert now["old_bricks"] == 0, "they were measured within the last minutes"
+    assert "not measured again" not in here(*words).out
+    monkeypatch.setattr(measuring, "SAME_PERIOD_S", 0)
+    (now,) = here(*words, "--json").json["models"]
+    assert now["old_bricks"] == len(rounds(here, model))
+    said = " ".join(here(*words).out.split())
+    assert f"mlp: {now['old_bricks']} bricks were not measured again for now" in said

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import dask
 import distributed  # noqa: F401  # else its configuration would go with what is set of it
 import psutil
 import pytest
-from commands import PATIENCE_S, Here, environment, rounds, started, until
+from commands import PATIENCE_S, Here, bricks, environment, rounds, started, until
 from factories import branching_net, conv_net, embedding_net, mlp, save
 from refusals import refused
 
@@ -55,12 +56,15 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def scheduling(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def scheduling(
+    folder: Path, *more: str, **variables: str
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     file = folder / "scheduler.json"
     words = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
+    words += more
     process = subprocess.Popen(
         [sys.executable, "-m", "distributed.cli.dask_scheduler", *words],
-        env=environment(),
+        env=environment(**variables),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -437,6 +441,64 @@ def test_a_scheduler_without_tls_off_this_host_needs_an_explicit_word(here: Here
             assert done.status == 2 and f"insecure+{address}" in done.complaint
     for place in ("localhost:1", "127.0.0.1:1", "127.8.0.1:1", "[::1]:1"):
         assert checked_address(f"tcp://{place}") == f"tcp://{place}"
+
+
+TLS = "DISTRIBUTED__COMM__TLS"
+
+
+def certificates(folder: Path) -> dict[str, str]:
+    """Variables that configure Dask with certificates of an authority of their own."""
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1")
+    new = ("-newkey", "rsa:2048", "-nodes", "-subj", "/CN=lab")
+    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem")
+    openssl("req", *new, "-keyout", "host.key", "-out", "host.csr")
+    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
+    openssl("x509", "-req", "-in", "host.csr", *signed, "-out", "host.pem")
+    variables = {f"DASK_{TLS}__CA_FILE": str(folder / "ca.pem")}
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        variables[f"DASK_{TLS}__{role}__CERT"] = str(folder / "host.pem")
+        variables[f"DASK_{TLS}__{role}__KEY"] = str(folder / "host.key")
+    return variables
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
+def test_hosts_measure_over_tls(tmp_path: Path, models: list[Path]) -> None:
+    trusted = certificates(tmp_path)
+    (tmp_path / "other").mkdir()
+    others = certificates(tmp_path / "other")
+    with (
+        scheduling(tmp_path, "--protocol", "tls", **trusted) as (address, _),
+        joined(address, "host", **trusted),
+    ):
+        assert address.startswith("tls://")
+        words = ("measure", models[1], "--runtime", "fake", "--threads", 1, "--json")
+        words += ("--cache", tmp_path / "cache", "--scheduler", address)
+        done = bricks(*words, **trusted)
+        assert done.status == 0, done.err
+        with Store.open(tmp_path / "cache") as store:
+            assert store.contents.stats().measurements > 0
+        refused_there = bricks(*words, **others)
+        assert refused_there.status == 1 and "no scheduler answers" in refused_there.complaint
+
+
+@pytest.mark.parametrize("role", ["client", "worker"])
+def test_who_has_no_certificate_is_told_what_to_configure(
+    role: str, here: Here, models: list[Path], tmp_path: Path
+) -> None:
+    address = "tls://127.0.0.1:9"
+    words = ("worker", address) if role == "worker" else ("measure", models[0], "--scheduler")
+    words += () if role == "worker" else (address, "--cache", tmp_path / "cache")
+    done = here.plain(*words)
+    assert done.status == 1
+    assert f".{role}.cert" in done.complaint and address in done.complaint
+    missing = {f"distributed.comm.tls.{role}.cert": str(tmp_path / "none.pem")}
+    with dask.config.set({**missing, "distributed.comm.tls.ca-file": str(tmp_path / "ca.pem")}):
+        done = here.plain(*words)
+    assert done.status == 1 and "cannot be used (" in done.complaint
 
 
 def test_what_cannot_be_dealt_out_is_refused(

@@ -5,38 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 import runtime_environments
-from factories import constant, conv_net, model, node, save, value
+from factories import conv_net, model, node, save, value
+from quantising import scaled_by_channel
 
 from bricks.session import whole_models
-from bricks.session.agreement import Agreements, Verdict
+from bricks.session.agreement import Agreements, Verdict, kept
 from bricks.session.options import Options
 from bricks.session.workspace import Workspace
-
-
-def scaled_by_channel() -> onnx.ModelProto:
-    """A quantised convolution with a scale for each output channel, and as many input channels.
-
-    OpenVINO 2026.4 applies these scales to the input channels.
-    """
-    channels = 8
-    rng = np.random.default_rng(0)
-    weights = rng.integers(-127, 128, (channels, channels, 3, 3))
-    return model(
-        [node("QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["y"], pads=[1] * 4)],
-        [value("x", [1, channels, 16, 16], "UINT8")],
-        [value("y", [1, channels, 16, 16], "UINT8")],
-        [
-            constant("w", weights, "INT8"),
-            constant("ws", np.linspace(0.001, 0.02, channels), "FLOAT"),
-            constant("wz", np.zeros(channels), "INT8"),
-            *(constant(name, size, "FLOAT") for name, size in (("xs", 0.02), ("ys", 0.2))),
-            *(constant(name, 128, "UINT8") for name in ("xz", "yz")),
-        ],
-    )
 
 
 def random_numbers() -> onnx.ModelProto:
@@ -87,8 +65,13 @@ def test_a_verdict_is_kept(
     found = verdict(workspaces, conv_net(), tmp_path)
     monkeypatch.delattr(whole_models, "evaluate")  # nothing runs any more
     assert verdict(workspaces, conv_net(), tmp_path) == found
-    (kept,) = (tmp_path / "derived" / "agreement").iterdir()
-    kept.write_text("{}")
+    one, other = workspaces
+    read = one.read(tmp_path / "net.onnx")
+    for pair in ((one.target, other.target), (other.target, one.target)):
+        (agreement,) = kept(read.name, read.digest, pair)
+        assert agreement.verdict == found
+    (kept_file,) = (tmp_path / "derived" / "agreement").iterdir()
+    kept_file.write_text("{}")
     assert verdict(workspaces, conv_net(), tmp_path, check=False).agree is None
 
 

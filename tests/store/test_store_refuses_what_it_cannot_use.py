@@ -1,20 +1,34 @@
 import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from commands import until
 from refusals import refused
 from sqlalchemy import Connection
 from store_examples import make_decomposition, make_target, measure, open_with_target
 
 from bricks.errors import CacheDamaged, CacheLocked, DiskFull, StoreError
 from bricks.samples.measurement import Measurement, Round
-from bricks.store import SCHEMA_VERSION, Owner, Store, layout, migrations
+from bricks.store import SCHEMA_VERSION, Owner, Store, engine, layout, migrations
 from bricks.store.database import Database
 from bricks.store.layout import LEASE_S
 from bricks.store.views import BUSY_TIMEOUT_S
 
 TARGET, OTHER = make_target(), make_target("other")
+
+# A program that holds the lock of writers until its input ends.
+HOLDER = """
+import sqlite3, sys
+held = sqlite3.connect(sys.argv[1], isolation_level=None)
+held.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.read()
+held.execute("ROLLBACK")
+"""
 
 
 def set_version(folder: Path, version: object) -> None:
@@ -219,6 +233,30 @@ def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path) -> 
             store.systems.save_target(OTHER)
     finally:
         other.close()
+
+
+def test_who_waits_for_another_writer_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other process ends its transaction as soon as it is waited for."""
+    open_with_target(tmp_path).close()
+    monkeypatch.setattr(engine, "MOMENT_S", 0.05)
+    words = [sys.executable, "-c", HOLDER, str(tmp_path / "bricks.sqlite")]
+    with (
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other,
+        Store.open(tmp_path) as store,
+    ):
+        assert other.stdin is not None and other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        with ThreadPoolExecutor() as pool:
+            saved = pool.submit(store.systems.save_target, OTHER)
+            until(lambda: bool(caplog.messages) or saved.done())
+            assert not saved.done()
+            other.stdin.close()
+            saved.result()
+        assert OTHER in store.systems.targets()
+    (line,) = caplog.messages
+    assert "waiting for another process" in line and str(tmp_path) in line
 
 
 def test_asking_whether_a_cache_is_there_makes_none(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from factories import constant, model, node, value
 
 
 def quantise(source: Path, target: Path, form: str, *, signed: bool = True) -> None:
@@ -40,3 +41,25 @@ def quantise(source: Path, target: Path, form: str, *, signed: bool = True) -> N
                 activation_type=q.QuantType.QInt8 if signed else q.QuantType.QUInt8,
                 weight_type=q.QuantType.QInt8,
             )
+
+
+def scaled_by_channel() -> onnx.ModelProto:
+    """A quantised convolution with a scale for each output channel, and as many input channels.
+
+    OpenVINO 2026.4 applies these scales to the input channels.
+    """
+    channels = 8
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-127, 128, (channels, channels, 3, 3))
+    return model(
+        [node("QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["y"], pads=[1] * 4)],
+        [value("x", [1, channels, 16, 16], "UINT8")],
+        [value("y", [1, channels, 16, 16], "UINT8")],
+        [
+            constant("w", weights, "INT8"),
+            constant("ws", np.linspace(0.001, 0.02, channels), "FLOAT"),
+            constant("wz", np.zeros(channels), "INT8"),
+            *(constant(name, size, "FLOAT") for name, size in (("xs", 0.02), ("ys", 0.2))),
+            *(constant(name, 128, "UINT8") for name in ("xz", "yz")),
+        ],
+    )

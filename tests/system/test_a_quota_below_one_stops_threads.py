@@ -11,6 +11,7 @@ from refusals import refused
 
 from bricks.compose.queueing.run import RunLatency
 from bricks.errors import UsageError
+from bricks.measure.worker import passes
 from bricks.report.throttling import quota_remarks
 from bricks.session.crowding import refuse_crowding
 from bricks.studies.serving.batches import most_instances
@@ -21,6 +22,7 @@ from bricks.studies.serving.service import BatchLatency, ServiceTimes
 from bricks.system import Runtime, System, Target
 from bricks.system.quota import Quota, ThrottledClock
 from bricks.units.interval import Interval
+from bricks.units.sample import Sample
 
 HALF = Quota(0.5)
 
@@ -127,6 +129,23 @@ def test_instances_share_no_quota() -> None:
     assert [most_instances(target(quota)) for quota in (None, 2.5, 0.5)] == [4, 2, 1]
     with refused(UsageError, "host", "--instances 1"):
         refuse_instances(target(0.5), Serving(instances=2))
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "worked_s", "latency_s"),
+    [
+        (0.25, 0.13, 0.13),  # two stops
+        (2e-3, 2e-3, 2e-3),
+        (1e-6, 3e-6, 1e-6),  # what prepares a short run takes longer than the run
+    ],
+)
+def test_a_sample_has_no_stops(
+    wall_s: float, worked_s: float, latency_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A brick that takes longer than a period's budget would contain the stops of each run."""
+    clock = iter((5.0, 5.0 + worked_s))
+    monkeypatch.setattr(passes.time, "process_time", lambda: next(clock))
+    assert passes.between_stops(lambda: Sample(wall_s))().host_s == pytest.approx(latency_s)
 
 
 def test_a_remark_has_what_the_quota_makes_of_a_loop() -> None:

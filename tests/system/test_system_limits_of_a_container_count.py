@@ -4,7 +4,14 @@ from pathlib import Path
 import pytest
 
 from bricks.system import limits
-from bricks.system.limits import MemoryLimit, cpu_period_s, cpu_quota, memory_limits
+from bricks.system.limits import (
+    MemoryLimit,
+    cpu_period_s,
+    cpu_quota,
+    is_throttled,
+    memory_limits,
+    throttled_s,
+)
 
 GIB = 1 << 30
 
@@ -95,3 +102,34 @@ def test_processors_are_counted_where_there_is_no_affinity(monkeypatch: pytest.M
 def test_the_period_is_that_of_the_tightest_quota(tmp_path: Path) -> None:
     files = {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "25000 50000"}
     assert cpu_period_s(lay_out(tmp_path, files)) == 0.05
+
+
+@pytest.mark.parametrize(
+    ("files", "stopped_s"),
+    [
+        (
+            {
+                "proc/self/cgroup": "0::/a",
+                f"{CGROUP}/a/cpu.max": "50000 100000",
+                f"{CGROUP}/a/cpu.stat": "usage_usec 7000000\nnr_throttled 3\nthrottled_usec 150000",
+            },
+            0.15,
+        ),
+        (
+            {
+                "proc/self/cgroup": "1:cpu,cpuacct:/host/path",
+                f"{CGROUP}/cpu/cpu.cfs_quota_us": "50000",
+                f"{CGROUP}/cpu/cpu.cfs_period_us": "100000",
+                f"{CGROUP}/cpu/cpu.stat": "nr_periods 9\nthrottled_time 250000000",
+            },
+            0.25,
+        ),
+        ({"proc/self/cgroup": "0::/", f"{CGROUP}/cpu.max": "max 100000"}, None),
+    ],
+)
+def test_stops_by_a_quota_are_counted(
+    tmp_path: Path, files: dict[str, str], stopped_s: float | None
+) -> None:
+    root = lay_out(tmp_path, files)
+    assert is_throttled(root) is (stopped_s is not None)
+    assert throttled_s(root) == pytest.approx(stopped_s or 0.0)

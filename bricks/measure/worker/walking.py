@@ -31,6 +31,7 @@ from bricks.measure.worker.passes import (
     StepRun,
     allocating,
     announced,
+    between_stops,
     ending,
     evicting,
     one_by_one,
@@ -38,6 +39,7 @@ from bricks.measure.worker.passes import (
 )
 from bricks.measure.worker.walk_state import WalkState
 from bricks.system.host_conditions import HostConditions
+from bricks.system.limits import is_throttled
 from bricks.units.sample import Sample
 
 
@@ -68,7 +70,9 @@ class WalkRequests:
         """Run a walk; see :class:`RunWalk`."""
         names = [name for name, _ in request.steps]
         steps = [self.state.pieces.steps[name] for name in names]
-        fused = None if request.announce or request.memory else self._fused(request, names)
+        # The runtime's clock of a step in a joint call has the stops of a quota.
+        apart = request.announce or request.memory or is_throttled()
+        fused = None if apart else self._fused(request, names)
         on_device = self._on_device(request, steps)
         one_pass = self._pass(request, steps, fused, on_device)
         self.state.pieces.refill(request.used)
@@ -121,6 +125,8 @@ class WalkRequests:
             step.runner(sampled=timed and not request.announce)
             for step, (_, timed) in zip(steps, request.steps, strict=True)
         ]
+        if is_throttled():
+            runs = list(map(between_stops, runs))
         runs, end = self._allocating(request, runs)
         one_pass = announce(runs) if request.announce else one_by_one(runs)
         return one_pass if end is None else ending(one_pass, end)

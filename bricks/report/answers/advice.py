@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.slo import MeetsSlo
 from bricks.errors import printable
+from bricks.report.agreement import differing
 from bricks.report.answers.words import listed, slo_text, uncertainty_text, verb
 from bricks.report.tables import seconds
 
@@ -28,7 +29,8 @@ def advice_text(advice: SloAdvice) -> str:
     if not known:
         return f"No candidate has an estimate that {bound_text(advice)} could be compared with."
     clauses = _named(advice, known) if len(known) <= NAMED else _counted(advice, known)
-    return f"{'; '.join(clauses)}."
+    but = differing(advice.agreements, advice.runtime, models=len(known))
+    return f"{'; '.join(clauses)}{but}."
 
 
 def bound_text(advice: SloAdvice) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bricks.report.agreement import differing
 from bricks.report.answers.words import value_text, verb
 from bricks.report.figures import count_text
 from bricks.report.tables import percent, seconds
@@ -25,6 +26,7 @@ def comparison_answer(of: Comparison) -> str:
     text = _one(compared[0]) if len(compared) == 1 else _several(compared)
     if of.copies > 1:
         text = f"With {of.copies} copies at once, {text}"
+    text += differing(of.agreements, of.target.runtime.backend, models=len(compared))
     if not failed:
         return f"{text}."
     return f"{text}; {count_text(failed, 'model')} {verb(failed, 'has', 'have')} no comparison."

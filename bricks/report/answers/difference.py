@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bricks.errors import printable
 from bricks.graph.form import operator_title
+from bricks.report.agreement import differing
 from bricks.report.answers.words import listed, uncertainty_text
 from bricks.report.figures import count_text
 from bricks.report.tables import NOTABLE_SHARE, percent, seconds
@@ -32,7 +33,9 @@ def difference_answer(diff: TargetDiff) -> str:
         (model for model in of.models if model.ratio.beyond_noise),
         key=lambda model: -abs(model.ratio.interval.value - 1),
     )
-    return printable(" ".join([*_changed(of, changed), *_unchanged(of, len(changed))]))
+    text = " ".join([*_changed(of, changed), *_unchanged(of, len(changed))])
+    but = differing(diff.agreements, models=len(of.models)).removeprefix("; but ")
+    return printable(f"{text} But {but}." if but else text)
 
 
 def _changed(of: Difference, changed: Sequence[ModelDifference]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bricks.analysis.ranking import Ranking, ranked
 from bricks.compose.estimate import Estimate
+from bricks.report.agreement import differing
 from bricks.report.answers.device import limited_up_to, limits_text
 from bricks.report.answers.quantised import quantised_pairs, quantised_text
 from bricks.report.answers.settings import place_of
@@ -125,18 +126,7 @@ def _pairs(ranking: Ranking) -> str:
 
 
 def _differing(of: ModelPredictions) -> str:
-    """The end of a sentence where runtimes compute different results, else empty."""
-    models = dict.fromkeys(pair.model for pair in of.disagreements)
-    if not models:
-        return ""
-    errs = [pair.verdict.errs for pair in of.disagreements]
-    wrong = list(dict.fromkeys(name for names in errs for name in names or ()))
-    how = "they compute different results"
-    if wrong and all(errs):
-        how = f"{listed(wrong)} {verb(len(wrong), 'computes', 'compute')} something else"
-    if len({model.model for model in of.models}) > 1:
-        how = f"for {count_text(len(models), 'model')}, {how}"
-    return f"; but {how}"
+    return differing(of.agreements, models=len({model.model for model in of.models}))
 
 
 def _lacking(count: int, noun: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from bricks.compose.device.collectives import step_collectives, with_collectives
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.compose.queueing.batching import batch_sizes
+from bricks.compose.queueing.metrics import rate
 from bricks.compose.queueing.run import run_latency
 from bricks.errors import UsageError
 from bricks.measure.defaults import PRECISION
@@ -32,7 +33,6 @@ from bricks.studies.generation.decoders import (
 )
 from bricks.studies.generation.load import load_of
 from bricks.studies.generation.options import GenerationOptions
-from bricks.studies.generation.outcome import generated
 from bricks.studies.generation.result import GenerationMemory, GenerationResult
 from bricks.studies.generation.steps import (
     MEMORY_DRIFT,
@@ -41,12 +41,14 @@ from bricks.studies.generation.steps import (
     lengths_between,
 )
 from bricks.studies.study import Needs, Study, ask, target_asked
+from bricks.units.interval import common_sum
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
     from bricks.graph.model import Model
     from bricks.network.times import Network
     from bricks.session.workspace import Workspace
+    from bricks.studies.generation.steps import StepTimes
     from bricks.studies.generation.texts import Generation
     from bricks.system import Target
 
@@ -260,3 +262,37 @@ class GenerationStudy(
         unknown = tuple(dict.fromkeys(reason for peak in known for reason in peak.unknown))
         peak_bytes = max((peak.peak_bytes for peak in known), default=None)
         return GenerationMemory(weight_bytes, cache_bytes, peak_bytes, unknown)
+
+
+def generated(
+    name: str,
+    target: Target,
+    generation: Generation,
+    times: StepTimes,
+    memory: GenerationMemory,
+) -> GenerationResult:
+    """The result of ``generation`` for one batch of texts that begin together."""
+    size = generation.batch if generation.qps is None else 1
+    prompt, steps = times.prompts[size], times.steps[size]
+    further = generation.new_tokens - 1
+    pasts = range(generation.prompt_tokens, generation.prompt_tokens + further)
+    ttft_s = prompt.run.mean_s.shifted(generation.step_s)
+    tpot_s, total_s = None, ttft_s
+    if further:
+        median_s = common_sum(times.at(size, past) for past in pasts).scaled(1 / further)
+        tpot_s = replace(steps[-1].run, latency_s=median_s).mean_s.shifted(generation.step_s)
+        total_s = common_sum((ttft_s, tpot_s.scaled(further)))
+    tokens = size * generation.new_tokens
+    return GenerationResult(
+        model=name,
+        target=target,
+        generation=generation,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        total_s=total_s,
+        tokens_per_s=total_s.map(lambda seconds: rate(tokens, seconds)),
+        prompt=prompt,
+        shown=steps,
+        times=times,
+        memory=memory,
+    )

@@ -140,11 +140,18 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
             changing_inputs=changing,
         )
         if self._present is not None and isinstance(estimate, Estimate):
+            from bricks.session.measuring import old_bricks  # as above
+
             present = predicting.predict(
                 workspace, model, measure=False, target=target, conditions=self._present
             )
             assert isinstance(present, Estimate), "the usual estimate is whole"
-            predicted = replace(predicted, estimate=present, usual_s=estimate.latency_s)
+            predicted = replace(
+                predicted,
+                estimate=present,
+                usual_s=estimate.latency_s,
+                old_bricks=len(old_bricks(workspace, model)),
+            )
         if isinstance(estimate, IncompleteEstimate):
             from bricks.measure.failure_explanation import explain_failure
 

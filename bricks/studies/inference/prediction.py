@@ -73,7 +73,8 @@ class PredictedModel:
     """A model's latency and peak memory in a ``setting``; each is None, or incomplete, if unknown.
 
     ``single_runs`` is None unless requested. ``usual_s`` is the latency at other times, where
-    ``estimate`` is for the present conditions of the host. ``failure`` is the reason if both are
+    ``estimate`` is for the present conditions of the host; the last rounds of ``old_bricks`` of its
+    bricks are of other times all the same. ``failure`` is the reason if both are
     None, ``hint`` the remedy for an incomplete estimate. ``advice`` is a sentence on how to narrow
     a wide interval, None unless requested. ``branches`` are those that synthetic data did not
     choose, ``changing_inputs`` those that change from run to run; None if none matters.
@@ -91,6 +92,7 @@ class PredictedModel:
         ("shares", "bricks"), "phases", ("reason", "error"),
         ("estimate.uncertainty", "uncertainty"), "advice", ("estimate.watched_s", "watched_s"),
         ("estimate.own_runs", "own_runs"), ("usual_s", "usual_s", "usual_low_s", "usual_high_s"),
+        "old_bricks",
         *((f"single_runs.{name}", name) for name in ("p50_s", "p90_s", "p99_s")), "branches",
         "changing_inputs",
         *((f"loop.{name}", f"loop_{name}") for name in ("p50_s", "p99_s", "runs_per_s")),
@@ -104,6 +106,7 @@ class PredictedModel:
     advice: str | None = None
     setting: Setting = _UNKNOWN
     usual_s: Interval | None = None
+    old_bricks: int = 0
     single_runs: SingleRuns | None = None
     branches: Sequence[OtherBranch] = ()
     changing_inputs: ChangingInputs | None = None
@@ -380,11 +383,6 @@ class ModelPredictions:
     dimensions: tuple[str, ...] = ()
     mixes: tuple[Mix, ...] = ()
     agreements: tuple[Agreement, ...] = ()
-
-    @property
-    def disagreements(self) -> tuple[Agreement, ...]:
-        """The models for which two runtimes compute different results."""
-        return tuple(of for of in self.agreements if of.verdict.agree is False)
 
     @property
     def swept(self) -> bool:

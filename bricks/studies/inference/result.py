@@ -17,6 +17,7 @@ from bricks.studies.study import Checked
 if TYPE_CHECKING:
     from bricks.compose.parts import Results
     from bricks.decompose.plan import Plan
+    from bricks.session.agreement import Agreement
     from bricks.system import Target
     from bricks.units.interval import Interval
 
@@ -110,11 +111,14 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Sampling):
-    """Estimates and whole-model runs on one target; ``new_models`` models were run for it."""
+    """Estimates and whole-model runs on one target; ``new_models`` models were run for it.
+
+    ``agreements`` say whether other runtimes that ran the models here compute the same.
+    """
 
     FACTS: ClassVar = (
         ("target.system", "system"), ("target.runtime", "runtime"), "granularity", "workers",
-        "copies", ("rows", "models"), "summary",
+        "copies", ("rows", "models"), "summary", "agreements",
     )  # fmt: skip
 
     target: Target
@@ -123,6 +127,7 @@ class Comparison(Sampling):
     rows: tuple[ModelComparison | ComparisonFailure, ...]
     summary: Summary
     new_models: int
+    agreements: tuple[Agreement, ...] = ()
 
     @property
     def copies(self) -> int:

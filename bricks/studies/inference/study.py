@@ -5,7 +5,7 @@ Must not know how they are measured, nor how a comparison is shown.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bricks.compose.basis import Basis
     from bricks.measure.jobs import ModelJob
     from bricks.predict.prediction import BrickPredictions
+    from bricks.session.agreement import Agreement
     from bricks.session.workspace import Workspace
 
 _NO_TIME = "not measured within the budget"
@@ -121,8 +122,25 @@ class ComparisonStudy(Study[Sequence[Model | Unread], Estimates, Runs, Compariso
             rows=ordered,
             summary=summary,
             new_models=len(new & {job.whole_key for job in jobs}),
+            agreements=tuple(self._agreements(ordered)),
             **self._sampled.sampling_fields,
         )
+
+    def _agreements(
+        self, rows: Sequence[ModelComparison | ComparisonFailure]
+    ) -> Iterator[Agreement]:
+        """Whether other runtimes that ran the models here compute the same.
+
+        Within a budget, which is for measuring, only verdicts that were kept.
+        """
+        from bricks.session.agreement import Agreements
+
+        compared = {row.plan.digest for row in rows if isinstance(row, ModelComparison)}
+        check = self.workspace.options.conditions.budget_s is None
+        with Agreements(self.workspace, check=check) as agreements:
+            for job in self._jobs.values():
+                if job.decomposition.plan.digest in compared:
+                    yield from agreements.with_others(job.model)
 
     def _row(
         self,

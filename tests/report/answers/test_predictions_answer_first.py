@@ -6,8 +6,9 @@ from estimates import predicted, predictions
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bricks.report.agreement import agreement_remarks, unknown_agreements
 from bricks.report.answers.prediction import prediction_answer
-from bricks.report.prediction import agreement_remarks, best_cells, unknown_agreements
+from bricks.report.prediction import best_cells
 from bricks.session.agreement import Agreement, Verdict
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 from bricks.units.interval import Interval
@@ -53,7 +54,7 @@ def test_a_runtime_that_computes_something_else_is_no_answer() -> None:
     assert prediction_answer(differing).endswith(
         "1.3 times as long (sure: >99 %); but openvino computes something else."
     )
-    assert agreement_remarks(differing, {"net": "my net.onnx"}) == [
+    assert agreement_remarks(differing.agreements, {"net": "my net.onnx"}) == [
         "net: openvino errs by a reference in double precision, onnxruntime does not, so latencies"
         " do not compare: of output 'y', it differs by 84 % of its greatest value (10 % would be"
         " rounding). More: bricks validate models 'my net.onnx' --runtime openvino --runtime"
@@ -63,7 +64,7 @@ def test_a_runtime_that_computes_something_else_is_no_answer() -> None:
         Verdict(False, "y", None, 0.001, "its shape is (2,), and the reference's (1,)")
     )
     assert prediction_answer(unjudged).endswith("; but they compute different results.")
-    assert agreement_remarks(unjudged, {}) == [
+    assert agreement_remarks(unjudged.agreements, {}) == [
         "net: openvino and onnxruntime compute different results, and no reference says who errs,"
         " so latencies do not compare: of output 'y', with onnxruntime, its shape is (2,), and"
         " openvino's (1,)."
@@ -71,8 +72,8 @@ def test_a_runtime_that_computes_something_else_is_no_answer() -> None:
     unknown = among(Verdict(None, reason="not compared yet"))
     for same in (among(Verdict(True, "y", 1e-7, 1e-3)), unknown):
         assert prediction_answer(same) == prediction_answer(swept)
-        assert agreement_remarks(same, {}) == []
-    assert unknown_agreements(unknown) == [
+        assert agreement_remarks(same.agreements, {}) == []
+    assert unknown_agreements(unknown.agreements) == [
         "net: whether openvino and onnxruntime compute the same is not known: not compared yet."
     ]
 
