@@ -52,6 +52,7 @@ class GraphRequests:
             executed.other_kernels,
             executed.in_place,
             executed.rewritten_bytes,
+            executed.rule,
         )
         skeleton = executed.proto.SerializeToString()
         observed, notes = tuple(executed.observed), tuple(executed.notes)
